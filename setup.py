@@ -1,4 +1,7 @@
-"""Builds the compiled decoders where Cython and a C compiler are there. Where they are not, nothing fails: the decoders in Python do the same work."""
+"""Builds the compiled decoders where Cython and a C compiler are there.
+
+Where they are not, nothing fails: the decoders in Python do the same work.
+"""
 
 import sys
 
@@ -15,7 +18,6 @@ class BuildWhatCanBeBuilt(build_ext):
     """An extension that cannot be built is left out, with a word."""
 
     def build_extensions(self) -> None:
-        """One after the other."""
         for extension in list(self.extensions):
             try:
                 self.build_extension(extension)

@@ -1,4 +1,6 @@
-"""`python -m benchmarks [--only copy,sql,...] [--rows N] [--jobs N] [--updates N] [--quick] [--json FILE]`: the composition root of the benchmarks."""
+"""`python -m benchmarks [--only copy,sql,...] [--rows N] [--jobs N] [--updates N] [--quick] [--json
+FILE]`: the composition root of the benchmarks.
+"""
 
 import argparse
 import sys
@@ -91,7 +93,6 @@ def memory_place() -> "tempfile.TemporaryDirectory[str]":
 
 
 def parse() -> argparse.Namespace:
-    """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "--only",

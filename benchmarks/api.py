@@ -1,8 +1,10 @@
-"""The API under load: what one server answers in a second, and how late the slowest answers are, with 1,000 jobs that run and 10,000 that have ended; and what
-200 listeners of its events cost. Called by __main__.py.
+"""The API under load: what one server answers in a second, and how late the slowest answers are,
+with 1,000 jobs that run and 10,000 that have ended; and what 200 listeners of its events cost.
+Called by __main__.py.
 
-The server is a real process on SQLite; the jobs that run are the fleet's (fleet.py), those that have ended are in the store as their ends have left them
-(history.py). Each question is asked by one client and by sixteen, each of them again as soon as it is answered, while the fleet goes on.
+The server is a real process on SQLite; the jobs that run are the fleet's (fleet.py), those that
+have ended are in the store as their ends have left them (history.py). Each question is asked by one
+client and by sixteen, each of them again as soon as it is answered, while the fleet goes on.
 """
 
 import json
@@ -55,8 +57,6 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """The server under measure."""
-
     bench: Bench
     server: Server
     rest: float = 0.0  # per cent of a core that it uses when nobody asks
@@ -67,7 +67,6 @@ class Place:
         return min(SECONDS_MAX, float(self.bench.repeats))
 
     def add(self, what: str, value: float, unit: str, **more: object) -> None:
-        """A figure of it."""
         self.bench.report.add(Figure(part=PART, name=what, value=value, unit=unit, **more))  # type: ignore[arg-type]  # fields of Figure
 
     def cpu_share(self) -> float:
@@ -79,7 +78,6 @@ class Place:
         return (after.user + after.system - before.user - before.system) / took_s * 100
 
     def rss_mib(self) -> float:
-        """Its memory."""
         return float(psutil.Process(self.server.process.pid).memory_info().rss / MIB)
 
 
@@ -237,7 +235,9 @@ def listeners_at_rest(here: Place, when: str) -> None:
 
 
 def told(here: Place) -> None:
-    """Jobs are submitted one after the other: how long until the first listener, and the last one, has heard of each."""
+    """Jobs are submitted one after the other: how long until the first listener, and the last one,
+    has heard of each.
+    """
     first, last, count = [], [], WRITES * here.bench.repeats
     with Listeners(here.server.port, LISTENERS) as listeners, here.server.connect() as line:
         until("every listener is greeted", HEARD_S_MAX, lambda: listeners.greeted == LISTENERS)

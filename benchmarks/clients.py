@@ -1,6 +1,8 @@
-"""Clients that cost next to nothing: one thread, plain sockets, answers counted and not read. Called by api.py.
+"""Clients that cost next to nothing: one thread, plain sockets, answers counted and not read.
+Called by api.py.
 
-What is measured is then the server: sixteen threads of one Python process would wait for one another more than for an answer.
+What is measured is then the server: sixteen threads of one Python process would wait for one
+another more than for an answer.
 """
 
 import json
@@ -26,14 +28,12 @@ class Line:
     """One connection that is kept open, and asked again and again."""
 
     def __init__(self, port: int, room: memoryview) -> None:
-        self.port, self.room, self.head, self.left, self.asked_s, self.status = (
-            port,
-            room,
-            b"",
-            -1,
-            0.0,
-            0,
-        )
+        self.port = port
+        self.room = room
+        self.head = b""
+        self.left = -1
+        self.asked_s = 0.0
+        self.status = 0
         self.open()
 
     def open(self) -> None:
@@ -42,12 +42,13 @@ class Line:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def close(self) -> None:
-        """For good."""
         self.socket.close()
 
     def ask(self, path: str, headers: Sequence[str] = ()) -> None:
         """Send a request; its answer is awaited elsewhere."""
-        self.head, self.left, self.asked_s = b"", -1, time.perf_counter()
+        self.head = b""
+        self.left = -1
+        self.asked_s = time.perf_counter()
         self.socket.sendall(
             "\r\n".join((f"GET {path} HTTP/1.1", "Host: localhost", *headers, "", "")).encode()
         )
@@ -74,8 +75,9 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answers:
-    """What so many clients were answered: in a second, the seconds of each, sorted, and how often the server said
-    that it knows nothing for sure (503), or hung up."""
+    """What so many clients were answered: in a second, the seconds of each, sorted, and how often
+    the server said that it knows nothing for sure (503), or hung up.
+    """
 
     rate: float
     each: Sequence[float]
@@ -91,7 +93,9 @@ def ask_for(
     headers: Sequence[str] = (),
     wanted: int = 200,
 ) -> Answers:
-    """So many clients, each asking again as soon as it is answered; those that were asked before the end are waited for."""
+    """So many clients, each asking again as soon as it is answered; those that were asked before
+    the end are waited for.
+    """
     room, each, number, refused = memoryview(bytearray(ROOM)), [], 0, 0
     with ExitStack() as stack:
         selector = stack.enter_context(selectors.DefaultSelector())
@@ -127,11 +131,15 @@ def ask_for(
 
 
 class Listeners:
-    """Many clients of the stream of events, heard by one thread: who has been told of which job, and when."""
+    """Many clients of the stream of events, heard by one thread: who has been told of which job,
+    and when.
+    """
 
     def __init__(self, port: int, count: int) -> None:
         self.lines: list[socket.socket] = []
-        self.greeted, self.events, self.trouble = 0, 0, ""
+        self.greeted = 0
+        self.events = 0
+        self.trouble = ""
         self._told: dict[int, list[float]] = {}
         self._changed = threading.Condition()
         self._over = threading.Event()

@@ -1,7 +1,9 @@
-"""The collector over a namespace of many objects: time and peak memory of a look, of a pass that moves everything, and of one that deletes it.
+"""The collector over a namespace of many objects: time and peak memory of a look, of a pass that
+moves everything, and of one that deletes it.
 
-Called by __main__.py. Each act is a process of its own (`python -m benchmarks.collector <act> <place>`), so that its peak memory is its own; the same over a
-hundredth of the objects says what of it does not depend on their number.
+Called by __main__.py. Each act is a process of its own (`python -m benchmarks.collector <act>
+<place>`), so that its peak memory is its own; the same over a hundredth of the objects says what of
+it does not depend on their number.
 """
 
 import json

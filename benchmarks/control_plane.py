@@ -1,7 +1,9 @@
-"""Thousands of jobs on one server: how quickly they are taken, listed and looked after, and how quickly another server takes them over. Called by __main__.py.
+"""Thousands of jobs on one server: how quickly they are taken, listed and looked after, and how
+quickly another server takes them over. Called by __main__.py.
 
-The servers are real processes, and so are the store and the worker; the drivers exist only in the store (fleet.py). Nothing is measured inside a server: what
-counts is what a client sees, what the kernel says of the process, and what the disk holds.
+The servers are real processes, and so are the store and the worker; the drivers exist only in the
+store (fleet.py). Nothing is measured inside a server: what counts is what a client sees, what the
+kernel says of the process, and what the disk holds.
 """
 
 import json
@@ -64,8 +66,6 @@ JOB = json.dumps(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class World:
-    """One installation under measure."""
-
     bench: Bench
     store: StorePlace
     home: Path
@@ -99,7 +99,6 @@ def serve(bench: Bench) -> None:
 
 
 def measure(here: World, *, whole: bool) -> None:
-    """Submit, watch, kill."""
     jobs = here.bench.jobs if whole else max(16, here.bench.jobs // 4)
     with ExitStack() as stack:
         server = stack.enter_context(here.server())
@@ -126,7 +125,6 @@ def measure(here: World, *, whole: bool) -> None:
 
 
 def overview(server: Server) -> dict[str, str]:
-    """The counts."""
     with server.connect() as line:
         counts: dict[str, str] = json.loads(line.get("/overview"))
         return counts
@@ -139,7 +137,9 @@ def running(server: Server) -> int:
 
 
 def submits(here: World, server: Server, jobs: int) -> None:
-    """A share of the jobs by one client, then by several at once: the leader schedules them and the worker takes them up meanwhile."""
+    """A share of the jobs by one client, then by several at once: the leader schedules them and the
+    worker takes them up meanwhile.
+    """
     left = jobs
     for clients in CLIENTS:
         share = left if clients == CLIENTS[-1] else jobs // 5
@@ -244,19 +244,19 @@ def latency(
 
 
 def timed(line: Connection, path: str) -> float:
-    """Seconds of one answer."""
     began_s = time.perf_counter()
     line.get(path)
     return time.perf_counter() - began_s
 
 
 def percentile(each: Sequence[float], share: float) -> float:
-    """Of sorted values."""
     return each[min(len(each) - 1, int(len(each) * share))]
 
 
 def rest(here: World, server: Server, jobs: int) -> None:
-    """What jobs cost that only live and make checkpoints: processor and memory of the server, bytes of the store."""
+    """What jobs cost that only live and make checkpoints: processor and memory of the server, bytes
+    of the store.
+    """
     process = psutil.Process(server.process.pid)
     shares = []
     for _ in range(here.bench.repeats):
@@ -314,8 +314,10 @@ def failover(here: World, leader: Server) -> None:
 
 
 def taken_over(leader: Server, follower: Server, last_id: int) -> float:
-    """Seconds from the kill until the other one leads and has looked at all jobs: a leader begins with all of them, by their ids, so a job with the highest
-    id, which is submitted when nobody leads, is the last one that it touches."""
+    """Seconds from the kill until the other one leads and has looked at all jobs: a leader begins
+    with all of them, by their ids, so a job with the highest id, which is submitted when nobody
+    leads, is the last one that it touches.
+    """
     assert leader.leads(), "the one that is killed must lead"
     with follower.connect() as line:
         leader.kill()

@@ -1,5 +1,7 @@
-"""What is measured with databases: a table copied from MariaDB and from PostgreSQL into PostgreSQL, by Tidegate and by others, on the same servers. The log of
-changes is in databases_cdc.py. Called by __main__.py."""
+"""What is measured with databases: a table copied from MariaDB and from PostgreSQL into PostgreSQL,
+by Tidegate and by others, on the same servers. The log of changes is in databases_cdc.py. Called by
+__main__.py.
+"""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +28,9 @@ Act = Callable[[str, int], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to copy a table: (its name, its rows) -> an answer. `into` is where the rows are then; some remember it, and replace the rows themselves."""
+    """One way to copy a table: (its name, its rows) -> an answer. `into` is where the rows are
+    then; some remember it, and replace the rows themselves.
+    """
 
     name: str
     act: Act
@@ -69,7 +73,10 @@ def copies(bench: Bench, place: Servers, mine: Side, there: Peers | None) -> Non
 
 
 def race(bench: Bench, place: Servers, source: str, ways: Sequence[Way]) -> None:
-    """A small table first, to warm up; who cannot copy that takes no part. Then every way in turn."""
+    """A small table first, to warm up; who cannot copy that takes no part.
+
+    Then every way in turn.
+    """
     part = [way for way in ways if _copied(place, way, FEW, min(ROWS_FEW, bench.database_rows))]
     seen: dict[str, list[dict[str, Any]]] = {way.name: [] for way in part}
     for turn in range(min(bench.repeats, REPEATS_MAX)):

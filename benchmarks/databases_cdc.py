@@ -1,8 +1,11 @@
-"""Catching up with a log of changes: MariaDB's and PostgreSQL's, by Tidegate and by others, on the same servers. Called by databases.py.
+"""Catching up with a log of changes: MariaDB's and PostgreSQL's, by Tidegate and by others, on the
+same servers. Called by databases.py.
 
-A change is a row that was inserted, updated or deleted, whatever is sent for it. Tidegate is measured twice: as a whole job into PostgreSQL, where every batch
-is in the target exactly once, and as the reading alone, which is what the others do here: they count. Debezium reads PostgreSQL only: the engine at hand has no
-connector for MariaDB, and the one for MySQL refuses it (it asks for SHOW BINARY LOG STATUS).
+A change is a row that was inserted, updated or deleted, whatever is sent for it. Tidegate is
+measured twice: as a whole job into PostgreSQL, where every batch is in the target exactly once, and
+as the reading alone, which is what the others do here: they count. Debezium reads PostgreSQL only:
+the engine at hand has no connector for MariaDB, and the one for MySQL refuses it (it asks for SHOW
+BINARY LOG STATUS).
 """
 
 import time
@@ -42,7 +45,10 @@ WHOLE, ALONE, DEBEZIUM = (
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """One way to catch up: the number of the turn -> an answer. `turns` is how often it is measured at most."""
+    """One way to catch up: the number of the turn -> an answer.
+
+    `turns` is how often it is measured at most.
+    """
 
     name: str
     act: Callable[[int], dict[str, Any]]
@@ -52,7 +58,9 @@ class Follower:
 
 @dataclass(slots=True)
 class Log:
-    """Where the changes begin: in MariaDB a position, in PostgreSQL a slot for each who reads them, as a slot moves on."""
+    """Where the changes begin: in MariaDB a position, in PostgreSQL a slot for each who reads them,
+    as a slot moves on.
+    """
 
     file: str
     pos: int
@@ -61,7 +69,6 @@ class Log:
 
 
 def changes(bench: Bench, place: Servers, mine: Side, there: Peers | None) -> None:
-    """Both logs."""
     make(place, TABLE)
     count = max(1, bench.database_rows // 2 // ROUND) * ROUND
     with ExitStack() as stack:

@@ -1,7 +1,8 @@
-"""How many connections a batch opens, in the source and in the target together, as the servers count them. Called by
-__main__.py.
+"""How many connections a batch opens, in the source and in the target together, as the servers
+count them. Called by __main__.py.
 
-The job is a real `tidegate run`, the rows come steadily, and the batches are those that the target's record counts.
+The job is a real `tidegate run`, the rows come steadily, and the batches are those that the
+target's record counts.
 """
 
 import signal

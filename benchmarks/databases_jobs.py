@@ -1,4 +1,7 @@
-"""The job files of the database benchmarks, as a person writes them, with nothing tuned. Called by databases.py, databases_cdc.py and databases_latency.py."""
+"""The job files of the database benchmarks, as a person writes them, with nothing tuned.
+
+Called by databases.py, databases_cdc.py and databases_latency.py.
+"""
 
 from pathlib import Path
 
@@ -29,7 +32,11 @@ def jdbc_sink(place: Servers, table: str) -> str:
 
 
 def follow_job(directory: Path, place: Servers, reader: str, name: str, interval_ms: int) -> Path:
-    """The changes of a table, in STREAMING mode. The size of a batch is given: by itself it shrinks where an interval is shorter than the least batch takes."""
+    """The changes of a table, in STREAMING mode.
+
+    The size of a batch is given: by itself it shrinks where an interval is shorter than the least
+    batch takes.
+    """
     pace = f"checkpoint.interval = {interval_ms}, batch.max-rows = {BATCH_ROWS}, batch.max-bytes = {BATCH_BYTES}"
     path = directory / f"{name}.conf"
     path.write_text(f"""env {{ job.name = "{name}", job.mode = "STREAMING", parallelism = 2, {pace}, spark.master = "local[2]" }}
@@ -40,12 +47,10 @@ sink {{ {jdbc_sink(place, "by_tidegate")} }}
 
 
 def maria_reader(place: Servers, table: str, more: str) -> str:
-    """MySQL-CDC of one table."""
     where = f'url = "jdbc:mysql://127.0.0.1:{place.maria.port}/{DATABASE}", username = "root", password = ""'
     return f'MySQL-CDC {{ {where}, table-names = ["{DATABASE}.{table}"], {more} }}'
 
 
 def postgres_reader(place: Servers, table: str, more: str) -> str:
-    """Postgres-CDC of one table."""
     where = f'url = "jdbc:postgresql://127.0.0.1:{place.postgres.port}/{DATABASE}", username = "postgres", password = "any"'
     return f'Postgres-CDC {{ {where}, table-names = ["{DATABASE}.public.{table}"], {more} }}'

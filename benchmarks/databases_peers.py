@@ -1,4 +1,6 @@
-"""What Tidegate is compared with: installed into an environment of its own below build/, never beside Tidegate. Called by databases.py and databases_cdc.py."""
+"""What Tidegate is compared with: installed into an environment of its own below build/, never
+beside Tidegate. Called by databases.py and databases_cdc.py.
+"""
 
 import subprocess
 import sys
@@ -32,7 +34,6 @@ class Peers:
 
     @property
     def sling(self) -> Path:
-        """The program."""
         return next(self._packages().glob("sling_linux_amd64/bin/sling-*"), self.python)
 
     def _packages(self) -> Path:

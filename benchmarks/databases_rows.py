@@ -1,4 +1,6 @@
-"""The servers and tables of the database benchmarks: the same rows in MariaDB and PostgreSQL, and a sum of everything by which copies are compared."""
+"""The servers and tables of the database benchmarks: the same rows in MariaDB and PostgreSQL, and a
+sum of everything by which copies are compared.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +15,8 @@ from tidegate.testing.servers.mariadb import MariaDbServer
 from tidegate.testing.servers.postgres import PostgresServer
 
 DATABASE = "shop"
-# As durable as they come; only large enough for the rows, so that the servers do not work for want of room.
+# As durable as they come; only large enough for the rows, so that the servers do not work for want
+# of room.
 MARIADB_SETTINGS = {
     "innodb-log-file-size": "512M",
     "innodb-buffer-pool-size": "512M",
@@ -44,8 +47,6 @@ _SUMS = """count(*), sum(id), sum(customer), sum(rating), sum(length(name)), sum
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Both, running."""
-
     maria: MariaDbServer
     postgres: PostgresServer
 
@@ -56,7 +57,6 @@ class Servers:
 
     @property
     def postgres_url(self) -> str:
-        """The same."""
         return f"postgresql://postgres:any@127.0.0.1:{self.postgres.port}/{DATABASE}"
 
     def connect(self) -> "psycopg.Connection[Any]":
@@ -128,5 +128,4 @@ def maria_insert(table: str, first: int, last: int) -> str:
 
 
 def postgres_insert(table: str, first: int, last: int) -> str:
-    """The same."""
     return f"insert into {table} select {_POSTGRES_ROW} from generate_series({first}::bigint, {last}) seq"

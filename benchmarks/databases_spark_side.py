@@ -1,4 +1,6 @@
-"""The other side of a copy between databases: a warm process with plain PySpark and JDBC drivers. Started by databases.py, one JSON request a line."""
+"""The other side of a copy between databases: a warm process with plain PySpark and JDBC drivers.
+Started by databases.py, one JSON request a line.
+"""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""What was measured, and how it is shown: a table for people, JSON for machines. Filled by parts.py and starts.py.
+"""What was measured, and how it is shown: a table for people, JSON for machines. Filled by parts.py
+and starts.py.
 
 Ratios are what counts; seconds are of one machine on one day.
 """
@@ -13,7 +14,9 @@ from dataclasses import asdict, dataclass, field
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figure:
-    """One line. `ratio` is against the line that `against` names; `aim` is what the ratio or the value should be."""
+    """One line. `ratio` is against the line that `against` names; `aim` is what the ratio or the
+    value should be.
+    """
 
     part: str
     name: str
@@ -60,7 +63,6 @@ class Report:
         return "\n".join(lines)
 
     def as_json(self) -> str:
-        """The same."""
         return json.dumps(
             {
                 "command": self.command,
@@ -84,5 +86,4 @@ def _line(f: Figure) -> str:
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle one."""
     return statistics.median(values)

@@ -1,7 +1,10 @@
-"""A worker with thousands of drivers that exist only in the store: `python -m benchmarks.fleet HOME STORE_URL INTERVAL_MS`; ends when standard input does.
+"""A worker with thousands of drivers that exist only in the store: `python -m benchmarks.fleet HOME
+STORE_URL INTERVAL_MS`; ends when standard input does.
 
-The worker is the real one. Its drivers make the writes of real ones, each in a transaction of its own, and nothing else: they register, say every two seconds
-that they live, and begin and complete a batch at every interval. So what is measured against it is the control plane, without Spark and without data.
+The worker is the real one. Its drivers make the writes of real ones, each in a transaction of its
+own, and nothing else: they register, say every two seconds that they live, and begin and complete a
+batch at every interval. So what is measured against it is the control plane, without Spark and
+without data.
 """
 
 import heapq
@@ -51,7 +54,10 @@ class Hull:
     """The writes of one driver with one pipeline."""
 
     def __init__(self, store: Store, order: DriverOrder, worker: str, ref: ProcessRef) -> None:
-        self.store, self.order, self.worker, self.ref = store, order, worker, ref
+        self.store = store
+        self.order = order
+        self.worker = worker
+        self.ref = ref
         self.clock = SystemClock()
         self.ledger = Ledger(
             store, order.job_id, 1, order.generation, clock=self.clock, abandon=threading.Event()
@@ -104,7 +110,6 @@ class Hull:
         self.complete()
 
     def begin(self) -> None:
-        """The next range."""
         offset = self.ledger.state.rows_read
         self.ledger.begin({"source[0]": SourceRange(offset, offset + ROWS)})
 
@@ -127,7 +132,6 @@ class Hull:
         )
 
     def end(self) -> None:
-        """Stopped at a checkpoint."""
         self.ledger.end(PipelineStatus.CANCELED)
         self.ended = 0
 
@@ -136,7 +140,8 @@ class HullGrip:
     """How the worker holds it."""
 
     def __init__(self, hull: Hull) -> None:
-        self.hull, self.ref = hull, hull.ref
+        self.hull = hull
+        self.ref = hull.ref
 
     def look(self) -> Living | Dead:
         """Alive until it has ended itself."""
@@ -146,7 +151,6 @@ class HullGrip:
         """It reads its orders by itself."""
 
     def kill(self) -> None:
-        """At once."""
         self.hull.ended = -9
 
 
@@ -214,14 +218,14 @@ class Fleet:
     """The launcher of the worker: drivers that are only records."""
 
     def __init__(self, store: Store, interval_s: float) -> None:
-        self.store, self.interval_s = store, interval_s
+        self.store = store
+        self.interval_s = interval_s
         self.worker: Worker | None = None
         self._boot = boot_id()
         self._started = 0
         self._lanes = [Lane(self) for _ in range(LANES)]
 
     def start(self, order: DriverOrder, *, plain: bool) -> HullGrip:  # noqa: ARG002  # the launcher's signature
-        """One more."""
         self._started += 1
         hull = Hull(
             self.store,
@@ -239,13 +243,13 @@ class Fleet:
         )
 
     def clear(self, job_id: int, generation: int, process: ProcessRef) -> None:
-        """They leave nothing."""
+        pass
 
     def tend(self) -> None:
-        """Nothing else to do."""
+        pass
 
     def close(self) -> None:
-        """They end with us."""
+        pass
 
     def told_to_stop(self, hull: Hull) -> bool:
         """Whether its order says so."""
@@ -260,7 +264,6 @@ class Fleet:
 
 
 def main(home: str, store_url: str, interval_ms: str) -> None:
-    """Until standard input ends."""
     store, clock = open_store(store_url), SystemClock()
     fleet = Fleet(store, int(interval_ms) / 1000)
     process = ProcessRef(pid=1, started=1, boot=boot_id(), host=HOST)

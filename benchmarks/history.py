@@ -1,4 +1,6 @@
-"""Thousands of jobs that have ended, as their terminal transactions and cleanups leave them in the store. Called by api.py, before a server is there."""
+"""Thousands of jobs that have ended, as their terminal transactions and cleanups leave them in the
+store. Called by api.py, before a server is there.
+"""
 
 from itertools import islice
 
@@ -24,7 +26,8 @@ from tidegate.store.base import Delete, Put
 from tidegate.store.open import open_store
 
 STATUSES = (*(JobStatus.FINISHED,) * 8, JobStatus.FAILED, JobStatus.CANCELED)  # in turn
-EVERY_MS = 5_000  # one has ended every so often: ten thousand of them are within the day that history is kept
+# one has ended every so often: ten thousand of them are within the day that history is kept
+EVERY_MS = 5_000
 TOOK_MS = 60_000
 ROWS = 1_000
 AT_ONCE = 30  # jobs of one transaction, which takes 100 writes
@@ -57,7 +60,9 @@ def put_history(store_url: str, count: int, now_ms: int) -> None:
 
 
 def left_of(planned: Plan, job_id: int, ended_ms: int) -> list[Put | Delete]:
-    """What is left of one job after its cleanup: its outcome, and the place of one that can be resumed."""
+    """What is left of one job after its cleanup: its outcome, and the place of one that can be
+    resumed.
+    """
     status, begun_ms = STATUSES[job_id % len(STATUSES)], ended_ms - TOOK_MS
     record = JobRecord(
         job_id=job_id,

@@ -1,4 +1,7 @@
-"""A control plane of real processes: servers on one home and store, asked over HTTP. Called by control_plane.py and warm_start.py."""
+"""A control plane of real processes: servers on one home and store, asked over HTTP.
+
+Called by control_plane.py and warm_start.py.
+"""
 
 import http.client
 import json

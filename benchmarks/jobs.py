@@ -1,4 +1,6 @@
-"""The same work twice: as Tidegate's job files, and as what a person would write with raw PySpark. Called by parts.py and by the sides."""
+"""The same work twice: as Tidegate's job files, and as what a person would write with raw PySpark.
+Called by parts.py and by the sides.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -72,5 +74,4 @@ def raw_frame(spark: Any, source: str, *, sql: bool) -> Any:
 
 
 def raw_write(frame: Any, target: str) -> None:
-    """Parquet with zstd."""
     frame.write.mode("append").option("compression", "zstd").parquet(target)

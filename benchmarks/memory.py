@@ -1,4 +1,7 @@
-"""What a process with all its descendants uses. Called by sides.py: peak memory in runs that are not timed, and processor time."""
+"""What a process with all its descendants uses.
+
+Called by sides.py: peak memory in runs that are not timed, and processor time.
+"""
 
 import threading
 from types import TracebackType
@@ -10,10 +13,14 @@ MIB = 1 << 20
 
 
 class PeakMemory:
-    """`with PeakMemory(pid) as peak:`; afterwards `rss_mib` (shared pages counted for everyone) and `uss_mib` (only what each has for itself)."""
+    """`with PeakMemory(pid) as peak:`; afterwards `rss_mib` (shared pages counted for everyone) and
+    `uss_mib` (only what each has for itself).
+    """
 
     def __init__(self, pid: int) -> None:
-        self.pid, self.rss_mib, self.uss_mib = pid, 0, 0
+        self.pid = pid
+        self.rss_mib = 0
+        self.uss_mib = 0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -52,7 +59,10 @@ class PeakMemory:
 
 
 def cpu_s(pid: int) -> float:
-    """The processor time of a process, its descendants, and those of them that have ended. What else runs on the machine hardly changes it."""
+    """The processor time of a process, its descendants, and those of them that have ended.
+
+    What else runs on the machine hardly changes it.
+    """
     total = 0.0
     top = psutil.Process(pid)
     for process in [top, *top.children(recursive=True)]:

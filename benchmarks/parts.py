@@ -1,4 +1,8 @@
-"""What is measured: copy, sql, small, start. Called by __main__.py. Each part starts its sides, warms them, alternates between them, and takes medians."""
+"""What is measured: copy, sql, small, start.
+
+Called by __main__.py. Each part starts its sides, warms them, alternates between them, and takes
+medians.
+"""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -20,8 +24,11 @@ CHECKPOINTS = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bench:
-    """The settings of a run. `place` is scratch on a disk, `shm` scratch in memory, `cache` keeps the rows for the next run. `jobs`, `updates` (of a
-    store that must not grow) and `stores` are for the control plane; rows of a table, whether others are measured too, and how long, for the databases."""
+    """The settings of a run. `place` is scratch on a disk, `shm` scratch in memory, `cache` keeps
+    the rows for the next run. `jobs`, `updates` (of a store that must not grow) and `stores` are
+    for the control plane; rows of a table, whether others are measured too, and how long, for the
+    databases.
+    """
 
     place: Path
     shm: Path
@@ -121,7 +128,10 @@ def _our_way(
 def race(
     bench: Bench, part: str, ways: Sequence[Way], check: Callable[[Sequence[Path]], None]
 ) -> None:
-    """Every way in turn, again and again: what disturbs one disturbs the others. The first turn warms up, the last one looks at memory."""
+    """Every way in turn, again and again: what disturbs one disturbs the others.
+
+    The first turn warms up, the last one looks at memory.
+    """
     for way in ways:
         way.once()
     check([way.target for way in ways])
@@ -167,7 +177,9 @@ def same_ids(targets: Sequence[Path]) -> None:
 
 
 def small(bench: Bench) -> None:
-    """Batches of ten rows: what the protocol adds to the Spark job in them, what of that is the disk's, and what others take."""
+    """Batches of ten rows: what the protocol adds to the Spark job in them, what of that is the
+    disk's, and what others take.
+    """
     source = small_files(bench.cache, bench.batches + BATCHES_LEFT_OUT)
     with (
         raw(bench.place) as plain,

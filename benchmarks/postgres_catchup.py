@@ -1,8 +1,9 @@
-"""Catching up with PostgreSQL's log, the reading alone, beside `pg_recvlogical`: at several lengths of the log. Called by
-__main__.py.
+"""Catching up with PostgreSQL's log, the reading alone, beside `pg_recvlogical`: at several lengths
+of the log. Called by __main__.py.
 
-The cost of a change must not grow with the log. Rows have three columns, transactions 1,000 rows. Both read the same
-log, each through a slot of its own, in turns; nothing moves Tidegate's slot meanwhile, as where a savepoint holds it.
+The cost of a change must not grow with the log. Rows have three columns, transactions 1,000 rows.
+Both read the same log, each through a slot of its own, in turns; nothing moves Tidegate's slot
+meanwhile, as where a savepoint holds it.
 """
 
 import subprocess

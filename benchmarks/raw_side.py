@@ -1,4 +1,5 @@
-"""The other side: a process with plain PySpark, Spark's own settings but for two cores and no UI. Started by sides.py, one JSON request a line.
+"""The other side: a process with plain PySpark, Spark's own settings but for two cores and no UI.
+Started by sides.py, one JSON request a line.
 
 `python -m benchmarks.raw_side --once REQUEST` does one thing and ends: the cold program.
 """
@@ -22,7 +23,9 @@ from benchmarks.rows import DDL
 
 
 def session(work: str, more: Mapping[str, str] | None = None) -> SparkSession:
-    """What a careful person would write: Spark's own settings but for two cores and no UI, and what else the work needs."""
+    """What a careful person would write: Spark's own settings but for two cores and no UI, and what
+    else the work needs.
+    """
     conf = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -58,7 +61,10 @@ def loop(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def stream(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
-    """The same files, one a batch, by Structured Streaming with foreachBatch. The cost of a batch is the time from its start to the next one's."""
+    """The same files, one a batch, by Structured Streaming with foreachBatch.
+
+    The cost of a batch is the time from its start to the next one's.
+    """
     starts: list[float] = []
 
     def write(batch: Any, _: int) -> None:

@@ -1,4 +1,6 @@
-"""The rows that are measured with: made once from their number alone, so that every machine has the same ones. Called by parts.py."""
+"""The rows that are measured with: made once from their number alone, so that every machine has the
+same ones. Called by parts.py.
+"""
 
 from pathlib import Path
 

@@ -93,7 +93,6 @@ class Side:
 
 
 def raw(place: Path) -> Side:
-    """Plain PySpark."""
     return Side(place, "raw_side")
 
 

@@ -1,4 +1,6 @@
-"""How long until something is seen: whole cold processes, and the first batch of a warm driver. Called by __main__.py."""
+"""How long until something is seen: whole cold processes, and the first batch of a warm driver.
+Called by __main__.py.
+"""
 
 import json
 import shutil
@@ -109,7 +111,9 @@ def _raw(bench: Bench, source: Path, target: Path) -> list[str]:
 
 
 def _cold(bench: Bench, command: Sequence[str], target: Path | None) -> tuple[float, float]:
-    """Seconds until the first row (a line of a Console sink, or a Parquet file under its final name), and until the end."""
+    """Seconds until the first row (a line of a Console sink, or a Parquet file under its final
+    name), and until the end.
+    """
     if target is not None:
         shutil.rmtree(target, ignore_errors=True)
     began = time.perf_counter()

@@ -1,7 +1,10 @@
-"""Checkpoints on local files and on S3: what it takes to publish one, and to find the place to go on from. Called by __main__.py.
+"""Checkpoints on local files and on S3: what it takes to publish one, and to find the place to go
+on from. Called by __main__.py.
 
-S3 is a SeaweedFS on this host: what is measured is the number of requests, not a network. A restore is what a submit and the driver do before the first batch:
-the retained checkpoints are verified and read, what no record names is swept, the job's own numbers are looked up. It must not get slower with the namespace.
+S3 is a SeaweedFS on this host: what is measured is the number of requests, not a network. A restore
+is what a submit and the driver do before the first batch: the retained checkpoints are verified and
+read, what no record names is swept, the job's own numbers are looked up. It must not get slower
+with the namespace.
 """
 
 import time
@@ -30,8 +33,6 @@ JOB = 1
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where checkpoints are put."""
-
     name: str
     open: Callable[[str], Files]
 
@@ -158,7 +159,6 @@ def go_on(store: CheckpointStorage) -> None:
 
 
 def timed(act: Callable[[], object]) -> float:
-    """Seconds."""
     began = time.perf_counter()
     act()
     return time.perf_counter() - began

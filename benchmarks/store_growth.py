@@ -1,7 +1,8 @@
-"""Whether a store grows with time: a hundred jobs that make checkpoints and say that they live, a thousand times and a million times. Called by __main__.py.
+"""Whether a store grows with time: a hundred jobs that make checkpoints and say that they live, a
+thousand times and a million times. Called by __main__.py.
 
-Every update is a transaction as a driver makes it (fleet.py), through the real store with its own threshold, by several threads that have the jobs among them;
-nobody compacts it by hand.
+Every update is a transaction as a driver makes it (fleet.py), through the real store with its own
+threshold, by several threads that have the jobs among them; nobody compacts it by hand.
 """
 
 import time
@@ -24,8 +25,9 @@ from tidegate.store.open import open_store
 PART = "growth"
 JOBS = 100
 FIRST = 1_000
-# The room that one change may take until the threshold is reached: a row of the change log, its token, their indexes. Etcd keeps the whole documents too,
-# in every version, until it is told to forget them.
+# The room that one change may take until the threshold is reached: a row of the change log, its
+# token, their indexes. Etcd keeps the whole documents too, in every version, until it is told to
+# forget them.
 CHANGE_BYTES, CHANGE_BYTES_ETCD = 1_024, 3_072
 WRITERS = 10
 SHARES = {"etcd": 20}  # it takes so many times fewer updates: each costs an fsync of its own

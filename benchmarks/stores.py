@@ -1,4 +1,7 @@
-"""The stores that the control plane is measured on, each fresh and gone at the end. Called by control_plane.py and store_growth.py."""
+"""The stores that the control plane is measured on, each fresh and gone at the end.
+
+Called by control_plane.py and store_growth.py.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -14,7 +17,9 @@ from tidegate.testing.servers.postgres import PostgresServer
 
 @dataclass(frozen=True, slots=True)
 class StorePlace:
-    """Where a store is, and how much room it takes there: what the disk holds, not what the documents add up to."""
+    """Where a store is, and how much room it takes there: what the disk holds, not what the
+    documents add up to.
+    """
 
     name: str
     url: str
@@ -53,7 +58,9 @@ def _sqlite(name: str, directory: Path) -> Iterator[StorePlace]:
 
 @contextmanager
 def postgresql(directory: Path) -> Iterator[StorePlace]:  # noqa: ARG001  # it makes a place of its own
-    """A server of our own, with its own settings for everything; its log of changes is not counted, as it belongs to the server."""
+    """A server of our own, with its own settings for everything; its log of changes is not counted,
+    as it belongs to the server.
+    """
     with PostgresServer() as server:
 
         def size() -> int:

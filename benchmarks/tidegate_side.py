@@ -1,6 +1,8 @@
-"""Our side: a process with Tidegate's session and engine as a driver has them, and whole runs in it. Started by sides.py, one JSON request a line.
+"""Our side: a process with Tidegate's session and engine as a driver has them, and whole runs in
+it. Started by sides.py, one JSON request a line.
 
-A run is everything that `tidegate run` does but the processes: file parsed and planned, job claimed, batches begun, written, committed, published, completed.
+A run is everything that `tidegate run` does but the processes: file parsed and planned, job
+claimed, batches begun, written, committed, published, completed.
 """
 
 import itertools
@@ -32,7 +34,6 @@ class Timed(Shared):
         self.jobs: list[tuple[float, float]] = []
 
     def run(self, graph: Graph, batch: Batch) -> Written:
-        """As the engine."""
         began = time.perf_counter()
         written = super().run(graph, batch)
         self.jobs.append((began, time.perf_counter()))
@@ -59,7 +60,9 @@ def run(engine: SparkEngine, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Open the session, do one dummy job as a warm driver does, answer requests until there are no more."""
+    """Open the session, do one dummy job as a warm driver does, answer requests until there are no
+    more.
+    """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     work, light = Path(sys.argv[1]), sys.argv[2] == "light"

@@ -1,4 +1,5 @@
-"""From the submit to the first committed row, on a real server with Spark: by a driver that waits with a started JVM, and by one that has to be started.
+"""From the submit to the first committed row, on a real server with Spark: by a driver that waits
+with a started JVM, and by one that has to be started.
 
 Called by __main__.py. Both servers run all the time, and the jobs alternate between them.
 """
@@ -79,7 +80,6 @@ def way(bench: Bench, stack: ExitStack, name: str, *, count: int) -> Way:
 
 
 def figure(bench: Bench, way: Way, seconds: list[float], cold: float) -> None:
-    """One line."""
     value = median(seconds)
     bench.report.add(
         Figure(
@@ -97,7 +97,9 @@ def figure(bench: Bench, way: Way, seconds: list[float], cold: float) -> None:
 
 
 def job(source: Path, target: Path) -> str:
-    """CSV to Parquet, with nothing of Spark that the engine does not give to all: so that a driver that waits will do."""
+    """CSV to Parquet, with nothing of Spark that the engine does not give to all: so that a driver
+    that waits will do.
+    """
     return json.dumps(
         {
             "env": {"job.mode": "BATCH", "job.name": "warm"},

@@ -1,7 +1,9 @@
-"""`make demo`: a streaming job is killed with -9, once its driver and once everything, goes on each time, and its rows are counted at the end.
+"""`make demo`: a streaming job is killed with -9, once its driver and once everything, goes on each
+time, and its rows are counted at the end.
 
-Uses `tidegate run` as a person would; looks into the store only to say what happens and to find whom to kill. Works in a directory of its own below the
-system's temporary one, and leaves no file and no process behind. Exit code 1 when a row is missing or there twice.
+Uses `tidegate run` as a person would; looks into the store only to say what happens and to find
+whom to kill. Works in a directory of its own below the system's temporary one, and leaves no file
+and no process behind. Exit code 1 when a row is missing or there twice.
 """
 
 import os
@@ -97,7 +99,8 @@ class Stage:
         return known.pipelines[0].value if known and known.pipelines else None
 
 
-# -- acts ------------------------------------------------------------------------------------------------------------------------------------
+# -- acts
+# ------------------------------------------------------------------------------------------------------------------------------------
 
 
 def play(stage: Stage) -> bool:
@@ -294,7 +297,8 @@ def count(stage: Stage) -> bool:
     return good
 
 
-# -- the chart -------------------------------------------------------------------------------------------------------------------------------
+# -- the chart
+# -------------------------------------------------------------------------------------------------------------------------------
 
 
 def chart(stage: Stage) -> Iterator[Text]:
@@ -332,11 +336,15 @@ def chart(stage: Stage) -> Iterator[Text]:
         )
 
 
-# -- waiting, telling, ending ----------------------------------------------------------------------------------------------------------------
+# -- waiting, telling, ending
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def wait(stage: Stage, fact: Callable[[], bool], what: str, *, ends: bool = False) -> None:
-    """Until it is so. Gives up when it takes too long, or when the command has ended and should not have."""
+    """Until it is so.
+
+    Gives up when it takes too long, or when the command has ended and should not have.
+    """
     deadline_s = time.monotonic() + PATIENCE_S
     while not fact():
         if time.monotonic() > deadline_s:
@@ -349,7 +357,6 @@ def wait(stage: Stage, fact: Callable[[], bool], what: str, *, ends: bool = Fals
 
 
 def act(title: str, text: str) -> None:
-    """A heading."""
     SAY.print()
     SAY.print(Text(title, style="bold").append(f": {text}", style="not bold"))
 

@@ -1,8 +1,9 @@
-"""Writes docs/reference/ anew from what the code declares: connectors with all their options, the env block, the engine's file, the commands, the
-routes of both APIs.
+"""Writes docs/reference/ anew from what the code declares: connectors with all their options, the
+env block, the engine's file, the commands, the routes of both APIs.
 
-Called by `make docs`; with `--check` it writes nothing and fails where a page is not what the code says (the tidy tests ask the same). The pages are
-never edited by hand: the words are in the `Option`s and docstrings.
+Called by `make docs`; with `--check` it writes nothing and fails where a page is not what the code
+says (the tidy tests ask the same). The pages are never edited by hand: the words are in the
+`Option`s and docstrings.
 """
 
 import copy

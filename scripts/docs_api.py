@@ -1,6 +1,8 @@
-"""The pages about the two REST APIs, from their own OpenAPI descriptions. Loaded by scripts/docs.py, which writes them.
+"""The pages about the two REST APIs, from their own OpenAPI descriptions. Loaded by
+scripts/docs.py, which writes them.
 
-It must not say what the descriptions do not: routes, roles, parameters, answers and errors come from tidegate.api.
+It must not say what the descriptions do not: routes, roles, parameters, answers and errors come
+from tidegate.api.
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,7 +43,6 @@ ROLES = "Each route needs a role: `viewer` may look, `operator` may submit, stop
 
 
 def api_pages() -> dict[str, list[str]]:
-    """File name -> lines."""
     return {
         "api-v1.md": list(_page(V1, description(), "/api/v1")),
         "rest-v2.md": list(_page(V2, document(""), "")),
@@ -152,7 +153,6 @@ def _schema(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _type(schema: Mapping[str, Any]) -> str:
-    """A schema in words."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"

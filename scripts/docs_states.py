@@ -1,6 +1,8 @@
-"""The page about the states of a job, from the state machine itself. Loaded by scripts/docs.py, which writes it.
+"""The page about the states of a job, from the state machine itself. Loaded by scripts/docs.py,
+which writes it.
 
-It must not say what the code does not: exits, deadlines and the sentences come from tidegate.lifecycle.states.
+It must not say what the code does not: exits, deadlines and the sentences come from
+tidegate.lifecycle.states.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,8 @@
-"""Writes requirements.lock anew from pyproject.toml: every package with its hashes, for all platforms, without any address.
+"""Writes requirements.lock anew from pyproject.toml: every package with its hashes, for all
+platforms, without any address.
 
-Called by `make lock`; arguments go to `uv pip compile`. uv lives in a venv that is thrown away afterwards; where packages come from is said
-by the user's settings.
+Called by `make lock`; arguments go to `uv pip compile`. uv lives in a venv that is thrown away
+afterwards; where packages come from is said by the user's settings.
 """
 
 import subprocess

@@ -1,12 +1,15 @@
-"""Write the tables of characters of src/tidegate/databases/binlog/charsets.xz, as MariaDB and MySQL have them.
+"""Write the tables of characters of src/tidegate/databases/binlog/charsets.xz, as MariaDB and MySQL
+have them.
 
-Run by hand, when a server gets a new character set: `.venv/bin/python scripts/make_charsets.py`. It starts a
-MariaDB and a MySQL of its own, as the tests do, asks both for every sequence of bytes that they would store, and
-stops where they differ. tests/databases/test_mysql_charsets.py holds the file against both.
+Run by hand, when a server gets a new character set: `.venv/bin/python scripts/make_charsets.py`. It
+starts a MariaDB and a MySQL of its own, as the tests do, asks both for every sequence of bytes that
+they would store, and stops where they differ. tests/databases/test_mysql_charsets.py holds the file
+against both.
 
-The file is the tables of SINGLE and MULTI (charsets.py) one after the other, a UTF-16 unit for each sequence of
-bytes, NUL where there is none: 256 for single bytes, then 128 times 256 for two bytes of which the first is 128 or
-more, then 128 times 128 for the two after 0x8F. First all low bytes, then all high bytes, compressed.
+The file is the tables of SINGLE and MULTI (charsets.py) one after the other, a UTF-16 unit for each
+sequence of bytes, NUL where there is none: 256 for single bytes, then 128 times 256 for two bytes
+of which the first is 128 or more, then 128 times 128 for the two after 0x8F. First all low bytes,
+then all high bytes, compressed.
 """
 
 import lzma
@@ -85,7 +88,6 @@ def agreed(servers: list[BinlogServer], charset: str) -> dict[bytes, str]:
 
 
 def main() -> int:
-    """Write the file."""
     with MariaDbServer() as mariadb, MySqlServer() as mysql:
         servers: list[BinlogServer] = [mariadb, mysql]
         for server in servers:

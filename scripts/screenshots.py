@@ -1,4 +1,6 @@
-"""Pictures of the web pages for the docs, by `make screenshots`: a server in a folder of its own, some jobs, and Debian's Chromium."""
+"""Pictures of the web pages for the docs, by `make screenshots`: a server in a folder of its own,
+some jobs, and Debian's Chromium.
+"""
 
 import json
 import os

@@ -1,7 +1,9 @@
-"""Makes everything that `make demo`, `make test` and the rest need: .venv with the locked packages and `tidegate` in it, Java, and the tests' servers.
+"""Makes everything that `make demo`, `make test` and the rest need: .venv with the locked packages
+and `tidegate` in it, Java, and the tests' servers.
 
-Called by the Makefile with any python3, so it uses the standard library only and words that an old Python understands. It may be run at any
-time: what is there is left as it is, what was interrupted is gone on with. Where packages come from is the business of the user's pip.
+Called by the Makefile with any python3, so it uses the standard library only and words that an old
+Python understands. It may be run at any time: what is there is left as it is, what was interrupted
+is gone on with. Where packages come from is the business of the user's pip.
 """
 
 import contextlib
@@ -90,7 +92,9 @@ def become_new_enough():
 
 
 def wanted_stamp():
-    """Changes with the locked packages, with our own metadata, and when the tree is moved (a venv holds absolute paths)."""
+    """Changes with the locked packages, with our own metadata, and when the tree is moved (a venv
+    holds absolute paths).
+    """
     digest = hashlib.sha256()
     for part in (LOCK.read_bytes(), (ROOT / "pyproject.toml").read_bytes(), str(VENV).encode()):
         digest.update(hashlib.sha256(part).digest())
@@ -107,7 +111,9 @@ def is_done(stamp):
 
 
 def install_with_apt(what, packages):
-    """Install the first of these packages that the machine's apt has; only as root, as no one wants to be asked for a password here."""
+    """Install the first of these packages that the machine's apt has; only as root, as no one wants
+    to be asked for a password here.
+    """
     noninteractive = {"DEBIAN_FRONTEND": "noninteractive"}
     run("update the list of packages", ["apt-get", "update"], **noninteractive)
     for package in packages:
@@ -222,7 +228,10 @@ def missing_servers():
 
 @contextlib.contextmanager
 def services_kept_off():
-    """Debian starts what it installs; the tests want the programs only. A policy that the machine has already is left as it is."""
+    """Debian starts what it installs; the tests want the programs only.
+
+    A policy that the machine has already is left as it is.
+    """
     try:
         with open(SERVICE_POLICY, "x") as policy:
             policy.write("#!/bin/sh\nexit 101\n")
@@ -254,7 +263,10 @@ def need_servers():
 
 
 def fetch_mysql():
-    """A MySQL server for the tests, which few distributions have. Tests that need it are skipped where it cannot be had."""
+    """A MySQL server for the tests, which few distributions have.
+
+    Tests that need it are skipped where it cannot be had.
+    """
     try:
         run(
             "fetch a MySQL server for the tests",
@@ -265,7 +277,10 @@ def fetch_mysql():
 
 
 def warm_up():
-    """Let Spark's JVM write down its classes once: every later start is twice as quick. Nothing depends on it."""
+    """Let Spark's JVM write down its classes once: every later start is twice as quick.
+
+    Nothing depends on it.
+    """
     if not (VENV / "share" / "tidegate" / "cds").is_dir():
         say("prepare quick starts of Spark (once)")
     try:

@@ -1,11 +1,12 @@
 """Run the tests except the soak: called by `make test`; arguments go to pytest.
 
-Two lanes run side by side, as most tests wait for other processes: what computes, and what starts Spark and servers. The first
-lane's output is printed when it has ended.
+Two lanes run side by side, as most tests wait for other processes: what computes, and what starts
+Spark and servers. The first lane's output is printed when it has ended.
 
-Tests that start and kill real processes on whatever machine is there get a second run, alone and in a new process, if few failed.
-What passes only then is named at the end: it is a bug of the test or of the product, but no reason to refuse a change that has
-nothing to do with it. Unit and contract tests are never run twice.
+Tests that start and kill real processes on whatever machine is there get a second run, alone and in
+a new process, if few failed. What passes only then is named at the end: it is a bug of the test or
+of the product, but no reason to refuse a change that has nothing to do with it. Unit and contract
+tests are never run twice.
 """
 
 import json

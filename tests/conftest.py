@@ -1,4 +1,7 @@
-"""What every tier shares: a clean environment, a home of its own, one seed. Anything that a single tier needs lives in that tier."""
+"""What every tier shares: a clean environment, a home of its own, one seed.
+
+Anything that a single tier needs lives in that tier.
+"""
 
 import os
 from pathlib import Path
@@ -6,13 +9,15 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# A developer's own installation must neither be used nor touched, and no failpoint may be armed in the process that runs the tests.
+# A developer's own installation must neither be used nor touched, and no failpoint may be armed in
+# the process that runs the tests.
 for name in [
     name for name in os.environ if name.startswith("TIDEGATE_") and name != "TIDEGATE_TEST_SEED"
 ]:
     del os.environ[name]
 
-# The same for everyone, so that a change is judged by what it changes; new seeds are for the soak, which draws one each time.
+# The same for everyone, so that a change is judged by what it changes; new seeds are for the soak,
+# which draws one each time.
 SEED = int(os.environ.get("TIDEGATE_TEST_SEED") or 20_240_501)
 
 # Two slow cores are no reason to fail: a hung example is found by the timeout of the test.

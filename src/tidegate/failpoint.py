@@ -1,13 +1,16 @@
 """Named places around every durable write, where the tests kill the process.
 
-Callers: store, checkpoints, pipeline, coordinator, driver, connectors. Unless a process is started with TIDEGATE_FAILPOINT set (empty will do, for one that
-arms them later), `failpoint` is an empty function.
+Callers: store, checkpoints, pipeline, coordinator, driver, connectors. Unless a process is started
+with TIDEGATE_FAILPOINT set (empty will do, for one that arms them later), `failpoint` is an empty
+function.
 
-A durable write is bracketed by `failpoint("area.step.before")` and `failpoint("area.step.after")`, and, where it has an inside (several
-files, bytes before a rename), by `failpoint("area.step.middle")`. Names are literals, so that a test can list them from the source.
+A durable write is bracketed by `failpoint("area.step.before")` and `failpoint("area.step.after")`,
+and, where it has an inside (several files, bytes before a rename), by
+`failpoint("area.step.middle")`. Names are literals, so that a test can list them from the source.
 
-TIDEGATE_FAILPOINT = "<name>[@<hit>][=<act>]": at the hit-th passage (1 by default) act is `kill` (the default: SIGKILL to the whole session of
-processes), `stop` (SIGSTOP to this process), `raise` (a RuntimeError) or `exit`. Several are separated by commas.
+TIDEGATE_FAILPOINT = "<name>[@<hit>][=<act>]": at the hit-th passage (1 by default) act is `kill`
+(the default: SIGKILL to the whole session of processes), `stop` (SIGSTOP to this process), `raise`
+(a RuntimeError) or `exit`. Several are separated by commas.
 """
 
 import os
@@ -31,7 +34,9 @@ def arm(text: str) -> None:
 
 
 def _kill_session() -> None:
-    """SIGKILL all processes of the session that this one belongs to, itself last: as the end of a container would."""
+    """SIGKILL all processes of the session that this one belongs to, itself last: as the end of a
+    container would.
+    """
     session = os.getsid(0)
     for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
         try:

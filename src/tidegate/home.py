@@ -1,4 +1,6 @@
-"""The directory that holds everything of an embedded installation: `--home`, TIDEGATE_HOME, else a per-user default. The only author of its paths."""
+"""The directory that holds everything of an embedded installation: `--home`, TIDEGATE_HOME, else a
+per-user default. The only author of its paths.
+"""
 
 import os
 from collections.abc import Mapping
@@ -8,13 +10,18 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """An installation on this host. Nothing is made until it is needed; only its owner may look into it."""
+    """An installation on this host.
+
+    Nothing is made until it is needed; only its owner may look into it.
+    """
 
     root: Path
 
     @staticmethod
     def find(given: str | None, environ: Mapping[str, str]) -> "Home":
-        """The wanted one, else TIDEGATE_HOME, else `$XDG_STATE_HOME/tidegate` or `~/.local/state/tidegate`."""
+        """The wanted one, else TIDEGATE_HOME, else `$XDG_STATE_HOME/tidegate` or
+        `~/.local/state/tidegate`.
+        """
         chosen = given or environ.get("TIDEGATE_HOME")
         if chosen:
             return Home(Path(chosen).expanduser().absolute())
@@ -23,11 +30,12 @@ class Home:
 
     @property
     def store_url(self) -> str:
-        """The embedded store."""
         return f"sqlite:///{self.root / 'store' / 'tidegate.db'}"
 
     def lost_store(self, store_url: str) -> str:
-        """What a person should know before a store is made here: jobs have run here, and their store is gone. Empty where all is as it should be."""
+        """What a person should know before a store is made here: jobs have run here, and their
+        store is gone. Empty where all is as it should be.
+        """
         if store_url != self.store_url or (self.root / "store" / "tidegate.db").exists():
             return ""
         places = [place for place in (self.checkpoints, self.root / "logs") if place.is_dir()]
@@ -83,7 +91,9 @@ class Home:
         return self.root / "work"
 
     def warm_work(self, pid: int, started: int) -> Path:
-        """Scratch files of a driver that was started before it had a job, and that keeps them for life; removed by whoever proves it dead."""
+        """Scratch files of a driver that was started before it had a job, and that keeps them for
+        life; removed by whoever proves it dead.
+        """
         return self.works_root / "warm" / f"{pid}.{started}"
 
     @property
@@ -92,7 +102,6 @@ class Home:
         return self.root / "logs" / "warm.err"
 
     def logs(self, job_id: int) -> Path:
-        """Logs of one job."""
         return self.root / "logs" / str(job_id)
 
     def make(self) -> None:

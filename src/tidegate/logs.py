@@ -1,6 +1,8 @@
-"""Structured logs: one JSON object a line, one event for each transition, in a file of the job. Nothing goes to the terminal. Called by composition roots.
+"""Structured logs: one JSON object a line, one event for each transition, in a file of the job.
+Nothing goes to the terminal. Called by composition roots.
 
-A process that knows secrets says so (`hide`): from then on no line of its logs, nothing that passes `bare`, and nothing that it prints as an error shows them.
+A process that knows secrets says so (`hide`): from then on no line of its logs, nothing that passes
+`bare`, and nothing that it prints as an error shows them.
 """
 
 import json
@@ -56,7 +58,10 @@ _hidden: tuple[str, ...] = ()
 
 
 def hide(secrets: Iterable[str]) -> None:
-    """Never show these texts again, however they are written. Any thread may call it; others see all of them or none."""
+    """Never show these texts again, however they are written.
+
+    Any thread may call it; others see all of them or none.
+    """
     global _hidden
     new = [form for form in forms(secrets) if form not in _hidden]
     if new:
@@ -64,7 +69,9 @@ def hide(secrets: Iterable[str]) -> None:
 
 
 def forms(secrets: Iterable[str]) -> list[str]:
-    """The ways in which these texts may be written: as they are, in an address, in JSON, in a message of Python. The longest first, as one may hold another."""
+    """The ways in which these texts may be written: as they are, in an address, in JSON, in a
+    message of Python. The longest first, as one may hold another.
+    """
     found: set[str] = set()
     for text in secrets:
         if len(text) >= HIDDEN_CHARS_MIN and text.lower() not in PLAIN_WORDS:
@@ -93,7 +100,6 @@ class BareStream:
         self.stream = stream
 
     def write(self, text: str) -> int:
-        """As a stream does."""
         self.stream.write(bare(text))
         return len(text)
 
@@ -135,7 +141,10 @@ class JsonLines(logging.Formatter):
 
 
 class BoundedFile(logging.handlers.RotatingFileHandler):
-    """A file that makes room when it is full. It looks at what is there, not at what comes: else every line would be put into words twice."""
+    """A file that makes room when it is full.
+
+    It looks at what is there, not at what comes: else every line would be put into words twice.
+    """
 
     def shouldRollover(self, record: logging.LogRecord) -> int:  # noqa: ARG002  # the name is its base's
         """Whether the file is full."""
@@ -144,13 +153,18 @@ class BoundedFile(logging.handlers.RotatingFileHandler):
         return int(self.stream.tell() >= self.maxBytes)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """A line that the disk does not take (full, read-only, gone) is dropped: no log ends or delays what it tells of."""
+        """A line that the disk does not take (full, read-only, gone) is dropped: no log ends or
+        delays what it tells of.
+        """
         if not isinstance(sys.exc_info()[1], OSError):
             super().handleError(record)
 
 
 def log_to(path: Path) -> None:
-    """Send all logs of this process to one file; bounded. One file for each process, as two cannot share one that rotates."""
+    """Send all logs of this process to one file; bounded.
+
+    One file for each process, as two cannot share one that rotates.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = (
         False  # no line shows them, and each costs every line a moment

@@ -1,9 +1,11 @@
-"""A server, put together: store, picture, election, the leader's work, the API, and a worker unless it is told otherwise. Called by cli/server; also puts
-together `tidegate worker`, which is the last part alone. No JVM and no pyspark here: those are in the drivers.
+"""A server, put together: store, picture, election, the leader's work, the API, and a worker unless
+it is told otherwise. Called by cli/server; also puts together `tidegate worker`, which is the last
+part alone. No JVM and no pyspark here: those are in the drivers.
 
-Threads: the picture is refreshed, the lease is held, and the leader leads each in a loop of its own, so that a slow one delays none of the others; the API
-is served in the main thread. Nothing is lost with a server: what it knows is in the store, and drivers go on without it. So the orderly end is short: resign
-the lease, that others need not wait for it, and go.
+Threads: the picture is refreshed, the lease is held, and the leader leads each in a loop of its
+own, so that a slow one delays none of the others; the API is served in the main thread. Nothing is
+lost with a server: what it knows is in the store, and drivers go on without it. So the orderly end
+is short: resign the lease, that others need not wait for it, and go.
 """
 
 import contextlib
@@ -57,7 +59,9 @@ ROUNDS_MAX = 3  # a job that has just come needs so many moves to be in the hand
 TIDY_EVERY_S = 0.5  # it looks at all that has ended, which may be much
 COLLECT_EVERY_S = 5.0  # how often it is asked whether a pass is due
 AFTER_A_MISTAKE_S = 1.0
-SWITCH_EVERY_S = 0.002  # a request has several waits, and after each of them it may have to wait so long for a thread that computes
+# a request has several waits, and after each of them it may have to wait so long for a thread that
+# computes
+SWITCH_EVERY_S = 0.002
 END_WITHIN_S = 5.0
 REQUESTS_END_WITHIN_S = 2
 SWEEP_EVERY_TICKS = 5  # of a tenth of a second
@@ -66,8 +70,6 @@ Say = Callable[[str], None]
 
 
 class PortTaken(UserError):
-    """Somebody else listens there."""
-
     condition = "port-taken"
 
     def __init__(self, http: HttpSettings, error: OSError) -> None:
@@ -92,17 +94,21 @@ class Start:
 
 
 class Loop:
-    """Calls `step` again and again in a thread of its own. Bad weather is waited for; a mistake is logged, and the loop goes on: a server that stands
-    still helps nobody."""
+    """Calls `step` again and again in a thread of its own. Bad weather is waited for; a mistake is
+    logged, and the loop goes on: a server that stands still helps nobody.
+    """
 
     def __init__(self, name: str, step: Callable[[], object], every_s: float, clock: Clock) -> None:
-        self.name, self.step, self.every_s, self.clock = name, step, every_s, clock
-        self._end, self._woken = threading.Event(), threading.Event()
+        self.name = name
+        self.step = step
+        self.every_s = every_s
+        self.clock = clock
+        self._end = threading.Event()
+        self._woken = threading.Event()
         self._weather = ""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def wake(self) -> None:
@@ -154,7 +160,10 @@ class Loop:
 
 
 class Leadership:
-    """The leader's work: one turn of it where this server leads, nothing where it does not. `moved` is called when a job was moved."""
+    """The leader's work: one turn of it where this server leads, nothing where it does not.
+
+    `moved` is called when a job was moved.
+    """
 
     def __init__(
         self,
@@ -163,16 +172,16 @@ class Leadership:
         housekeeper: Housekeeper,
         moved: Callable[[], None] = lambda: None,
     ) -> None:
-        self.elector, self.reconciler, self.housekeeper, self.moved = (
-            elector,
-            reconciler,
-            housekeeper,
-            moved,
-        )
+        self.elector = elector
+        self.reconciler = reconciler
+        self.housekeeper = housekeeper
+        self.moved = moved
         self._tidied_s = float("-inf")
 
     def step(self) -> None:
-        """One turn. What was moved is looked at again at once: a new job need not wait for a turn at each of its first states."""
+        """One turn. What was moved is looked at again at once: a new job need not wait for a turn
+        at each of its first states.
+        """
         leading = self.elector.leadership()
         if isinstance(leading, Leading):
             for _ in range(ROUNDS_MAX):
@@ -200,7 +209,6 @@ class HttpServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """They are handled already."""
         yield
 
     async def on_tick(self, counter: int) -> bool:
@@ -347,7 +355,8 @@ def log_file(home: Home, name: str) -> None:
     """All logs of this process, those of the web server too, go to one file."""
     log_to(home.root / "logs" / f"{name}.log")
     web = logging.getLogger("uvicorn")
-    web.handlers, web.propagate = list(logging.getLogger("tidegate").handlers), False
+    web.handlers = list(logging.getLogger("tidegate").handlers)
+    web.propagate = False
     web.setLevel(logging.WARNING)
 
 
@@ -415,8 +424,10 @@ def announce(start: Start, server: Server, say: Say) -> None:
 
 
 def listen(http: HttpSettings) -> socket.socket:
-    """The socket of the API: the wanted port, or with dynamic ports the first free one after it. Without an API it is one that nobody listens at, which
-    still gives this server a name and a log of its own."""
+    """The socket of the API: the wanted port, or with dynamic ports the first free one after it.
+    Without an API it is one that nobody listens at, which still gives this server a name and a log
+    of its own.
+    """
     if not http.enabled:
         unused = socket.socket()
         unused.bind(("127.0.0.1", 0))
@@ -453,7 +464,10 @@ def checkpoint_storage(start: Start) -> CheckpointStorage:
 
 
 def secrets_of(settings: EngineSettings) -> frozenset[str]:
-    """What no line of a log may show. The reference's own password is known to everybody, and a word like any other."""
+    """What no line of a log may show.
+
+    The reference's own password is known to everybody, and a word like any other.
+    """
     texts = secret_texts(
         {"store": settings.store_url, "webhook": settings.events.url, **settings.spark}
     )

@@ -1,4 +1,6 @@
-"""Looks at a cluster all the time, from outside, and notes what must never be seen: ended jobs that come back, numbers that go back. Used by cluster_kit."""
+"""Looks at a cluster all the time, from outside, and notes what must never be seen: ended jobs that
+come back, numbers that go back. Used by cluster_kit.
+"""
 
 import threading
 import time
@@ -31,7 +33,8 @@ class Eye:
     def __init__(self, url: str, servers: Callable[[], Asked]) -> None:
         self.violations: list[str] = []
         self.looks = 0
-        self._url, self._servers = url, servers
+        self._url = url
+        self._servers = servers
         self._ended: dict[
             int, tuple[int, JobStatus, float]
         ] = {}  # by job: incarnation, how, since when
@@ -40,11 +43,9 @@ class Eye:
         self._thread = threading.Thread(target=self._run, name="eye", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
         self._stop.set()
         self._thread.join()
 
@@ -76,7 +77,8 @@ class Eye:
         for name, running in self._servers():
             try:
                 listed[name] = running()
-            except Exception:  # it does not answer, by our doing most of the time: nothing is said about any job then
+            # it does not answer, by our doing most of the time: nothing is said about any job then
+            except Exception:
                 continue
         return listed
 
@@ -100,7 +102,9 @@ class Eye:
     def _judge_lists(
         self, states: Mapping[int, JobState], listed: Mapping[str, Mapping[int, Any]]
     ) -> None:
-        """The lists were taken first: what is ended since long by a later look at the store must not be in them."""
+        """The lists were taken first: what is ended since long by a later look at the store must
+        not be in them.
+        """
         for name, running in listed.items():
             for job in running:
                 ended = self._ended.get(job)

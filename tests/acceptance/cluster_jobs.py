@@ -1,4 +1,6 @@
-"""Job files for clusters; `{out}` is where a job's rows go. Every row has a number, so that a lost and a doubled one are seen."""
+"""Job files for clusters; `{out}` is where a job's rows go. Every row has a number, so that a lost
+and a doubled one are seen.
+"""
 
 SINK = 'LocalFile { plugin_input = "t", path = "{out}", file_format_type = "parquet" }'
 SCHEMA = "schema { fields { id = bigint } }"
@@ -24,7 +26,9 @@ sink {{ {SINK} }}"""
 
 
 def three_sources(rows: int, rate: int) -> str:
-    """One pipeline: a source of one row, which is ready to close with the first batch, and two that share the others."""
+    """One pipeline: a source of one row, which is ready to close with the first batch, and two that
+    share the others.
+    """
     sources = "\n".join(
         [
             fake(1, output="a"),

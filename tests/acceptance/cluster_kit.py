@@ -1,7 +1,9 @@
-"""Clusters of real processes: servers and workers as anyone would start them, killed, paused and started again. Used by test_cluster_*.py.
+"""Clusters of real processes: servers and workers as anyone would start them, killed, paused and
+started again. Used by test_cluster_*.py.
 
-All of it goes by what others can see: REST, files, the records of the store, `kill`. Whatever was started in a cluster, drivers and their JVMs too, is found
-again by the cluster's own directory in its environment, and ended by pid with the cluster.
+All of it goes by what others can see: REST, files, the records of the store, `kill`. Whatever was
+started in a cluster, drivers and their JVMs too, is found again by the cluster's own directory in
+its environment, and ended by pid with the cluster.
 """
 
 import fcntl
@@ -53,7 +55,10 @@ class Cluster:
     def __init__(
         self, root: Path, *, state_url: str = "", spark: bool = False, built_in: bool = False
     ) -> None:
-        self.root, self.home, self.spark, self.built_in = root, Home(root / "home"), spark, built_in
+        self.root = root
+        self.home = Home(root / "home")
+        self.spark = spark
+        self.built_in = built_in
         self.patience_s = SPARK_PATIENCE_S if spark else PATIENCE_S
         self.home.make()
         self.url = state_url or self.home.store_url
@@ -87,7 +92,6 @@ class Cluster:
 
     @property
     def workers(self) -> list[Member]:
-        """Worker processes that run."""
         return [m for m in self.members if not isinstance(m, Server) and m.alive and not m.paused]
 
     def server(self, *, worker: bool = False, failpoint: str = "") -> Server:
@@ -103,7 +107,10 @@ class Cluster:
         return server
 
     def start_worker(self, *, failpoint: str = "", host: str = "") -> Member:
-        """A worker that is on its way. Its drivers have the same failpoints, and are on the same host."""
+        """A worker that is on its way.
+
+        Its drivers have the same failpoints, and are on the same host.
+        """
         worker = Member(self, ["worker"], failpoint, host)
         self.members.append(worker)
         return worker
@@ -184,7 +191,9 @@ class Cluster:
         return next(server for server in self.servers if server is not leader)
 
     def pause(self, pid: int) -> None:
-        """SIGSTOP at any moment, but not while it holds the lock of the embedded store: that one has one writer at a time, also if that one hangs."""
+        """SIGSTOP at any moment, but not while it holds the lock of the embedded store: that one
+        has one writer at a time, also if that one hangs.
+        """
         lock = self.home.root / "store" / "tidegate.db.lock"
         while True:
             os.kill(pid, signal.SIGSTOP)
@@ -241,7 +250,6 @@ class Cluster:
         return "\n".join([*members, *jobs])[-6_000:]
 
     def close(self) -> None:
-        """End everything."""
         self.eye.stop()
         self.kill_everything()
         self.store.close()
@@ -256,7 +264,6 @@ class Job:
 
     @property
     def out(self) -> Path:
-        """Where its rows go."""
         return self.cluster.root / f"out-{self.id}"
 
     def until(self, what: str, look: Callable[[], T], patience_s: float = 0.0) -> T:
@@ -269,7 +276,6 @@ class Job:
         )
 
     def known(self) -> Known:
-        """All its records."""
         return look(self.cluster.store, self.id)
 
     def told(self) -> str:
@@ -286,12 +292,10 @@ class Job:
         return known.outcome.status if known.outcome else None
 
     def ended(self) -> bool:
-        """Whether it has."""
         status = self.status()
         return status is not None and status.terminal
 
     def generation(self) -> int:
-        """Of its state."""
         state = self.known().state
         return state.value.generation if state else 0
 
@@ -319,7 +323,6 @@ class Job:
         kill_session(self.driver().process)
 
     def pipelines(self) -> list[PipelineState]:
-        """Where its pipelines are."""
         return [p.value for p in self.known().pipelines]
 
     def checkpoint(self) -> int:
@@ -352,7 +355,10 @@ class Job:
         self.ends(JobStatus.CANCELED)
 
     def ends(self, status: JobStatus) -> None:
-        """Wait for its end; then every server knows it, and none lists it as running. (From then on the eye sees to that.)"""
+        """Wait for its end; then every server knows it, and none lists it as running.
+
+        (From then on the eye sees to that.)
+        """
         self.until(f"{status}", self.ended)
         assert self.status() is status, self.known()
         for server in self.cluster.servers:

@@ -1,4 +1,7 @@
-"""The processes of a cluster, how they are asked, and how others wait for them. Used by cluster_kit and the tests."""
+"""The processes of a cluster, how they are asked, and how others wait for them.
+
+Used by cluster_kit and the tests.
+"""
 
 import json
 import os
@@ -37,7 +40,8 @@ class Refused(Exception):
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"{status}: {message}")
-        self.status, self.message = status, message
+        self.status = status
+        self.message = message
 
 
 def until(
@@ -105,17 +109,14 @@ class Member:
         self.process.wait()
 
     def terminate(self) -> int:
-        """SIGTERM; its exit code."""
         self.process.terminate()
         return self.process.wait(PATIENCE_S)
 
     def pause(self) -> None:
-        """SIGSTOP."""
         self.cluster.pause(self.process.pid)
         self.paused = True
 
     def resume(self) -> None:
-        """SIGCONT."""
         self.paused = False
         self.process.send_signal(signal.SIGCONT)
 
@@ -124,7 +125,6 @@ class Member:
         return stands_still(self.process.pid)
 
     def said(self) -> str:
-        """What it has printed."""
         return self.log.read_text(errors="replace")
 
 
@@ -135,11 +135,9 @@ class Server(Member):
     id = ""
 
     def get(self, path: str, timeout_s: float = ANSWER_S) -> Any:
-        """The answer as JSON."""
         return self._ask(urllib.request.Request(f"http://127.0.0.1:{self.port}{path}"), timeout_s)
 
     def post(self, path: str, body: str | dict[str, Any]) -> Any:
-        """The answer as JSON."""
         data = body if isinstance(body, str) else json.dumps(body)
         return self._ask(
             urllib.request.Request(
@@ -167,6 +165,8 @@ def stands_still(pid: int) -> bool:
 
 
 def _elsewhere(host: str) -> list[str]:
-    """What runs after this believes to be on another host: it has that name, and its processes are not those of anybody else's host."""
+    """What runs after this believes to be on another host: it has that name, and its processes are
+    not those of anybody else's host.
+    """
     rights = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     return ["unshare", *rights, "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', host]

@@ -1,6 +1,8 @@
-"""Which clusters a scenario is tried on: three stores, with and without Spark. Fixtures for conftest, and `on` for the tests.
+"""Which clusters a scenario is tried on: three stores, with and without Spark. Fixtures for
+conftest, and `on` for the tests.
 
-`make test` tries each scenario where it says most for its time, `make soak` tries all of them everywhere.
+`make test` tries each scenario where it says most for its time, `make soak` tries all of them
+everywhere.
 """
 
 import itertools
@@ -19,12 +21,15 @@ from tidegate.testing.servers.postgres import PostgresServer
 KINDS = tuple(
     f"{store}-{engine}" for store in ("sqlite", "postgres", "etcd") for engine in ("plain", "spark")
 )
-BUILT_IN = "sqlite-plain-built-in"  # the servers run the jobs themselves, as they do unless they are told otherwise
+# the servers run the jobs themselves, as they do unless they are told otherwise
+BUILT_IN = "sqlite-plain-built-in"
 NUMBERS = itertools.count(1)
 
 
 def on(*quick: str) -> pytest.MarkDecorator:
-    """On these kinds of clusters always, on all others in the soak; with built-in workers only where it says so."""
+    """On these kinds of clusters always, on all others in the soak; with built-in workers only
+    where it says so.
+    """
     params = [
         pytest.param(kind, marks=() if kind in quick else pytest.mark.soak)
         for kind in dict.fromkeys((*KINDS, *quick))
@@ -55,7 +60,9 @@ def cluster_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServe
 
 @pytest.fixture(scope="module")
 def shared_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A cluster for the scenarios of a module, one after the other; each makes it whole again first."""
+    """A cluster for the scenarios of a module, one after the other; each makes it whole again
+    first.
+    """
     store, engine = str(request.param).split("-")[:2]
     name, url = f"cluster_{next(NUMBERS)}", ""
     if store == "postgres":
@@ -74,7 +81,10 @@ def shared_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster, whole: three servers, two workers. Nothing that must not be was seen in it when the test is over."""
+    """The cluster, whole: three servers, two workers.
+
+    Nothing that must not be was seen in it when the test is over.
+    """
     shared_cluster.complete()
     looks = shared_cluster.eye.looks
     yield shared_cluster
@@ -85,7 +95,9 @@ def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def own_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A cluster on the embedded store for this test alone, with nobody in it yet; without Spark unless the test asks for it."""
+    """A cluster on the embedded store for this test alone, with nobody in it yet; without Spark
+    unless the test asks for it.
+    """
     with quick_disk() as root:
         made = Cluster(root, spark=getattr(request, "param", "plain") == "spark")
         try:
@@ -106,7 +118,9 @@ def left_behind(cluster: Cluster) -> None:
 
 @contextmanager
 def quick_disk() -> Iterator[Path]:
-    """A directory where fsync costs nothing: a kill -9 does not care, and the machine's disk is not what is tested."""
+    """A directory where fsync costs nothing: a kill -9 does not care, and the machine's disk is not
+    what is tested.
+    """
     with tempfile.TemporaryDirectory(
         dir="/dev/shm" if Path("/dev/shm").is_dir() else None,
         prefix="tidegate-",

@@ -1,4 +1,6 @@
-"""What the acceptance tests share: one JVM (that of tests/spark where it is open already), a quick disk, the zygote of runs that are killed, clusters."""
+"""What the acceptance tests share: one JVM (that of tests/spark where it is open already), a quick
+disk, the zygote of runs that are killed, clusters.
+"""
 
 import sys
 import tempfile
@@ -45,7 +47,9 @@ def shared_engine() -> Iterator[Shared]:
 
 @pytest.fixture
 def memory_disk(tmp_path: Path) -> Iterator[Path]:
-    """A directory where fsync costs nothing: a kill -9 does not care, and the machine's disk is not what is tested."""
+    """A directory where fsync costs nothing: a kill -9 does not care, and the machine's disk is not
+    what is tested.
+    """
     if not Path("/dev/shm").is_dir():
         yield tmp_path
         return

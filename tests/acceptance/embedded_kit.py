@@ -1,4 +1,6 @@
-"""What the tests of `tidegate run` share: a home, a job file, real processes of the command with the plain engine."""
+"""What the tests of `tidegate run` share: a home, a job file, real processes of the command with
+the plain engine.
+"""
 
 import os
 import signal
@@ -30,7 +32,9 @@ class World:
     """A home, a job file and the processes of a test."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.home, self.out = root, root / "home", root / "out"
+        self.root = root
+        self.home = root / "home"
+        self.out = root / "out"
         self.started: list[subprocess.Popen[str]] = []
 
     def job(

@@ -1,4 +1,6 @@
-"""What the examples of databases need: a server of each kind, with the tables that they read, and what must be in their targets. Used by test_examples."""
+"""What the examples of databases need: a server of each kind, with the tables that they read, and
+what must be in their targets. Used by test_examples.
+"""
 
 import datetime
 from collections.abc import Iterator
@@ -30,7 +32,8 @@ class Databases:
     """A MariaDB and a PostgreSQL with a shop in each, and an empty database for copies."""
 
     def __init__(self, maria: MariaDbServer, postgres: PostgresServer) -> None:
-        self.maria, self.postgres = maria, postgres
+        self.maria = maria
+        self.postgres = postgres
         connection = maria.connect()
         try:
             with connection.cursor() as cursor:
@@ -54,7 +57,6 @@ class Databases:
             cursor.executemany("insert into customers values (%s, %s)", CUSTOMERS)
 
     def connect(self, database: str) -> "psycopg.Connection[Any]":
-        """To PostgreSQL."""
         return psycopg.connect(
             f"postgresql://postgres@127.0.0.1:{self.postgres.port}/{database}", autocommit=True
         )
@@ -81,7 +83,10 @@ class Databases:
         )
 
     def check(self, name: str, out: Path, recipe: str) -> None:
-        """What an example has written. `recipe` is the code of the documents that adds up files of changes."""
+        """What an example has written.
+
+        `recipe` is the code of the documents that adds up files of changes.
+        """
         match name:
             case "mysql-to-postgres-cdc.conf":
                 self._check_copy("shop_from_mysql")

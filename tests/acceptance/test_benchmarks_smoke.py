@@ -1,4 +1,6 @@
-"""Benchmarks run, with numbers so small that they say nothing: so that they are not found broken on the day they are needed."""
+"""Benchmarks run, with numbers so small that they say nothing: so that they are not found broken on
+the day they are needed.
+"""
 
 import json
 import subprocess

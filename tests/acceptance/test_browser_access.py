@@ -1,4 +1,6 @@
-"""A real browser in front of a real server: it can log in with a password, its own forms work, and pages of other origins cannot act."""
+"""A real browser in front of a real server: it can log in with a password, its own forms work, and
+pages of other origins cannot act.
+"""
 
 import http.server
 import os
@@ -43,7 +45,8 @@ class Site:
     """A server without a worker."""
 
     def __init__(self, place: Path, engine: str = "") -> None:
-        self.home, self.port = place / "home", free_port()
+        self.home = place / "home"
+        self.port = free_port()
         (place / "tidegate.yaml").write_text(f"tidegate:\n  http:\n    host: 127.0.0.1\n{engine}")
         command = [
             *SERVER,
@@ -145,7 +148,7 @@ def test_a_page_of_another_origin_can_neither_post_nor_rebind(
             self.wfile.write(text)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Evil) as elsewhere:
         threading.Thread(target=elsewhere.serve_forever, daemon=True).start()

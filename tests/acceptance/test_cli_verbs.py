@@ -1,4 +1,6 @@
-"""The verbs that talk to servers, against two real servers without workers: jobs wait, so that no JVM is needed."""
+"""The verbs that talk to servers, against two real servers without workers: jobs wait, so that no
+JVM is needed.
+"""
 
 import json
 import os
@@ -32,7 +34,8 @@ class Pair:
     """Two servers on one home; the first can be killed."""
 
     def __init__(self, folder: Path, engine: str = "") -> None:
-        self.folder, self.home = folder, folder / "home"
+        self.folder = folder
+        self.home = folder / "home"
         self.config = folder / "tidegate.yaml"
         self.config.write_text(f"tidegate:\n  http:\n    host: 127.0.0.1\n{engine}")
         self.ports = [free_port(), free_port()]

@@ -1,4 +1,6 @@
-"""Whatever lives is killed or paused by chance for a while, again and again; then the world is kind, and everything must be well."""
+"""Whatever lives is killed or paused by chance for a while, again and again; then the world is
+kind, and everything must be well.
+"""
 
 import os
 import random
@@ -22,7 +24,9 @@ class Demon:
     """Does one bad thing after the other."""
 
     def __init__(self, cluster: Cluster, jobs: list[Job], chance: random.Random) -> None:
-        self.cluster, self.jobs, self.chance = cluster, jobs, chance
+        self.cluster = cluster
+        self.jobs = jobs
+        self.chance = chance
         self.log: list[str] = []
 
     def act(self) -> None:

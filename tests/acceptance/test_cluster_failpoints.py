@@ -1,7 +1,8 @@
-"""A process dies at every place where something becomes durable: the leader at each of its own, the driver and the worker at each of theirs.
+"""A process dies at every place where something becomes durable: the leader at each of its own, the
+driver and the worker at each of theirs.
 
-The story is always the same: a bounded job whose driver is killed once on the way. Whatever dies in it, the job is finished with every row once, and nothing
-of it is left.
+The story is always the same: a bounded job whose driver is killed once on the way. Whatever dies in
+it, the job is finished with every row once, and nothing of it is left.
 """
 
 import pytest

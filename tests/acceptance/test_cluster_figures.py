@@ -1,4 +1,6 @@
-"""Real processes: what a server says of a job whose driver is killed, that is idle, forks, is stopped by force and resumed, or is led by `tidegate run`."""
+"""Real processes: what a server says of a job whose driver is killed, that is idle, forks, is
+stopped by force and resumed, or is led by `tidegate run`.
+"""
 
 import os
 import re
@@ -40,7 +42,6 @@ def details(cluster: Cluster, job: Job) -> dict[str, Any]:
 
 
 def page_of(cluster: Cluster, job: Job) -> str:
-    """Its page."""
     with urllib.request.urlopen(
         f"http://127.0.0.1:{cluster.servers[0].port}/ui/jobs/{job.id}", timeout=30
     ) as answer:

@@ -1,4 +1,6 @@
-"""Three servers, two workers, killed and paused one after the other while jobs run: no data is lost or doubled, nothing ended comes back, numbers only grow."""
+"""Three servers, two workers, killed and paused one after the other while jobs run: no data is lost
+or doubled, nothing ended comes back, numbers only grow.
+"""
 
 import itertools
 

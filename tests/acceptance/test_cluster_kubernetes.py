@@ -1,6 +1,7 @@
-"""A job whose executors are pods. There is no Kubernetes here: a stand-in for its API server takes what Spark's own scheduler posts, and runs each pod's
-container as a process, by the entry point of the image that `tidegate spark-conf` describes. So everything between a job file and a pod is real but the image,
-the network between pods, volumes and rights.
+"""A job whose executors are pods. There is no Kubernetes here: a stand-in for its API server takes
+what Spark's own scheduler posts, and runs each pod's container as a process, by the entry point of
+the image that `tidegate spark-conf` describes. So everything between a job file and a pod is real
+but the image, the network between pods, volumes and rights.
 """
 
 import json
@@ -154,7 +155,8 @@ def api(tmp_path: Path) -> Iterator[tuple[str, Pods]]:
     place.mkdir()
     pods = Pods(place)
     server = ThreadingHTTPServer((LOOPBACK, 0), type("BoundApi", (Api,), {"pods": pods}))
-    server.daemon_threads, server.block_on_close = True, False
+    server.daemon_threads = True
+    server.block_on_close = False
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -1,4 +1,6 @@
-"""The store is away for a while: drivers wait and go on, servers say why they cannot answer and recover by themselves, and no row is lost or doubled."""
+"""The store is away for a while: drivers wait and go on, servers say why they cannot answer and
+recover by themselves, and no row is lost or doubled.
+"""
 
 import time
 from collections.abc import Iterator

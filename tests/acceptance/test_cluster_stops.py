@@ -1,4 +1,6 @@
-"""Stops and hangs in a cluster: a stop needs neither the leader nor the worker that was there when the job began, and what hangs is found out and replaced."""
+"""Stops and hangs in a cluster: a stop needs neither the leader nor the worker that was there when
+the job began, and what hangs is found out and replaced.
+"""
 
 import os
 import signal

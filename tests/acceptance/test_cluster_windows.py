@@ -1,4 +1,6 @@
-"""Windows of time that are known to be dangerous, hit exactly: a process is killed or stopped at a named place of the code while others look on."""
+"""Windows of time that are known to be dangerous, hit exactly: a process is killed or stopped at a
+named place of the code while others look on.
+"""
 
 import os
 import signal

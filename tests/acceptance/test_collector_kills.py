@@ -1,4 +1,6 @@
-"""The collector, killed -9 for real at every failpoint: what belongs to somebody is never touched, and the next pass ends what was begun."""
+"""The collector, killed -9 for real at every failpoint: what belongs to somebody is never touched,
+and the next pass ends what was begun.
+"""
 
 import shutil
 from pathlib import Path
@@ -16,7 +18,8 @@ from tidegate.testing.plain_engine import PlainEngine
 COLLECT = ("gc", "--collect", "--older-than", "0")
 UNDO = ("gc", "--undo", "latest")
 PURGE = ("gc", "--purge")
-# In a pass they are reached only when somebody comes to want what has just been moved: see test_collector.py of the unit tests.
+# In a pass they are reached only when somebody comes to want what has just been moved: see
+# test_collector.py of the unit tests.
 WITH_UNDO = ("collector.undo.", "collector.return.")
 JOB = """env {{ job.mode = "STREAMING", job.name = "{name}", checkpoint.interval = 10, batch.max-rows = 10 }}
 source {{ FakeSource {{ plugin_output = "t", row.num = 40, seed = 3, schema {{ fields {{ id = bigint }} }} }} }}
@@ -27,7 +30,8 @@ class World:
     """An installation with a job that can be resumed, and one that the history has forgotten."""
 
     def __init__(self, home: Path, runs: CrashRuns) -> None:
-        self.home, self.runs = home, runs
+        self.home = home
+        self.runs = runs
 
     def state(self, words: tuple[str, ...], failpoint: str = "") -> RunResult:
         verb, *rest = words

@@ -1,4 +1,6 @@
-"""The collector on a real S3 server, where a move is a copy and a deletion, and a listing comes page by page."""
+"""The collector on a real S3 server, where a move is a copy and a deletion, and a listing comes
+page by page.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""Servers that announce themselves, as real processes: all of them are shown by each, also those without a worker; whoever ends or dies is gone, wherever."""
+"""Servers that announce themselves, as real processes: all of them are shown by each, also those
+without a worker; whoever ends or dies is gone, wherever.
+"""
 
 import json
 import os
@@ -28,8 +30,6 @@ QUICK = {"server.announce.after", "server.withdraw.before"}
 
 
 class Member:
-    """One server process."""
-
     def __init__(self, place: Path, failpoint: str = "") -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -74,8 +74,6 @@ class Member:
 
 
 class World:
-    """Servers on one home."""
-
     def __init__(self, place: Path) -> None:
         self.place, self.members = place, list[Member]()
         (place / "tidegate.yaml").write_text("tidegate:\n  coordinator:\n    lease-ms: 1500\n")

@@ -1,7 +1,8 @@
-"""Two copies of one home on one sink: whichever runs, is killed and starts again, the rows equal the source, and one copy stops by name.
+"""Two copies of one home on one sink: whichever runs, is killed and starts again, the rows equal
+the source, and one copy stops by name.
 
-Real processes and real kills, the plain engine. The copies have one lineage, the same generation and the same checkpoints; only the token of a driver tells
-them apart.
+Real processes and real kills, the plain engine. The copies have one lineage, the same generation
+and the same checkpoints; only the token of a driver tells them apart.
 """
 
 import random
@@ -32,7 +33,9 @@ class Copies:
     """A job that was killed after some batches, and two copies of its home."""
 
     def __init__(self, root: Path, kind: str, runs: CrashRuns) -> None:
-        self.root, self.kind, self.file = root, kind, root / "job.conf"
+        self.root = root
+        self.kind = kind
+        self.file = root / "job.conf"
         sinks = {
             "files": f'LocalFile {{ path = "{root / "out"}", file_format_type = "parquet" }}',
             "sqlite": f'Jdbc {{ url = "jdbc:sqlite:{root / "rows.db"}", driver = "org.sqlite.JDBC", table = "t", generate_sink_sql = true }}',
@@ -75,7 +78,6 @@ class Runs:
         self.of = {"a": a, "b": b}
 
     def together(self, copies: Copies, kill_at: dict[str, str]) -> dict[str, RunResult]:
-        """Both copies at once."""
         results: dict[str, RunResult] = {}
 
         def start(copy: str) -> None:

@@ -1,7 +1,9 @@
-"""One job on Spark that dies at one failpoint after the other (in every step; in the soak at every single one), and still ends with exactly its rows.
+"""One job on Spark that dies at one failpoint after the other (in every step; in the soak at every
+single one), and still ends with exactly its rows.
 
-Each run of the chain is the real `tidegate run` with a JVM, killed -9 with its whole session; the next one resumes and is killed somewhere else, so that
-every kill is also a kill during recovery. The plain engine goes through all combinations (test_crash_matrix.py).
+Each run of the chain is the real `tidegate run` with a JVM, killed -9 with its whole session; the
+next one resumes and is killed somewhere else, so that every kill is also a kill during recovery.
+The plain engine goes through all combinations (test_crash_matrix.py).
 """
 
 import os
@@ -68,8 +70,10 @@ END = [
 ]
 GOING_BACK = ("filesink.rewind.", "filesink.takeback.", "chaos.undo.")
 LAST_WORD = "ledger.end.after"  # the driver dies, but has said all: its leader ends the job
-# The matrix does what only an explicit compaction, the deletion of older checkpoints, damage or a savepoint passes; other tests do what belongs to servers,
-# to databases, to the collector, to other storages, to the state of other jobs, to tokens, to batches that are given up, and to damaged documents.
+# The matrix does what only an explicit compaction, the deletion of older checkpoints, damage or a
+# savepoint passes; other tests do what belongs to servers, to databases, to the collector, to other
+# storages, to the state of other jobs, to tokens, to batches that are given up, and to damaged
+# documents.
 ELSEWHERE = (
     "ledger.repeat.",
     "ledger.save.",
@@ -104,12 +108,10 @@ class Chain:
     """The world of one chain."""
 
     def __init__(self, root: Path, rows: int) -> None:
-        self.root, self.home, self.rows, self.file = (
-            root,
-            Home(root / "home"),
-            rows,
-            root / "job.conf",
-        )
+        self.root = root
+        self.home = Home(root / "home")
+        self.rows = rows
+        self.file = root / "job.conf"
         self.store_is_made = False
         first, second = (
             FAKE.format(rows=rows // 2, name="a", low=0),
@@ -147,7 +149,9 @@ class Chain:
             return self._watch(process, failpoint)
 
     def _watch(self, process: "subprocess.Popen[bytes]", failpoint: str) -> int:
-        """Wait until the run ends, or its driver has died at the failpoint; then kill what is left of it."""
+        """Wait until the run ends, or its driver has died at the failpoint; then kill what is left
+        of it.
+        """
         end = time.monotonic() + PATIENCE_S
         while process.poll() is None:
             if failpoint and self.driver_died_under(process.pid):
@@ -236,7 +240,9 @@ class Chain:
 
 
 def middle_of_the_job(names: Sequence[str], rng: random.Random) -> list[str]:
-    """Everything that a running job passes again and again, in a seeded order; going back needs a few checkpoints to go back from."""
+    """Everything that a running job passes again and again, in a seeded order; going back needs a
+    few checkpoints to go back from.
+    """
     chosen = [
         n
         for n in names

@@ -1,7 +1,9 @@
-"""Every failpoint, killed -9 for real: before, in the middle and after each durable write, and once more during recovery.
+"""Every failpoint, killed -9 for real: before, in the middle and after each durable write, and once
+more during recovery.
 
-Sinks must equal sources, checkpoint ids must only grow, nothing may be left without an owner. The plain engine runs the protocol; processes and kills are real.
-Set TIDEGATE_TEST_SEED to repeat a failure.
+Sinks must equal sources, checkpoint ids must only grow, nothing may be left without an owner. The
+plain engine runs the protocol; processes and kills are real. Set TIDEGATE_TEST_SEED to repeat a
+failure.
 """
 
 import random
@@ -263,13 +265,15 @@ SCENARIOS = [
         only="filesink.",
     ),
 ]
-# In processes that this matrix does not run: who starts drivers (killed in test_embedded_run.py), workers, servers. On a storage that this matrix does not
-# have: one without a rename (killed in test_publish_in_place.py). What people do with savepoints (broken off in test_savepoint_files.py). The collector
-# (killed in test_collector_kills.py). Slots of databases and chunks of a first read (killed in tests/databases/test_cdc_jobs.py). Another job's state (killed
-# in test_restore_crashes.py). Tokens (killed in test_token_kills.py). Batches that are given up (killed
-# in test_file_source_faults.py). Another run's files that a save mode removes (broken off in
-# test_sink_fences.py). Tables behind a JDBC driver (tests/spark/test_engine_foreign_commit.py). Damaged
-# documents that are taken out of the store (test_store_documents.py).
+# In processes that this matrix does not run: who starts drivers (killed in test_embedded_run.py),
+# workers, servers. On a storage that this matrix does not have: one without a rename (killed in
+# test_publish_in_place.py). What people do with savepoints (broken off in test_savepoint_files.py).
+# The collector (killed in test_collector_kills.py). Slots of databases and chunks of a first read
+# (killed in tests/databases/test_cdc_jobs.py). Another job's state (killed in
+# test_restore_crashes.py). Tokens (killed in test_token_kills.py). Batches that are given up
+# (killed in test_file_source_faults.py). Another run's files that a save mode removes (broken off
+# in test_sink_fences.py). Tables behind a JDBC driver (tests/spark/test_engine_foreign_commit.py).
+# Damaged documents that are taken out of the store (test_store_documents.py).
 PEOPLES = (
     "claim.source.",
     "collector.",
@@ -327,7 +331,10 @@ class Story:
     """One scenario in one directory, run after run."""
 
     def __init__(self, runs: CrashRuns, scenario: Scenario, root: Path) -> None:
-        self.runs, self.scenario, self.root, self.home = runs, scenario, root, root / "home"
+        self.runs = runs
+        self.scenario = scenario
+        self.root = root
+        self.home = root / "home"
         self.file = root / "job.conf"
         root.mkdir(parents=True)
         self.file.write_text(scenario.text(root))
@@ -400,7 +407,8 @@ class Story:
         doomed = {r.path for p in known.pipelines for r in p.value.doomed}
         root = Home(self.home).checkpoints
         on_disk = {p.relative_to(root).as_posix() for p in root.glob("[0-9]*/*/*")}
-        # The state of a finished job goes with its checkpoints, by a cleanup that may have been killed in the middle; the next one ends it.
+        # The state of a finished job goes with its checkpoints, by a cleanup that may have been
+        # killed in the middle; the next one ends it.
         assert retained <= on_disk or (ended(self.home) and cleanup_is_due(self.home))
         assert on_disk <= retained | doomed or cleanup_is_due(self.home)
         outside = {path.name for path in (self.root / "server").glob("*")}
@@ -421,7 +429,10 @@ class Story:
             assert not list((self.home / "work").glob("*/*")), "scratch files are left"
 
     def check_counts(self, known: Known) -> None:
-        """What was counted is what is there: each batch once, however often it was tried. What was counted is lost with the store."""
+        """What was counted is what is there: each batch once, however often it was tried.
+
+        What was counted is lost with the store.
+        """
         outcome = known.outcome
         if outcome is None or outcome.plan is None or self.scenario.meanwhile is lose_the_store:
             return
@@ -487,7 +498,9 @@ def drawn(names: Sequence[str], rng: random.Random, share: float) -> list[Kill]:
 
 
 def told(zygotes: Sequence[CrashRuns], disk: Path, kills: Sequence[Kill]) -> set[str]:
-    """Tell these stories, as many at a time as there are zygotes; the failpoints at which a first run died."""
+    """Tell these stories, as many at a time as there are zygotes; the failpoints at which a first
+    run died.
+    """
     free: SimpleQueue[CrashRuns] = SimpleQueue()
     for zygote in zygotes:
         free.put(zygote)
@@ -519,11 +532,15 @@ def told(zygotes: Sequence[CrashRuns], disk: Path, kills: Sequence[Kill]) -> set
 
 
 def kill_everywhere(zygotes: Sequence[CrashRuns], disk: Path, seed: int, share: float) -> None:
-    """Every failpoint in every scenario that is for it; in those that are for many, a share of them. Each must have been hit somewhere."""
+    """Every failpoint in every scenario that is for it; in those that are for many, a share of
+    them. Each must have been hit somewhere.
+    """
     names = [name for name in failpoint_names() if not name.startswith(ELSEWHERE)]
     print(f"seed {seed}")  # shown with a failure
     missing = set(names) - told(zygotes, disk, drawn(names, random.Random(seed), share))
-    for scenario in SCENARIOS:  # what was drawn passed them by, or died too late: at their first passage, in any scenario that has it
+    # what was drawn passed them by, or died too late: at their first passage, in any scenario that
+    # has it
+    for scenario in SCENARIOS:
         missing -= told(
             zygotes,
             disk / "once",

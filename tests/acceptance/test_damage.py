@@ -1,6 +1,8 @@
-"""Checkpoints and commit records that were damaged between two runs: named, never used, and the sink's rows equal the source's all the same.
+"""Checkpoints and commit records that were damaged between two runs: named, never used, and the
+sink's rows equal the source's all the same.
 
-The first run is killed with -9 in a process of its own; the damage is done by hand; the second run goes on in this process. No Spark.
+The first run is killed with -9 in a process of its own; the damage is done by hand; the second run
+goes on in this process. No Spark.
 """
 
 import json
@@ -51,8 +53,6 @@ class PowerCut(PlainEngine):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A kind of job."""
-
     mode: str
     sources: int
 
@@ -84,8 +84,12 @@ class World:
     """A killed run, and what is done to it."""
 
     def __init__(self, root: Path, shape: Shape, runs: CrashRuns) -> None:
-        self.root, self.shape, self.runs = root, shape, runs
-        self.home, self.out, self.file = Home(root / "home"), root / "out", root / "job.conf"
+        self.root = root
+        self.shape = shape
+        self.runs = runs
+        self.home = Home(root / "home")
+        self.out = root / "out"
+        self.file = root / "job.conf"
         root.mkdir(exist_ok=True)
         self.file.write_text(shape.text(self.out))
 
@@ -98,7 +102,9 @@ class World:
         return self
 
     def resume(self, restore: str = "latest") -> Ran:
-        """Go on until the end: of the rows, or, for a stream, after two more batches than the first run had."""
+        """Go on until the end: of the rows, or, for a stream, after two more batches than the first
+        run had.
+        """
         engine = PlainEngine() if self.shape.mode == "BATCH" else PowerCut(self.next_id() + 1)
         ran = run_in_process(str(self.file), self.home, engine, restore=restore)
         assert ran.outcome.status is (
@@ -107,7 +113,10 @@ class World:
         return ran
 
     def expected(self, first_new_id: int) -> list[int]:
-        """What the sink holds after `resume`, which made this batch and the next one anew. Batches are equally big, so checkpoint n is n batches far."""
+        """What the sink holds after `resume`, which made this batch and the next one anew.
+
+        Batches are equally big, so checkpoint n is n batches far.
+        """
         return self.shape.rows(BATCHES if self.shape.mode == "BATCH" else first_new_id + 1)
 
     def next_id(self) -> int:
@@ -146,11 +155,11 @@ class World:
 
 @pytest.fixture
 def place(memory_disk: Path) -> Path:
-    """Where a story happens."""
     return memory_disk
 
 
-# -- the ways to damage a file, and the files that can be damaged ---------------------------------------------------------------------------------
+# -- the ways to damage a file, and the files that can be damaged
+# ---------------------------------------------------------------------------------
 
 
 def truncate(file: Path) -> None:
@@ -297,7 +306,8 @@ def test_where_all_are_damaged_the_run_is_refused_with_their_names_and_nothing_i
     assert world.known() == known
 
 
-# -- what `tidegate checkpoints` says ---------------------------------------------------------------------------------------------------------------
+# -- what `tidegate checkpoints` says
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_verify_names_every_damaged_checkpoint_and_ends_with_1(
@@ -342,7 +352,8 @@ def test_list_shows_which_checkpoints_are_damaged(place: Path, runs: CrashRuns) 
     assert ["damaged" in line for line in told.output.splitlines()[1:]] == [False, False, True]
 
 
-# -- the sink's own records -------------------------------------------------------------------------------------------------------------------------
+# -- the sink's own records
+# -------------------------------------------------------------------------------------------------------------------------
 
 
 def record_of(world: World, checkpoint: int) -> Path:

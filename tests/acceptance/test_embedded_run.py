@@ -1,4 +1,7 @@
-"""`tidegate run` as processes: alive, killed, stopped, refused. The plain engine drives; signals and kills are real."""
+"""`tidegate run` as processes: alive, killed, stopped, refused.
+
+The plain engine drives; signals and kills are real.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""A job that `tidegate run` leads obeys what is asked of a server: in every phase, however the driver, the run or the store hangs."""
+"""A job that `tidegate run` leads obeys what is asked of a server: in every phase, however the
+driver, the run or the store hangs.
+"""
 
 import os
 import shlex

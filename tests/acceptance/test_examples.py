@@ -1,4 +1,6 @@
-"""Every file in examples/ is run on Spark, and the rows that it writes are compared with those that it should. What the documents show is run too."""
+"""Every file in examples/ is run on Spark, and the rows that it writes are compared with those that
+it should. What the documents show is run too.
+"""
 
 import contextlib
 import csv
@@ -246,7 +248,10 @@ def check_watch_directory(out: Path, _: Ran) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """How an example is run, and what must be in its output. A stream is stopped at the checkpoint after so many rows."""
+    """How an example is run, and what must be in its output.
+
+    A stream is stopped at the checkpoint after so many rows.
+    """
 
     check: Callable[[Path, Ran], None]
     variables: tuple[str, ...] = ()
@@ -351,7 +356,8 @@ def test_an_example_has_no_warnings(name: str, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err == ""
 
 
-# -- what the documents show -----------------------------------------------------------------------------------------------------------------------
+# -- what the documents show
+# -----------------------------------------------------------------------------------------------------------------------
 
 
 def blocks_of(document: str, language: str) -> list[str]:
@@ -471,10 +477,13 @@ def test_the_test_of_the_documents_passes_as_it_is_written(
 
 
 class FailsOnce:
-    """In place of `failpoint`: an error at the third passage of one of them, so that this batch is repeated."""
+    """In place of `failpoint`: an error at the third passage of one of them, so that this batch is
+    repeated.
+    """
 
     def __init__(self, name: str) -> None:
-        self.name, self.passed = name, 0
+        self.name = name
+        self.passed = 0
 
     def __call__(self, name: str) -> None:
         self.passed += name == self.name

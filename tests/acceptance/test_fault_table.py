@@ -1,10 +1,11 @@
 """Every cell of the fault table in docs/operations/faults.md: what fails, where, and when.
 
-A bounded job reads twelve files, one in each batch, and writes JSON files. Store, checkpoints, source and sink are
-file systems of their own, so that each can be full, read-only, unmounted, deleted, or replaced by a copy. The fault
-strikes inside the fifth batch, or after a kill between two generations, or after a stop, before a restore that a
-person asks for. Then it is repaired, and the job is resumed. Whatever happens, a job that says FINISHED has written
-every row once, and one that does not says why.
+A bounded job reads twelve files, one in each batch, and writes JSON files. Store, checkpoints,
+source and sink are file systems of their own, so that each can be full, read-only, unmounted,
+deleted, or replaced by a copy. The fault strikes inside the fifth batch, or after a kill between
+two generations, or after a stop, before a restore that a person asks for. Then it is repaired, and
+the job is resumed. Whatever happens, a job that says FINISHED has written every row once, and one
+that does not says why.
 """
 
 import contextlib
@@ -84,7 +85,6 @@ class Disk:
         self.repairing.start()
 
     def repaired(self) -> None:
-        """Wait for that repair."""
         if self.repairing is not None:
             self.repairing.join()
 
@@ -182,7 +182,8 @@ class StrikesAt(PlainEngine):
     """Strikes once, inside a batch."""
 
     def __init__(self, disk: Disk, fault: str) -> None:
-        self.disk, self.fault = disk, fault
+        self.disk = disk
+        self.fault = fault
 
     def run(self, graph: Graph, batch: Batch) -> Written:
         if batch.checkpoint == STRIKE_AT and self.disk.repairing is None:

@@ -33,13 +33,15 @@ class Job:
     """A job from csv files to json files, and its directory."""
 
     def __init__(self, root: Path, mode: str = "BATCH", sinks: int = 1, files: int = 2) -> None:
-        self.root, self.mode = root, mode
+        self.root = root
+        self.mode = mode
         self.source = root / "disk"
         self.other = root / "elsewhere"
         for place in (self.source, self.other):
             place.mkdir(parents=True)
         self.outputs = [root / f"out-{i}" for i in range(sinks)]
-        self.home, self.file = Home(root / "home"), root / "job.conf"
+        self.home = Home(root / "home")
+        self.file = root / "job.conf"
         discovery = "continuous" if mode == "STREAMING" else "once"
         schema = "schema { table = %s, fields { id = bigint, n = bigint } }"
         tables = ", ".join(

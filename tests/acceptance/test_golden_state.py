@@ -1,6 +1,8 @@
-"""Checkpoints and savepoints of every version are restored by this one; what a newer version has written is refused by name.
+"""Checkpoints and savepoints of every version are restored by this one; what a newer version has
+written is refused by name.
 
-The golden state is in tests/golden/<version>/ (made by tests/golden/make.py); ten rows a batch, so checkpoint n has 10 n rows of each source behind it.
+The golden state is in tests/golden/<version>/ (made by tests/golden/make.py); ten rows a batch, so
+checkpoint n has 10 n rows of each source behind it.
 """
 
 import json
@@ -25,10 +27,14 @@ NEWER = 99
 
 
 class World:
-    """A new installation, whose store knows nothing, with the checkpoint storage of another version."""
+    """A new installation, whose store knows nothing, with the checkpoint storage of another
+    version.
+    """
 
     def __init__(self, root: Path, version: str) -> None:
-        self.root, self.home, self.file = root, Home(root / "home"), root / "job.conf"
+        self.root = root
+        self.home = Home(root / "home")
+        self.file = root / "job.conf"
         shutil.copytree(GOLDEN / version / "checkpoints", self.home.checkpoints)
         shutil.copy(GOLDEN / version / "job.conf", self.file)
 
@@ -48,7 +54,9 @@ class World:
         )
 
     def check(self, ran: Ran, checkpoints: dict[int, int]) -> None:
-        """What comes after these checkpoints was written, and nothing else: what came before is not part of the golden state."""
+        """What comes after these checkpoints was written, and nothing else: what came before is not
+        part of the golden state.
+        """
         assert ran.outcome.status is JobStatus.FINISHED, ran.outcome.failures
         assert ran.claim.restored == checkpoints
         files = sorted(

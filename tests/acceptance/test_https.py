@@ -1,4 +1,6 @@
-"""https and mutual TLS for real: servers with certificates that were made for this test, and clients of every kind in front of them."""
+"""https and mutual TLS for real: servers with certificates that were made for this test, and
+clients of every kind in front of them.
+"""
 
 import contextlib
 import http.client
@@ -27,7 +29,9 @@ SERVER = [sys.executable, "-c", "from tidegate.cli import main; main()", "server
 
 @dataclass(frozen=True)
 class Papers:
-    """An authority with a server's and a client's certificate, and a client's of an authority that nobody knows."""
+    """An authority with a server's and a client's certificate, and a client's of an authority that
+    nobody knows.
+    """
 
     place: Path
 

@@ -1,6 +1,8 @@
-"""A sink's target that was emptied, unmounted, moved, replaced or put back: the job stops by name, and goes on when the target is back or somebody agrees.
+"""A sink's target that was emptied, unmounted, moved, replaced or put back: the job stops by name,
+and goes on when the target is back or somebody agrees.
 
-Real jobs on the plain engine. What happens to the target happens between two runs, or at an exact batch of a run.
+Real jobs on the plain engine. What happens to the target happens between two runs, or at an exact
+batch of a run.
 """
 
 import shutil
@@ -36,7 +38,9 @@ class AtBatch(PlainEngine):
     """Does something to the world once, right after the tasks of a batch: before its commit."""
 
     def __init__(self, checkpoint: int, act: Callable[[], object]) -> None:
-        self.checkpoint, self.act, self.done = checkpoint, act, False
+        self.checkpoint = checkpoint
+        self.act = act
+        self.done = False
 
     def run(self, graph: Graph, batch: Batch) -> Written:
         written = super().run(graph, batch)
@@ -69,12 +73,10 @@ class World:
     """A job of eighty rows, ten a batch, into one target."""
 
     def __init__(self, root: Path, kind: str, *, retries: int = 0, more: str = "") -> None:
-        self.root, self.kind, self.home, self.file = (
-            root,
-            kind,
-            Home(root / "home"),
-            root / "job.conf",
-        )
+        self.root = root
+        self.kind = kind
+        self.home = Home(root / "home")
+        self.file = root / "job.conf"
         self.target = root / "target"
         self.database = self.target / "rows.db"
         sinks = {
@@ -147,7 +149,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def unasked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where a server leads, whose workers are on other hosts: nobody asks the target before the driver does."""
+    """As where a server leads, whose workers are on other hosts: nobody asks the target before the
+    driver does.
+    """
     monkeypatch.setattr(in_process, "ask_recorded", lambda *_: None)
 
 
@@ -222,7 +226,8 @@ def test_a_database_whose_record_was_deleted_is_told_apart(tmp_path: Path, state
         world.run("latest")
 
 
-# -- while a driver runs ---------------------------------------------------------------------------------------------------------------------------
+# -- while a driver runs
+# ---------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["files", "sqlite"])
@@ -303,7 +308,8 @@ def test_a_consent_covers_one_loss_and_not_the_next(tmp_path: Path) -> None:
     assert world.failure()[0] == "sink-record-lost"
 
 
-# -- what is no loss -------------------------------------------------------------------------------------------------------------------------------
+# -- what is no loss
+# -------------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["files", "sqlite", "chaos"])
@@ -370,7 +376,8 @@ def test_another_path_for_the_sink_is_a_new_target(tmp_path: Path) -> None:
         world.run("latest")
 
 
-# -- the plan and the warning ----------------------------------------------------------------------------------------------------------------------
+# -- the plan and the warning
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def plan_of(world: World, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:

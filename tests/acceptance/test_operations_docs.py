@@ -1,7 +1,9 @@
-"""Every command that docs/operations shows is run, page by page, in the order in which it stands there; drivers have the plain engine.
+"""Every command that docs/operations shows is run, page by page, in the order in which it stands
+there; drivers have the plain engine.
 
-The `sh` blocks of a page are its commands, on an installation where job 7 (`orders`, its file in the working directory) was cancelled after six checkpoints and
-job 9 (`left`) was forgotten by the history.
+The `sh` blocks of a page are its commands, on an installation where job 7 (`orders`, its file in
+the working directory) was cancelled after six checkpoints and job 9 (`left`) was forgotten by the
+history.
 """
 
 import re
@@ -82,7 +84,9 @@ def test_the_commands_of_a_page_do_what_it_says(
 
 
 def test_every_command_in_the_text_is_one_that_there_is() -> None:
-    """Commands that stand in a sentence or a table are not run; they have to be known with all their options."""
+    """Commands that stand in a sentence or a table are not run; they have to be known with all
+    their options.
+    """
     unknown = []
     for page in PAGES:
         for command in re.findall(r"`tidegate ([^`]+)`", (FOLDER / page).read_text()):

@@ -1,7 +1,7 @@
 """The source archive and the wheel: built outside of the checkout, installed, and used.
 
-Packages that we depend on come from the environment of the tests; nothing is fetched. Tidegate itself
-comes from the wheel alone.
+Packages that we depend on come from the environment of the tests; nothing is fetched. Tidegate
+itself comes from the wheel alone.
 """
 
 import os

@@ -1,4 +1,5 @@
-"""A restore that is killed -9 at each of its steps, and asked for again: the same rows in the end, and the source of the state is as whole as before.
+"""A restore that is killed -9 at each of its steps, and asked for again: the same rows in the end,
+and the source of the state is as whole as before.
 
 The plain engine runs the protocol; processes and kills are real.
 """
@@ -33,7 +34,10 @@ class World:
     """A job with 60 rows in batches of ten, and what was saved of it."""
 
     def __init__(self, root: Path, runs: CrashRuns) -> None:
-        self.root, self.runs, self.home, self.out = root, runs, root / "home", root / "out"
+        self.root = root
+        self.runs = runs
+        self.home = root / "home"
+        self.out = root / "out"
         root.mkdir()
         self.file = root / "job.conf"
         self.file.write_text(
@@ -98,7 +102,9 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
 
 
 def saved(root: Path, runs: CrashRuns) -> tuple[World, Savepoint, Savepoint]:
-    """A job that was killed after its fourth checkpoint, with savepoints of the second, which is not retained any more, and of the fourth."""
+    """A job that was killed after its fourth checkpoint, with savepoints of the second, which is
+    not retained any more, and of the fourth.
+    """
     world = World(root, runs)
     world.killed("ledger.complete.after@2")
     older = world.save(2)

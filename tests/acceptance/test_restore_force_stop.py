@@ -1,4 +1,5 @@
-"""Stops that nobody announced, and restores by name, as processes: force stops of the whole process group, a store that is gone, a run that is taken over.
+"""Stops that nobody announced, and restores by name, as processes: force stops of the whole process
+group, a store that is gone, a run that is taken over.
 
 The plain engine drives; the processes, the kills and the rows are real.
 """
@@ -41,12 +42,10 @@ class Orchestrator:
     """Starts runs of one job under a fixed id, and ends them with force."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.home, self.out, self.checkpoints = (
-            root,
-            root / "home",
-            root / "out",
-            root / "checkpoints",
-        )
+        self.root = root
+        self.home = root / "home"
+        self.out = root / "out"
+        self.checkpoints = root / "checkpoints"
         self.started: list[subprocess.Popen[str]] = []
         self.counted = True  # the store has known all rows since the beginning
         self.engine = root / "tidegate.yaml"
@@ -104,7 +103,9 @@ sink {{ LocalFile {{ name = "lake", plugin_input = "t", path = "{self.root / out
         return process.returncode, said
 
     def force_stop(self, process: "subprocess.Popen[str]") -> None:
-        """-9 to the whole group of the run and to all of its driver's session, as the end of a container would."""
+        """-9 to the whole group of the run and to all of its driver's session, as the end of a
+        container would.
+        """
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         known = self.known()
@@ -148,7 +149,9 @@ sink {{ LocalFile {{ name = "lake", plugin_input = "t", path = "{self.root / out
     def gets_on(
         self, process: "subprocess.Popen[str]", *, job_id: int = 77, checkpoints: int = 2
     ) -> None:
-        """Until this run leads, and then so many more checkpoints are complete than there are in the storage."""
+        """Until this run leads, and then so many more checkpoints are complete than there are in
+        the storage.
+        """
         self.until(lambda: self.leads(process, job_id) or process.poll() is not None)
         before = self.left()
         self.until(
@@ -163,7 +166,10 @@ sink {{ LocalFile {{ name = "lake", plugin_input = "t", path = "{self.root / out
         self.force_stop(process)
 
     def stopped(self, process: "subprocess.Popen[str]", *, job_id: int = 77) -> str:
-        """The run gets on, and is stopped in good order; what it said. The sink has every row that was read, once."""
+        """The run gets on, and is stopped in good order; what it said.
+
+        The sink has every row that was read, once.
+        """
         self.gets_on(process, job_id=job_id)
         process.send_signal(signal.SIGINT)
         code, said = self.finish(process)

@@ -1,4 +1,6 @@
-"""Checkpoints on a real S3 server: the whole contract of the files, jobs that are killed and go on, an outage, and keys that nobody sees."""
+"""Checkpoints on a real S3 server: the whole contract of the files, jobs that are killed and go on,
+an outage, and keys that nobody sees.
+"""
 
 import copy
 import os
@@ -71,7 +73,7 @@ def files(client: S3Files, address: str) -> Files:
 
 
 class TestFilesOnS3(FencedFilesContract):
-    """All of it."""
+    pass
 
 
 def test_more_than_one_page_is_listed_copied_and_removed(
@@ -133,12 +135,10 @@ class World:
     """A home whose checkpoints are on S3, a job, and its runs."""
 
     def __init__(self, root: Path, s3: SeaweedServer, files: Files) -> None:
-        self.root, self.home, self.out, self.engine = (
-            root,
-            Home(root / "home"),
-            root / "out",
-            root / "engine.yaml",
-        )
+        self.root = root
+        self.home = Home(root / "home")
+        self.out = root / "out"
+        self.engine = root / "engine.yaml"
         options = "".join(f"        {key}: '{value}'\n" for key, value in s3.options.items())
         bucket, _, folder = files.place().removeprefix("s3://").partition("/")
         self.engine.write_text(

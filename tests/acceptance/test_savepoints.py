@@ -1,4 +1,6 @@
-"""Savepoints of real jobs: leaders and drivers are killed while one is made, the storage refuses it, people ask twice; and whatever happens, rows are exact."""
+"""Savepoints of real jobs: leaders and drivers are killed while one is made, the storage refuses
+it, people ask twice; and whatever happens, rows are exact.
+"""
 
 import json
 import os

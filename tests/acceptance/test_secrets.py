@@ -1,6 +1,8 @@
-"""A job with passwords in every place where one can stand, against a database that repeats them in its errors: nobody gets to see them.
+"""A job with passwords in every place where one can stand, against a database that repeats them in
+its errors: nobody gets to see them.
 
-Not in a log, an answer, a page, a bundle, or the list of processes. The store is left out: drivers read their passwords there, so it is what must be guarded.
+Not in a log, an answer, a page, a bundle, or the list of processes. The store is left out: drivers
+read their passwords there, so it is what must be guarded.
 """
 
 import json
@@ -76,7 +78,9 @@ sink {{ Jdbc {{ plugin_input = "t", url = "jdbc:postgresql://127.0.0.1:{port}/sh
 
 
 class Blab(socketserver.BaseRequestHandler):
-    """Speaks just enough of PostgreSQL to ask for a password in clear text, and to repeat it while it refuses."""
+    """Speaks just enough of PostgreSQL to ask for a password in clear text, and to repeat it while
+    it refuses.
+    """
 
     request: socket.socket
 
@@ -108,7 +112,7 @@ class BlabServer(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing to say."""
+        pass
 
 
 @contextmanager
@@ -126,7 +130,8 @@ class Site:
     """One server with its worker."""
 
     def __init__(self, place: Path) -> None:
-        self.place, self.home = place, place / "home"
+        self.place = place
+        self.home = place / "home"
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])

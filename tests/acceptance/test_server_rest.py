@@ -1,4 +1,7 @@
-"""Real server and worker processes, used from outside: commands, REST, files, signals. Jobs run on the plain engine but for one, which runs on Spark."""
+"""Real server and worker processes, used from outside: commands, REST, files, signals.
+
+Jobs run on the plain engine but for one, which runs on Spark.
+"""
 
 import json
 import os
@@ -79,7 +82,8 @@ class World:
     """Servers and workers on one home."""
 
     def __init__(self, place: Path) -> None:
-        self.place, self.home = place, place / "home"
+        self.place = place
+        self.home = place / "home"
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def start(self, *arguments: str, spark: bool = False) -> "subprocess.Popen[bytes]":

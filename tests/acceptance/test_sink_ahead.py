@@ -1,7 +1,9 @@
-"""Sinks that hold more than the registry of checkpoints knows, or more than is wanted: each story ends with exactly the rows that its plan says.
+"""Sinks that hold more than the registry of checkpoints knows, or more than is wanted: each story
+ends with exactly the rows that its plan says.
 
-The first run is killed with -9 in a process of its own; then the store is lost, checkpoints are damaged, or an older point is asked for; the second run goes on
-in this process. Plain engine, and once on Spark.
+The first run is killed with -9 in a process of its own; then the store is lost, checkpoints are
+damaged, or an older point is asked for; the second run goes on in this process. Plain engine, and
+once on Spark.
 """
 
 import json
@@ -35,8 +37,10 @@ class World:
     """A job with a file sink and another one, and where it happens."""
 
     def __init__(self, root: Path, runs: CrashRuns | None = None, second: str = "files") -> None:
-        self.root, self.runs = root, runs
-        self.home, self.file = Home(root / "home"), root / "job.conf"
+        self.root = root
+        self.runs = runs
+        self.home = Home(root / "home")
+        self.file = root / "job.conf"
         self.outputs = [root / "out", root / second]
         root.mkdir(exist_ok=True)
         self.file.write_text(self.text(self.outputs))
@@ -259,7 +263,9 @@ class Gate(PlainEngine):
     """Lets batches pass up to a number, then waits until it is opened."""
 
     def __init__(self, last: int) -> None:
-        self.last, self.reached, self.opened = last, threading.Event(), threading.Event()
+        self.last = last
+        self.reached = threading.Event()
+        self.opened = threading.Event()
 
     def run(self, graph: Graph, batch: Batch) -> Written:
         if batch.checkpoint > self.last:

@@ -1,6 +1,8 @@
-"""The examples on the oldest and on the newest Spark that pyproject.toml claims: the same rows as on the locked one.
+"""The examples on the oldest and on the newest Spark that pyproject.toml claims: the same rows as
+on the locked one.
 
-Each version has an environment of its own below build/, made once with plain pip: the locked packages, and that Spark in place of the locked one.
+Each version has an environment of its own below build/, made once with plain pip: the locked
+packages, and that Spark in place of the locked one.
 """
 
 import os

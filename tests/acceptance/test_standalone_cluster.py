@@ -1,8 +1,9 @@
-"""A real Spark cluster of several processes (a master, two workers, their executors) under `tidegate run`: the same job files as on one machine, and exactly
-their rows when parts of the cluster are killed with -9, hang, or are not what they should be.
+"""A real Spark cluster of several processes (a master, two workers, their executors) under
+`tidegate run`: the same job files as on one machine, and exactly their rows when parts of the
+cluster are killed with -9, hang, or are not what they should be.
 
-Where a test has to meet a task in the middle, another sink (Chaos) is slow to close, and the file sink has its file open meanwhile: so it can be seen which
-executor writes, and be lost.
+Where a test has to meet a task in the middle, another sink (Chaos) is slow to close, and the file
+sink has its file open meanwhile: so it can be seen which executor writes, and be lost.
 """
 
 import json
@@ -52,7 +53,9 @@ class Run:
         body: str,
         by_engine_file: bool = False,
     ) -> None:
-        self.root, self.cluster, self.file = root, cluster, root / "job.conf"
+        self.root = root
+        self.cluster = cluster
+        self.file = root / "job.conf"
         self.process: subprocess.Popen[str] | None = None
         settings = {
             "spark.master": cluster.url,

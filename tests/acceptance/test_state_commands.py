@@ -1,4 +1,6 @@
-"""`tidegate state` and `tidegate capacity` on installations that jobs have made: what they show, what they change, how they end."""
+"""`tidegate state` and `tidegate capacity` on installations that jobs have made: what they show,
+what they change, how they end.
+"""
 
 import json
 import os
@@ -37,7 +39,8 @@ class Place:
     """A home, and the jobs that ran in it."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.home = root, Home(root / "home")
+        self.root = root
+        self.home = Home(root / "home")
 
     def stopped(self, job_id: int = 7, **more: str) -> None:
         """A job that was stopped after six checkpoints."""
@@ -320,7 +323,9 @@ def test_exactly_so_many_checkpoints_stay_whatever_is_killed_while_one_is_delete
 def test_a_job_that_ends_with_a_doomed_checkpoint_leaves_only_the_retained_ones(
     place: Place, runs: CrashRuns
 ) -> None:
-    """The last driver is killed between the record of a deletion and the deletion, and nobody runs the job again but to find that it has ended."""
+    """The last driver is killed between the record of a deletion and the deletion, and nobody runs
+    the job again but to find that it has ended.
+    """
     file = place.root / "job.conf"
     file.write_text(job_text(place.root / "out", env=", checkpoint.max-retained = 2"))
     assert (

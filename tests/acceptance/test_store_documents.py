@@ -1,4 +1,6 @@
-"""One changed digit of one stored document of a stopped job, and then `--restore latest`: the right rows, or a refusal by name; never doubled or lost rows."""
+"""One changed digit of one stored document of a stopped job, and then `--restore latest`: the right
+rows, or a refusal by name; never doubled or lost rows.
+"""
 
 import random
 import re
@@ -42,7 +44,8 @@ class StoppedJob:
     """A job that was stopped in the middle, and can be put back to that moment."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.home = root, Home(root / "home")
+        self.root = root
+        self.home = Home(root / "home")
         (root / "job.conf").write_text(JOB)
         assert self.run("auto", stop_at_rows=ROWS // 2).outcome.status is JobStatus.CANCELED
         for name in ("home", "files", "chaos"):

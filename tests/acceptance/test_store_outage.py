@@ -1,4 +1,6 @@
-"""The home of an installation goes away, is replaced or is full under a server and a driver: it is noticed, said everywhere, waited for, and no row is lost."""
+"""The home of an installation goes away, is replaced or is full under a server and a driver: it is
+noticed, said everywhere, waited for, and no row is lost.
+"""
 
 import os
 import subprocess

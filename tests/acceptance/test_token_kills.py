@@ -1,4 +1,6 @@
-"""Access tokens, made and revoked by commands that are killed -9 for real: one is there or it is not, and the others stay good."""
+"""Access tokens, made and revoked by commands that are killed -9 for real: one is there or it is
+not, and the others stay good.
+"""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -19,7 +21,8 @@ class World:
     """An installation with one token, which somebody uses."""
 
     def __init__(self, home: Path, runs: CrashRuns) -> None:
-        self.home, self.runs = Home(home), runs
+        self.home = Home(home)
+        self.runs = runs
         self.home.make()
         with self.tokens() as tokens:
             self.used, self.text = tokens.create("used", Role.OPERATOR)

@@ -1,4 +1,6 @@
-"""Two servers behind one client that many threads use, and the leader is killed under them: no wish is lost, no job is there twice."""
+"""Two servers behind one client that many threads use, and the leader is killed under them: no wish
+is lost, no job is there twice.
+"""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +28,8 @@ class Caller:
         self.text = flow().replace("{out}", str(cluster.root / "out")).encode()
         self.accepted: set[int] = set()
         self.stopped: set[int] = set()
-        self.lock, self.enough = threading.Lock(), threading.Event()
+        self.lock = threading.Lock()
+        self.enough = threading.Event()
 
     def work(self, thread: int) -> None:
         """Submit, with ids of one's own and without; stop every second job; look."""

@@ -1,4 +1,6 @@
-"""Output that nobody reads, or that cannot be written: a run stops and can be resumed, other verbs end, and nobody sees a traceback."""
+"""Output that nobody reads, or that cannot be written: a run stops and can be resumed, other verbs
+end, and nobody sees a traceback.
+"""
 
 import json
 import os

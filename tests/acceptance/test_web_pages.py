@@ -1,4 +1,6 @@
-"""The pages in a real browser, against real servers with real jobs (on the plain engine, so that no JVM is needed)."""
+"""The pages in a real browser, against real servers with real jobs (on the plain engine, so that no
+JVM is needed).
+"""
 
 import json
 import os
@@ -52,7 +54,8 @@ class Site:
     """A server with its worker, and a folder with rows."""
 
     def __init__(self, place: Path, *, engine: str = "", worker: bool = True) -> None:
-        self.place, self.home = place, place / "home"
+        self.place = place
+        self.home = place / "home"
         (place / "in").mkdir(exist_ok=True)
         (place / "in" / "a.csv").write_text("1,ann\n2,bob\n3,cid\n")
         self.config = place / "tidegate.yaml"

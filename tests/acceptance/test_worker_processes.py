@@ -1,4 +1,6 @@
-"""Workers and detached drivers as real processes, on the plain engine: killed, paused, adopted, ordered to stop. The test plays the leader, by hand."""
+"""Workers and detached drivers as real processes, on the plain engine: killed, paused, adopted,
+ordered to stop. The test plays the leader, by hand.
+"""
 
 import itertools
 import os
@@ -69,7 +71,9 @@ class World:
     """A home with one job, its leader (the test) and its workers (processes)."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.home, self.out = root, Home(root / "home"), root / "out"
+        self.root = root
+        self.home = Home(root / "home")
+        self.out = root / "out"
         self.home.make()
         self.store = open_store(self.home.store_url)
         self.workers: dict[str, subprocess.Popen[str]] = {}
@@ -293,7 +297,8 @@ def test_a_killed_driver_is_reported_with_its_signal_and_started_again_only_for_
     assert world.ids() == list(range(world.rows_written()))
 
 
-# A driver that is told to terminate in its first moments, before it listens to signals, dies of the signal: that is an end too.
+# A driver that is told to terminate in its first moments, before it listens to signals, dies of the
+# signal: that is an end too.
 @pytest.mark.parametrize(
     ("order", "codes"),
     [(Order.STOP, {0}), (Order.INTERRUPT, {0}), (Order.TERMINATE, {0, -15}), (Order.KILL, {-9})],

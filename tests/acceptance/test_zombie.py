@@ -1,6 +1,8 @@
-"""An old driver that was paused (SIGSTOP) while the next generation took over, and then wakes up: it makes nothing visible and ends as Fenced.
+"""An old driver that was paused (SIGSTOP) while the next generation took over, and then wakes up:
+it makes nothing visible and ends as Fenced.
 
-The next generation here cannot kill the old one, as on another host: the fence in the store and in the sink is all there is.
+The next generation here cannot kill the old one, as on another host: the fence in the store and in
+the sink is all there is.
 """
 
 import os
@@ -39,7 +41,7 @@ class OtherHost(Claimant):
     """A leader that cannot reach the old driver's processes."""
 
     def _bury(self, known: Known) -> None:
-        """Nothing: they live elsewhere."""
+        pass
 
 
 def stopped(pid: int) -> bool:

@@ -1,4 +1,6 @@
-"""The suites of the test kit report their assertions as test modules do, and the servers that several modules use."""
+"""The suites of the test kit report their assertions as test modules do, and the servers that
+several modules use.
+"""
 
 from collections.abc import Iterator
 

@@ -1,8 +1,10 @@
-"""`python election_candidate.py URL NAME LEASE_MS`: a candidate as a process of its own, for test_election.py.
+"""`python election_candidate.py URL NAME LEASE_MS`: a candidate as a process of its own, for
+test_election.py.
 
-It tells every change of its standing as a line: `leading TERM`, `following HOLDER TERM`. As leader it counts in `work/<term>`, in each turn, under its check,
-and it tries again with the standing that it had in the turn before, as a process would that was stopped between deciding and writing: `refused TERM` tells that
-this failed. When its standard input ends it resigns and ends.
+It tells every change of its standing as a line: `leading TERM`, `following HOLDER TERM`. As leader
+it counts in `work/<term>`, in each turn, under its check, and it tries again with the standing that
+it had in the turn before, as a process would that was stopped between deciding and writing:
+`refused TERM` tells that this failed. When its standard input ends it resigns and ends.
 """
 
 import select
@@ -14,7 +16,10 @@ from tidegate.store import Check, Conflict, Put, Store, StoreUnavailable, open_s
 
 
 def work(store: Store, leading: Leading) -> bool:
-    """Count one up in the name of the office; whether that was allowed. It asks only the store, not the clock."""
+    """Count one up in the name of the office; whether that was allowed.
+
+    It asks only the store, not the clock.
+    """
     entry = store.get("work", str(leading.term))
     number = entry.value["number"] if entry else 0
     try:

@@ -1,4 +1,6 @@
-"""An office on a real store with real processes: leaders that are killed, stopped for longer than their lease and woken up again, or sent home."""
+"""An office on a real store with real processes: leaders that are killed, stopped for longer than
+their lease and woken up again, or sent home.
+"""
 
 import os
 import signal

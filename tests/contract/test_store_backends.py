@@ -40,8 +40,6 @@ class MemoryWorld:
 
 
 class SqliteWorld:
-    """Workers are processes."""
-
     def __init__(self, path: Path) -> None:
         self.url = f"sqlite:///{path}"
 

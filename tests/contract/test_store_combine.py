@@ -15,12 +15,15 @@ PATIENCE_S = 60.0
 
 
 class Turns:
-    """A store whose writers take turns: it only remembers what it was given, and does what the test wants."""
+    """A store whose writers take turns: it only remembers what it was given, and does what the test
+    wants.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.batches: list[list[int]] = []
-        self.entered, self.go_on = threading.Event(), threading.Event()
+        self.entered = threading.Event()
+        self.go_on = threading.Event()
         self.act: Callable[[int], Outcome] = lambda number: number * 10
         self.combiner = Combiner(self.carry_out)
 
@@ -51,7 +54,9 @@ class Writer(threading.Thread):
 
     def __init__(self, turns: Turns, number: int, no_turn: threading.Event | None = None) -> None:
         super().__init__()
-        self.turns, self.number, self.no_turn = turns, number, no_turn
+        self.turns = turns
+        self.number = number
+        self.no_turn = no_turn
         self.outcome: int | BaseException | None = None
         self.start()
 

@@ -1,4 +1,6 @@
-"""`open_store` opens what is a store, makes what is not there, and says in a sentence what is wrong with anything else."""
+"""`open_store` opens what is a store, makes what is not there, and says in a sentence what is wrong
+with anything else.
+"""
 
 import os
 import sqlite3
@@ -58,7 +60,9 @@ def test_a_postgresql_store_can_be_opened_by_both_names_of_its_scheme(
 
 
 class RecordedEtcd(MemoryBackend):
-    """Takes what the door makes of an address; an etcd that speaks TLS or has users is not at hand here."""
+    """Takes what the door makes of an address; an etcd that speaks TLS or has users is not at hand
+    here.
+    """
 
     taken: ClassVar[dict[str, Any]] = {}
 

@@ -1,4 +1,6 @@
-"""The store on etcd: the whole contract, and what only it has: endpoints, elections, logins, a prefix among others, requests of limited size."""
+"""The store on etcd: the whole contract, and what only it has: endpoints, elections, logins, a
+prefix among others, requests of limited size.
+"""
 
 import base64
 import itertools
@@ -52,7 +54,8 @@ class EtcdWorld:
     """A prefix of its own. Workers are processes."""
 
     def __init__(self, server: EtcdServer) -> None:
-        self.server, self.prefix = server, next(PREFIXES)
+        self.server = server
+        self.prefix = next(PREFIXES)
         self.url = server.url_of(self.prefix)
 
     def open(self, *, compaction_threshold: int = 10_000) -> Store:

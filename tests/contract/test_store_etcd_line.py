@@ -1,4 +1,6 @@
-"""The line between a store and etcd: servers that stop, die or hold an election, answers that are lost, logins."""
+"""The line between a store and etcd: servers that stop, die or hold an election, answers that are
+lost, logins.
+"""
 
 import base64
 import http.client
@@ -49,7 +51,9 @@ def events(store: Store, map: str) -> tuple[Change, ...]:
 
 
 class BadLine(ThreadingHTTPServer):
-    """Stands before a server and passes all on, but for the next transactions that write, which meet what was ordered for them."""
+    """Stands before a server and passes all on, but for the next transactions that write, which
+    meet what was ordered for them.
+    """
 
     daemon_threads = True
     block_on_close = False

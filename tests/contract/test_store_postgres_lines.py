@@ -1,4 +1,6 @@
-"""The store on PostgreSQL when the line is cut, the server dies or stands still, and others are in the way: it always knows what was written."""
+"""The store on PostgreSQL when the line is cut, the server dies or stands still, and others are in
+the way: it always knows what was written.
+"""
 
 import threading
 from collections.abc import Callable, Iterator

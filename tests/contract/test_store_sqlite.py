@@ -236,7 +236,9 @@ def test_the_lock_file_is_for_fairness_and_a_store_without_it_is_right_all_the_s
 
 @pytest.mark.parametrize("script", ["OUTLIVES", "BESIDE_THREADS", "INSIDE"])
 def test_a_forked_child_is_a_user_of_its_own(tmp_path: Path, script: str) -> None:
-    """SQLite keeps its locks by process, so a child that went on with its parent's would write into files that the parent takes away."""
+    """SQLite keeps its locks by process, so a child that went on with its parent's would write into
+    files that the parent takes away.
+    """
     text = FORK + {"OUTLIVES": OUTLIVES, "BESIDE_THREADS": BESIDE_THREADS, "INSIDE": INSIDE}[script]
     command = [
         sys.executable,
@@ -317,10 +319,14 @@ print("a c")
 
 
 class FailingCommit:
-    """A connection whose next COMMIT fails as a disk does when it is asked to sync: before or after the fact."""
+    """A connection whose next COMMIT fails as a disk does when it is asked to sync: before or after
+    the fact.
+    """
 
     def __init__(self, database: sqlite3.Connection, *, written: bool) -> None:
-        self.database, self.written, self.armed = database, written, True
+        self.database = database
+        self.written = written
+        self.armed = True
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.database, name)

@@ -1,4 +1,6 @@
-"""A batch of transactions leaves the same behind as the same transactions one after the other: entries, the change feed, outcomes, and who was turned away."""
+"""A batch of transactions leaves the same behind as the same transactions one after the other:
+entries, the change feed, outcomes, and who was turned away.
+"""
 
 import random
 from pathlib import Path

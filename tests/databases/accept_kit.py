@@ -16,11 +16,17 @@ from tidegate.testing.servers.postgres import PostgresServer
 
 
 class Flow:
-    """A job from a table `orders` (and one beside it, `notes`) of MariaDB or PostgreSQL into PostgreSQL, its home, and its target."""
+    """A job from a table `orders` (and one beside it, `notes`) of MariaDB or PostgreSQL into
+    PostgreSQL, its home, and its target.
+    """
 
     def __init__(self, source: Place, target: Place, server: PostgresServer, root: Path) -> None:
-        self.source, self.server, self.root, self.target = source, server, root, target
-        self.home, self.file = Home(root / "home"), root / "job.conf"
+        self.source = source
+        self.server = server
+        self.root = root
+        self.target = target
+        self.home = Home(root / "home")
+        self.file = root / "job.conf"
         maria = source.url.startswith("jdbc:mysql")
         prefix = source.database if maria else f"{source.database}.public"
         self.tables = [f"{prefix}.orders", f"{prefix}.notes"]

@@ -1,4 +1,6 @@
-"""A database of MariaDB or MySQL that a MySQL-CDC source reads, and its rows by the snapshot and by Jdbc."""
+"""A database of MariaDB or MySQL that a MySQL-CDC source reads, and its rows by the snapshot and by
+Jdbc.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -12,10 +14,15 @@ from tidegate.testing.servers.binlog import BinlogServer
 
 
 class BinlogShop:
-    """A database of the server that a source reads. Called with statements, it runs them as the administrator."""
+    """A database of the server that a source reads.
+
+    Called with statements, it runs them as the administrator.
+    """
 
     def __init__(self, server: BinlogServer, place: Place) -> None:
-        self.server, self.place, self.name = server, place, place.database
+        self.server = server
+        self.place = place
+        self.name = place.database
 
     def __call__(self, *statements: str) -> list[tuple[Any, ...]]:
         return self.server.execute(*statements, database=self.name)

@@ -1,4 +1,6 @@
-"""Values at the edges of every type of MariaDB and MySQL: for each group of types the columns of a table, and its rows."""
+"""Values at the edges of every type of MariaDB and MySQL: for each group of types the columns of a
+table, and its rows.
+"""
 
 NINES = "9" * 38
 _DATES = [

@@ -1,4 +1,6 @@
-"""A CDC source, driven by hand as the pipeline does, and a mirror that is stricter than any sink: every change must fit the rows that it has."""
+"""A CDC source, driven by hand as the pipeline does, and a mirror that is stricter than any sink:
+every change must fit the rows that it has.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -21,7 +23,10 @@ def make_source(
     *,
     accept: Sequence[str] = (),
 ) -> Any:
-    """The source of a block with these options. `accept`: decisions about changes, as --accept-change takes them."""
+    """The source of a block with these options.
+
+    `accept`: decisions about changes, as --accept-change takes them.
+    """
     connector = find(BlockKind.SOURCE, name)
     block = Block(options, lambda _: Location(""), "source[0]")
     values, problems = connector.options.read(block)
@@ -61,7 +66,11 @@ def rows_of(
 
 
 class Mirror:
-    """The rows of all tables by key. An insert of a row that is there, or an image before that is not what it has, is a mistake of the source."""
+    """The rows of all tables by key.
+
+    An insert of a row that is there, or an image before that is not what it has, is a mistake of
+    the source.
+    """
 
     def __init__(self, source: Any) -> None:
         self.source = source
@@ -86,7 +95,10 @@ class Mirror:
             assert self.rows.pop(key) == row, f"{key} is deleted as another row than it is"
 
     def step(self, limit: Limit | None = None, *, between: Any = None, joint: bool = True) -> bool:
-        """One batch; `between` runs after its range is fixed and before it is read. False where there was nothing to read."""
+        """One batch; `between` runs after its range is fixed and before it is read.
+
+        False where there was nothing to read.
+        """
         end = kept(self.source.latest(self.offset, limit or Limit()))
         if end == self.offset:
             return False

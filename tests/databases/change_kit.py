@@ -1,4 +1,6 @@
-"""Changes of tables that a MySQL-CDC source reads: sources with decisions of a person, and a mirror of a job that is stopped and started again."""
+"""Changes of tables that a MySQL-CDC source reads: sources with decisions of a person, and a mirror
+of a job that is stopped and started again.
+"""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -44,7 +46,8 @@ class Job:
     """A mirror that can be stopped and started again, and that is told what a person decided."""
 
     def __init__(self, shop: BinlogShop, **options: Any) -> None:
-        self.shop, self.options = shop, options
+        self.shop = shop
+        self.options = options
         self.accepted: list[str] = []
         self.mirror = Mirror(source_of(shop, **options))
         self.mirror.run()

@@ -1,4 +1,7 @@
-"""One MariaDB, one MySQL and one PostgreSQL for the whole tier. A test takes a database, or a schema, of its own."""
+"""One MariaDB, one MySQL and one PostgreSQL for the whole tier.
+
+A test takes a database, or a schema, of its own.
+"""
 
 import itertools
 import sys
@@ -33,7 +36,9 @@ def mariadb() -> Iterator[MariaDbServer]:
 
 @pytest.fixture(scope="session")
 def mysql() -> Iterator[MySqlServer]:
-    """For all that do not end it; fetched once for each user, and where it cannot be had these tests are skipped."""
+    """For all that do not end it; fetched once for each user, and where it cannot be had these
+    tests are skipped.
+    """
     with ExitStack() as stack:
         try:
             server = stack.enter_context(MySqlServer())
@@ -124,6 +129,5 @@ def lite(tmp_path: Path) -> Place:
 
 @pytest.fixture(params=["maria", "pg", "lite"])
 def place(request: pytest.FixtureRequest) -> Place:
-    """Each of the three."""
     found: Place = request.getfixturevalue(request.param)
     return found

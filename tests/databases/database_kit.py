@@ -1,4 +1,6 @@
-"""What the tests of this tier share: a place for tables, connectors made from options as the planner makes them, batches driven through a sink by hand."""
+"""What the tests of this tier share: a place for tables, connectors made from options as the
+planner makes them, batches driven through a sink by hand.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,8 +39,6 @@ CONTEXT = OperatorContext(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An empty database."""
-
     url: str
     user: str
     password: str
@@ -142,7 +142,9 @@ class Driven:
         state: Any = None,
         token: str = "",
     ) -> None:
-        self.sink, self.generation, self.lineage = sink, generation, lineage
+        self.sink = sink
+        self.generation = generation
+        self.lineage = lineage
         self.committer: JdbcCommitter = sink.committer()
         self.committer.open(
             Resume(
@@ -158,7 +160,6 @@ class Driven:
     def stage(
         self, checkpoint: int, *parts: tuple[Table, Sequence[Sequence[Any]]], subtask: int = 0
     ) -> list[Mapping[str, Any]]:
-        """One task; its message."""
         task = WriteTask(
             lineage=self.lineage,
             checkpoint=checkpoint,

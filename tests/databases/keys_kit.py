@@ -1,4 +1,6 @@
-"""Tables keyed by every type that a snapshot can be cut by: values for them, and a hand that changes such a table in all ways."""
+"""Tables keyed by every type that a snapshot can be cut by: values for them, and a hand that
+changes such a table in all ways.
+"""
 
 import datetime
 import random
@@ -46,7 +48,9 @@ _PIECES = (
 
 
 def text(chance: random.Random) -> str:
-    """Cases, accents whole and in pieces, spaces at the end, quotes: what collations order in their own ways."""
+    """Cases, accents whole and in pieces, spaces at the end, quotes: what collations order in their
+    own ways.
+    """
     return "".join(chance.choice(_PIECES) for _ in range(chance.randint(0, 4)))
 
 
@@ -140,15 +144,16 @@ def rows_now(source: Any) -> list[dict[str, Any]]:
 
 
 class Hand:
-    """Inserts, updates, deletes and changes of keys, by chance. What a collation takes for the same key is refused by the database, and passed over."""
+    """Inserts, updates, deletes and changes of keys, by chance.
+
+    What a collation takes for the same key is refused by the database, and passed over.
+    """
 
     def __init__(self, session: Session, keyed: Keyed, seed: int) -> None:
-        self._session, self._keyed, self._chance, self._number = (
-            session,
-            keyed,
-            random.Random(seed),
-            0,
-        )
+        self._session = session
+        self._keyed = keyed
+        self._chance = random.Random(seed)
+        self._number = 0
 
     def fill(self, rows: int) -> None:
         with self._session.transaction():

@@ -1,7 +1,9 @@
-"""A writer that keeps changing a database and knows every state it ever had at a commit, and an observer that holds a target against that. Used by test_pairs.
+"""A writer that keeps changing a database and knows every state it ever had at a commit, and an
+observer that holds a target against that. Used by test_pairs.
 
-Each transaction writes its number into `clock`, so that a target tells by itself which commit it shows. It must show all of that commit: for tables that are
-being read for the first time every row that is there must be one of it, and from then on no row may be missing. Numbers never go back.
+Each transaction writes its number into `clock`, so that a target tells by itself which commit it
+shows. It must show all of that commit: for tables that are being read for the first time every row
+that is there must be one of it, and from then on no row may be missing. Numbers never go back.
 """
 
 import random
@@ -60,7 +62,6 @@ class Draft:
         self.changes[(table, *row[: len(KEYS[table])])] = row
 
     def take(self, key: Key) -> None:
-        """Delete a row."""
         self._do(f"delete from {key[0]} where {_where(key[0])}", key[1:])
         self.changes[key] = None
 
@@ -117,7 +118,6 @@ class Changes:
         return draft
 
     def draw(self, rows: Rows, number: int) -> Draft:
-        """The next transaction."""
         draft = Draft(rows, number)
         keys = sorted((key for key in rows if key != CLOCK), key=str)
         if self.chance.random() < 0.06:
@@ -210,11 +210,15 @@ class Changes:
 
 
 class Writer(threading.Thread):
-    """Commits one transaction after the other, and goes on when the server comes back. `history` has what each of them changed, from before its commit on."""
+    """Commits one transaction after the other, and goes on when the server comes back.
+
+    `history` has what each of them changed, from before its commit on.
+    """
 
     def __init__(self, side: Side, chance: random.Random) -> None:
         super().__init__(name="writer", daemon=True)
-        self.side, self._changes = side, Changes(chance)
+        self.side = side
+        self._changes = Changes(chance)
         self.rows: Rows = {}
         self.history: list[dict[Key, Row | None]] = []
         self.trouble: BaseException | None = None
@@ -229,7 +233,6 @@ class Writer(threading.Thread):
         return len(self.history) - 1
 
     def stop(self) -> None:
-        """No more changes."""
         self._stopped.set()
         self.join(120)
         assert not self.is_alive(), "the writer hangs"
@@ -300,20 +303,21 @@ class Observer(threading.Thread):
 
     def __init__(self, side: Side, writer: Writer) -> None:
         super().__init__(name="observer", daemon=True)
-        self.side, self._writer = side, writer
-        self.number, self.looks, self.whole = -1, 0, False
+        self.side = side
+        self._writer = writer
+        self.number = -1
+        self.looks = 0
+        self.whole = False
         self.violations: list[str] = []
         self._rows: Rows = {}  # of the source at that number
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """Look no more."""
         self._stopped.set()
         self.join(120)
         assert not self.is_alive(), "the observer hangs"
 
     def run(self) -> None:
-        """Until `stop`."""
         while not self._stopped.wait(LOOK_S) and not self.violations:
             try:
                 self._judge(*self.side.rows())

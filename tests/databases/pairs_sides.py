@@ -1,6 +1,8 @@
-"""The two ends of a pair, past the product: a database of MariaDB or of PostgreSQL, by its plain driver. Used by pairs_kit and test_pairs.
+"""The two ends of a pair, past the product: a database of MariaDB or of PostgreSQL, by its plain
+driver. Used by pairs_kit and test_pairs.
 
-Four tables: `clock` has one row with the number of the last transaction; `orders` has a number as its key, `items` two columns, `tags` a text.
+Four tables: `clock` has one row with the number of the last transaction; `orders` has a number as
+its key, `items` two columns, `tags` a text.
 """
 
 import json
@@ -44,8 +46,6 @@ Rows = dict[Key, Row]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One database."""
-
     server: MariaDbServer | PostgresServer
     name: str
 
@@ -91,7 +91,6 @@ class Side:
         return made
 
     def create(self) -> None:
-        """The database, empty."""
         if isinstance(self.server, MariaDbServer):
             self.server.execute(
                 f"create database {self.name} character set utf8mb4 collate utf8mb4_bin"
@@ -101,7 +100,6 @@ class Side:
             connection.execute(f"create database {self.name}".encode())
 
     def create_tables(self) -> None:
-        """The four, empty."""
         with closing(self.connect()) as connection, closing(connection.cursor()) as cursor:
             for statement in CREATE:
                 cursor.execute(statement)
@@ -111,7 +109,9 @@ class Side:
             connection.commit()
 
     def rows(self) -> tuple[Rows, Any]:
-        """All rows at one moment, and where the log's reader was that brought the last of them, where a sink wrote here; no table is no rows."""
+        """All rows at one moment, and where the log's reader was that brought the last of them,
+        where a sink wrote here; no table is no rows.
+        """
         found: Rows = {}
         with closing(self.connect()) as connection, closing(connection.cursor()) as cursor:
             there = self._tables(cursor)
@@ -133,7 +133,9 @@ class Side:
             return found, next((end for end in ends if "log" in end), None)
 
     def _tables(self, cursor: Any) -> set[str]:
-        """Asked within the transaction; MariaDB, whose catalogue knows no transactions, is asked before the transaction has its moment."""
+        """Asked within the transaction; MariaDB, whose catalogue knows no transactions, is asked
+        before the transaction has its moment.
+        """
         if self.is_maria:
             cursor.execute(
                 "select table_name from information_schema.tables where table_schema = database()"

@@ -1,4 +1,6 @@
-"""Two more ends: files of changes, added up to rows again, and tables without keys that are copied once. Used by test_pairs."""
+"""Two more ends: files of changes, added up to rows again, and tables without keys that are copied
+once. Used by test_pairs.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -28,7 +30,9 @@ def _changes(directory: Path, table: str) -> Iterator[dict[str, Any]]:
 
 
 def replayed(directory: Path) -> Rows:
-    """What the changes add up to, each held against the rows so far: nothing is inserted twice, and what is changed or deleted is as it is said to be."""
+    """What the changes add up to, each held against the rows so far: nothing is inserted twice, and
+    what is changed or deleted is as it is said to be.
+    """
     rows: Rows = {}
     for table, columns in COLUMNS.items():
         for change in _changes(directory, table):
@@ -51,7 +55,10 @@ def replayed(directory: Path) -> Rows:
 
 
 def adds_up(directory: Path, wanted: Rows) -> bool:
-    """Whether the changes so far are these rows. Files come one by one while this looks: what does not fit yet is no answer."""
+    """Whether the changes so far are these rows.
+
+    Files come one by one while this looks: what does not fit yet is no answer.
+    """
     try:
         return replayed(directory) == wanted
     except (AssertionError, LookupError):
@@ -60,7 +67,9 @@ def adds_up(directory: Path, wanted: Rows) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A table without a key, which does not change, and its copy: a row that comes twice is there twice."""
+    """A table without a key, which does not change, and its copy: a row that comes twice is there
+    twice.
+    """
 
     source: Side
     target: Side

@@ -21,7 +21,8 @@ class Log:
     """A table, its publication and a slot, and what is read from them."""
 
     def __init__(self, port: int, database: str) -> None:
-        self.port, self.database = port, database
+        self.port = port
+        self.database = database
         self.slot = f"stream_{next(_slots)}"
         self.address = parse_url(
             f"jdbc:postgresql://127.0.0.1:{port}/{database}", "postgres", "any"

@@ -1,4 +1,6 @@
-"""`tidegate accept-change` as people type it: as the job's error says, with the command itself and through a server. Jobs run on the plain engine."""
+"""`tidegate accept-change` as people type it: as the job's error says, with the command itself and
+through a server. Jobs run on the plain engine.
+"""
 
 import os
 import shlex

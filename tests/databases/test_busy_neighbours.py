@@ -1,4 +1,6 @@
-"""A log that is full of other tables: it is passed over, however small batches are, and what comes behind it is found."""
+"""A log that is full of other tables: it is passed over, however small batches are, and what comes
+behind it is found.
+"""
 
 from contextlib import closing
 

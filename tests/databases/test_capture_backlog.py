@@ -1,4 +1,6 @@
-"""A CDC source knows whether a batch left something behind, of its tables or of its log: then a stream does not wait for its interval."""
+"""A CDC source knows whether a batch left something behind, of its tables or of its log: then a
+stream does not wait for its interval.
+"""
 
 from typing import Any
 

@@ -1,6 +1,8 @@
-"""Whole jobs from a CDC source into PostgreSQL, killed -9 at failpoints while the source goes on changing. The plain engine runs the protocol; kills are real.
+"""Whole jobs from a CDC source into PostgreSQL, killed -9 at failpoints while the source goes on
+changing. The plain engine runs the protocol; kills are real.
 
-With stop.mode = latest the target must be, at the end, exactly what the source was when the job began, however late its chunks were read.
+With stop.mode = latest the target must be, at the end, exactly what the source was when the job
+began, however late its chunks were read.
 """
 
 import threading
@@ -62,7 +64,9 @@ class Story:
     """One job, killed at one failpoint after the other, each in a run of its own."""
 
     def __init__(self, runs: CrashRuns, root: Path, text: str) -> None:
-        self.runs, self.home, self.file = runs, root / "home", root / "job.conf"
+        self.runs = runs
+        self.home = root / "home"
+        self.file = root / "job.conf"
         self.file.write_text(text)
 
     def killed_at(self, failpoint: str) -> None:
@@ -219,7 +223,9 @@ def change(connection: "psycopg.Connection[Any]") -> None:
 
 
 def nothing_is_left(connection: "psycopg.Connection[Any]", home: Home) -> None:
-    """What the job has made on the server goes when nobody can resume it; a reader that was killed may hold the slot for a moment."""
+    """What the job has made on the server goes when nobody can resume it; a reader that was killed
+    may hold the slot for a moment.
+    """
     slots, publications = (
         "select count(*) from pg_replication_slots where slot_name = 'jobs'",
         "select count(*) from pg_publication",

@@ -1,4 +1,6 @@
-"""Snapshots of change data capture that are cut by keys of every type, on real servers, with a writer at work: no row is lost, doubled or stale."""
+"""Snapshots of change data capture that are cut by keys of every type, on real servers, with a
+writer at work: no row is lost, doubled or stale.
+"""
 
 import datetime
 import itertools
@@ -91,7 +93,9 @@ def both(keys: Sequence[Keyed]) -> Any:
 
 
 def read_beside(home: Place, keyed: Keyed, seed: int, **more: Any) -> int:
-    """Read a table to its end while it is changed, each batch by a source that knows nothing but the checkpoint; how many chunks there were."""
+    """Read a table to its end while it is changed, each batch by a source that knows nothing but
+    the checkpoint; how many chunks there were.
+    """
     options = {"snapshot.split.size": EACH, **more}
     with home.session() as session:
         hand = Hand(session, keyed, seed)
@@ -237,7 +241,6 @@ def test_a_checkpoint_that_knows_whole_numbers_only_goes_on_at_its_chunk(
 
 
 def job(home: Place, keyed: Keyed, target: Place) -> str:
-    """Two chunks a batch."""
     path = f"{home.database}.public.keyed" if keyed.place == "pg" else f"{home.database}.keyed"
     reader = "Postgres-CDC" if keyed.place == "pg" else "MySQL-CDC"
     slot = {"slot.name": f"keys_{home.database}"} if keyed.place == "pg" else {}

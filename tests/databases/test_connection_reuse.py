@@ -1,4 +1,6 @@
-"""Connections that are kept between two sessions: nothing of one is left in the next, and one that is of no use is not kept."""
+"""Connections that are kept between two sessions: nothing of one is left in the next, and one that
+is of no use is not kept.
+"""
 
 import os
 import threading

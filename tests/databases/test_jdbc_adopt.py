@@ -1,4 +1,6 @@
-"""Staging tables of PostgreSQL that become the target: the same rows, keys and promises as by merging, whatever happens in between."""
+"""Staging tables of PostgreSQL that become the target: the same rows, keys and promises as by
+merging, whatever happens in between.
+"""
 
 import tempfile
 from collections.abc import Iterator
@@ -28,7 +30,6 @@ ROWS = 6_000
 
 @pytest.fixture
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any rows are many."""
     monkeypatch.setattr(stage_postgres, "FEW_ROWS", 0)
 
 
@@ -104,7 +105,9 @@ def test_a_repeated_batch_is_skipped_and_an_old_generation_is_fenced(pg: Place) 
 def test_of_a_key_that_is_there_often_the_last_row_counts(
     pg: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wide rows and narrow ones, in many loads: a gap that a wide one left would be filled by a narrow one that came later."""
+    """Wide rows and narrow ones, in many loads: a gap that a wide one left would be filled by a
+    narrow one that came later.
+    """
     monkeypatch.setattr(writer, "ROWS_HELD_MAX", 400)
     rows = [
         (number * 7919 % 300, f"{number} " + "x" * (number * 31 % 3000)) for number in range(3_000)

@@ -1,4 +1,6 @@
-"""Whole jobs from one database into another: killed at every durable step of the sink, with servers that die in between, and once on Spark."""
+"""Whole jobs from one database into another: killed at every durable step of the sink, with servers
+that die in between, and once on Spark.
+"""
 
 import shutil
 import tempfile
@@ -112,7 +114,9 @@ def test_a_copy_that_is_killed_at_every_step_of_the_sink_has_every_row_once(
 def test_a_copy_that_is_killed_while_it_forgets_its_record_is_finished(
     pg: Place, lite: Place, runs: CrashRuns, quick_disk: Path, name: str, left: int
 ) -> None:
-    """The pipeline is FINISHED in the store by then: at most the row of its record stays in the target."""
+    """The pipeline is FINISHED in the store by then: at most the row of its record stays in the
+    target.
+    """
     fill(pg)
     file = quick_disk / "job.conf"
     file.write_text(job(pg, lite))
@@ -157,7 +161,9 @@ class Deadly(PlainEngine):
     """Has servers killed: one before a read, one between staging and commit."""
 
     def __init__(self) -> None:
-        self.asked, self.done, self.batches = Semaphore(0), Semaphore(0), 0
+        self.asked = Semaphore(0)
+        self.done = Semaphore(0)
+        self.batches = 0
 
     def run(self, graph: Graph, batch: Batch) -> Written:
         self.batches += 1
@@ -174,7 +180,9 @@ class Deadly(PlainEngine):
 
 
 def test_servers_that_die_cost_a_retry_and_no_row(tmp_path: Path) -> None:
-    """Both servers are killed -9 and started again while the job runs: it waits for them, and goes on."""
+    """Both servers are killed -9 and started again while the job runs: it waits for them, and goes
+    on.
+    """
     with MariaDbServer() as mariadb, PostgresServer() as postgres:
         mariadb.execute("create database shop character set utf8mb4")
         source = Place(mariadb.url("shop"), mariadb.user, mariadb.password, "shop")
@@ -211,7 +219,9 @@ def test_servers_that_die_cost_a_retry_and_no_row(tmp_path: Path) -> None:
 def test_a_sink_that_is_ahead_of_the_checkpoints_is_believed(
     runs: CrashRuns, quick_disk: Path, pg: Place, maria: Place, damaged: int
 ) -> None:
-    """Rows without a key come once too: batches that the database has are repeated within their old bounds, and skipped."""
+    """Rows without a key come once too: batches that the database has are repeated within their old
+    bounds, and skipped.
+    """
     fill(pg)
     file, home = quick_disk / "job.conf", Home(quick_disk / "home")
     file.write_text(job(pg, maria))

@@ -1,4 +1,6 @@
-"""Names that a target cuts or takes for one: refused with all of them, before a table is made or a row is in it."""
+"""Names that a target cuts or takes for one: refused with all of them, before a table is made or a
+row is in it.
+"""
 
 import pytest
 from database_kit import Driven, Place, sink, source, table

@@ -1,4 +1,6 @@
-"""Passwords of databases: given apart, in the URL or among the properties, they are in no file that a job leaves, and in no error."""
+"""Passwords of databases: given apart, in the URL or among the properties, they are in no file that
+a job leaves, and in no error.
+"""
 
 import base64
 import json

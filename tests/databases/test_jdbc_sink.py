@@ -1,4 +1,6 @@
-"""The Jdbc sink on real databases, driven by hand: what becomes visible, once, by whom, and what is left."""
+"""The Jdbc sink on real databases, driven by hand: what becomes visible, once, by whom, and what is
+left.
+"""
 
 import datetime
 from dataclasses import replace
@@ -286,7 +288,8 @@ def test_rows_that_the_server_lost_are_not_taken_for_none(place: Place) -> None:
     assert isinstance(driven.batch(1, (ORDERS, FIRST)), Committed)
 
 
-# -- save modes --------------------------------------------------------------------------------------------------------------------------------
+# -- save modes
+# --------------------------------------------------------------------------------------------------------------------------------
 
 
 def test_save_modes_are_carried_out_once_in_a_lineage(place: Place) -> None:
@@ -449,7 +452,8 @@ def test_tables_whose_names_have_dots_do_not_meet_in_one_target(place: Place, pg
     ]
 
 
-# -- the record as the target's memory -----------------------------------------------------------------------------------------------------------
+# -- the record as the target's memory
+# -----------------------------------------------------------------------------------------------------------
 
 
 def remembered(place: Place, checkpoint: int, lineage: str = "L") -> int:

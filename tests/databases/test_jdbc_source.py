@@ -1,4 +1,6 @@
-"""The Jdbc source on real databases: which tables and rows it reads, how it cuts them, and that a killed read goes on at a split."""
+"""The Jdbc source on real databases: which tables and rows it reads, how it cuts them, and that a
+killed read goes on at a split.
+"""
 
 import datetime
 import json

@@ -1,4 +1,6 @@
-"""Tables cut by keys that are no whole numbers: every row is read once, whatever the database's ordering of the key is, with repeats and without values."""
+"""Tables cut by keys that are no whole numbers: every row is read once, whatever the database's
+ordering of the key is, with repeats and without values.
+"""
 
 import datetime
 import random

@@ -1,4 +1,6 @@
-"""How rows come into PostgreSQL: few as text, many by the Arrow driver, with the same values; plain inserts while no key can be there, upserts from then on."""
+"""How rows come into PostgreSQL: few as text, many by the Arrow driver, with the same values; plain
+inserts while no key can be there, upserts from then on.
+"""
 
 import datetime
 from decimal import Decimal
@@ -112,7 +114,9 @@ def test_what_cannot_go_as_text_goes_by_the_arrow_driver(
 def test_moments_that_a_calendar_does_not_show_are_those_that_they_were(
     pg: Place, micros: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ends of time, and years before the first and after the 9999th; one that the server does not take is refused in both ways."""
+    """The ends of time, and years before the first and after the 9999th; one that the server does
+    not take is refused in both ways.
+    """
     batch = staged_rows(pa.array([micros, None], pa.int64()).view(pa.timestamp("us")))
 
     def rows(name: str) -> list[tuple[Any, ...]] | type[Exception]:

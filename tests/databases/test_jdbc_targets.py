@@ -1,4 +1,6 @@
-"""Tables of a target that would round, cut or merge what they are given: refused by name before a row is in them, or allowed by an option."""
+"""Tables of a target that would round, cut or merge what they are given: refused by name before a
+row is in them, or allowed by an option.
+"""
 
 import datetime
 import math
@@ -97,7 +99,9 @@ def test_a_type_that_would_change_values_is_refused_or_allowed(
         assert len(place.execute("select * from t")) == 1
 
 
-CHECKED = [  # what types cannot tell: (database, type of the target, incoming type, value that is kept, value that is not)
+# what types cannot tell: (database, type of the target, incoming type, value that is kept, value
+# that is not)
+CHECKED = [
     (MARIA, "datetime(3)", "timestamp", NOON, NOON.replace(microsecond=700_001)),
     (MARIA, "datetime", "timestamp", NOON.replace(microsecond=0), NOON),
     (MARIA, "time", "time", datetime.time(10), datetime.time(10, 0, 0, 700_000)),
@@ -246,7 +250,8 @@ def test_what_is_refused_is_known_before_anything_is_staged(binlog_place: Place)
     assert binlog_place.our_tables() == []
 
 
-# -- values without a counterpart ----------------------------------------------------------------------------------------------------------------
+# -- values without a counterpart
+# ----------------------------------------------------------------------------------------------------------------
 
 FAR: dict[str, Any] = {
     "double": [math.nan, math.inf, -math.inf],
@@ -392,7 +397,8 @@ def test_a_moment_that_a_timestamp_does_not_have_is_an_error(binlog_place: Place
     assert binlog_place.execute("select * from t") == []
 
 
-# -- modes of the session --------------------------------------------------------------------------------------------------------------------------
+# -- modes of the session
+# --------------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_session_without_strict_modes_is_refused(binlog_place: Place) -> None:
@@ -413,7 +419,8 @@ def test_load_data_that_warns_fails(binlog_place: Place, monkeypatch: pytest.Mon
         )
 
 
-# -- keys ------------------------------------------------------------------------------------------------------------------------------------------
+# -- keys
+# ------------------------------------------------------------------------------------------------------------------------------------------
 
 KEYED = table("shop.k", ["k"], k="string", n="int")
 FOUR = [("a", 1), ("A", 2), ("a ", 3), ("ä", 4)]
@@ -543,7 +550,8 @@ def test_zero_stays_zero_where_a_key_counts_by_itself(binlog_place: Place) -> No
     assert binlog_place.execute("select id, v from t order by id") == [(0, 1), (5, 2)]
 
 
-# -- what is no table, or loses rows -----------------------------------------------------------------------------------------------------------------
+# -- what is no table, or loses rows
+# -----------------------------------------------------------------------------------------------------------------
 
 
 def test_a_view_is_no_target(place: Place) -> None:
@@ -597,7 +605,8 @@ def test_a_column_that_came_later_is_compared_too(binlog_place: Place) -> None:
         )
 
 
-# -- two inputs, one table ---------------------------------------------------------------------------------------------------------------------------
+# -- two inputs, one table
+# ---------------------------------------------------------------------------------------------------------------------------
 
 
 def test_two_inputs_with_one_target_are_refused_in_one_batch_and_in_two(place: Place) -> None:

@@ -1,4 +1,6 @@
-"""Every type that a table can have, written by the sink and read back by the source: the same values, of the same types where the database has them."""
+"""Every type that a table can have, written by the sink and read back by the source: the same
+values, of the same types where the database has them.
+"""
 
 import datetime
 import itertools
@@ -208,7 +210,9 @@ _OWN = {
 def test_what_only_one_database_has_comes_back_as_it_was(
     request: pytest.FixtureRequest, where: str
 ) -> None:
-    """Types without a counterpart travel as text or bytes; into a table that has them they go as what they were."""
+    """Types without a counterpart travel as text or bytes; into a table that has them they go as
+    what they were.
+    """
     place: Place = request.getfixturevalue(where)
     columns, values = _OWN[where]
     names = [

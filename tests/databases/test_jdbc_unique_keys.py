@@ -1,4 +1,6 @@
-"""Transactions that are valid at the source are valid at the target: unique values that are swapped, freed and used again, keys that change places."""
+"""Transactions that are valid at the source are valid at the target: unique values that are
+swapped, freed and used again, keys that change places.
+"""
 
 import itertools
 import random
@@ -69,7 +71,8 @@ CHANGES: dict[str, tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]] = {
             ("-D", 2, "two", "b"),
             ("+I", 1, "two", "b"),
         ],
-        # The order of the source: 2 is put, then taken away. Only a source that deletes first means a swap.
+        # The order of the source: 2 is put, then taken away. Only a source that deletes first means
+        # a swap.
         [(1, "two", "b"), (3, "three", "c")],
     ),
     "keys swapped, deletes first": (
@@ -237,7 +240,9 @@ def test_a_key_and_an_excluded_range_are_kept_apart(pg: Place) -> None:
 def test_whatever_transactions_do_to_unique_values_the_target_has_the_same(
     users: Place, seed: int
 ) -> None:
-    """Random moves of a few values between a few rows: batches of whole transactions, each valid at its end."""
+    """Random moves of a few values between a few rows: batches of whole transactions, each valid at
+    its end.
+    """
     chance = random.Random(seed)
     driven = Driven(sink(users, table="users"))
     there: dict[int, tuple[int, str | None, str]] = {}
@@ -252,7 +257,10 @@ def test_whatever_transactions_do_to_unique_values_the_target_has_the_same(
 def _transaction(
     chance: random.Random, there: dict[int, tuple[int, str | None, str]]
 ) -> list[tuple[Any, ...]]:
-    """A few rows get other values, all at once; some go and come. Deletes come before what follows them."""
+    """A few rows get other values, all at once; some go and come.
+
+    Deletes come before what follows them.
+    """
     keys = chance.sample(range(1, 8), chance.randint(1, 4))
     gone = {key: there.pop(key) for key in keys if key in there}
     used = {row[1] for row in there.values()}
@@ -270,7 +278,8 @@ def _transaction(
     return changes
 
 
-# -- keys of the sink ------------------------------------------------------------------------------------------------------------------------------
+# -- keys of the sink
+# ------------------------------------------------------------------------------------------------------------------------------
 
 
 def test_rows_of_the_source_that_have_one_key_of_the_sink_are_not_merged(place: Place) -> None:
@@ -302,11 +311,14 @@ def test_rows_of_the_source_that_have_one_key_of_the_sink_are_not_merged(place: 
     ]
 
 
-# -- from a log ------------------------------------------------------------------------------------------------------------------------------------
+# -- from a log
+# ------------------------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_log_with_swapped_values_and_keys_arrives(binlog_place: Place, pg: Place) -> None:
-    """Statements that are valid at the source: MariaDB over a third value, PostgreSQL by deferred constraints at once."""
+    """Statements that are valid at the source: MariaDB over a third value, PostgreSQL by deferred
+    constraints at once.
+    """
     binlog_place.execute(
         "create table users (id bigint primary key, email varchar(40) unique, name text)",
         "insert into users values (1, 'one', 'a'), (2, 'two', 'b')",

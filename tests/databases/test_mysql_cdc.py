@@ -1,4 +1,6 @@
-"""MySQL-CDC on a real MariaDB: snapshot, log and the hand-over between them, types, positions, changes of tables, what is gone."""
+"""MySQL-CDC on a real MariaDB: snapshot, log and the hand-over between them, types, positions,
+changes of tables, what is gone.
+"""
 
 import random
 import re

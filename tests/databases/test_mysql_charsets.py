@@ -1,4 +1,6 @@
-"""Every character of every character set of MariaDB and MySQL: the log gives the text that the server itself gives."""
+"""Every character of every character set of MariaDB and MySQL: the log gives the text that the
+server itself gives.
+"""
 
 from typing import Any
 

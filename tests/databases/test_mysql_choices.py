@@ -1,4 +1,6 @@
-"""Every choice that a stop of MySQL-CDC offers works: the job goes on from the same checkpoint, and the rows are as the choice says."""
+"""Every choice that a stop of MySQL-CDC offers works: the job goes on from the same checkpoint, and
+the rows are as the choice says.
+"""
 
 from typing import Any
 
@@ -40,7 +42,9 @@ OFFERED = {
     "drop and create": (ChangeChoice.REREAD, ChangeChoice.SKIP),
     "rename away and back": (ChangeChoice.REREAD,),
 }
-"""Adopting and reading again where nothing else is said: rows that were emptied or replaced have no definition to adopt."""
+"""Adopting and reading again where nothing else is said: rows that were emptied or replaced have no
+definition to adopt.
+"""
 
 
 @pytest.mark.parametrize("choice", list(ChangeChoice))

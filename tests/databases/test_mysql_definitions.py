@@ -1,4 +1,6 @@
-"""The definition of a table is part of the position: a MySQL-CDC job stops before the first row that would be decoded by another one."""
+"""The definition of a table is part of the position: a MySQL-CDC job stops before the first row
+that would be decoded by another one.
+"""
 
 from collections.abc import Iterator
 from typing import Any

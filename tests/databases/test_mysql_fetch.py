@@ -1,4 +1,6 @@
-"""The MySQL server of the tests is fetched once, by a made-up apt-get: whole or not at all, by one process at a time."""
+"""The MySQL server of the tests is fetched once, by a made-up apt-get: whole or not at all, by one
+process at a time.
+"""
 
 import os
 import subprocess

@@ -1,4 +1,6 @@
-"""A position is believed only in the log that it was taken in: servers that were reset, rebuilt or replaced are refused by name."""
+"""A position is believed only in the log that it was taken in: servers that were reset, rebuilt or
+replaced are refused by name.
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,6 @@
-"""Settings of MariaDB and MySQL that hide changes from the log are refused by name, before anything is read."""
+"""Settings of MariaDB and MySQL that hide changes from the log are refused by name, before anything
+is read.
+"""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -20,7 +22,9 @@ Start = Callable[..., BinlogShop]
 
 @pytest.fixture
 def start(binlog_server: BinlogServer) -> Iterator[Start]:
-    """Start a server of the same kind with these settings, with a table shop.t and a database `other`."""
+    """Start a server of the same kind with these settings, with a table shop.t and a database
+    `other`.
+    """
     with ExitStack() as stack:
 
         def started(**settings: str) -> BinlogShop:

@@ -1,4 +1,6 @@
-"""Statements in the log of MariaDB and MySQL: in the client's character set and case, of every table that they name, and instead of rows."""
+"""Statements in the log of MariaDB and MySQL: in the client's character set and case, of every
+table that they name, and instead of rows.
+"""
 
 from collections.abc import Iterator
 

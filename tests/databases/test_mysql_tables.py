@@ -1,4 +1,6 @@
-"""Tables whose log is not whole are refused before anything is read: rows that InnoDB changes by itself, and rows with former versions."""
+"""Tables whose log is not whole are refused before anything is read: rows that InnoDB changes by
+itself, and rows with former versions.
+"""
 
 import pytest
 from binlog_kit import BinlogShop

@@ -1,4 +1,6 @@
-"""Transactions in the log of MariaDB and MySQL that are taken back, in part or as a whole, and those of XA, which are decided later."""
+"""Transactions in the log of MariaDB and MySQL that are taken back, in part or as a whole, and
+those of XA, which are decided later.
+"""
 
 import random
 from typing import Any
@@ -153,7 +155,6 @@ def test_what_is_taken_back_while_a_table_is_read_is_not_delivered_either(shop: 
 
 
 def xa(shop: BinlogShop, xid: str, *statements: str) -> None:
-    """Prepare a transaction."""
     shop(f"xa start {xid}", *statements, f"xa end {xid}", f"xa prepare {xid}")
 
 

@@ -1,4 +1,6 @@
-"""Values of MariaDB and MySQL: the log, by both decoders, the snapshot and the Jdbc read give the same."""
+"""Values of MariaDB and MySQL: the log, by both decoders, the snapshot and the Jdbc read give the
+same.
+"""
 
 from typing import Any
 
@@ -32,7 +34,9 @@ def insert(name: str, columns: str, rows: list[str], first: int) -> list[str]:
 
 
 def read(source: Any, start: Any, end: Any) -> dict[str, dict[int, dict[str, str]]]:
-    """The rows by table and id; values as Python shows them, which tells -0.0 from 0.0 and a decimal from a float."""
+    """The rows by table and id; values as Python shows them, which tells -0.0 from 0.0 and a
+    decimal from a float.
+    """
     found: dict[str, dict[int, dict[str, str]]] = {}
     for path, row in rows_of(source, start, end):
         found.setdefault(path.split(".")[1], {})[row["id"] % LATER] = {

@@ -1,10 +1,12 @@
-"""Every source with every sink, while the sources keep changing and driver, worker, leader and databases are killed or restarted by chance.
+"""Every source with every sink, while the sources keep changing and driver, worker, leader and
+databases are killed or restarted by chance.
 
-Real servers, workers and databases; drivers on the plain engine, in the soak on Spark too. `make test` does a short one of each pair,
-`PAIR_SECONDS=600 TIDEGATE_TEST_SEED=3 make soak ARGS="-k pairs"` as long as asked.
+Real servers, workers and databases; drivers on the plain engine, in the soak on Spark too. `make
+test` does a short one of each pair, `PAIR_SECONDS=600 TIDEGATE_TEST_SEED=3 make soak ARGS="-k
+pairs"` as long as asked.
 
-One job has a pipeline for each pair of a log and a database, and one from a log to files of changes; another copies tables without keys, where a row that
-comes twice is there twice.
+One job has a pipeline for each pair of a log and a database, and one from a log to files of
+changes; another copies tables without keys, where a row that comes twice is there twice.
 """
 
 import os
@@ -30,7 +32,8 @@ from tidegate.testing.servers.mariadb import MariaDbServer
 from tidegate.testing.servers.postgres import PostgresServer
 
 PATIENCE_S = 600.0
-# A machine that is busy with other things is no reason to take a driver for stalled, and what we do is not the job's fault.
+# A machine that is busy with other things is no reason to take a driver for stalled, and what we do
+# is not the job's fault.
 PATIENT = "checkpoint.timeout = 600000, job.retry.times = 1000, job.retry.interval.seconds = 1"
 ENV = f"parallelism = 2, checkpoint.interval = 100, checkpoint.max-retained = 2, {PATIENT}"
 KINDS = ("maria", "postgres")
@@ -39,7 +42,11 @@ Servers = dict[str, MariaDbServer | PostgresServer]
 
 @pytest.fixture
 def servers() -> Iterator[Servers]:
-    """One of each, to be killed. A killed process loses nothing that it gave to the kernel, so that nobody has to wait for a disk."""
+    """One of each, to be killed.
+
+    A killed process loses nothing that it gave to the kernel, so that nobody has to wait for a
+    disk.
+    """
     settings = {
         "wal_level": "logical",
         "max_replication_slots": "20",
@@ -56,7 +63,6 @@ def servers() -> Iterator[Servers]:
 
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """Nobody in it yet."""
     with quick_disk() as root:
         made = Cluster(root, spark=request.param == "spark")
         try:
@@ -181,11 +187,18 @@ class Demon:
     def __init__(
         self, cluster: Cluster, world: World, jobs: list[Job], chance: random.Random
     ) -> None:
-        self.cluster, self.world, self.jobs, self.chance = cluster, world, jobs, chance
+        self.cluster = cluster
+        self.world = world
+        self.jobs = jobs
+        self.chance = chance
         self.log: list[str] = []
 
     def round(self) -> None:
-        """Everything. After one blow the world may recover until rows arrive again, the next one comes before anybody has noticed."""
+        """Everything.
+
+        After one blow the world may recover until rows arrive again, the next one comes before
+        anybody has noticed.
+        """
         acts: list[Callable[[], str]] = [
             self._kill_driver,
             self._kill_driver,

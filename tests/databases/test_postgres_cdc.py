@@ -1,4 +1,6 @@
-"""Postgres-CDC on a real PostgreSQL: snapshot, slot and the hand-over between them, types, positions, changes of tables, what is gone."""
+"""Postgres-CDC on a real PostgreSQL: snapshot, slot and the hand-over between them, types,
+positions, changes of tables, what is gone.
+"""
 
 import random
 from typing import Any

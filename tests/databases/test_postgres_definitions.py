@@ -1,4 +1,6 @@
-"""Postgres-CDC: a table that is not what it was stops the job before the first row that differs, whatever was done to it, and goes on as a person chooses."""
+"""Postgres-CDC: a table that is not what it was stops the job before the first row that differs,
+whatever was done to it, and goes on as a person chooses.
+"""
 
 import re
 from contextlib import suppress
@@ -359,7 +361,8 @@ def test_an_emptied_table_is_read_again_or_stays_as_a_person_chooses(shop: Shop)
     position = mirror.offset
     go_on(shop, mirror, stop, "skip")
     assert [r["id"] for r in mirror.table(shop.path("a"))] == [1, 5]
-    mirror.rows, mirror.offset = {}, position
+    mirror.rows = {}
+    mirror.offset = position
     go_on(shop, mirror, stop, "reread")
     assert [r["id"] for r in mirror.table(shop.path("a"))] == [5]
     shop("insert into a (id) values (6)")

@@ -1,4 +1,6 @@
-"""Postgres-CDC: what tables hold and the log does not, rows that a user may not see, and servers that are not the one that a position is of."""
+"""Postgres-CDC: what tables hold and the log does not, rows that a user may not see, and servers
+that are not the one that a position is of.
+"""
 
 import shutil
 from collections.abc import Iterator

@@ -1,4 +1,6 @@
-"""Postgres-CDC: what the log keeps of rows before a change is enough for the target, or the table is refused before anything is published or changed."""
+"""Postgres-CDC: what the log keeps of rows before a change is enough for the target, or the table
+is refused before anything is published or changed.
+"""
 
 import random
 from typing import Any

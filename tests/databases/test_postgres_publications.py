@@ -1,4 +1,6 @@
-"""Postgres-CDC with publications of all kinds: one that leaves changes out is refused before anything is read, and stops a job when it comes to that."""
+"""Postgres-CDC with publications of all kinds: one that leaves changes out is refused before
+anything is read, and stops a job when it comes to that.
+"""
 
 import re
 from typing import Any

@@ -1,4 +1,6 @@
-"""Ranges of PostgreSQL's log that are read from one replication stream: exact, again and again, whoever cuts it off."""
+"""Ranges of PostgreSQL's log that are read from one replication stream: exact, again and again,
+whoever cuts it off.
+"""
 
 import itertools
 import json
@@ -58,7 +60,9 @@ def log_of(server: PostgresServer) -> Iterator[Log]:
 
 
 def write_at_once(log: Log, seed: int) -> None:
-    """Writers beside each other: short and long transactions, some rolled back, and one that is open all the time."""
+    """Writers beside each other: short and long transactions, some rolled back, and one that is
+    open all the time.
+    """
     held = log.connect()
     held.execute("begin")
     held.execute("insert into t values (0, 'long')")
@@ -408,8 +412,6 @@ for line in sys.stdin:
 
 
 class Worker:
-    """Another process that reads."""
-
     def __init__(self, log: Log) -> None:
         url = f"jdbc:postgresql://127.0.0.1:{log.port}/{log.database}"
         command = [sys.executable, "-c", READER, url, log.slot]

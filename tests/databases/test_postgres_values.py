@@ -1,4 +1,6 @@
-"""PostgreSQL: a value is the same by every way: snapshot, log by both decoders, Jdbc; one that cannot be kept is refused by all of them, by name."""
+"""PostgreSQL: a value is the same by every way: snapshot, log by both decoders, Jdbc; one that
+cannot be kept is refused by all of them, by name.
+"""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""Decimals in SQLite: numbers that compare as such where its own numbers are exact, exact texts elsewhere."""
+"""Decimals in SQLite: numbers that compare as such where its own numbers are exact, exact texts
+elsewhere.
+"""
 
 from decimal import Decimal
 

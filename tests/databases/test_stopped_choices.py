@@ -1,4 +1,6 @@
-"""Every kind of change with every choice that it has: the job goes on, and the target is what the choice promises."""
+"""Every kind of change with every choice that it has: the job goes on, and the target is what the
+choice promises.
+"""
 
 from pathlib import Path
 

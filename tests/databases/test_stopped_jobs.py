@@ -1,4 +1,6 @@
-"""Whole jobs that a change of a table stops, and that go on with what a person has decided: each choice leads to the target that it promises."""
+"""Whole jobs that a change of a table stops, and that go on with what a person has decided: each
+choice leads to the target that it promises.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Encrypted connections to real servers with certificates of an authority of our own: all that a source opens is encrypted, and a stranger is refused."""
+"""Encrypted connections to real servers with certificates of an authority of our own: all that a
+source opens is encrypted, and a stranger is refused.
+"""
 
 import os
 import shutil
@@ -279,7 +281,9 @@ sink {{ Jdbc {{ {target} generate_sink_sql = true, data_save_mode = "DROP_DATA" 
 def test_a_whole_job_is_encrypted_at_both_ends(
     maria_tls: MariaDbServer, postgres_tls: PostgresServer, papers: Papers, tmp_path: Path
 ) -> None:
-    """Both servers refuse whoever is not: there with their certificates looked at, back with whoever answers."""
+    """Both servers refuse whoever is not: there with their certificates looked at, back with
+    whoever answers.
+    """
     maria_tls.execute(
         "create table wares (id int primary key, name varchar(40))",
         "insert into wares select seq, concat('ü', seq) from seq_1_to_120",

@@ -1,4 +1,5 @@
-"""`python tests/golden/make.py`: checkpoints and a savepoint as this version writes them, into tests/golden/<version>/.
+"""`python tests/golden/make.py`: checkpoints and a savepoint as this version writes them, into
+tests/golden/<version>/.
 
 Run once for each release, and committed: test_golden_state.py restores all of them for ever.
 """

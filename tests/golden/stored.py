@@ -1,8 +1,9 @@
 """Everything that is stored or sent as a document, by a name that no renaming of a class changes.
 
-`python tests/golden/stored.py` writes `stored_fields.txt`, which pins all keys and types, and the documents of this
-version, one of every kind with no field at its default. Documents of a release are never made anew: later versions
-must read them, field by field (tests/tidy/test_stored_documents.py).
+`python tests/golden/stored.py` writes `stored_fields.txt`, which pins all keys and types, and the
+documents of this version, one of every kind with no field at its default. Documents of a release
+are never made anew: later versions must read them, field by field
+(tests/tidy/test_stored_documents.py).
 """
 
 import dataclasses

@@ -1,7 +1,9 @@
-"""A source and a sink in memory, as connectors: what they hold outlives every simulated process. One scene at a time.
+"""A source and a sink in memory, as connectors: what they hold outlives every simulated process.
+One scene at a time.
 
-The source is as awkward as the contract allows: where it begins and how far a batch goes is drawn anew whenever it is asked. The sink is exactly-once as a
-database is: rows and record in one step, the record keyed by checkpoint, older generations refused.
+The source is as awkward as the contract allows: where it begins and how far a batch goes is drawn
+anew whenever it is asked. The sink is exactly-once as a database is: rows and record in one step,
+the record keyed by checkpoint, older generations refused.
 """
 
 import random
@@ -44,7 +46,10 @@ class Shelf:
 
 @dataclass(eq=False)
 class Scene:
-    """The world outside of the product. `at` is called at every place where something may happen; `broken` is told what must never be."""
+    """The world outside of the product.
+
+    `at` is called at every place where something may happen; `broken` is told what must never be.
+    """
 
     rng: random.Random
     at: Callable[[str], None]
@@ -65,7 +70,9 @@ def open_scene(new: Scene) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """In place of a record batch: the fused way only counts its rows and bytes, takes the notes off its schema and hands it on."""
+    """In place of a record batch: the fused way only counts its rows and bytes, takes the notes off
+    its schema and hands it on.
+    """
 
     ids: tuple[int, ...]
 
@@ -78,13 +85,15 @@ class Rows:
         return 8 * len(self.ids)
 
     def replace_schema_metadata(self, notes: None) -> "Rows":
-        """It has none."""
         assert notes is None
         return self
 
 
 class SimSource(Source):
-    """Numbers from `first` on, `rows` of them where it is bounded. The offset is {"first", "at"}."""
+    """Numbers from `first` on, `rows` of them where it is bounded.
+
+    The offset is {"first", "at"}.
+    """
 
     def tables(self) -> tuple[Table, ...]:
         return (Table(path="t", columns=(Column(name="id", type=DataType(TypeName.BIGINT)),)),)
@@ -119,8 +128,6 @@ class SimSource(Source):
 
 
 class SimWriter(Writer):
-    """Stages into its message."""
-
     def __init__(self) -> None:
         self.ids: list[int] = []
 
@@ -136,10 +143,16 @@ class SimWriter(Writer):
 
 
 class SimCommitter(Committer):
-    """Rows and record in one step. `newest_only`: keeps one record, as a database does with a row for each sink; otherwise one for each batch, as files do."""
+    """Rows and record in one step.
+
+    `newest_only`: keeps one record, as a database does with a row for each sink; otherwise one for
+    each batch, as files do.
+    """
 
     def __init__(self, pipeline: int, sink: str, newest_only: bool) -> None:
-        self.pipeline, self.sink, self.newest_only = pipeline, sink, newest_only
+        self.pipeline = pipeline
+        self.sink = sink
+        self.newest_only = newest_only
         self.shelf = Shelf()
         self.generation = 0
 
@@ -213,8 +226,6 @@ class SimCommitter(Committer):
 
 
 class SimSink(Sink):
-    """Keeps every row."""
-
     def writer(self, task: WriteTask) -> Writer:  # noqa: ARG002  # all staged names are different here
         return SimWriter()
 

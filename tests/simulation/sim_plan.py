@@ -1,4 +1,6 @@
-"""The job of a simulated life, by chance: one or two pipelines of one to three sources and one or two sinks. Called by sim_world."""
+"""The job of a simulated life, by chance: one or two pipelines of one to three sources and one or
+two sinks. Called by sim_world.
+"""
 
 import random
 

@@ -1,6 +1,8 @@
-"""Threads that take turns: exactly one runs at a time, and a seeded generator says which. So whatever happens, the same seed makes it happen again.
+"""Threads that take turns: exactly one runs at a time, and a seeded generator says which. So
+whatever happens, the same seed makes it happen again.
 
-A process is a group of actors that dies at once. Time is virtual: it moves with the turns, and jumps where everyone sleeps.
+A process is a group of actors that dies at once. Time is virtual: it moves with the turns, and
+jumps where everyone sleeps.
 """
 
 import random
@@ -38,7 +40,8 @@ class Actor:
     """One thread of a process."""
 
     def __init__(self, process: Process, name: str) -> None:
-        self.process, self.name = process, name
+        self.process = process
+        self.name = name
         self.go = held_lock()
         self.wake_s = 0.0
         self.event: threading.Event | None = None
@@ -57,7 +60,8 @@ class Turns:
     """Who runs, and what time it is."""
 
     def __init__(self, rng: random.Random, switching: float) -> None:
-        self.rng, self.switching = rng, switching
+        self.rng = rng
+        self.switching = switching
         self.now_s = 0.0
         self.actors: list[Actor] = []
         self.current: Actor | None = None

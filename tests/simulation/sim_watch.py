@@ -1,4 +1,7 @@
-"""Looks at every transaction that the store takes, and says what must never be in one. Called by sim_world."""
+"""Looks at every transaction that the store takes, and says what must never be in one.
+
+Called by sim_world.
+"""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -42,7 +45,8 @@ class Watch:
             writer.generation = state[
                 "generation"
             ]  # this is its fence; a claim that was overtaken may make another
-        # Whoever ends a job moves what stays to a generation of its own, so that nobody can write there any more.
+        # Whoever ends a job moves what stays to a generation of its own, so that nobody can write
+        # there any more.
         if (
             writer is not None
             and writer.generation is not None
@@ -89,7 +93,8 @@ class Watch:
 
     def forget(self) -> None:
         """The store is lost, with everything that was in it."""
-        self.last, self.gone = {}, {}
+        self.last = {}
+        self.gone = {}
 
     def _pending(self, key: str, state: dict[str, Any]) -> None:
         pending = state["pending"]
@@ -101,7 +106,9 @@ class Watch:
         self.begun[name] = pending["ranges"]
 
     def _taken_up(self, state: dict[str, Any], ref: dict[str, Any]) -> None:
-        """A leader takes up what the store has not, or not any more: after it was lost, or from a savepoint."""
+        """A leader takes up what the store has not, or not any more: after it was lost, or from a
+        savepoint.
+        """
         if ref["path"] not in self.world.damaged and (
             damage := self.world.storage.damage(ref["path"])
         ):

@@ -1,6 +1,8 @@
-"""One simulated life of a job: generations that begin, overlap, stumble, are killed and end, over one store, one checkpoint directory and one target.
+"""One simulated life of a job: generations that begin, overlap, stumble, are killed and end, over
+one store, one checkpoint directory and one target.
 
-The store front, claim, ledger, loop, attempts and checkpoint storage are the real ones; processes are actors (sim_turns), rows live in memory (sim_parts).
+The store front, claim, ledger, loop, attempts and checkpoint storage are the real ones; processes
+are actors (sim_turns), rows live in memory (sim_parts).
 """
 
 import contextlib
@@ -69,7 +71,9 @@ class Broken(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Weather:
-    """How bad this life is, as probabilities: of a kill, an exception and a long pause at a failpoint, of a fault in a call of the store, and so on."""
+    """How bad this life is, as probabilities: of a kill, an exception and a long pause at a
+    failpoint, of a fault in a call of the store, and so on.
+    """
 
     kill: float
     stumble: float
@@ -103,7 +107,9 @@ class Weather:
 
 
 class FarAway(Claimant):
-    """A leader that cannot reach the processes of its predecessors: only the fences protect it from them."""
+    """A leader that cannot reach the processes of its predecessors: only the fences protect it from
+    them.
+    """
 
     def _bury(self, known: Known) -> None:
         """They may well be alive."""
@@ -130,8 +136,6 @@ class Front:
 
 @dataclass(eq=False)
 class World:
-    """One life."""
-
     seed: int
     root: Path
     complaints: list[str] = field(default_factory=list)
@@ -183,7 +187,8 @@ class World:
 
         self.store.backend.apply = watched  # type: ignore[method-assign]  # the backend of this life only
 
-    # -- what happens ------------------------------------------------------------------------------------------------------------------------
+    # -- what happens
+    # ------------------------------------------------------------------------------------------------------------------------
 
     def broken(self, what: str) -> None:
         self.complaints.append(what)
@@ -246,7 +251,8 @@ class World:
             now_ms=self.clock.now_ms() + len(self.processes),
         )
         claim = FarAway(store, self.storage, self.home).claim(submission)
-        process.generation, process.claimed = claim.generation, True
+        process.generation = claim.generation
+        process.claimed = True
         self.turns.note(
             process.name,
             f"claimed {claim.generation} {claim.start} {dict(claim.restored)} {claim.notes}",
@@ -342,7 +348,9 @@ class World:
             interval_s=1.0,
             savepoints=desk,
         )
-        ended = PipelineStatus.FAILED  # an exception counts as that: as in the driver, one pipeline that fails stops the others at their next checkpoint
+        # an exception counts as that: as in the driver, one pipeline that fails stops the others at
+        # their next checkpoint
+        ended = PipelineStatus.FAILED
         try:
             ended = run_pipeline(
                 around, plan, ledger, Meter(plan.id, process.generation, around.clock)
@@ -351,7 +359,8 @@ class World:
             if ended is PipelineStatus.FAILED:
                 process.stop.set()
 
-    # -- a life ------------------------------------------------------------------------------------------------------------------------------
+    # -- a life
+    # ------------------------------------------------------------------------------------------------------------------------------
 
     def live(self) -> None:
         """Chaos, then calm, then the reckoning. Broken says what went wrong."""
@@ -374,12 +383,15 @@ class World:
                 self._ask_for_savepoint()
             self.turns.step()
             self._judge()
-        self.calm, self.scene.losing = True, 0.0
+        self.calm = True
+        self.scene.losing = 0.0
         self._settle()
         self._reckon()
 
     def _settle(self) -> None:
-        """No more faults: the last ones to start must bring it to its end, whatever the old ones still do."""
+        """No more faults: the last ones to start must bring it to its end, whatever the old ones
+        still do.
+        """
         self._deliver()
         for _ in range(CALM_STARTS_MAX):
             if self.ended:
@@ -407,7 +419,9 @@ class World:
             front.backend.deliver()
 
     def _wish(self) -> str:
-        """From where the next one begins: where it stands, from the beginning, or, if nobody is alive, at an older checkpoint."""
+        """From where the next one begins: where it stands, from the beginning, or, if nobody is
+        alive, at an older checkpoint.
+        """
         if self.rng.random() < self.weather.fresh:
             return "fresh"
         saved = [savepoint.id for savepoint in self.savepoints.list(JOB)]
@@ -443,7 +457,10 @@ class World:
                 self.turns.note("world", f"damaged {ref.path}")
 
     def _lose_store(self) -> None:
-        """Everything is lost but the checkpoint storage and the targets. Nobody is alive: who still writes into a store that is gone, no fence can reach."""
+        """Everything is lost but the checkpoint storage and the targets.
+
+        Nobody is alive: who still writes into a store that is gone, no fence can reach.
+        """
         if self.turns.alive() or self.rng.random() >= self.weather.lost_store or not self.processes:
             return
         self.turns.note("world", "lost the store")
@@ -458,7 +475,9 @@ class World:
         self.damaged |= {path for path in left if self.storage.damage(path)}
 
     def may_differ(self, state: dict[str, Any], checkpoint: int) -> bool:
-        """Whether a batch may have other ranges than it had: no sink has it and the store is lost, or all keep only their newest record, a later one."""
+        """Whether a batch may have other ranges than it had: no sink has it and the store is lost,
+        or all keep only their newest record, a later one.
+        """
         shelves = [
             shelf
             for (lineage, number, _), shelf in self.scene.shelves.items()
@@ -475,7 +494,9 @@ class World:
         return self.lost_stores > 0 and all(checkpoint not in shelf.rows for shelf in shelves)
 
     def _judge(self) -> None:
-        """Nobody may end with an error that is not one of ours, or that says that something impossible was seen."""
+        """Nobody may end with an error that is not one of ours, or that says that something
+        impossible was seen.
+        """
         if self.complaints:
             raise Broken(self.complaints[0])
         for actor in self.turns.actors:
@@ -492,7 +513,8 @@ class World:
                 self.turns.note(actor.name, f"{type(actor.error).__name__}: {actor.error}")
         self.turns.actors = self.turns.alive()
 
-    # -- the reckoning -----------------------------------------------------------------------------------------------------------------------
+    # -- the reckoning
+    # -----------------------------------------------------------------------------------------------------------------------
 
     def _expected(self, pipeline: int, initial: dict[str, Any]) -> list[int]:
         plan = next(p for p in self.plan.pipelines if p.id == pipeline)
@@ -504,7 +526,9 @@ class World:
         return sorted(ids)
 
     def _initials(self) -> dict[int, tuple[str, dict[str, Any]]]:
-        """Where the sources of every pipeline began, of the newest lineage; also where the job has ended and the store has let go of it."""
+        """Where the sources of every pipeline began, of the newest lineage; also where the job has
+        ended and the store has let go of it.
+        """
         states = {
             int(key.split("/")[1]): state
             for key, state in {**self.watch.gone, **self.watch.last}.items()

@@ -1,5 +1,7 @@
-"""`python simulate.py FIRST COUNT [--trace]`: the lives of COUNT seeds from FIRST on, in one process. Run by test_protocol_simulation.py, and by hand to
-repeat a seed. Needs TIDEGATE_FAILPOINT in its environment (empty will do). Ends with 1 at the first life in which a promise was broken, and says its seed.
+"""`python simulate.py FIRST COUNT [--trace]`: the lives of COUNT seeds from FIRST on, in one
+process. Run by test_protocol_simulation.py, and by hand to repeat a seed. Needs TIDEGATE_FAILPOINT
+in its environment (empty will do). Ends with 1 at the first life in which a promise was broken, and
+says its seed.
 """
 
 import json

@@ -1,6 +1,8 @@
-"""Hundreds of seeded worlds of servers, workers, drivers and people, without processes, sockets and Spark: the real election, picture, reconciler, recorder,
-housekeeper, commands, worker, registration, ledger, loop, figures and watch, under kills, pauses, lost answers, power cuts, partitions and moved clocks.
-What must hold is in tidegate/testing/simulation/checkers.py and reckoning.py. The seed of a world that went wrong is printed with the command that repeats it.
+"""Hundreds of seeded worlds of servers, workers, drivers and people, without processes, sockets and
+Spark: the real election, picture, reconciler, recorder, housekeeper, commands, worker,
+registration, ledger, loop, figures and watch, under kills, pauses, lost answers, power cuts,
+partitions and moved clocks. What must hold is in tidegate/testing/simulation/checkers.py and
+reckoning.py. The seed of a world that went wrong is printed with the command that repeats it.
 """
 
 import json
@@ -16,7 +18,8 @@ SOURCE = Path(__file__).parents[2] / "src"
 WORLDS = 300
 WORLDS_OF_A_SOAK = int(os.environ.get("SIMULATED_WORLDS") or 20_000)
 SHARES = 2  # processes: as many as this machine can be expected to have cores
-# What has to happen in a hundred worlds, at least: a simulation in which nothing happens proves nothing.
+# What has to happen in a hundred worlds, at least: a simulation in which nothing happens proves
+# nothing.
 IN_A_HUNDRED = {
     "submitted": 150,
     "wishes": 80,

@@ -1,7 +1,9 @@
-"""The product is broken on purpose, in one place after the other, and the simulation must catch each of them: what it cannot catch it does not prove.
+"""The product is broken on purpose, in one place after the other, and the simulation must catch
+each of them: what it cannot catch it does not prove.
 
-Each mutation runs in a process of its own. Which seed catches it is a measure of how sharp the checkers are (shown with `pytest -rP`); for mistakes that show
-only rarely the search begins near a seed that is known to, and goes on from there where the product has changed since.
+Each mutation runs in a process of its own. Which seed catches it is a measure of how sharp the
+checkers are (shown with `pytest -rP`); for mistakes that show only rarely the search begins near a
+seed that is known to, and goes on from there where the product has changed since.
 """
 
 import os

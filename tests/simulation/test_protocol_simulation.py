@@ -1,7 +1,9 @@
-"""Hundreds of seeded lives of a job without processes and without Spark: the real claim, ledger, loop, savepoints and checkpoint storage.
+"""Hundreds of seeded lives of a job without processes and without Spark: the real claim, ledger,
+loop, savepoints and checkpoint storage.
 
-Under kills, exceptions, long pauses, a store that fails or is lost, generations that overlap, checkpoints that are damaged, and people who go back on purpose:
-rows exactly once, ids only grow, one generation completes a checkpoint, none is lost. The seed of a life that went wrong is printed:
+Under kills, exceptions, long pauses, a store that fails or is lost, generations that overlap,
+checkpoints that are damaged, and people who go back on purpose: rows exactly once, ids only grow,
+one generation completes a checkpoint, none is lost. The seed of a life that went wrong is printed:
 `TIDEGATE_FAILPOINT= python tests/simulation/simulate.py SEED 1 --trace`.
 """
 
@@ -21,7 +23,9 @@ SHARES = 2
 
 
 def lives(first: int, count: int) -> list[dict[str, int]]:
-    """So many lives from this seed on, in as many processes as this machine can be expected to have cores."""
+    """So many lives from this seed on, in as many processes as this machine can be expected to have
+    cores.
+    """
     share = count // SHARES
     environ = {**os.environ, "TIDEGATE_FAILPOINT": "", "PYTHONPATH": str(PLACE.parents[1] / "src")}
     running = [

@@ -1,4 +1,7 @@
-"""One JVM for all tests that need Spark, opened by the product's own code. What tests send to the workers from modules beside this file is found there too."""
+"""One JVM for all tests that need Spark, opened by the product's own code.
+
+What tests send to the workers from modules beside this file is found there too.
+"""
 
 import os
 import sys

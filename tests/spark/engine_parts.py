@@ -1,4 +1,6 @@
-"""A source, transforms and sinks that the tests of the engine are made of: real ones, as small as they can be. Workers import this module too."""
+"""A source, transforms and sinks that the tests of the engine are made of: real ones, as small as
+they can be. Workers import this module too.
+"""
 
 import json
 import os
@@ -47,7 +49,9 @@ def table(path: str = "numbers", kinds: bool = False, **columns: str) -> Table:
 
 
 class Numbers(Source):
-    """Rows (id, "name <id>") of ids (start, end], in every table of `tables`; each read leaves a line in the file `log`."""
+    """Rows (id, "name <id>") of ids (start, end], in every table of `tables`; each read leaves a
+    line in the file `log`.
+    """
 
     def tables(self) -> tuple[Table, ...]:
         return self.values["tables"]
@@ -117,7 +121,9 @@ class Staged(Writer):
     """An Arrow file per table."""
 
     def __init__(self, place: Path, task: WriteTask, error: Exception | None) -> None:
-        self.place, self.task, self.error = place, task, error
+        self.place = place
+        self.task = task
+        self.error = error
         self.open: dict[str, tuple[Path, Any]] = {}
         self.rows = 0
 

@@ -1,4 +1,6 @@
-"""Settings for clusters: what reaches Spark by which way, what is said when something is missing, and that Spark's own parser understands what we write."""
+"""Settings for clusters: what reaches Spark by which way, what is said when something is missing,
+and that Spark's own parser understands what we write.
+"""
 
 import os
 import socket
@@ -245,7 +247,9 @@ def test_sparks_own_submit_understands_what_is_generated(
 
 
 def submit_arguments(spark: SparkSession, arguments: list[str]) -> Any:
-    """Spark's parsed arguments: raises where they are not valid, for example without the settings of Hadoop on YARN."""
+    """Spark's parsed arguments: raises where they are not valid, for example without the settings
+    of Hadoop on YARN.
+    """
     jvm: Any = spark.sparkContext._jvm
     java = jvm.java.util.ArrayList()
     for argument in arguments:

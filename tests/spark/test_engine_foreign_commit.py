@@ -1,4 +1,6 @@
-"""A sink in a database behind a JDBC driver, on real ones inside the JVM (Derby, and H2 where its jar is to be had): rows and record in one transaction."""
+"""A sink in a database behind a JDBC driver, on real ones inside the JVM (Derby, and H2 where its
+jar is to be had): rows and record in one transaction.
+"""
 
 import datetime
 import os
@@ -143,7 +145,9 @@ class Run:
         }
         values, problems = SINK_OPTIONS.read(Block(given, lambda _: Location(""), ""))
         assert problems == []
-        self.engine, self.generation, self.sink = engine, generation, ForeignSink(values, CONTEXT)
+        self.engine = engine
+        self.generation = generation
+        self.sink = ForeignSink(values, CONTEXT)
         committer = self.sink.committer()
         assert isinstance(committer, ForeignCommitter)
         self.committer = committer

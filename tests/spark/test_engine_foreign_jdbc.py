@@ -1,4 +1,6 @@
-"""Databases that only Spark's JDBC can speak to, on a real one: Derby, inside the JVM. Read in chunks, written by adding rows, and every mistake in words."""
+"""Databases that only Spark's JDBC can speak to, on a real one: Derby, inside the JVM. Read in
+chunks, written by adding rows, and every mistake in words.
+"""
 
 import datetime
 from collections.abc import Iterator
@@ -79,7 +81,9 @@ def source(derby: Derby, **more: Any) -> ForeignSource:
 
 
 def sink(derby: Derby, *, direct: bool = True, **more: Any):
-    """A sink that adds rows directly, as into a database whose SQL is not known, or one that stages and commits."""
+    """A sink that adds rows directly, as into a database whose SQL is not known, or one that stages
+    and commits.
+    """
     made = ForeignSink(read(SINK_OPTIONS, derby.options(**({"table": "T"} | more))), CONTEXT)
     made.direct = direct
     return node("saved", made, ("source",), fusable=False, spark=SAVE)

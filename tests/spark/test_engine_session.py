@@ -311,7 +311,9 @@ print(os.path.exists(f"/proc/{pid}"))
 
 
 def in_a_process(place: Path, setting: str, code: str, close: bool = True) -> str:
-    """What a process with a session of its own prints; stderr belongs to it, as a driver's stderr must stay clean."""
+    """What a process with a session of its own prints; stderr belongs to it, as a driver's stderr
+    must stay clean.
+    """
     script = f"""
 import os
 import subprocess

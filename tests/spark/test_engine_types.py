@@ -1,4 +1,6 @@
-"""Every type of a schema through a pipeline, fused and as DataFrames: the same values, the same types."""
+"""Every type of a schema through a pipeline, fused and as DataFrames: the same values, the same
+types.
+"""
 
 import datetime as dt
 from decimal import Decimal

@@ -1,4 +1,6 @@
-"""Regular expressions are judged and matched as Java itself does: every expression is given to both."""
+"""Regular expressions are judged and matched as Java itself does: every expression is given to
+both.
+"""
 
 import itertools
 import random
@@ -53,7 +55,9 @@ def accepted(java, pattern: str) -> bool:
 
 
 def found(java, pattern: str) -> list[list[tuple[int, int]]]:
-    """Where the expression matches each of the texts, counted in characters and not in halves of them."""
+    """Where the expression matches each of the texts, counted in characters and not in halves of
+    them.
+    """
     compiled = java.compile(pattern)
     spans = []
     for text in TEXTS:

@@ -1,4 +1,6 @@
-"""The transforms of columns, values and row kinds: Arrow and Spark give the same rows and the promised schema, on all types, NULLs, kinds, empty batches."""
+"""The transforms of columns, values and row kinds: Arrow and Spark give the same rows and the
+promised schema, on all types, NULLs, kinds, empty batches.
+"""
 
 import datetime as dt
 import json

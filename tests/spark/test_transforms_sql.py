@@ -1,4 +1,6 @@
-"""What every function of the Sql transform gives, on Spark: values with the reference's meaning, and the very types that `table` promised."""
+"""What every function of the Sql transform gives, on Spark: values with the reference's meaning,
+and the very types that `table` promised.
+"""
 
 import datetime as dt
 import math

@@ -1,4 +1,7 @@
-"""The files that the rules of this folder look at. Rules take text and return complaints, so that each is also shown a text that breaks it."""
+"""The files that the rules of this folder look at.
+
+Rules take text and return complaints, so that each is also shown a text that breaks it.
+"""
 
 import sys
 from collections.abc import Iterator

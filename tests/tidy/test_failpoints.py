@@ -1,4 +1,6 @@
-"""Failpoints are literals with names of one form, each in one place, in pairs, and no durable write is without."""
+"""Failpoints are literals with names of one form, each in one place, in pairs, and no durable write
+is without.
+"""
 
 import ast
 import re

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 ROW = re.compile(r"^\| ([^|]+) \| (.+) \|$", re.MULTILINE)
-# Names of the design for which another word is easily taken. In prose for people the one of the glossary is used.
+# Names of the design for which another word is easily taken. In prose for people the one of the
+# glossary is used.
 STRANGERS = {
     r"\bepochs?\b": "checkpoint",
     r"\bmicro-?batch(es)?\b": "batch",

@@ -1,4 +1,6 @@
-"""What must stay out of a process that only commands: the JVM's Python and the heavy libraries are the driver's."""
+"""What must stay out of a process that only commands: the JVM's Python and the heavy libraries are
+the driver's.
+"""
 
 import subprocess
 import sys

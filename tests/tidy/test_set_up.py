@@ -1,4 +1,6 @@
-"""The set-up script on trees made for the test: when it thinks it is done, what it reuses, what it says when it stops."""
+"""The set-up script on trees made for the test: when it thinks it is done, what it reuses, what it
+says when it stops.
+"""
 
 import importlib.util
 import os

@@ -1,4 +1,5 @@
-"""The REST API: any server answers all of it. Reads come from the server's picture of the store, wishes are written through `coordinator.commands`.
+"""The REST API: any server answers all of it. Reads come from the server's picture of the store,
+wishes are written through `coordinator.commands`.
 
     app        routes, errors, limits: the only module that knows all the others
     desk       what the handlers share: picture, commands, and how old the picture is
@@ -11,5 +12,6 @@
     fragments  the JSON text of each job, made again only where its records have changed
     prometheus figures for scrapers
 
-Nothing here decides anything about a job: a wish that was accepted is in the store, and whoever leads grants it. Nothing here lists the store for a request.
+Nothing here decides anything about a job: a wish that was accepted is in the store, and whoever
+leads grants it. Nothing here lists the store for a request.
 """

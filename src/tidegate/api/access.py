@@ -1,10 +1,14 @@
-"""Who may come in, and how far: basic auth, tokens, roles; and a line in the audit log for every request that wants to change something.
+"""Who may come in, and how far: basic auth, tokens, roles; and a line in the audit log for every
+request that wants to change something.
 
-Called by app.py. Without guard (on loopback, by default) everybody is the local admin. The role that a route needs is part of its name in `app`; here is only
-who the caller is. A page of another web site can never act in the name of a person who happens to visit it: request_origin decides that first.
+Called by app.py. Without guard (on loopback, by default) everybody is the local admin. The role
+that a route needs is part of its name in `app`; here is only who the caller is. A page of another
+web site can never act in the name of a person who happens to visit it: request_origin decides that
+first.
 
-The audit line names the caller, the peer, the route, the job, the action and the status. Handlers that
-read the job from a body report it with `audit_facts`; bodies are never written, as they may hold secrets.
+The audit line names the caller, the peer, the route, the job, the action and the status. Handlers
+that read the job from a body report it with `audit_facts`; bodies are never written, as they may
+hold secrets.
 """
 
 import base64
@@ -42,8 +46,6 @@ AUDITED_CHARS_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """A caller."""
-
     name: str
     role: Role
     token: str = ""  # the id of the token that was shown
@@ -152,7 +154,10 @@ class Door:
     async def _audited(
         self, request: Request, who: Who, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Who wanted what, from where, and how it was answered. Bodies are not written down: they may hold secrets."""
+        """Who wanted what, from where, and how it was answered.
+
+        Bodies are not written down: they may hold secrets.
+        """
         status = 500
 
         async def heard(message: Message) -> None:
@@ -197,7 +202,10 @@ def _audit(request: Request, who: Who, scope: Scope, status: int) -> None:
 
 
 def audit_facts(request: Request, **facts: Any) -> None:
-    """Add to the audit line of this request what its handler has read from the body. Never a secret."""
+    """Add to the audit line of this request what its handler has read from the body.
+
+    Never a secret.
+    """
     request.scope.setdefault("state", {}).setdefault("audit", {}).update(facts)
 
 

@@ -24,7 +24,6 @@ class BodyTooLarge(UserError):
 
 
 def fail(status: int, message: str) -> Response:
-    """`{"status": "fail", "message": ...}`."""
     headers = {"Retry-After": "1"} if status == 503 else None
     return JSONResponse({"status": "fail", "message": message}, status, headers)
 

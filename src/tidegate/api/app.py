@@ -1,7 +1,9 @@
-"""The application: routes, errors, limits, and who may come in. Called by the server and by tests; starts nothing.
+"""The application: routes, errors, limits, and who may come in. Called by the server and by tests;
+starts nothing.
 
-Every answer that is no success is `{"status": "fail", "message": "..."}`: 400 for what a caller can repair, 503 for what mends itself, 500 for our own
-mistakes, which are in the log with their trace and in the answer without it.
+Every answer that is no success is `{"status": "fail", "message": "..."}`: 400 for what a caller can
+repair, 503 for what mends itself, 500 for our own mistakes, which are in the log with their trace
+and in the answer without it.
 """
 
 import logging
@@ -53,7 +55,9 @@ def make_app(desk: Desk, pages: Sequence[BaseRoute] = ()) -> Starlette:
     typed = f"{prefix.rstrip('/')}/api/v1/"
 
     async def nowhere(request: Request, error: Exception) -> Response:
-        """A path with a line break in it reaches no mounted application: it is answered here, as that one would."""
+        """A path with a line break in it reaches no mounted application: it is answered here, as
+        that one would.
+        """
         return await (not_here if request.url.path.startswith(typed) else _not_here)(request, error)
 
     async def broken(request: Request, _error: Exception) -> Response:

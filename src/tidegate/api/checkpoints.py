@@ -1,6 +1,8 @@
-"""GET: the checkpoints of a job, pipeline by pipeline, in the reference's shape: numbers are numbers here, times are milliseconds.
+"""GET: the checkpoints of a job, pipeline by pipeline, in the reference's shape: numbers are
+numbers here, times are milliseconds.
 
-Handlers for app.py, answered from the picture. The history is bounded where it is written; what is asked for is cut once more.
+Handlers for app.py, answered from the picture. The history is bounded where it is written; what is
+asked for is cut once more.
 """
 
 from collections.abc import Sequence
@@ -32,8 +34,6 @@ TYPES = {
 
 
 class Checkpoints:
-    """The handlers."""
-
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
 
@@ -85,7 +85,9 @@ def _pipeline(picture: Picture, state: PipelineState) -> dict[str, Any]:
         "counts": {
             "triggered": state.checkpoints + len(begun),
             "completed": state.checkpoints,
-            "failed": 0,  # a batch is repeated until it is complete, or the job has failed: there is no checkpoint that was given up
+            # a batch is repeated until it is complete, or the job has failed: there is no
+            # checkpoint that was given up
+            "failed": 0,
             "inProgress": len(begun),
             "restored": int(state.restarts > 0),
         },
@@ -100,7 +102,6 @@ def _pipeline(picture: Picture, state: PipelineState) -> dict[str, Any]:
 
 
 def _history(picture: Picture, state: PipelineState) -> Sequence[CheckpointRef]:
-    """The newest first."""
     for seen in picture.history(state.job_id):
         if seen.key.rpartition("/")[2] == str(state.pipeline):
             return tuple(reversed(seen.value.entries))

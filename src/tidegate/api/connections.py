@@ -1,13 +1,17 @@
-"""Bound the connections of the API: how many there are, from whom, and how long one may wait. Used by the server, around uvicorn.
+"""Bound the connections of the API: how many there are, from whom, and how long one may wait. Used
+by the server, around uvicorn.
 
-uvicorn answers requests; it closes neither half-sent heads, nor silent TLS handshakes, nor bodies that
-never end, and takes every descriptor of the process. So asyncio accepts through `Listener`, a listening
-socket that counts a connection from accept to close, before TLS and before the first byte. Twice:
+uvicorn answers requests; it closes neither half-sent heads, nor silent TLS handshakes, nor bodies
+that never end, and takes every descriptor of the process. So asyncio accepts through `Listener`, a
+listening socket that counts a connection from accept to close, before TLS and before the first
+byte. Twice:
 
-* At a limit the oldest connection that waits for a request is closed to make room, first of the peer
+* At a limit the oldest connection that waits for a request is closed to make room, first of the
+  peer
   that has the most. Connections whose request is being answered, event streams among them, are never
   closed for others; where there are only such, the new one is refused.
-* `sweep`, about once a second, closes what has waited too long: for a handshake, a head, a body, or for
+* `sweep`, about once a second, closes what has waited too long: for a handshake, a head, a body, or
+  for
   a client that does not read its answer. It reads uvicorn's own state, so a request costs nothing more.
 
 Some descriptors are never given to connections: drivers and the store need them (`limits`).
@@ -83,7 +87,10 @@ class CountedSocket(socket.socket):
 
 
 class Connections:
-    """All connections of one server. Only the thread of its event loop calls it. `protocols` are those of uvicorn."""
+    """All connections of one server.
+
+    Only the thread of its event loop calls it. `protocols` are those of uvicorn.
+    """
 
     def __init__(
         self,
@@ -106,7 +113,9 @@ class Connections:
         }
 
     def make_room(self) -> None:
-        """Before a connection is accepted: BlockingIOError where one has to go first, and is on its way."""
+        """Before a connection is accepted: BlockingIOError where one has to go first, and is on its
+        way.
+        """
         if len(self.open) < self.limits.total:
             return
         now_s = self.now_s()
@@ -157,7 +166,9 @@ class Connections:
         return False
 
     def _end(self, made: CountedSocket, protocol: Any, phase: Phase) -> None:
-        """Close it. Without a protocol the transport is asyncio's alone: it sees the end of the stream, and closes."""
+        """Close it. Without a protocol the transport is asyncio's alone: it sees the end of the
+        stream, and closes.
+        """
         self.open[made].closed_s = self.now_s()
         if protocol is None:
             with contextlib.suppress(OSError):
@@ -200,7 +211,9 @@ class Listener(socket.socket):
         return made
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """One connection; BlockingIOError or ConnectionAbortedError, which asyncio takes for none, where there is no room."""
+        """One connection; BlockingIOError or ConnectionAbortedError, which asyncio takes for none,
+        where there is no room.
+        """
         self.connections.make_room()
         descriptor, address = self._accept()  # type: ignore[attr-defined]  # as socket.accept does
         made = CountedSocket(self.family, self.type, self.proto, fileno=descriptor)
@@ -226,7 +239,9 @@ def doing_of(protocol: Any) -> tuple[Phase, tuple[object, ...]]:
 
 
 def limits(http: HttpSettings, descriptors: int | None = None, in_use: int | None = None) -> Limits:
-    """How many connections leave a quarter of the descriptors, and what is in use already, to drivers and the store."""
+    """How many connections leave a quarter of the descriptors, and what is in use already, to
+    drivers and the store.
+    """
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if descriptors is None else descriptors
     total = TOTAL_MAX
     if soft != resource.RLIM_INFINITY:

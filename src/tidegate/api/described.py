@@ -1,6 +1,8 @@
-"""What the reference's API is here, as an OpenAPI document: `/openapi.json`. The typed API describes itself.
+"""What the reference's API is here, as an OpenAPI document: `/openapi.json`. The typed API
+describes itself.
 
-One table, so that a route that is not in it, and an entry that is no route, are found by a test. Almost every scalar is a string, as in the reference.
+One table, so that a route that is not in it, and an entry that is no route, are found by a test.
+Almost every scalar is a string, as in the reference.
 """
 
 from collections.abc import Mapping
@@ -27,7 +29,6 @@ ERRORS = {
 
 
 def listed(item: Mapping[str, Any]) -> dict[str, Any]:
-    """A list of these."""
     return {"type": "array", "items": item}
 
 

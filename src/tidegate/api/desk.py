@@ -1,7 +1,9 @@
-"""What the handlers share: the picture of the store, how old it is, and the way to write wishes. Made by the composition root, one for each server.
+"""What the handlers share: the picture of the store, how old it is, and the way to write wishes.
+Made by the composition root, one for each server.
 
-The picture is refreshed by a thread of the server, and once more before the first request that comes after a wish was written here, so that the caller finds
-what it wrote. A picture that could not be refreshed for a while is not shown: an answer that may be wrong is worse than none.
+The picture is refreshed by a thread of the server, and once more before the first request that
+comes after a wish was written here, so that the caller finds what it wrote. A picture that could
+not be refreshed for a while is not shown: an answer that may be wrong is worse than none.
 """
 
 import contextlib
@@ -38,8 +40,6 @@ class OutOfDate(StoreUnavailable):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Me:
-    """Which server this is."""
-
     id: str
     address: str
     since_ms: int = 0
@@ -58,20 +58,17 @@ class Desk:
         clock: Clock,
         me: Me,
     ) -> None:
-        self.picture, self.commands, self.store, self.settings, self.clock, self.me = (
-            picture,
-            commands,
-            store,
-            settings,
-            clock,
-            me,
-        )
+        self.picture = picture
+        self.commands = commands
+        self.store = store
+        self.settings = settings
+        self.clock = clock
+        self.me = me
         self.roll = Roll(picture)  # the jobs in the orders in which they are shown
         self._trouble = "this server has only just started"
-        self._written_s, self._writing = (
-            float("-inf"),
-            threading.Lock(),
-        )  # when a wish was last written here
+        # when a wish was last written here
+        self._written_s = float("-inf")
+        self._writing = threading.Lock()
         self.logs: Path | None = None  # the folder of the logs that this server shows
         self.retag: Callable[[Mapping[str, str]], None] | None = (
             None  # other tags for this server's worker, where it has one
@@ -88,7 +85,9 @@ class Desk:
         )  # called after every wish that was written here
 
     def refresh(self, behind_s: float = float("inf")) -> None:
-        """One turn of the picture, unless one has begun after that time; what goes wrong is raised, and kept as the reason that callers are told."""
+        """One turn of the picture, unless one has begun after that time; what goes wrong is raised,
+        and kept as the reason that callers are told.
+        """
         try:
             self.picture.refresh(behind_s)
             self._trouble = ""
@@ -103,18 +102,24 @@ class Desk:
             self._outage.step(self.trouble())
 
     def trouble(self) -> str:
-        """Why the store cannot be used, read or written, where that has been so for a while; empty where it can."""
+        """Why the store cannot be used, read or written, where that has been so for a while; empty
+        where it can.
+        """
         return self._unread() or self.write_trouble(PICTURE_AGE_S_MAX)
 
     def wrote(self) -> None:
-        """After a write: the next read on this server must know of it. Those who write one wish after the other, and read nothing, wait for no turn."""
+        """After a write: the next read on this server must know of it.
+
+        Those who write one wish after the other, and read nothing, wait for no turn.
+        """
         with self._writing:  # so that the latest one is kept
             self._written_s = self.clock.monotonic_s()
         self.on_write()
 
     def behind(self) -> bool:
-        """Whether something was written here a moment ago that the picture may not have. After that it is the store that does not answer, and no reader
-        waits for it."""
+        """Whether something was written here a moment ago that the picture may not have. After that
+        it is the store that does not answer, and no reader waits for it.
+        """
         return (
             not self.picture.begun_after(self._written_s)
             and self.clock.monotonic_s() - self._written_s <= MOMENT_S
@@ -126,7 +131,10 @@ class Desk:
         self.look()
 
     def look(self) -> None:
-        """One turn, unless one has begun after the last write; many share it. Where it fails the write is done all the same, so nothing is raised."""
+        """One turn, unless one has begun after the last write; many share it.
+
+        Where it fails the write is done all the same, so nothing is raised.
+        """
         with contextlib.suppress(TransientError):
             self.refresh(self._written_s)
 

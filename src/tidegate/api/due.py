@@ -1,7 +1,8 @@
-"""Jobs that have changed and were not looked at yet: for those who keep something of each job, and make it again when the job changes.
+"""Jobs that have changed and were not looked at yet: for those who keep something of each job, and
+make it again when the job changes.
 
-A thousand jobs may have changed since somebody last asked. So whoever can wait looks at a few at a time, and others are answered in between. Used on the event
-loop only.
+A thousand jobs may have changed since somebody last asked. So whoever can wait looks at a few at a
+time, and others are answered in between. Used on the event loop only.
 """
 
 import asyncio
@@ -16,7 +17,9 @@ class Due:
     """What `look` has still to be called with. At first that is every job that has not ended."""
 
     def __init__(self, picture: Picture, look: Callable[[int], None]) -> None:
-        self.picture, self.look, self.changed = picture, look, picture.listen()
+        self.picture = picture
+        self.look = look
+        self.changed = picture.listen()
         self._ids: set[int] = set()
         self._begun = False
         self._turn = asyncio.Lock()
@@ -28,7 +31,11 @@ class Due:
             self.look(self._ids.pop())
 
     async def in_slices(self) -> None:
-        """The same, a few at a time. Whoever comes meanwhile waits until those that were due before are done: what a caller has written, it finds."""
+        """The same, a few at a time.
+
+        Whoever comes meanwhile waits until those that were due before are done: what a caller has
+        written, it finds.
+        """
         async with self._turn:
             self._take()
             while self._ids:

@@ -1,8 +1,11 @@
-"""The JSON text of each job, kept until its records change: listing thousands of jobs must not make thousands of documents.
+"""The JSON text of each job, kept until its records change: listing thousands of jobs must not make
+thousands of documents.
 
-Called by reads, on the event loop only. The board is told by the picture which jobs have changed and looks at those alone. A running job is three pieces of
-text: what never changes (by the version of its record), what changes with its state, pipelines and row counts, and the age of its last checkpoint, which is
-made for every answer. A sign of life that counts no new rows makes nothing again.
+Called by reads, on the event loop only. The board is told by the picture which jobs have changed
+and looks at those alone. A running job is three pieces of text: what never changes (by the version
+of its record), what changes with its state, pipelines and row counts, and the age of its last
+checkpoint, which is made for every answer. A sign of life that counts no new rows makes nothing
+again.
 """
 
 import json
@@ -17,7 +20,9 @@ from tidegate.model.errors import TidegateError
 from tidegate.model.records import JobOutcome, JobRecord, JobState
 from tidegate.store.follow import Seen
 
-WHOLE_FOR_MS = 200  # the list of all jobs is made once in so long, and sooner where a job has changed: ages in it are late by so much at most
+# the list of all jobs is made once in so long, and sooner where a job has changed: ages in it are
+# late by so much at most
+WHOLE_FOR_MS = 200
 SPARE_MAX = 256  # texts of forgotten jobs that may lie around before they are thrown away
 dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -43,11 +48,9 @@ class Entry:
 
     @property
     def order(self) -> tuple[int, int]:
-        """By time of submission."""
         return self.job.record.value.initialization_ms, self.job.record.value.job_id
 
     def json(self, now_ms: int) -> str:
-        """The whole object."""
         return (
             f'{self.text}"{max(0, now_ms - self.confirmed_ms) // 1000}"}}'
             if self.confirmed_ms
@@ -143,7 +146,6 @@ class Ended:
         self._enough = SPARE_MAX
 
     def json(self, outcome: Seen[JobOutcome]) -> str:
-        """The whole object."""
         job_id = int(outcome.peek("job_id"))
         version, text = self._texts.get(job_id, (0, ""))
         if version != outcome.version:
@@ -161,7 +163,10 @@ class Ended:
 
 
 def going(picture: Picture) -> list[Going]:
-    """Jobs that have not ended. A record whose state is terminal or missing is a leftover, and no running job."""
+    """Jobs that have not ended.
+
+    A record whose state is terminal or missing is a leftover, and no running job.
+    """
     return [
         job
         for record in picture.jobs().values()

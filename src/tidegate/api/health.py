@@ -1,7 +1,9 @@
-"""GET /health and GET /ready: for probes and load balancers, which have no token. Called by app.py and v1/app.py; touches neither store nor disk.
+"""GET /health and GET /ready: for probes and load balancers, which have no token. Called by app.py
+and v1/app.py; touches neither store nor disk.
 
-health: this process works, and it can read and write its store. ready: it has a current view of the store, so its answers are true.
-Who has not said who it is sees the same answers without names, addresses and texts of errors.
+health: this process works, and it can read and write its store. ready: it has a current view of the
+store, so its answers are true. Who has not said who it is sees the same answers without names,
+addresses and texts of errors.
 """
 
 from typing import Any
@@ -18,8 +20,6 @@ UNWRITABLE = "the store cannot be written"
 
 
 class Health:
-    """The handlers."""
-
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
 

@@ -1,7 +1,8 @@
-"""The figures of each job for scrapers, as text that is kept until something of the job changes. Called by prometheus, on the event loop only.
+"""The figures of each job for scrapers, as text that is kept until something of the job changes.
+Called by prometheus, on the event loop only.
 
-A family's samples must stand together, so the text of a job is kept by family, and what is sent is put together from them. Only the age of the last checkpoint
-is made for every answer.
+A family's samples must stand together, so the text of a job is kept by family, and what is sent is
+put together from them. Only the age of the last checkpoint is made for every answer.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -185,7 +186,10 @@ def _lines(
 def samples(
     job: Going, pipelines: Sequence[PipelineState], live: Sequence[PipelineMetrics]
 ) -> Iterator[tuple[str, Labels, float]]:
-    """Family, labels besides those of the job, and value. `live` is what the driver of this generation has said last."""
+    """Family, labels besides those of the job, and value.
+
+    `live` is what the driver of this generation has said last.
+    """
     state = job.state
     yield "tidegate_job_status", (("status", state.status.value),), 1
     yield "tidegate_job_checkpoint_health", (), _HEALTH[state.health]

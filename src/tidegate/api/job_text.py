@@ -1,6 +1,8 @@
-"""A job that came as the body of a request -> Plan, or everything that is wrong with it. Called by writes, in a thread, as checks may look at the disk.
+"""A job that came as the body of a request -> Plan, or everything that is wrong with it. Called by
+writes, in a thread, as checks may look at the disk.
 
-A request has no place on the server's disk and no part in its environment: it can include no files, and `${NAME}` finds no variable of the server's process.
+A request has no place on the server's disk and no part in its environment: it can include no files,
+and `${NAME}` finds no variable of the server's process.
 """
 
 from tidegate.api.planner_process import judge_isolated

@@ -1,7 +1,8 @@
 """GET: the log files of this server's home. Handlers for app.py; files are read in threads.
 
-A file is named by where it lies below the log folder (`server-8080.log`, `77/driver.log`); nothing outside of it can be named, by no spelling and by no link.
-Only the last part of a large file is sent.
+A file is named by where it lies below the log folder (`server-8080.log`, `77/driver.log`); nothing
+outside of it can be named, by no spelling and by no link. Only the last part of a large file is
+sent.
 """
 
 import html
@@ -38,7 +39,10 @@ class Logs:
         self.desk = desk
 
     async def listed(self, request: Request) -> Response:
-        """Links to the files of this server: all of them, or those of one job. Or, where the name is a file's, its text."""
+        """Links to the files of this server: all of them, or those of one job.
+
+        Or, where the name is a file's, its text.
+        """
         name = request.path_params.get("name", "")
         if name.endswith(SUFFIXES):
             return await self._text(name)
@@ -64,7 +68,6 @@ class Logs:
         return _page([(f"log/{each}", each) for each in await run_in_threadpool(self.file_names)])
 
     async def names(self, _request: Request) -> Response:
-        """The names alone."""
         return JSONResponse(await run_in_threadpool(self.file_names))
 
     async def _text(self, name: str) -> Response:
@@ -97,7 +100,9 @@ class Logs:
             raise NoSuchLog(name) from None
 
     def _secrets(self, name: str) -> frozenset[str]:
-        """What the job whose file this is must not show: a JVM, or a library, may have written it there."""
+        """What the job whose file this is must not show: a JVM, or a library, may have written it
+        there.
+        """
         word, picture = name.partition("/")[0], self.desk.picture
         job_id = whole_number(word, 1, JOB_ID_MAX)
         if job_id is None:

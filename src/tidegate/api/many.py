@@ -1,4 +1,6 @@
-"""POST: wishes in other wrappings than one by one: lists of jobs, a job as an uploaded file. Handlers for app.py, on top of `writes`."""
+"""POST: wishes in other wrappings than one by one: lists of jobs, a job as an uploaded file.
+Handlers for app.py, on top of `writes`.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -24,13 +26,15 @@ FORMATS = {".json": Format.JSON, ".conf": Format.HOCON, ".config": Format.HOCON,
 
 
 class Many:
-    """The handlers."""
-
     def __init__(self, desk: Desk, writes: Writes) -> None:
-        self.desk, self.writes = desk, writes
+        self.desk = desk
+        self.writes = writes
 
     async def submit_jobs(self, request: Request) -> Response:
-        """Each item is a job with `params` besides. Each is taken in by itself; the answer tells what became of it."""
+        """Each item is a job with `params` besides.
+
+        Each is taken in by itself; the answer tells what became of it.
+        """
         items = _list(await body_of(request))
         answers = [
             await run_in_threadpool(self._submit_one, item, i, who_of(request).name)

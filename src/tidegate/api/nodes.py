@@ -1,6 +1,8 @@
-"""This process, for operators: how it does, what its threads do, how loud its logs are, the tags of its worker. Handlers for app.py.
+"""This process, for operators: how it does, what its threads do, how loud its logs are, the tags of
+its worker. Handlers for app.py.
 
-The reference asks every member for its figures. Servers here do not call each other: this one answers with figures for itself, and names the others.
+The reference asks every member for its figures. Servers here do not call each other: this one
+answers with figures for itself, and names the others.
 """
 
 import logging
@@ -47,13 +49,13 @@ QUEUES = (
 
 
 class Nodes:
-    """The handlers."""
-
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
 
     async def monitoring(self, _request: Request) -> Response:
-        """One object for each member, all values text: this server with its figures, the others with the address that has theirs."""
+        """One object for each member, all values text: this server with its figures, the others
+        with the address that has theirs.
+        """
         lease = self.desk.picture.lease()
         leader = lease.value.address if lease else ""
         mine = await run_in_threadpool(figures)
@@ -86,7 +88,10 @@ class Nodes:
         return JSONResponse(dump)
 
     async def running_threads(self, _request: Request) -> Response:
-        """The names of the threads. Python has no class loaders: the interpreter stands in their place."""
+        """The names of the threads.
+
+        Python has no class loaders: the interpreter stands in their place.
+        """
         return JSONResponse(
             [
                 {"threadName": thread.name, "classLoader": sys.implementation.cache_tag}
@@ -152,7 +157,10 @@ def _member(address: str, leader: str) -> dict[str, str]:
 
 
 def figures() -> dict[str, str]:
-    """This host and this process in the reference's words. A heap is the memory of this process; what only a JVM has is 0."""
+    """This host and this process in the reference's words.
+
+    A heap is the memory of this process; what only a JVM has is 0.
+    """
     memory, pages = _kilobytes("/proc/meminfo"), _kilobytes("/proc/self/status")
     used, total = pages.get("VmRSS", 0), memory.get("MemTotal", 0)
     load = os.getloadavg()[0]

@@ -1,6 +1,8 @@
-"""GET /pending-jobs: what waits, why, and what there would be to run it. Numbers are numbers, times are milliseconds unless `pretty=true`.
+"""GET /pending-jobs: what waits, why, and what there would be to run it. Numbers are numbers, times
+are milliseconds unless `pretty=true`.
 
-A job here is placed as a whole: one slot for its driver. So a waiting job lacks one task group, the driver, and its pipelines are listed with the same reason.
+A job here is placed as a whole: one slot for its driver. So a waiting job lacks one task group, the
+driver, and its pipelines are listed with the same reason.
 """
 
 from collections.abc import Sequence
@@ -20,8 +22,6 @@ LIMIT_DEFAULT = 100
 
 
 class Pending:
-    """The handler."""
-
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
 

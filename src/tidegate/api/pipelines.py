@@ -1,4 +1,6 @@
-"""The pipelines of a job as they are shown: those of a job that has ended have ended too, whatever an older release has left in their records. Pure."""
+"""The pipelines of a job as they are shown: those of a job that has ended have ended too, whatever
+an older release has left in their records. Pure.
+"""
 
 from tidegate.coordinator.observe import Picture
 from tidegate.lifecycle.terminal import shown_ended

@@ -1,4 +1,5 @@
-"""Plan a large job text in a process of its own, with limits of time and memory. Called by job_text.
+"""Plan a large job text in a process of its own, with limits of time and memory. Called by
+job_text.
 
 A server's threads share one interpreter: a text of megabytes that is parsed beside the leader
 delays its lease, and what it allocates is taken from the jobs. The limits are set by the child for
@@ -44,8 +45,6 @@ class PlannerBusy(TransientError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judged:
-    """What the child prints."""
-
     plan: Plan | None
     problems: tuple[Problem, ...]
 

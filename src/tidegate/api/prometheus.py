@@ -1,6 +1,8 @@
-"""Figures for scrapers, in the text formats of Prometheus and of OpenMetrics. Called by app.py, on the event loop.
+"""Figures for scrapers, in the text formats of Prometheus and of OpenMetrics. Called by app.py, on
+the event loop.
 
-Where the store cannot be reached the jobs are left out instead of being shown as they were: an alert on `tidegate_store_reachable == 0` is then the right one.
+Where the store cannot be reached the jobs are left out instead of being shown as they were: an
+alert on `tidegate_store_reachable == 0` is then the right one.
 """
 
 import re
@@ -50,7 +52,6 @@ class Figure:
 
 
 def gauge(name: str, words: str, value: float) -> Figure:
-    """One number."""
     return Figure(name, "gauge", words, [((), value)])
 
 
@@ -64,11 +65,16 @@ class Known:
 
 
 class Scrape:
-    """Makes the text. Remembers the sizes of the store's maps for a while: counting them reads all of it."""
+    """Makes the text.
+
+    Remembers the sizes of the store's maps for a while: counting them reads all of it.
+    """
 
     def __init__(self, desk: Desk) -> None:
-        self.desk, self.jobs = desk, JobFigures(desk.picture)
-        self._known, self._looking = Known(), threading.Lock()
+        self.desk = desk
+        self.jobs = JobFigures(desk.picture)
+        self._known = Known()
+        self._looking = threading.Lock()
 
     async def catch_up(self) -> None:
         """Before the text is made: so that making it takes little."""
@@ -84,7 +90,10 @@ class Scrape:
         )
 
     def _look(self) -> None:
-        """Ask the store how big it is, and what the collector said last. Many who come together share it; where it fails, these figures are left out."""
+        """Ask the store how big it is, and what the collector said last.
+
+        Many who come together share it; where it fails, these figures are left out.
+        """
         with self._looking:
             if not self._stale():
                 return
@@ -97,14 +106,15 @@ class Scrape:
                 self._known = Known()
 
     def text(self) -> str:
-        """All figures."""
         picture = self.desk.picture if self.desk.out_of_date() is None else None
         figures = [*self._server(picture), *(self._of_store() if picture else ())]
         jobs = self.jobs.text(self.desk.clock.now_ms()) if picture else ""
         return "".join(f"{line}\n" for figure in figures for line in figure.lines()) + jobs
 
     def open_text(self) -> str:
-        """The same in the text format of OpenMetrics: a counter's family is named without `_total`, and the end is marked."""
+        """The same in the text format of OpenMetrics: a counter's family is named without `_total`,
+        and the end is marked.
+        """
         return re.sub(r"(?m)^(# (?:HELP|TYPE) \S+?)_total ", r"\1 ", self.text()) + "# EOF\n"
 
     def _server(self, picture: Picture | None) -> Iterator[Figure]:

@@ -1,4 +1,6 @@
-"""How fast a job is, for every answer and page: what its drivers measured (pipeline/rates), never counted anew from totals. Pure."""
+"""How fast a job is, for every answer and page: what its drivers measured (pipeline/rates), never
+counted anew from totals. Pure.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -15,7 +17,9 @@ MOVING = frozenset({JobStatus.RUNNING, JobStatus.DOING_SAVEPOINT, JobStatus.CANC
 
 
 def rates_of(state: JobState, metrics: Iterable[PipelineMetrics]) -> PipelineRates | None:
-    """The rates of all pipelines together; None while no driver of this generation has committed anything, and where none runs."""
+    """The rates of all pipelines together; None while no driver of this generation has committed
+    anything, and where none runs.
+    """
     if state.status not in MOVING:
         return None
     if state.health is CheckpointHealth.STALLED:
@@ -26,7 +30,10 @@ def rates_of(state: JobState, metrics: Iterable[PipelineMetrics]) -> PipelineRat
 
 
 def average_rates(outcome: JobOutcome) -> PipelineRates | None:
-    """The average over the whole run of a job that has ended. None where the run continued an earlier one: its totals are not of this run alone."""
+    """The average over the whole run of a job that has ended.
+
+    None where the run continued an earlier one: its totals are not of this run alone.
+    """
     took_s = (outcome.finished_ms - started_ms(outcome)) / 1000
     if outcome.restored or took_s <= 0 or not started_ms(outcome):
         return None
@@ -44,7 +51,10 @@ def average_rates(outcome: JobOutcome) -> PipelineRates | None:
 
 
 def started_ms(run: JobState | JobOutcome) -> int:
-    """When an incarnation was first started; 0 where it was not yet. A release that did not record it kept the last time only."""
+    """When an incarnation was first started; 0 where it was not yet.
+
+    A release that did not record it kept the last time only.
+    """
     entered = run.entered
     return (
         run.started_ms

@@ -1,4 +1,7 @@
-"""GET: what the server knows, from its picture of the store. Handlers for app.py; none of them touches the store or waits for anything."""
+"""GET: what the server knows, from its picture of the store.
+
+Handlers for app.py; none of them touches the store or waits for anything.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
@@ -27,10 +30,15 @@ class Reads:
     """The handlers, with the texts of the jobs that they share."""
 
     def __init__(self, desk: Desk) -> None:
-        self.desk, self.board, self.ended = desk, Board(desk.picture), Ended()
+        self.desk = desk
+        self.board = Board(desk.picture)
+        self.ended = Ended()
 
     async def overview(self, request: Request) -> Response:
-        """How many workers, slots and jobs. Query parameters are tags that a worker must have to be counted."""
+        """How many workers, slots and jobs.
+
+        Query parameters are tags that a worker must have to be counted.
+        """
         await self.board.due.in_slices()
         picture = self.desk.current()
         jobs, ended = [entry.job for entry in self.board.entries()], self.desk.roll.ended_counts()
@@ -48,7 +56,9 @@ class Reads:
         )
 
     async def finished_jobs(self, request: Request) -> Response:
-        """Jobs that have ended, the last one first; `state` in any case, a state that does not exist has no jobs."""
+        """Jobs that have ended, the last one first; `state` in any case, a state that does not
+        exist has no jobs.
+        """
         picture, wanted = self.desk.current(), request.path_params.get("state", "").upper()
         self.ended.forget(picture)
         return _listed(

@@ -1,4 +1,5 @@
-"""Decide whether a request was meant for this server, and whether a foreign web page sent it. Pure; called by access.
+"""Decide whether a request was meant for this server, and whether a foreign web page sent it. Pure;
+called by access.
 
 On loopback everybody is the local admin, and a browser on this machine carries out what any page
 asks of it. Two checks keep such pages out. *Host*: a page that rebinds its own name to 127.0.0.1

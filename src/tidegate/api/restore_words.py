@@ -1,4 +1,6 @@
-"""From where a submitted job shall go on, as query parameters: ours, and the reference's isStartWithSavePoint and restoreMode. Called by writes."""
+"""From where a submitted job shall go on, as query parameters: ours, and the reference's
+isStartWithSavePoint and restoreMode. Called by writes.
+"""
 
 import json
 import re
@@ -80,7 +82,9 @@ def _wish(query: Mapping[str, str]) -> RestoreWish:
 
 
 def _all(query: Mapping[str, str], name: str) -> list[str]:
-    """All values of a parameter that may be given several times; several lines are several values too."""
+    """All values of a parameter that may be given several times; several lines are several values
+    too.
+    """
     given = query.getlist(name) if isinstance(query, QueryParams) else [query.get(name, "")]
     return [line for text in given for line in text.splitlines() if line.strip()]
 
@@ -106,7 +110,9 @@ def _flag(query: Mapping[str, str], name: str) -> bool:
 
 
 def refused(error: UserError) -> UserError:
-    """The same refusal in the words of a request: what is an option of the command line is a parameter here."""
+    """The same refusal in the words of a request: what is an option of the command line is a
+    parameter here.
+    """
     text = str(error).replace("without --restore", "without restore")
     for option, parameter in FLAGS.items():
         text = text.replace(option, parameter)

@@ -1,4 +1,6 @@
-"""Where a person who has to log in first wanted to go: carried through the login page, and only ever a page of this server. Pure."""
+"""Where a person who has to log in first wanted to go: carried through the login page, and only
+ever a page of this server. Pure.
+"""
 
 from urllib.parse import urlencode
 
@@ -8,13 +10,17 @@ LENGTH_MAX = 1_000
 
 
 def login_path(path: str, query: str) -> str:
-    """The login page, with the page that was asked for; both without the context path of the server."""
+    """The login page, with the page that was asked for; both without the context path of the
+    server.
+    """
     wanted = local_page(f"{path}?{query}" if query else path)
     return f"{PAGES}login" if wanted == PAGES else f"{PAGES}login?{urlencode({KEY: wanted})}"
 
 
 def local_page(given: str) -> str:
-    """The page that was asked for where it is one of ours, and not login or logout; else the overview. Nothing in it can name another server."""
+    """The page that was asked for where it is one of ours, and not login or logout; else the
+    overview. Nothing in it can name another server.
+    """
     path = given.partition("?")[0]
     plain = given.isprintable() and given.isascii() and not any(c in given for c in "\\ #")
     parts = path.removeprefix(PAGES).split("/")

@@ -1,7 +1,8 @@
-"""Which jobs there are, in the orders in which they are shown: kept from one request to the next, so that a page of ten thousand jobs costs a page.
+"""Which jobs there are, in the orders in which they are shown: kept from one request to the next,
+so that a page of ten thousand jobs costs a page.
 
-Made by the desk, one for each server; threads may share it. The picture tells which jobs have changed, and those alone are looked at again. What is given
-out is never changed afterwards.
+Made by the desk, one for each server; threads may share it. The picture tells which jobs have
+changed, and those alone are looked at again. What is given out is never changed afterwards.
 """
 
 import logging
@@ -42,7 +43,8 @@ class Roll:
     """The jobs that have not ended, and those that have, each the newest first."""
 
     def __init__(self, picture: Picture) -> None:
-        self.picture, self.changed = picture, picture.listen()
+        self.picture = picture
+        self.changed = picture.listen()
         self._lock = threading.Lock()
         self._going: dict[int, Row] = {}
         self._ended: dict[int, Row] = {}
@@ -51,7 +53,9 @@ class Roll:
         self._counts: Mapping[str, int] | None = None
 
     def rows(self, *, ended: bool | None = None) -> Sequence[Row]:
-        """By time of submission: all jobs, or only those that have ended, or only those that have not. A job that runs again is not shown as ended."""
+        """By time of submission: all jobs, or only those that have ended, or only those that have
+        not. A job that runs again is not shown as ended.
+        """
         with self._lock:
             self._look()
             if ended is not None:
@@ -104,10 +108,13 @@ class Roll:
                 self._lists.pop("going", None)
                 self._lists.pop("all", None)
             if _put(self._ended, job_id, self._outcome(job_id)):
-                self._lists, self._counts = {}, None
+                self._lists = {}
+                self._counts = None
 
     def _outcome(self, job_id: int) -> Row | None:
-        """The row of an outcome: the known one where it is the same; None where there is none, or where nothing of it can be read."""
+        """The row of an outcome: the known one where it is the same; None where there is none, or
+        where nothing of it can be read.
+        """
         seen, known = self.picture.outcome(job_id), self._ended.get(job_id)
         if seen is None or (known is not None and known.job is seen):
             return known if seen is not None else None
@@ -125,7 +132,9 @@ def matching(
     health: Collection[CheckpointHealth] | None = None,
     name: str | None = None,
 ) -> Sequence[Row]:
-    """Those that have one of these statuses, are as healthy as this, and have this in their name, in any case."""
+    """Those that have one of these statuses, are as healthy as this, and have this in their name,
+    in any case.
+    """
     if status:
         wanted = frozenset(map(str, status))
         rows = [row for row in rows if row.status in wanted]

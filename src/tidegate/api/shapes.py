@@ -1,7 +1,9 @@
-"""Records -> the reference's JSON, pure: almost every scalar is a string, times are `yyyy-MM-dd HH:mm:ss` in the zone of the server.
+"""Records -> the reference's JSON, pure: almost every scalar is a string, times are `yyyy-MM-dd
+HH:mm:ss` in the zone of the server.
 
-Called by fragments. Options of plugins are not shown at all, and of `env` only what is no secret. What the reference does not have (checkpoints and their
-health, why a job waits, restarts) is added, never put in the place of something.
+Called by fragments. Options of plugins are not shown at all, and of `env` only what is no secret.
+What the reference does not have (checkpoints and their health, why a job waits, restarts) is added,
+never put in the place of something.
 """
 
 import json
@@ -179,7 +181,9 @@ def _vertexes(
 
 
 def _own_tables(action: Action) -> list[str]:
-    """The tables of a source as its block names them; what only the source itself can find out is not known here."""
+    """The tables of a source as its block names them; what only the source itself can find out is
+    not known here.
+    """
     blocks = action.options.get("tables_configs") or [action.options]
     return list(
         dict.fromkeys(_table_name(block) for block in blocks if isinstance(block, Mapping))
@@ -244,8 +248,10 @@ def running_metrics(
     pipelines: Sequence[PipelineState],
     metrics: Sequence[PipelineMetrics],
 ) -> dict[str, Any]:
-    """Rows that were read and written, also those that are not committed yet; committed ones by themselves, with their bytes and tables. Rates are of committed
-    rows; a job that has none yet shows 0, as SeaTunnel has no other word."""
+    """Rows that were read and written, also those that are not committed yet; committed ones by
+    themselves, with their bytes and tables. Rates are of committed rows; a job that has none yet
+    shows 0, as SeaTunnel has no other word.
+    """
     read, written = rows_so_far(pipelines, [m for m in metrics if m.generation == state.generation])
     rates = rates_of(state, metrics)
     return _counts(read, written, sum(p.rows_written for p in pipelines), rates) | volumes.metrics(
@@ -256,7 +262,10 @@ def running_metrics(
 def rows_so_far(
     pipelines: Sequence[PipelineState], live: Sequence[PipelineMetrics]
 ) -> tuple[int, int]:
-    """Rows that were read and written, also those that are not committed yet. `live` is what the driver of this generation has said last."""
+    """Rows that were read and written, also those that are not committed yet.
+
+    `live` is what the driver of this generation has said last.
+    """
     said = {m.pipeline: m for m in live}
     read = sum(
         max(p.rows_read, said[p.pipeline].rows_read if p.pipeline in said else 0) for p in pipelines
@@ -294,7 +303,9 @@ def restarts_of(run: JobState | JobOutcome) -> int:
 
 
 def lagging(pipelines: Sequence[PipelineState]) -> PipelineState | None:
-    """The unfinished pipeline whose last checkpoint is the oldest: a job is only as safe as that one. Of a job whose pipelines have all ended, the newest."""
+    """The unfinished pipeline whose last checkpoint is the oldest: a job is only as safe as that
+    one. Of a job whose pipelines have all ended, the newest.
+    """
     going = [p for p in pipelines if p.status is not PipelineStatus.FINISHED]
     if going:
         return min(going, key=confirmed_ms)
@@ -313,7 +324,6 @@ def confirmed_ms(pipeline: PipelineState) -> int:
 
 
 def error_text(failures: Sequence[Failure]) -> str | None:
-    """What went wrong last."""
     return failures[-1].message if failures else None
 
 

@@ -1,4 +1,6 @@
-"""https: the files that it needs, looked at before anything is bound, and what uvicorn is told. Called by the server; what is in the files is in no text."""
+"""https: the files that it needs, looked at before anything is bound, and what uvicorn is told.
+Called by the server; what is in the files is in no text.
+"""
 
 import ssl
 import threading
@@ -30,7 +32,9 @@ def uvicorn_options(http: HttpSettings) -> dict[str, Any]:
 
 
 def check_tls(http: HttpSettings) -> None:
-    """UnusableCertificate where the files of https cannot be used: before anything is bound or started."""
+    """UnusableCertificate where the files of https cannot be used: before anything is bound or
+    started.
+    """
     if not http.https:
         return
     for file in filter(None, (http.certificate, http.private_key, http.client_authorities)):

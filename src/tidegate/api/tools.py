@@ -1,4 +1,6 @@
-"""What helps to write job files: secrets made unreadable, and the options of every connector. Handlers for app.py; nothing is kept and nothing is started."""
+"""What helps to write job files: secrets made unreadable, and the options of every connector.
+Handlers for app.py; nothing is kept and nothing is started.
+"""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,6 @@
-"""What has passed a job's sources and sinks, in the words of the reference: bytes, and rows by table. All of it is committed. Pure."""
+"""What has passed a job's sources and sinks, in the words of the reference: bytes, and rows by
+table. All of it is committed. Pure.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -10,7 +12,10 @@ from tidegate.model.volume import PipelineRates, Rate, Tables, Volume, Volumes, 
 
 
 def metrics(plan: Plan | None, volumes: Volumes, rates: PipelineRates | None) -> dict[str, Any]:
-    """The keys with `Bytes`, and those with `Table` where there are several. Of a single table the totals tell all."""
+    """The keys with `Bytes`, and those with `Table` where there are several.
+
+    Of a single table the totals tell all.
+    """
     speed = rates.operators if rates else {}
     read, written = (_of_kind(plan, volumes, kind) for kind in (BlockKind.SOURCE, BlockKind.SINK))
     read_rates, written_rates = (
@@ -49,7 +54,10 @@ def byte_counts(plan: Plan | None, volumes: Volumes) -> tuple[int, int]:
 def with_zeros(
     parts: Sequence[PipelinePlan], volumes: Volumes, rows_read: int, rows_written: int
 ) -> Volumes:
-    """The same, and 0 for sources and sinks through which nothing has passed. Only where all rows are accounted for: else nobody knows what passed the rest."""
+    """The same, and 0 for sources and sinks through which nothing has passed.
+
+    Only where all rows are accounted for: else nobody knows what passed the rest.
+    """
     result = dict(volumes)
     for kind, rows in ((BlockKind.SOURCE, rows_read), (BlockKind.SINK, rows_written)):
         operators = [action.operator for part in parts for action in part.of_kind(kind)]

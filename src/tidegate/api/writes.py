@@ -1,4 +1,8 @@
-"""POST: wishes. Handlers for app.py. What they do to the store is done in threads, and durable before the answer; the answer does not wait for its effect."""
+"""POST: wishes.
+
+Handlers for app.py. What they do to the store is done in threads, and durable before the answer;
+the answer does not wait for its effect.
+"""
 
 import hashlib
 import json
@@ -31,8 +35,6 @@ class How(StrEnum):
 
 
 class Writes:
-    """The handlers."""
-
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
 
@@ -84,7 +86,10 @@ class Writes:
         return record
 
     async def stop_job(self, request: Request) -> Response:
-        """Want a job to end. An id that nobody knows is answered like any other, as the reference does."""
+        """Want a job to end.
+
+        An id that nobody knows is answered like any other, as the reference does.
+        """
         given = object_of(await body_of(request))
         job_id = job_id_of(scalar_text(given.get("jobId")))
         how = stop_wish(given)
@@ -93,7 +98,10 @@ class Writes:
         return JSONResponse({"jobId": str(job_id)})
 
     def stop(self, job_id: int, how: How, by: str) -> None:
-        """Record the wish, in a thread. A job that has ended, or was never there, stays as it is."""
+        """Record the wish, in a thread.
+
+        A job that has ended, or was never there, stays as it is.
+        """
         try:
             if how is How.SAVEPOINT:
                 self.desk.commands.savepoint(job_id, stop=True, by=by)

@@ -1,4 +1,5 @@
-"""How much checkpoint storage jobs need: from the sizes that were measured, and by estimate for a job that has not run. Pure. Caller: `tidegate capacity`.
+"""How much checkpoint storage jobs need: from the sizes that were measured, and by estimate for a
+job that has not run. Pure. Caller: `tidegate capacity`.
 
     checkpoint   = manifest + the state of every source and sink            (measured: the largest one that the store remembers)
     pipeline     = checkpoint x (retained + 1)                              one more is being written while the oldest still stands
@@ -38,7 +39,10 @@ class PipelineSizes:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Need:
-    """What a job needs. `low_bytes` is the least of an estimate; of a measured job it is the same."""
+    """What a job needs.
+
+    `low_bytes` is the least of an estimate; of a measured job it is the same.
+    """
 
     checkpoint_bytes: int
     low_bytes: int

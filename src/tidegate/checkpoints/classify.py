@@ -1,7 +1,10 @@
-"""What everything below the namespace is, and what of it may go. Pure: a listing, the facts of the store and a policy come in, verdicts go out.
+"""What everything below the namespace is, and what of it may go. Pure: a listing, the facts of the
+store and a policy come in, verdicts go out.
 
-Callers: the collector (which acts on them), usage (which adds them up). A *unit* is what is kept or collected as a whole: a checkpoint's directory, a draft, a
-savepoint, a quarantine, or a file or directory that nobody here has made. Units come and go one by one, so that a namespace of any size needs little memory.
+Callers: the collector (which acts on them), usage (which adds them up). A *unit* is what is kept or
+collected as a whole: a checkpoint's directory, a draft, a savepoint, a quarantine, or a file or
+directory that nobody here has made. Units come and go one by one, so that a namespace of any size
+needs little memory.
 """
 
 import re
@@ -21,8 +24,6 @@ UNNAMED = re.compile(
 
 
 class Kind(StrEnum):
-    """What a unit is."""
-
     LIVE = "live"  # of a job that has not ended, or whose cleanup is under way
     RETAINED = "retained"  # a restore point of an ended job that the store knows
     CLAIMED = "claimed"  # a restore is under way from it
@@ -49,7 +50,10 @@ CLOSED = (Shape.CHECKPOINT, Shape.SAVEPOINT, Shape.QUARANTINE)  # all that is be
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unit:
-    """Something that is kept or collected as a whole. `whole`: the file that makes it count is there."""
+    """Something that is kept or collected as a whole.
+
+    `whole`: the file that makes it count is there.
+    """
 
     path: str
     shape: Shape
@@ -62,7 +66,9 @@ class Unit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobFacts:
-    """What the store says of a job: whether its directory is in somebody's hands, and which paths its records name."""
+    """What the store says of a job: whether its directory is in somebody's hands, and which paths
+    its records name.
+    """
 
     running: bool
     named: frozenset[str] = frozenset()
@@ -70,7 +76,11 @@ class JobFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
-    """What the store says. `expired` is when it forgot a job whose state it left behind; `held` are places that a person took back, and until when."""
+    """What the store says.
+
+    `expired` is when it forgot a job whose state it left behind; `held` are places that a person
+    took back, and until when.
+    """
 
     jobs: Mapping[int, JobFacts] = field(default_factory=dict)
     claimed: frozenset[str] = frozenset()
@@ -80,9 +90,11 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
-    """How long an orphan stays. `ttl_ms` None: for ever. What is younger than `grace_ms` is never touched; what is half-written needs no longer than that.
+    """How long an orphan stays. `ttl_ms` None: for ever. What is younger than `grace_ms` is never
+    touched; what is half-written needs no longer than that.
 
-    `sooner_ms` is the age from which orphans go although their time has not come, because the namespace is over its quota.
+    `sooner_ms` is the age from which orphans go although their time has not come, because the
+    namespace is over its quota.
     """
 
     now_ms: int
@@ -106,12 +118,10 @@ class Listed(Protocol):
     """A file of a listing."""
 
     @property
-    def bytes(self) -> int:
-        """Its size."""
+    def bytes(self) -> int: ...
 
     @property
-    def modified_ms(self) -> int:
-        """When it was written."""
+    def modified_ms(self) -> int: ...
 
 
 def unit_of(path: str) -> Unit:
@@ -182,7 +192,10 @@ def _counts(unit: Unit, path: str) -> bool:
 
 
 def classify(unit: Unit, facts: Facts, policy: Policy) -> Verdict:
-    """What a unit is. Nothing that a job, a restore or a person may still want is ever an orphan."""
+    """What a unit is.
+
+    Nothing that a job, a restore or a person may still want is ever an orphan.
+    """
     kind, reason = _kind(unit, facts)
     forgotten_ms = facts.expired.get(unit.job_id, 0) if unit.job_id is not None else 0
     age_ms = max(0, policy.now_ms - max(unit.newest_ms, forgotten_ms))

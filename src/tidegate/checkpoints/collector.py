@@ -1,8 +1,11 @@
-"""One pass over a namespace: everything is classified, orphans whose time has come go into quarantine, quarantines whose time has come are deleted.
+"""One pass over a namespace: everything is classified, orphans whose time has come go into
+quarantine, quarantines whose time has come are deleted.
 
-Callers: the leader's loop (coordinator/collector) and `tidegate state gc`. Two passes at once do no harm: every move is checked against the store right before
-it, and looked at again right after it. A job is in the store before it has a directory, so what the store does not know, and nobody has touched for the grace
-period, is nobody's. Something that cannot be moved or deleted is reported, and the rest goes on.
+Callers: the leader's loop (coordinator/collector) and `tidegate state gc`. Two passes at once do no
+harm: every move is checked against the store right before it, and looked at again right after it. A
+job is in the store before it has a directory, so what the store does not know, and nobody has
+touched for the grace period, is nobody's. Something that cannot be moved or deleted is reported,
+and the rest goes on.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,8 +24,7 @@ FAILURES_MAX = 20  # that are named; the rest are counted
 class Witness(Protocol):
     """What the store says, at this moment."""
 
-    def everything(self) -> Facts:
-        """Of all jobs."""
+    def everything(self) -> Facts: ...
 
     def of_job(self, job_id: int | None) -> Facts:
         """Of one job, and of all restores."""
@@ -30,7 +32,11 @@ class Witness(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rules:
-    """What a pass obeys. `delay_ms` is how long a quarantine waits; `orphans_ms` how long what was taken back is left alone."""
+    """What a pass obeys.
+
+    `delay_ms` is how long a quarantine waits; `orphans_ms` how long what was taken back is left
+    alone.
+    """
 
     policy: Policy
     delay_ms: int
@@ -60,12 +66,17 @@ class Report:
 
 
 class Collector:
-    """The collector of one namespace. `going` is asked again and again: a leader that is not sure of itself any more stops."""
+    """The collector of one namespace.
+
+    `going` is asked again and again: a leader that is not sure of itself any more stops.
+    """
 
     def __init__(
         self, files: Files, witness: Witness, going: Callable[[], bool] = lambda: True
     ) -> None:
-        self.files, self.witness, self.going = files, witness, going
+        self.files = files
+        self.witness = witness
+        self.going = going
         self.quarantines = Quarantines(files)
 
     def survey(self, rules: Rules, facts: Facts | None = None) -> Iterator[Verdict]:
@@ -75,7 +86,9 @@ class Collector:
             yield classify(unit, known, rules.policy)
 
     def plan(self, rules: Rules) -> Rules:
-        """The rules with what the quota adds to them: one more look at everything, where there is a quota."""
+        """The rules with what the quota adds to them: one more look at everything, where there is a
+        quota.
+        """
         if not rules.quota.bytes:
             return rules
         usage = Usage()
@@ -125,7 +138,9 @@ class Collector:
     def _collect(
         self, quarantine: Quarantine, verdict: Verdict, rules: Rules, report: Report
     ) -> None:
-        """Move one unit, if it is still what it was; and back again, if somebody came to want it in that moment."""
+        """Move one unit, if it is still what it was; and back again, if somebody came to want it in
+        that moment.
+        """
         unit = verdict.unit
         if not self._still_due(verdict, rules):
             return
@@ -156,20 +171,24 @@ class Collector:
         )
 
     def _wanted(self, verdict: Verdict) -> bool:
-        """Whether the store names it now. It was the store that said before that nobody does; so this is somebody who came in between."""
+        """Whether the store names it now.
+
+        It was the store that said before that nobody does; so this is somebody who came in between.
+        """
         return (
             classify(verdict.unit, self.witness.of_job(verdict.unit.job_id), Policy(now_ms=0)).kind
             is not Kind.ORPHAN
         )
 
     def _prune(self, path: str) -> None:
-        """Directories that became empty."""
         above = path.split("/")[:-1]
         for depth in range(len(above), 0, -1):
             self.files.prune("/".join(above[:depth]))
 
     def _finish_older(self, rules: Rules, report: Report) -> None:
-        """Quarantines of earlier passes: what is named again goes back; what has waited long enough goes."""
+        """Quarantines of earlier passes: what is named again goes back; what has waited long enough
+        goes.
+        """
         for quarantine in self.quarantines.all():
             if not self.going():
                 return

@@ -1,7 +1,9 @@
-"""The files below one root, wherever that is: what checkpoints and savepoints are written with. Paths are relative and POSIX; the root is "".
+"""The files below one root, wherever that is: what checkpoints and savepoints are written with.
+Paths are relative and POSIX; the root is "".
 
-Callers: storage, savepoints, the collector. Single acts, each of them whole or not done at all, durable when it returns, and repeatable; the order of
-several, and the failpoints around them, are the callers'. Other file systems are in fsspec_files.
+Callers: storage, savepoints, the collector. Single acts, each of them whole or not done at all,
+durable when it returns, and repeatable; the order of several, and the failpoints around them, are
+the callers'. Other file systems are in fsspec_files.
 """
 
 import contextlib
@@ -24,7 +26,10 @@ TEMPORARY = ".tmp"  # the end of the hidden name that a file has before it is wh
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """What stands under a name. A directory has no size; where the file system keeps no time for it, `modified_ms` is 0."""
+    """What stands under a name.
+
+    A directory has no size; where the file system keeps no time for it, `modified_ms` is 0.
+    """
 
     name: str
     directory: bool = False
@@ -34,7 +39,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a file held when it was looked at; `version` is for `swap`. It can be compared with nothing but itself."""
+    """What a file held when it was looked at; `version` is for `swap`. It can be compared with
+    nothing but itself.
+    """
 
     data: bytes
     version: str
@@ -58,7 +65,9 @@ class Files(ABC):
 
     @abstractmethod
     def write_tree(self, path: str, files: Mapping[str, bytes]) -> None:
-        """Put several files below a directory, by their relative names: each one whole, in no order."""
+        """Put several files below a directory, by their relative names: each one whole, in no
+        order.
+        """
 
     @abstractmethod
     def create(self, path: str, data: bytes) -> bool:
@@ -70,7 +79,9 @@ class Files(ABC):
 
     @abstractmethod
     def swap(self, path: str, data: bytes, seen: Seen | None) -> bool:
-        """Put a file in the place of what was seen there (None: of nothing): False where that has changed meanwhile."""
+        """Put a file in the place of what was seen there (None: of nothing): False where that has
+        changed meanwhile.
+        """
 
     @abstractmethod
     def entries(self, path: str) -> list[Entry]:
@@ -78,7 +89,9 @@ class Files(ABC):
 
     @abstractmethod
     def walk(self, path: str) -> Iterator[tuple[str, Entry]]:
-        """Every file below a directory, with its path from the root; one after the other, never all at once."""
+        """Every file below a directory, with its path from the root; one after the other, never all
+        at once.
+        """
 
     @abstractmethod
     def remove(self, path: str) -> None:
@@ -86,7 +99,10 @@ class Files(ABC):
 
     @abstractmethod
     def remove_tree(self, path: str) -> None:
-        """Take a directory away with all below it; missing is fine. OSError where something cannot be removed; the rest is gone then."""
+        """Take a directory away with all below it; missing is fine.
+
+        OSError where something cannot be removed; the rest is gone then.
+        """
 
     @abstractmethod
     def prune(self, path: str) -> None:
@@ -94,7 +110,10 @@ class Files(ABC):
 
     @abstractmethod
     def move_tree(self, source: str, target: str) -> None:
-        """Give a directory another name. Repeatable; the target must not be there, unless by a move that was broken off."""
+        """Give a directory another name.
+
+        Repeatable; the target must not be there, unless by a move that was broken off.
+        """
 
     @abstractmethod
     def exists(self, path: str) -> bool:
@@ -105,7 +124,10 @@ class Files(ABC):
         """The absolute path or address, for people. Without passwords."""
 
     def copy_tree(self, source: str, target: str, last: str = "_manifest.json") -> None:
-        """Copy every file below a directory, the one of this name last: it makes the others count. Repeatable."""
+        """Copy every file below a directory, the one of this name last: it makes the others count.
+
+        Repeatable.
+        """
         final: list[str] = []
         for path, entry in self.walk(source):
             if entry.name == last:
@@ -129,7 +151,10 @@ def inside(path: str) -> str:
 
 
 class LocalFiles(Files):
-    """Below a directory of this host, or of a network file system that is mounted on it. A write is: all bytes, fsync, rename, fsync of the parent."""
+    """Below a directory of this host, or of a network file system that is mounted on it.
+
+    A write is: all bytes, fsync, rename, fsync of the parent.
+    """
 
     renames = True
 
@@ -257,7 +282,6 @@ class LocalFiles(Files):
             self._at(path).rmdir()
 
     def move_tree(self, source: str, target: str) -> None:
-        """One rename."""
         before, after = self._at(source), self._at(target)
         if not before.exists() and after.exists():
             return
@@ -271,7 +295,6 @@ class LocalFiles(Files):
         return self._at(path).exists()
 
     def place(self, path: str = "") -> str:
-        """The absolute path."""
         return str(self._at(path))
 
 
@@ -304,7 +327,10 @@ def _entry(item: "os.DirEntry[str]") -> Entry | None:
 
 
 def make(directory: Path) -> None:
-    """Make a directory. Somebody who deletes older things may take its empty parent away at the same moment."""
+    """Make a directory.
+
+    Somebody who deletes older things may take its empty parent away at the same moment.
+    """
     for _ in range(PARENT_RACES_MAX):
         try:
             return directory.mkdir(parents=True, exist_ok=True)

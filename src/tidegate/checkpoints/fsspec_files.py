@@ -1,7 +1,8 @@
 """Files on anything that fsspec speaks. Caller: open.
 
-What an exclusive write is worth depends on the file system: S3 has conditional puts (s3_files). Elsewhere it is a look and then a write, and two writers at the
-very same moment are not told apart; the store's fence, which every checkpoint passes afterwards, still holds.
+What an exclusive write is worth depends on the file system: S3 has conditional puts (s3_files).
+Elsewhere it is a look and then a write, and two writers at the very same moment are not told apart;
+the store's fence, which every checkpoint passes afterwards, still holds.
 """
 
 import contextlib
@@ -26,7 +27,8 @@ class FsspecFiles(Files):
     renames = False
 
     def __init__(self, url: str, options: Mapping[str, Any], patience: Patience = never) -> None:
-        self.url, self.patience = url.rstrip("/"), patience
+        self.url = url.rstrip("/")
+        self.patience = patience
         protocol = url.partition("://")[0]
         try:
             self.fs: Any = fsspec.filesystem(
@@ -76,7 +78,6 @@ class FsspecFiles(Files):
         self.fs.pipe_file(self._at(path), data)
 
     def write_tree(self, path: str, files: Mapping[str, bytes]) -> None:
-        """One after the other."""
         for name, data in files.items():
             self.write(f"{path}/{name}", data)
 
@@ -112,7 +113,6 @@ class FsspecFiles(Files):
         )
 
     def walk(self, path: str) -> Iterator[tuple[str, Entry]]:
-        """Directory by directory."""
         for entry in self.entries(path):
             below = f"{path}/{entry.name}" if path else entry.name
             if entry.directory:
@@ -147,7 +147,6 @@ class FsspecFiles(Files):
         return bool(self._do(lambda: self.fs.exists(self._at(path))))
 
     def place(self, path: str = "") -> str:
-        """The address."""
         return f"{self.url}/{inside(path)}".rstrip("/")
 
 

@@ -1,5 +1,7 @@
-"""What makes an operator the one that its state belongs to: its plugin, and what it reads or writes. Kept beside the state itself, so that a restore can
-compare it with the job file even where the store is lost. Pure; no secret is in it."""
+"""What makes an operator the one that its state belongs to: its plugin, and what it reads or
+writes. Kept beside the state itself, so that a restore can compare it with the job file even where
+the store is lost. Pure; no secret is in it.
+"""
 
 import hashlib
 import json
@@ -43,14 +45,15 @@ TEXT_CHARS_MAX = 200
 
 
 def identity_of(action: Action) -> dict[str, str]:
-    """The identity as small plain text: long values and addresses, which may hold a password, by their digest."""
+    """The identity as small plain text: long values and addresses, which may hold a password, by
+    their digest.
+    """
     return {"plugin": action.plugin} | {
         key: _text(action.options[key]) for key in KEYS if action.options.get(key) is not None
     }
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """What differs, in words."""
     keys = [key for key in dict.fromkeys([*before, *now]) if before.get(key) != now.get(key)]
     return [
         f"{key} is {_said(now.get(key))} in the job file, and its state was made with {_said(before.get(key))}"

@@ -1,6 +1,8 @@
-"""Checkpoint files on a disk of this host that may be full, read-only or unmounted for a while: a driver waits for it, as for one that is far away.
+"""Checkpoint files on a disk of this host that may be full, read-only or unmounted for a while: a
+driver waits for it, as for one that is far away.
 
-Called by open.py for drivers. A root that was there is never made anew: what is written into the empty directory below a missing mount is found by nobody.
+Called by open.py for drivers. A root that was there is never made anew: what is written into the
+empty directory below a missing mount is found by nobody.
 """
 
 import errno

@@ -1,4 +1,7 @@
-"""The manifest: what a checkpoint directory must hold, with checksums, also of itself. Plain versioned JSON, readable with `cat`."""
+"""The manifest: what a checkpoint directory must hold, with checksums, also of itself.
+
+Plain versioned JSON, readable with `cat`.
+"""
 
 import hashlib
 import json
@@ -19,7 +22,9 @@ class Damaged(TerminalError):
 
     def __init__(self, checkpoint: str, file: str, reason: str) -> None:
         super().__init__(f"checkpoint {checkpoint} is damaged: {file} {reason}")
-        self.checkpoint, self.file, self.reason = checkpoint, file, reason
+        self.checkpoint = checkpoint
+        self.file = file
+        self.reason = reason
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,9 +37,11 @@ class FileEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Manifest:
-    """Written last; a directory without a valid one is not a checkpoint. `sha256` is over the document without it.
+    """Written last; a directory without a valid one is not a checkpoint. `sha256` is over the
+    document without it.
 
-    `token` names the driver that made it, where a driver did; an empty one is not written, so that older manifests keep their checksum.
+    `token` names the driver that made it, where a driver did; an empty one is not written, so that
+    older manifests keep their checksum.
     """
 
     version: int = 1

@@ -1,4 +1,6 @@
-"""The door to the checkpoint storage that the engine's settings name: for servers, drivers and the CLI, so that all of them mean the same place."""
+"""The door to the checkpoint storage that the engine's settings name: for servers, drivers and the
+CLI, so that all of them mean the same place.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +19,10 @@ S3_SCHEMES = ("s3", "s3a", "s3n")
 def open_files(
     root: str, options: Mapping[str, str] | None = None, patience: Patience = never
 ) -> Files:
-    """The files below an absolute path or an address. Nothing is reached for yet. UserError where its file system is not installed."""
+    """The files below an absolute path or an address.
+
+    Nothing is reached for yet. UserError where its file system is not installed.
+    """
     scheme, separator, _ = root.partition("://")
     if not separator:
         return LocalFiles(Path(root)) if patience is never else WaitedForFiles(Path(root), patience)

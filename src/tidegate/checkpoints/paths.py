@@ -12,7 +12,6 @@ OVERTAKEN = "_overtaken.json"
 
 
 def job_directory(job_id: int) -> PurePosixPath:
-    """Everything of one job."""
     return PurePosixPath(str(job_id))
 
 
@@ -22,7 +21,6 @@ def pipeline_directory(job_id: int, pipeline: int) -> PurePosixPath:
 
 
 def checkpoint_directory(job_id: int, pipeline: int, checkpoint: int) -> PurePosixPath:
-    """One checkpoint."""
     return pipeline_directory(job_id, pipeline) / str(checkpoint)
 
 
@@ -32,7 +30,6 @@ def savepoints_directory(job_id: int) -> PurePosixPath:
 
 
 def savepoint_directory(job_id: int, savepoint: str) -> PurePosixPath:
-    """One savepoint."""
     return savepoints_directory(job_id) / savepoint
 
 
@@ -42,7 +39,9 @@ def saved_directory(job_id: int, savepoint: str, pipeline: int) -> PurePosixPath
 
 
 def savepoint_name(now_ms: int, newest: str = "") -> str:
-    """The id of a savepoint: the time at which it was asked for, but always after the newest one that there is, whatever the clocks say."""
+    """The id of a savepoint: the time at which it was asked for, but always after the newest one
+    that there is, whatever the clocks say.
+    """
     return str(max(now_ms, int(newest) + 1 if is_savepoint_name(newest) else 0))
 
 

@@ -1,11 +1,14 @@
-"""Where collected state waits before it is deleted, and how it is taken back. Called by the collector and by `tidegate state gc`.
+"""Where collected state waits before it is deleted, and how it is taken back. Called by the
+collector and by `tidegate state gc`.
 
     <root>/_quarantine/<id>/_quarantine.json       written before the first move: since when, whether all has come
     <root>/_quarantine/<id>/<where it stood>/...   what was collected, under the path that it had
 
-So the place of everything in here says where it came from, and a quarantine of any size has one small record. A pass that is broken off leaves an open
-quarantine, which the next pass goes on to fill. Only one that was closed is deleted, after the delay. Taking back is recorded first: a quarantine that is being
-taken back is never deleted, and what came out of it is left alone for as long as an orphan is.
+So the place of everything in here says where it came from, and a quarantine of any size has one
+small record. A pass that is broken off leaves an open quarantine, which the next pass goes on to
+fill. Only one that was closed is deleted, after the delay. Taking back is recorded first: a
+quarantine that is being taken back is never deleted, and what came out of it is left alone for as
+long as an orphan is.
 """
 
 import json
@@ -73,7 +76,10 @@ class Quarantines:
         self.files = files
 
     def all(self) -> list[Quarantine]:
-        """All of them, the oldest first. One whose record cannot be read is left alone: nobody can say since when it waits."""
+        """All of them, the oldest first.
+
+        One whose record cannot be read is left alone: nobody can say since when it waits.
+        """
         found = [
             self._read(entry.name) for entry in self.files.entries(QUARANTINE) if entry.directory
         ]
@@ -139,7 +145,9 @@ class Quarantines:
         return closed
 
     def contents(self, quarantine: Quarantine) -> Iterator[Held]:
-        """What is in it, unit by unit: one that was given out may be moved or deleted before the next is asked for."""
+        """What is in it, unit by unit: one that was given out may be moved or deleted before the
+        next is asked for.
+        """
         top = f"{QUARANTINE}/{quarantine.id}/"
         inside = (
             (path.removeprefix(top), entry)
@@ -150,7 +158,10 @@ class Quarantines:
             yield Held(unit=unit, path=f"{top}{unit.path}", origin=unit.path)
 
     def take_back(self, quarantine: Quarantine, now_ms: int) -> tuple[int, list[str]]:
-        """Everything to where it stood: how many units, and what could not be moved. May be repeated."""
+        """Everything to where it stood: how many units, and what could not be moved.
+
+        May be repeated.
+        """
         places = tuple(
             sorted(
                 {_top(held.origin) for held in self.contents(quarantine)} | set(quarantine.places)
@@ -176,7 +187,9 @@ class Quarantines:
         return moved, failed
 
     def free(self, held: Held) -> bool:
-        """Whether a unit can go where it stood: nothing stands there, or only what a move of this very unit has left that was broken off."""
+        """Whether a unit can go where it stood: nothing stands there, or only what a move of this
+        very unit has left that was broken off.
+        """
         if not self.files.exists(held.origin):
             return True
         if self.files.renames:
@@ -190,7 +203,10 @@ class Quarantines:
         }
 
     def delete(self, quarantine: Quarantine) -> list[str]:
-        """Delete it for good, file by file; what could not be deleted. Its record goes last, so that the rest is tried again."""
+        """Delete it for good, file by file; what could not be deleted.
+
+        Its record goes last, so that the rest is tried again.
+        """
         failed: list[str] = []
         failpoint("collector.delete.before")
         for held in self.contents(quarantine):

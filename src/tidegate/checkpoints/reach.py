@@ -1,4 +1,6 @@
-"""A storage that is out of reach, or that refuses: the two errors, and waiting for the first one to pass. Called by the files on other file systems."""
+"""A storage that is out of reach, or that refuses: the two errors, and waiting for the first one to
+pass. Called by the files on other file systems.
+"""
 
 import logging
 from collections.abc import Callable
@@ -8,7 +10,8 @@ from tidegate.model.errors import Domain, TerminalError, TransientError
 
 LOG = logging.getLogger("tidegate.checkpoints")
 T = TypeVar("T")
-# Asked with the number of failures in a row while the storage is out of reach: waits and says True to try again, or False to give up.
+# Asked with the number of failures in a row while the storage is out of reach: waits and says True
+# to try again, or False to give up.
 Patience = Callable[[int], bool]
 
 
@@ -27,7 +30,6 @@ class StorageRefused(TerminalError):
 
 
 def never(_: int) -> bool:
-    """No patience."""
     return False
 
 
@@ -37,7 +39,10 @@ def waiting(
     place: str,
     note: Callable[[str], None] = lambda _: None,
 ) -> T:
-    """Do it; while the storage is out of reach, as often as the patience lasts. `note` is told what is waited for."""
+    """Do it; while the storage is out of reach, as often as the patience lasts.
+
+    `note` is told what is waited for.
+    """
     failures = 0
     while True:
         try:

@@ -1,4 +1,7 @@
-"""Which checkpoint to restore. Pure: the caller has verified the candidates and passes what it found."""
+"""Which checkpoint to restore.
+
+Pure: the caller has verified the candidates and passes what it found.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +19,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Go on after this one. `skipped` are newer ones that are damaged; `newer` all that lie after it."""
+    """Go on after this one.
+
+    `skipped` are newer ones that are damaged; `newer` all that lie after it.
+    """
 
     ref: CheckpointRef
     skipped: tuple[Candidate, ...] = ()

@@ -1,7 +1,9 @@
-"""Files on S3: exclusive by conditional puts, listed page by page, in requests whose number does not depend on what else is in the bucket.
+"""Files on S3: exclusive by conditional puts, listed page by page, in requests whose number does
+not depend on what else is in the bucket.
 
-Caller: open. s3fs finds the credentials and holds the connections; the requests are made here, so that a precondition that does not hold, a wrong key
-and a server that is out of reach are told apart. No error says more than the server's own word for it: requests carry signatures.
+Caller: open. s3fs finds the credentials and holds the connections; the requests are made here, so
+that a precondition that does not hold, a wrong key and a server that is out of reach are told
+apart. No error says more than the server's own word for it: requests carry signatures.
 """
 
 import asyncio
@@ -44,8 +46,6 @@ BUSY = frozenset(
 
 
 class S3Files(Files):
-    """Below s3://bucket/folder."""
-
     renames = False
 
     def __init__(self, url: str, options: Mapping[str, str], patience: Patience = never) -> None:
@@ -123,8 +123,6 @@ class S3Files(Files):
         self.write_tree("", {path: data})
 
     def write_tree(self, path: str, files: Mapping[str, bytes]) -> None:
-        """Side by side."""
-
         async def put(client: Any) -> None:
             keys = {self._key(f"{path}/{name}".lstrip("/")): data for name, data in files.items()}
             await self._side_by_side(
@@ -146,7 +144,6 @@ class S3Files(Files):
         await asyncio.gather(*(one(request) for request in requests))
 
     def create(self, path: str, data: bytes) -> bool:
-        """If-None-Match."""
         return self.swap(path, data, None)
 
     def look(self, path: str) -> Seen | None:
@@ -186,7 +183,6 @@ class S3Files(Files):
         return [found[name] for name in sorted(found)]
 
     def walk(self, path: str) -> Iterator[tuple[str, Entry]]:
-        """One page in memory."""
         cut = len(self.prefix) + 1 if self.prefix else 0
         for page in self._pages(path):
             for item in page.get("Contents", ()):
@@ -274,7 +270,6 @@ class S3Files(Files):
         return True
 
     def place(self, path: str = "") -> str:
-        """The address."""
         return f"{self.url}/{inside(path)}".rstrip("/")
 
 

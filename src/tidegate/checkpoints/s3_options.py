@@ -1,4 +1,6 @@
-"""What the engine's file says about S3, in the reference's words, as what an S3 client takes. Pure. Nothing of it may be shown: keys are among it."""
+"""What the engine's file says about S3, in the reference's words, as what an S3 client takes. Pure.
+Nothing of it may be shown: keys are among it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,13 +28,13 @@ class Client:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """As s3fs takes them."""
         config = {
             "connect_timeout": CONNECT_TIMEOUT_S,
             "read_timeout": READ_TIMEOUT_S,
             "max_pool_connections": CONNECTIONS_MAX,
             "retries": {"max_attempts": 2, "mode": "standard"},
-            "request_checksum_calculation": "when_required",  # manifests have checksums of their own, and not every S3 knows these
+            # manifests have checksums of their own, and not every S3 knows these
+            "request_checksum_calculation": "when_required",
             "response_checksum_validation": "when_required",
             **({"s3": {"addressing_style": "path"}} if self.path_style else {}),
         }

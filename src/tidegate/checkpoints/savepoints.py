@@ -1,12 +1,14 @@
-"""Savepoints: one checkpoint of every pipeline of a job, copied to a place where nothing but a person deletes it.
+"""Savepoints: one checkpoint of every pipeline of a job, copied to a place where nothing but a
+person deletes it.
 
     <root>/savepoint/<job-id>/<id>/<pipeline-id>/<operator>/state-data     copies of a checkpoint of each pipeline,
     <root>/savepoint/<job-id>/<id>/<pipeline-id>/_manifest.json            each with its manifest last
     <root>/savepoint/<job-id>/<id>/_savepoint.json                         written when all of them are there; without it, it is no savepoint
     <root>/savepoint/<job-id>/<id>/_overtaken.json                         only where the sinks no longer hold what it tells of
 
-Written by the driver (copy, seal), read by restore and the CLI. The id is the time at which the savepoint was asked for, and every step can be repeated by
-anyone: it lands in the same place with the same bytes.
+Written by the driver (copy, seal), read by restore and the CLI. The id is the time at which the
+savepoint was asked for, and every step can be repeated by anyone: it lands in the same place with
+the same bytes.
 """
 
 import json
@@ -39,7 +41,10 @@ class SavepointExists(UserError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SavedPoint:
-    """What one pipeline has in a savepoint. `manifest` is the checksum of its manifest; `path` is relative to the root."""
+    """What one pipeline has in a savepoint.
+
+    `manifest` is the checksum of its manifest; `path` is relative to the root.
+    """
 
     checkpoint: int
     path: str
@@ -49,7 +54,10 @@ class SavedPoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Overtaken:
-    """Somebody went back behind a savepoint: the sinks do not hold any more what it tells of. `checkpoints` says to where, by pipeline."""
+    """Somebody went back behind a savepoint: the sinks do not hold any more what it tells of.
+
+    `checkpoints` says to where, by pipeline.
+    """
 
     version: int = 1
     job_id: int
@@ -59,7 +67,11 @@ class Overtaken:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Savepoint:
-    """A whole savepoint. `plan` is the job's plan without secrets, and `operators` a digest of its operators, so that a restore elsewhere can compare."""
+    """A whole savepoint.
+
+    `plan` is the job's plan without secrets, and `operators` a digest of its operators, so that a
+    restore elsewhere can compare.
+    """
 
     id: str
     path: str
@@ -105,10 +117,13 @@ class Savepoints:
         self.storage = CheckpointStorage(files)
         self.files = self.storage.files
 
-    # -- making one: the driver's part -----------------------------------------------------------------------------------------------------------
+    # -- making one: the driver's part
+    # -----------------------------------------------------------------------------------------------------------
 
     def copy(self, source: str, job_id: int, savepoint: str, pipeline: int) -> SavedPoint:
-        """Put the checkpoint at `source` into a savepoint as this pipeline's part; Damaged where it is not sound. An equal one that is there stays."""
+        """Put the checkpoint at `source` into a savepoint as this pipeline's part; Damaged where it
+        is not sound. An equal one that is there stays.
+        """
         whole = self.storage.read(source)
         target = paths.saved_directory(job_id, savepoint, pipeline).as_posix()
         manifest = replace(whole.manifest, kind=CheckpointKind.SAVEPOINT)
@@ -129,7 +144,9 @@ class Savepoints:
                 data,
                 b"",
             )
-        ):  # of an attempt that had chosen another checkpoint; otherwise whoever comes here writes the same bytes, and takes nothing away
+            # of an attempt that had chosen another checkpoint; otherwise whoever comes here writes the
+            # same bytes, and takes nothing away
+        ):
             self.files.remove(f"{target}/{paths.MANIFEST}")
         for name in manifest.files:
             self.files.write(f"{target}/{name}", self.files.read(f"{source}/{name}"))
@@ -152,14 +169,17 @@ class Savepoints:
         failpoint("savepoint.seal.after")
         return path
 
-    # -- what there is ---------------------------------------------------------------------------------------------------------------------------
+    # -- what there is
+    # ---------------------------------------------------------------------------------------------------------------------------
 
     def newest(self, job_id: int) -> str:
         """The highest id that stands there, whatever it is worth; nothing where there is none."""
         return max(self._ids(job_id), key=int, default="")
 
     def list(self, job_id: int | None = None) -> tuple[Savepoint, ...]:
-        """The savepoints of a job, or all, oldest first; what is none, or cannot be read, is left out (see `damaged`). Only heads are read."""
+        """The savepoints of a job, or all, oldest first; what is none, or cannot be read, is left
+        out (see `damaged`). Only heads are read.
+        """
         return tuple(found for _, found in self._heads(job_id) if isinstance(found, Savepoint))
 
     def damaged(self, job_id: int | None = None) -> tuple[tuple[str, str], ...]:
@@ -218,7 +238,10 @@ class Savepoints:
         )
 
     def find(self, job_id: int | None, word: str) -> Savepoint:
-        """By its id, by its path from the root, or by its absolute path or address. NoSavepoint says what there is; Damaged what is wrong with it."""
+        """By its id, by its path from the root, or by its absolute path or address.
+
+        NoSavepoint says what there is; Damaged what is wrong with it.
+        """
         path = self._path(job_id, word)
         if path is None or not self.files.exists(f"{path}/{paths.SAVEPOINT_HEAD}"):
             there = (
@@ -245,10 +268,13 @@ class Savepoints:
             case _:
                 return None
 
-    # -- what people do with them ----------------------------------------------------------------------------------------------------------------
+    # -- what people do with them
+    # ----------------------------------------------------------------------------------------------------------------
 
     def delete(self, savepoint: Savepoint) -> None:
-        """Its head first, so that what is half deleted is no savepoint; where this is broken off, the rest belongs to nobody and is collected."""
+        """Its head first, so that what is half deleted is no savepoint; where this is broken off,
+        the rest belongs to nobody and is collected.
+        """
         failpoint("savepoint.delete.before")
         self.files.remove(f"{savepoint.path}/{paths.SAVEPOINT_HEAD}")
         failpoint("savepoint.delete.middle")
@@ -264,7 +290,10 @@ class Savepoints:
         failpoint("savepoint.export.after")
 
     def take_in(self, source: Path) -> Savepoint:
-        """Bring in a savepoint that was exported, under the job and id that it has. Verified first; the same one again changes nothing."""
+        """Bring in a savepoint that was exported, under the job and id that it has.
+
+        Verified first; the same one again changes nothing.
+        """
         other = Savepoints(_Below(source))
         found = other.read("")
         path = paths.savepoint_directory(found.job_id, found.id).as_posix()
@@ -283,8 +312,11 @@ class Savepoints:
     def overtake(
         self, lineage: str, checkpoints: Mapping[int, int], *, job_id: int, at_ms: int
     ) -> tuple[Savepoint, ...]:
-        """A job of this lineage goes back to these checkpoints (by pipeline), and its sinks take rows back: every savepoint that lies after one of them tells
-        of rows that are not there any more. Durable when this returns; call it before a sink acts. The savepoints that are overtaken now."""
+        """A job of this lineage goes back to these checkpoints (by pipeline), and its sinks take
+        rows back: every savepoint that lies after one of them tells of rows that are not there any
+        more. Durable when this returns; call it before a sink acts. The savepoints that are
+        overtaken now.
+        """
         mark = Overtaken(
             job_id=job_id, checkpoints={str(p): c for p, c in checkpoints.items()}, at_ms=at_ms
         )
@@ -351,11 +383,9 @@ class _Below(LocalFiles):
         return super().read(path.lstrip("/"))
 
     def exists(self, path: str) -> bool:
-        """As `read`."""
         return super().exists(path.lstrip("/"))
 
     def place(self, path: str = "") -> str:
-        """As `read`."""
         return super().place(path.lstrip("/"))
 
 

@@ -1,8 +1,11 @@
-"""Checkpoints among the files of one root. Called by the pipeline loop (publish, delete, sweep), by restore (read, verify, adopt) and by the CLI.
+"""Checkpoints among the files of one root. Called by the pipeline loop (publish, delete, sweep), by
+restore (read, verify, adopt) and by the CLI.
 
-Every method can be repeated after a crash at any of its steps. Where a directory can be renamed, a checkpoint is written under a hidden name, and gets its
-own when it is whole. Where it cannot (S3), the files of the states have names that tell their content, so that two writers never meet in one, and the
-manifest, put there last and only in the place of the one that was looked at, makes them a checkpoint.
+Every method can be repeated after a crash at any of its steps. Where a directory can be renamed, a
+checkpoint is written under a hidden name, and gets its own when it is whole. Where it cannot (S3),
+the files of the states have names that tell their content, so that two writers never meet in one,
+and the manifest, put there last and only in the place of the one that was looked at, makes them a
+checkpoint.
 """
 
 import contextlib
@@ -51,7 +54,9 @@ class Published:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Newest:
-    """The highest checkpoint id and the highest generation that a job has left on disk; 0 where there is nothing."""
+    """The highest checkpoint id and the highest generation that a job has left on disk; 0 where
+    there is nothing.
+    """
 
     checkpoint: int = 0
     generation: int = 0
@@ -64,7 +69,9 @@ class CheckpointStorage:
         self.files = LocalFiles(files) if isinstance(files, Path) else files
 
     def publish(self, manifest: Manifest, states: Mapping[str, Any]) -> Published:
-        """Make a checkpoint; `manifest.files` is filled in here. An equal one that is there already becomes this generation's."""
+        """Make a checkpoint; `manifest.files` is filled in here. An equal one that is there already
+        becomes this generation's.
+        """
         final = paths.checkpoint_directory(
             manifest.job_id, manifest.pipeline, manifest.checkpoint
         ).as_posix()
@@ -82,7 +89,10 @@ class CheckpointStorage:
         return Published(final, _size(manifest))
 
     def _name(self, operator: str, data: bytes) -> str:
-        """Where a state stands in its checkpoint. Names that tell the content can be written by anyone at any time, and mean the same."""
+        """Where a state stands in its checkpoint.
+
+        Names that tell the content can be written by anyone at any time, and mean the same.
+        """
         name = f"{paths.operator_directory(operator)}/{paths.STATE}"
         return name if self.files.renames else f"{name}-{digest(data)[:16]}"
 
@@ -122,7 +132,9 @@ class CheckpointStorage:
     def _publish_in_place(
         self, manifest: Manifest, contents: Mapping[str, bytes], final: str
     ) -> None:
-        """The manifest is put in the place of the one that was judged, or judged again: an older generation cannot get past a newer one."""
+        """The manifest is put in the place of the one that was judged, or judged again: an older
+        generation cannot get past a newer one.
+        """
         self.files.write_tree(final, contents)
         failpoint("checkpoint.manifest.before")
         data = encode_manifest(manifest)
@@ -138,9 +150,11 @@ class CheckpointStorage:
     def adopt(
         self, source: str, job_id: int, pipeline: int, generation: int, *, lineage: str = ""
     ) -> CheckpointRef:
-        """Make a sound checkpoint from anywhere below the root (a savepoint's, another job's) one of this job, under its own id. Damaged where it is not sound.
+        """Make a sound checkpoint from anywhere below the root (a savepoint's, another job's) one
+        of this job, under its own id. Damaged where it is not sound.
 
-        An empty lineage: the one that it has. Repeatable, and where it stands in its place already, only the owner in its manifest changes.
+        An empty lineage: the one that it has. Repeatable, and where it stands in its place already,
+        only the owner in its manifest changes.
         """
         whole = self.read(source)
         manifest = replace(
@@ -164,7 +178,9 @@ class CheckpointStorage:
             return None
 
     def manifest(self, path: str) -> Manifest:
-        """What a checkpoint says of itself, without a look at its states; Damaged where it says nothing."""
+        """What a checkpoint says of itself, without a look at its states; Damaged where it says
+        nothing.
+        """
         where = self.files.place(path)
         try:
             return decode_manifest(self.files.read(f"{path}/{paths.MANIFEST}"), where)
@@ -214,10 +230,12 @@ class CheckpointStorage:
         return ""
 
     def delete(self, path: str, generation: int, token: str = "") -> None:
-        """Delete a checkpoint or draft, its manifest first, so that a half-deleted one is none. Missing is fine.
+        """Delete a checkpoint or draft, its manifest first, so that a half-deleted one is none.
+        Missing is fine.
 
-        What a newer generation than the caller's has put there stays: a driver that was overtaken may still believe that the place is its own. So does what
-        another driver of the same generation (another copy of this installation) has made.
+        What a newer generation than the caller's has put there stays: a driver that was overtaken
+        may still believe that the place is its own. So does what another driver of the same
+        generation (another copy of this installation) has made.
         """
         failpoint("checkpoint.delete.before")
         taken = self._taken_away(path, generation, token)
@@ -229,8 +247,10 @@ class CheckpointStorage:
         failpoint("checkpoint.delete.after")
 
     def _taken_away(self, path: str, generation: int, token: str = "") -> str | None:
-        """What is to be deleted, under a hidden name where directories can be renamed: who is overtaken while deleting does not touch what a newer generation
-        puts in its place. None where nothing is there that this generation may delete."""
+        """What is to be deleted, under a hidden name where directories can be renamed: who is
+        overtaken while deleting does not touch what a newer generation puts in its place. None
+        where nothing is there that this generation may delete.
+        """
         parent, _, name = path.rpartition("/")
         draft = paths.draft_generation(name)
         if (
@@ -266,7 +286,9 @@ class CheckpointStorage:
     def sweep(
         self, job_id: int, pipeline: int, keep: set[str], generation: int, token: str = ""
     ) -> list[str]:
-        """Delete everything in a pipeline's directory that no record names: drafts and checkpoints that this generation or older ones never completed."""
+        """Delete everything in a pipeline's directory that no record names: drafts and checkpoints
+        that this generation or older ones never completed.
+        """
         swept = [
             path
             for path in self._below(paths.pipeline_directory(job_id, pipeline).as_posix())
@@ -299,7 +321,9 @@ class CheckpointStorage:
         return _numbers(self.files, paths.job_directory(job_id).as_posix())
 
     def checkpoints(self, job_id: int, pipeline: int) -> list[tuple[int, str]]:
-        """(id, path) of what stands under the name of a checkpoint, by id; whether it is one, its manifest tells."""
+        """(id, path) of what stands under the name of a checkpoint, by id; whether it is one, its
+        manifest tells.
+        """
         directory = paths.pipeline_directory(job_id, pipeline).as_posix()
         return [
             (checkpoint, f"{directory}/{checkpoint}")
@@ -307,8 +331,10 @@ class CheckpointStorage:
         ]
 
     def delete_job(self, job_id: int, below: int, generation: int | None = None) -> None:
-        """Delete the checkpoints of a job whose ids are below this one, and its directories where nothing else is left in them. What a newer generation than
-        this one has made stays: it may have repeated a batch under its old id."""
+        """Delete the checkpoints of a job whose ids are below this one, and its directories where
+        nothing else is left in them. What a newer generation than this one has made stays: it may
+        have repeated a batch under its old id.
+        """
         failpoint("checkpoint.delete_job.before")
         job = paths.job_directory(job_id).as_posix()
         for pipeline in self._below(job):
@@ -331,7 +357,9 @@ class CheckpointStorage:
 
 
 def refuse_older(place: str, manifest: Manifest, existing: Manifest | None) -> None:
-    """Fenced where a newer generation has made what is there; OtherCopy where another driver of the same generation has."""
+    """Fenced where a newer generation has made what is there; OtherCopy where another driver of the
+    same generation has.
+    """
     if existing and existing.generation > manifest.generation:
         raise Fenced(f"checkpoint {place}", manifest.generation, existing.generation)
     if existing and is_rival(existing, manifest.generation, manifest.token):
@@ -339,7 +367,10 @@ def refuse_older(place: str, manifest: Manifest, existing: Manifest | None) -> N
 
 
 def is_rival(existing: Manifest | None, generation: int, token: str) -> bool:
-    """Whether another driver of the very same generation has made it. Without a token on one side, nobody can tell."""
+    """Whether another driver of the very same generation has made it.
+
+    Without a token on one side, nobody can tell.
+    """
     return (
         existing is not None
         and existing.generation == generation
@@ -349,14 +380,18 @@ def is_rival(existing: Manifest | None, generation: int, token: str) -> bool:
 
 
 def _may_delete(existing: Manifest | None, generation: int, token: str) -> bool:
-    """Whether a driver may delete a checkpoint: what says nothing of its maker can be used by nobody."""
+    """Whether a driver may delete a checkpoint: what says nothing of its maker can be used by
+    nobody.
+    """
     return existing is None or (
         existing.generation <= generation and not is_rival(existing, generation, token)
     )
 
 
 def reference(manifest: Manifest, published: Published) -> CheckpointRef:
-    """The record of a checkpoint that was found, not made: when it was completed is not known any more."""
+    """The record of a checkpoint that was found, not made: when it was completed is not known any
+    more.
+    """
     return CheckpointRef(
         checkpoint=manifest.checkpoint,
         path=published.path,

@@ -1,4 +1,5 @@
-"""How much of what is below a namespace: by kind, by job and by age, and what a quota makes of it. Pure; verdicts are added one by one.
+"""How much of what is below a namespace: by kind, by job and by age, and what a quota makes of it.
+Pure; verdicts are added one by one.
 
 Callers: the collector's pass, `tidegate state du`, `tidegate state gc`.
 """
@@ -22,14 +23,11 @@ ORPHAN_HOURS_MAX = 24 * 366  # what is older than a year is as old as a year
 
 @dataclass(slots=True)
 class Sum:
-    """Units, files and bytes."""
-
     units: int = 0
     files: int = 0
     bytes: int = 0
 
     def add(self, verdict: Verdict) -> None:
-        """One more unit."""
         self.units += 1
         self.files += verdict.unit.files
         self.bytes += verdict.unit.bytes
@@ -44,7 +42,6 @@ class JobUsage:
 
     @property
     def bytes(self) -> int:
-        """All of it."""
         return sum(each.bytes for each in self.by_kind.values())
 
 
@@ -62,7 +59,6 @@ class Usage:
     )  # bytes of whole orphans by age, for the quota
 
     def add(self, verdict: Verdict) -> None:
-        """One more unit."""
         self.total.add(verdict)
         self.by_kind.setdefault(verdict.kind, Sum()).add(verdict)
         self.by_age.setdefault(age_of(verdict.age_ms), Sum()).add(verdict)
@@ -80,7 +76,6 @@ class Usage:
             )
 
     def bytes_of(self, kind: Kind) -> int:
-        """Bytes of one kind."""
         return self.by_kind[kind].bytes if kind in self.by_kind else 0
 
 
@@ -110,9 +105,11 @@ class Quota:
 
 
 def sooner_ms(usage: Usage, quota: Quota) -> int | None:
-    """Over the quota: the age from which orphans go before their time, so that the namespace comes below its warning level; else None.
+    """Over the quota: the age from which orphans go before their time, so that the namespace comes
+    below its warning level; else None.
 
-    The oldest go first, by whole hours. What is in quarantine counts as gone already: its time is set.
+    The oldest go first, by whole hours. What is in quarantine counts as gone already: its time is
+    set.
     """
     used = usage.total.bytes - usage.bytes_of(Kind.QUARANTINED)
     if not quota.bytes or used <= quota.bytes:

@@ -1,4 +1,6 @@
-"""The command line: one file for each group of verbs, imported when it is called, so that `tidegate validate` needs no JVM, no Arrow, no Spark."""
+"""The command line: one file for each group of verbs, imported when it is called, so that `tidegate
+validate` needs no JVM, no Arrow, no Spark.
+"""
 
 from contextlib import suppress
 from importlib import import_module
@@ -44,7 +46,10 @@ class Verbs(click.Group):
     """Verbs by name, imported late."""
 
     def main(self, *arguments: Any, **named: Any) -> Any:
-        """Run a verb. Output that cannot be written ends it with a code of its own, and never with a traceback."""
+        """Run a verb.
+
+        Output that cannot be written ends it with a code of its own, and never with a traceback.
+        """
         from tidegate.cli import output
 
         output.prepare()
@@ -69,11 +74,9 @@ class Verbs(click.Group):
             ctx.exit(exits.CANCELED)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
-        """All verbs."""
         return sorted(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's signature
-        """One verb."""
         if cmd_name not in VERBS:
             return None
         module, _, name = VERBS[cmd_name].partition(":")

@@ -1,4 +1,5 @@
-"""`tidegate accept-change JOB`: decide about a change of a table that has stopped a job, and resume it.
+"""`tidegate accept-change JOB`: decide about a change of a table that has stopped a job, and resume
+it.
 
 A job of `tidegate run` goes on in this process, as `tidegate run --restore latest` would; a job of
 servers goes on there, asked through one of them or through the store that they share.
@@ -70,7 +71,8 @@ def accept_change(
     ca_file: str | None,
     as_json: bool,
 ) -> NoReturn:
-    """Decide about a change of a table that has stopped JOB (id or name), and resume it from its last checkpoint.
+    """Decide about a change of a table that has stopped JOB (id or name), and resume it from its
+    last checkpoint.
 
     \b
     adopt   take the table as it is now; rows that are in the target stay as they are
@@ -78,11 +80,10 @@ def accept_change(
             in the target: delete them there
     skip    go on as if the change were not there
 
-    \b
-    The error of the job names the position and the choices that it has. A job of `tidegate run` is run here, to its end,
-    with the exit codes of `tidegate run`; a job of servers is resumed by them.
-    Exit code: 0 resumed, 1 failed or no server answers, 2 bad input or a choice that the change does not have,
-    3 nothing was done: there is no such job, or it is not stopped there.
+    \b The error of the job names the position and the choices that it has. A job of `tidegate run`
+    is run here, to its end, with the exit codes of `tidegate run`; a job of servers is resumed by
+    them. Exit code: 0 resumed, 1 failed or no server answers, 2 bad input or a choice that the
+    change does not have, 3 nothing was done: there is no such job, or it is not stopped there.
 
     \b
     Examples:
@@ -112,7 +113,9 @@ def accept_change(
 def resume_here(
     here: Installation, outcome: JobOutcome, change: AcceptedChange, *, as_json: bool
 ) -> int:
-    """Run the job in this process, from its last checkpoint, with the plan of its last run; the exit code."""
+    """Run the job in this process, from its last checkpoint, with the plan of its last run; the
+    exit code.
+    """
     try:
         check_spark()
         find_java(os.environ)

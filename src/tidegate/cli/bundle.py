@@ -1,4 +1,6 @@
-"""`tidegate support-bundle`: everything that is needed to understand what happened to a job, in one file, without secrets."""
+"""`tidegate support-bundle`: everything that is needed to understand what happened to a job, in one
+file, without secrets.
+"""
 
 import io
 import json
@@ -28,7 +30,8 @@ LOG_CHARS_MAX = 5_000_000
 )
 @remote.options
 def support_bundle(client: Client, job: str, output: Path | None) -> None:
-    """Collect what is needed to diagnose JOB (id or name): its records, checkpoints, failures and logs, the queue, the workers, figures, threads.
+    """Collect what is needed to diagnose JOB (id or name): its records, checkpoints, failures and
+    logs, the queue, the workers, figures, threads.
 
     \b
     Secrets are masked. Look into it before you send it to anybody: names of tables, hosts and files are in it.

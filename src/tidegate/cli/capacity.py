@@ -1,4 +1,6 @@
-"""`tidegate capacity`: how much checkpoint storage the jobs here need, by the sizes of their own checkpoints; and a job file that has not run, by estimate."""
+"""`tidegate capacity`: how much checkpoint storage the jobs here need, by the sizes of their own
+checkpoints; and a job file that has not run, by estimate.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -55,10 +57,11 @@ SAMPLES_MAX = 200  # checkpoints that are read for the sizes of operators
 def capacity(
     file: str | None, variable: Sequence[str], home: str | None, config: Path | None, as_json: bool
 ) -> None:
-    """How much checkpoint storage jobs need: all that the store knows, or the job of FILE before it runs.
+    """How much checkpoint storage jobs need: all that the store knows, or the job of FILE before it
+    runs.
 
-    \b
-    storage = checkpoint x (max-retained + 1) x 1.5, for every pipeline; one more checkpoint for each savepoint
+    \b storage = checkpoint x (max-retained + 1) x 1.5, for every pipeline; one more checkpoint for
+    each savepoint
 
     \b
     Examples:
@@ -193,7 +196,6 @@ def of_file(here: Installation, plan: Plan) -> tuple[dict[str, Any], list[str]]:
 
 
 def estimate_lines(plan: Plan, need: Need, rows: Iterable[OperatorEstimate]) -> Iterator[str]:
-    """The estimate in words."""
     yield f"estimate for {plan.job_name!r}; it is measured once the job has run"
     yield from table(
         ("operator", "figure from", "tables", "at least", "at most"),

@@ -1,4 +1,6 @@
-"""`tidegate checkpoints list|show|verify`: what can be restored, what is in it, and whether it is sound."""
+"""`tidegate checkpoints list|show|verify`: what can be restored, what is in it, and whether it is
+sound.
+"""
 
 import json
 import sys

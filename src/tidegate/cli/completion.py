@@ -23,7 +23,6 @@ def completion(context: click.Context, shell: str) -> None:
 
 
 def completer(main: click.Command, shell: str) -> ShellComplete:
-    """What answers the shell."""
     kind = get_completion_class(shell)
     assert kind is not None, "one of those that click knows"
     return kind(main, {}, "tidegate", VARIABLE)

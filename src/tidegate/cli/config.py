@@ -1,4 +1,7 @@
-"""`tidegate config show`: the engine's settings in force and where each came from. Reads the file and starts nothing."""
+"""`tidegate config show`: the engine's settings in force and where each came from.
+
+Reads the file and starts nothing.
+"""
 
 import json
 import os
@@ -44,7 +47,8 @@ def config() -> None:
 def show(file: Path | None, home: str | None, as_json: bool, strict: bool) -> None:
     """Every key in force, its value, and where it came from. Secrets are masked.
 
-    Exit code 0 means that a server could start with it, 2 that the file has errors; they are shown as those of a job file.
+    Exit code 0 means that a server could start with it, 2 that the file has errors; they are shown
+    as those of a job file.
     """
     place = Home.find(home, os.environ)
     settings, sources, problems = load_engine(file, os.environ, home=place, strict=strict)

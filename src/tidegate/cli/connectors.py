@@ -1,4 +1,6 @@
-"""`tidegate connectors list|show NAME`: which connectors there are, what they can do, and every option of them. Reads declarations only."""
+"""`tidegate connectors list|show NAME`: which connectors there are, what they can do, and every
+option of them. Reads declarations only.
+"""
 
 import json
 from typing import Any

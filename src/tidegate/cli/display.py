@@ -1,6 +1,8 @@
-"""The live display of `tidegate run`: a table with progress bars on a terminal, plain lines elsewhere, JSON lines for machines.
+"""The live display of `tidegate run`: a table with progress bars on a terminal, plain lines
+elsewhere, JSON lines for machines.
 
-Rows of Console sinks go to standard output; everything about the run goes to standard error (with --json all of it to standard output).
+Rows of Console sinks go to standard output; everything about the run goes to standard error (with
+--json all of it to standard output).
 """
 
 import json
@@ -26,7 +28,11 @@ def nobody_cares(error: OSError) -> None:
 
 
 class Display(ABC):
-    """Where a run is shown. A stream that cannot be written is silenced, and `on_lost` called: no method raises for it, whichever thread calls."""
+    """Where a run is shown.
+
+    A stream that cannot be written is silenced, and `on_lost` called: no method raises for it,
+    whichever thread calls.
+    """
 
     def __init__(self, on_lost: OnLost = nobody_cares) -> None:
         self._on_lost = on_lost
@@ -69,7 +75,6 @@ class PlainDisplay(Display):
         self._shown_s = 0.0
 
     def note(self, text: str) -> None:
-        """One line, or several."""
         self._line(text, sys.stderr)
 
     def update(self, view: JobView) -> None:
@@ -81,11 +86,9 @@ class PlainDisplay(Display):
             self.note(f"{view.status.lower()} {duration(view.elapsed_s)}  {described(pipeline)}")
 
     def row(self, line: str) -> None:
-        """As it is."""
         self._line(line, sys.stdout)
 
     def end(self, outcome: JobOutcome, seconds: float, log: str, advice: str = "") -> None:
-        """A few lines."""
         for line in summary(outcome, seconds, log, advice):
             self.note(line)
 
@@ -102,7 +105,6 @@ class JsonDisplay(Display):
         self._print({"event": "note", "text": text})
 
     def update(self, view: JobView) -> None:
-        """Only what is new."""
         shown = asdict(view)
         rest = {
             **shown,
@@ -120,7 +122,6 @@ class JsonDisplay(Display):
         self._print({"event": "row", "line": line})
 
     def end(self, outcome: JobOutcome, seconds: float, log: str, advice: str = "") -> None:
-        """The last line."""
         failures = [
             {
                 "condition": f.condition,
@@ -157,7 +158,9 @@ def _is_utf8(stream: TextIO) -> bool:
 
 
 class TerminalDisplay(Display):
-    """A table that is redrawn in place; notes scroll above it, and so do rows unless standard output goes elsewhere."""
+    """A table that is redrawn in place; notes scroll above it, and so do rows unless standard
+    output goes elsewhere.
+    """
 
     def __init__(self, on_lost: OnLost = nobody_cares) -> None:
         from rich.live import Live
@@ -178,7 +181,6 @@ class TerminalDisplay(Display):
         self._guarded(sys.stderr, self._live.start)
 
     def note(self, text: str) -> None:
-        """Above the table."""
         self._guarded(sys.stderr, lambda: self._console.print(text, markup=False, highlight=False))
 
     def row(self, line: str) -> None:
@@ -186,7 +188,6 @@ class TerminalDisplay(Display):
         self.note(line) if sys.stdout.isatty() else self._line(line, sys.stdout)
 
     def update(self, view: JobView) -> None:
-        """Redraw."""
         from rich.progress_bar import ProgressBar
         from rich.table import Table
 
@@ -233,7 +234,6 @@ class TerminalDisplay(Display):
             self.note(line)
 
     def close(self) -> None:
-        """Give the terminal back."""
         self._guarded(sys.stderr, self._live.stop)
 
 

@@ -1,7 +1,8 @@
 """`tidegate doctor`: can a job run on this machine, and if not, what is missing and how to get it.
 
-Called by the command line. It looks and changes nothing: no directory is made, and the one small file that it writes to learn how fast the
-disk is, it removes. pyspark is not imported (versions are read from the packages' metadata), so the answer comes without a JVM of Spark's.
+Called by the command line. It looks and changes nothing: no directory is made, and the one small
+file that it writes to learn how fast the disk is, it removes. pyspark is not imported (versions are
+read from the packages' metadata), so the answer comes without a JVM of Spark's.
 """
 
 import json
@@ -28,7 +29,9 @@ from tidegate.plugin import registry
 from tidegate.runner.java import ANSWER_S_MAX, SPARK_MODULE, JavaMissing, find_java, major_version
 
 PYTHON_MIN = (3, 11)
-SUPPORTED = {  # package: the oldest supported version and the first that is not; as in pyproject.toml, and tested to be the same
+# package: the oldest supported version and the first that is not; as in pyproject.toml, and tested
+# to be the same
+SUPPORTED = {
     "pyspark": ("4.1", "4.4"),
     "pyarrow": ("18", None),
     "pandas": ("2.2", "3"),
@@ -314,7 +317,9 @@ def _available_bytes() -> int | None:
 
 
 def _container_bytes(group: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """The control group's limit minus what its processes hold (not the file cache, which gives way), where there is a limit."""
+    """The control group's limit minus what its processes hold (not the file cache, which gives
+    way), where there is a limit.
+    """
     try:
         limit = int((group / "memory.max").read_text())
         statistic = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
@@ -387,7 +392,6 @@ def examine(place: Place) -> list[Finding]:
 
 
 def is_ready(findings: list[Finding]) -> bool:
-    """Could a job run?"""
     return all(finding.level is not Level.MISSING for finding in findings)
 
 

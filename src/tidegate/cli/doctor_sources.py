@@ -1,4 +1,7 @@
-"""Connect to the sources of job files, and report what would stop a job there. Called by `tidegate doctor FILE`."""
+"""Connect to the sources of job files, and report what would stop a job there.
+
+Called by `tidegate doctor FILE`.
+"""
 
 import logging
 import os
@@ -55,5 +58,4 @@ class _Warnings(logging.Handler):
         self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one message."""
         self.messages.append(record.getMessage())

@@ -1,7 +1,9 @@
-"""What `--dry-run connect` and `--dry-run sample` do: ask what is outside, and read a few rows, without a store, a checkpoint or Spark. Nothing is written.
+"""What `--dry-run connect` and `--dry-run sample` do: ask what is outside, and read a few rows,
+without a store, a checkpoint or Spark. Nothing is written.
 
-`connect` asks every source for its tables and every sink whether its target can be reached. `sample` also reads a few rows of each source, moves them through
-the transforms that need no SQL, and tells what would arrive at the sinks.
+`connect` asks every source for its tables and every sink whether its target can be reached.
+`sample` also reads a few rows of each source, moves them through the transforms that need no SQL,
+and tells what would arrive at the sinks.
 """
 
 import json
@@ -123,7 +125,8 @@ class _Few:
     """A source that stops after so many rows."""
 
     def __init__(self, source: Source, limit: int) -> None:
-        self.source, self.left = source, limit
+        self.source = source
+        self.left = limit
 
     def read(self, split: Any) -> Iterator["pa.RecordBatch"]:
         """The rows that are still wanted."""
@@ -142,20 +145,20 @@ class _Glass(Sink):
 
     def __init__(self, sink: Sink, sample: Sample, show: bool) -> None:
         super().__init__(sink.values, sink.context)
-        self.sample, self.show = sample, show
+        self.sample = sample
+        self.show = show
 
     def writer(self, task: WriteTask) -> Writer:  # noqa: ARG002  # the contract's signature
-        """Counts."""
         return _Looking(self.sample, self.show)
 
     def committer(self) -> Any:
-        """Nothing is committed."""
         raise AssertionError("a dry run commits nothing")
 
 
 class _Looking(Writer):
     def __init__(self, sample: Sample, show: bool) -> None:
-        self.sample, self.show = sample, show
+        self.sample = sample
+        self.show = show
 
     def write(self, table: Table, batch: "pa.RecordBatch") -> None:
         """Rows that would be written."""
@@ -168,7 +171,7 @@ class _Looking(Writer):
         return {"rows": 0}
 
     def abort(self) -> None:
-        """Nothing is staged."""
+        pass
 
 
 def _text(row: Mapping[str, Any]) -> str:

@@ -1,4 +1,7 @@
-"""What the exit code of a command says. Used by every verb that judges or runs a job, and by the reference page."""
+"""What the exit code of a command says.
+
+Used by every verb that judges or runs a job, and by the reference page.
+"""
 
 from tidegate.model.errors import TidegateError, UserError
 
@@ -17,7 +20,8 @@ MEANINGS = {
     CANCELED: "stopped by Ctrl-C, SIGTERM, SIGHUP or a stop that was asked of a server; the job was cancelled, or stopped with a savepoint",
     NOBODY_READS: "whoever read the output has gone (`| head`), as shells count SIGPIPE; a run was stopped, and can be resumed",
 }
-NOTHING_DONE = frozenset(  # conditions of errors: what was asked about is not there, or not as it would have to be
+# conditions of errors: what was asked about is not there, or not as it would have to be
+NOTHING_DONE = frozenset(
     {
         "unknown-job",
         "job-ended",
@@ -35,7 +39,9 @@ NOTHING_DONE = frozenset(  # conditions of errors: what was asked about is not t
 
 
 def code_of(error: Exception) -> int:
-    """The exit code of an error: 3 where nothing was done, 2 where the command is wrong, 1 where the world is."""
+    """The exit code of an error: 3 where nothing was done, 2 where the command is wrong, 1 where
+    the world is.
+    """
     if isinstance(error, TidegateError) and error.condition in NOTHING_DONE:
         return REFUSED
     return BAD_INPUT if isinstance(error, UserError) else FAILED

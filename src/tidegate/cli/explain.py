@@ -1,4 +1,6 @@
-"""`tidegate explain job.conf`: what will run, before anything runs: graph, pipelines, what each sink promises, what state is kept. Starts nothing."""
+"""`tidegate explain job.conf`: what will run, before anything runs: graph, pipelines, what each
+sink promises, what state is kept. Starts nothing.
+"""
 
 import json
 import os
@@ -28,7 +30,8 @@ _PROMISES = {
 @options
 @click.option("--json", "as_json", is_flag=True, help="For machines: one JSON document.")
 def explain(file: str, variable: Sequence[str], strict: Strictness, as_json: bool) -> None:
-    """Show what a job file means: its graph, its pipelines, what the sinks promise and what state each action keeps.
+    """Show what a job file means: its graph, its pipelines, what the sinks promise and what state
+    each action keeps.
 
     \b
     Examples:

@@ -1,4 +1,7 @@
-"""`tidegate infer FILE`: print the schema of a file, or a whole job that reads it. Starts nothing."""
+"""`tidegate infer FILE`: print the schema of a file, or a whole job that reads it.
+
+Starts nothing.
+"""
 
 import json
 import os

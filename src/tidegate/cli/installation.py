@@ -1,4 +1,6 @@
-"""The store and the checkpoint storage that the engine's settings name, for commands that look at them. Asking never makes an installation."""
+"""The store and the checkpoint storage that the engine's settings name, for commands that look at
+them. Asking never makes an installation.
+"""
 
 import os
 import sys

@@ -1,4 +1,5 @@
-"""From a job file on the command line to a plan, and its problems in a form that people like. Shared by run, validate and explain.
+"""From a job file on the command line to a plan, and its problems in a form that people like.
+Shared by run, validate and explain.
 
 Nothing heavier than click may be imported here: `tidegate validate` has to answer at once.
 """
@@ -40,9 +41,11 @@ def load(
     strict: Strictness = Strictness.NORMAL,
     fatal: Collection[ProblemKind] = (),
 ) -> Planned:
-    """A job file read and planned: all problems of both, in file order. A file that is not there is a problem too.
+    """A job file read and planned: all problems of both, in file order. A file that is not there is
+    a problem too.
 
-    Warnings of the kinds in `fatal` become errors: whether data that is not there, or does not fit, stops a command is up to the command.
+    Warnings of the kinds in `fatal` become errors: whether data that is not there, or does not fit,
+    stops a command is up to the command.
     """
     try:
         reading = read_job(
@@ -63,13 +66,16 @@ def load(
 
 
 def _news(reading: Reading, problems: Iterable[Problem]) -> list[Problem]:
-    """The planner's problems without those at places that are wrong already: a path with an unset variable in it does of course not exist."""
+    """The planner's problems without those at places that are wrong already: a path with an unset
+    variable in it does of course not exist.
+    """
     wrong = {problem.path for problem in reading.errors if problem.path.count("[")}
     return [problem for problem in problems if problem.path not in wrong]
 
 
 def planned(file: str, variable: Sequence[str], strict: Strictness, *, here: bool = False) -> Plan:
-    """The plan of a good job file. Problems go to stderr; with an error among them the command ends with BAD_INPUT.
+    """The plan of a good job file. Problems go to stderr; with an error among them the command ends
+    with BAD_INPUT.
 
     `here`: the job runs on this host, so what it reads must be there.
     """
@@ -85,7 +91,9 @@ def planned(file: str, variable: Sequence[str], strict: Strictness, *, here: boo
 
 
 def print_problems(problems: Sequence[Problem], stream: TextIO) -> None:
-    """`file:line: error: path: message (expected ...); did you mean ...?`, by file and line, each with the line it is about."""
+    """`file:line: error: path: message (expected ...); did you mean ...?`, by file and line, each
+    with the line it is about.
+    """
     for file, group in groupby(problems, key=lambda problem: problem.at.file):
         lines = _lines(file)
         for problem in group:
@@ -105,12 +113,13 @@ def summary(problems: Sequence[Problem]) -> str:
 
 
 def counted(count: int, word: str) -> str:
-    """`1 file`, `2 files`."""
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def _coloured(problem: Problem) -> str:
-    """The problem's own sentence, with its severity in colour (which click leaves out where it is not a terminal)."""
+    """The problem's own sentence, with its severity in colour (which click leaves out where it is
+    not a terminal).
+    """
     word = f" {problem.severity}: "
     return str(problem).replace(
         word, f" {click.style(problem.severity, fg=_COLOURS[problem.severity], bold=True)}: ", 1
@@ -146,7 +155,9 @@ def _strictness(_context: object, _option: object, value: str | None) -> Strictn
 
 
 def options(command: F) -> F:
-    """`-i NAME=VALUE` as `variable`, `--strict` and `--lenient` as `strict`: for every verb with a job file."""
+    """`-i NAME=VALUE` as `variable`, `--strict` and `--lenient` as `strict`: for every verb with a
+    job file.
+    """
     for name, text in _STRICTNESS.items():
         command = click.option(
             f"--{name}", "strict", flag_value=name.value, callback=_strictness, help=text

@@ -157,8 +157,8 @@ def show(client: Client, job: str, as_json: bool) -> None:
 def stop(client: Client, job: Sequence[str], savepoint: bool, force: bool, wait: bool) -> None:
     """Stop jobs, by id or name: at the next checkpoint, with a savepoint, or by force.
 
-    \b
-    Exit code: 0 requested (with --wait: ended), 1 no server answers, 2 bad input, 3 there is no such job, or one has ended already.
+    \b Exit code: 0 requested (with --wait: ended), 1 no server answers, 2 bad input, 3 there is no
+    such job, or one has ended already.
 
     \b
     Examples:
@@ -173,7 +173,10 @@ def stop(client: Client, job: Sequence[str], savepoint: bool, force: bool, wait:
 def stop_all(
     client: Client, jobs: Sequence[str], how: Mapping[str, bool], *, wait: bool = False
 ) -> int:
-    """Ask for the stop of jobs, by id or name; the exit code. A name that nobody knows stops none of them, one that has ended is named."""
+    """Ask for the stop of jobs, by id or name; the exit code.
+
+    A name that nobody knows stops none of them, one that has ended is named.
+    """
     code = exits.FINISHED
     for job in [remote.job_of(client, each) for each in jobs]:
         what = f"job {job['jobId']} {job['jobName']!r}"
@@ -194,7 +197,8 @@ def stop_all(
 @click.option("--wait", is_flag=True, help="Wait until it has ended.")
 @remote.options
 def cancel(client: Client, job: Sequence[str], wait: bool) -> None:
-    """Stop jobs at the next checkpoint; they end CANCELED, and their state is kept. Exit codes as of `tidegate stop`.
+    """Stop jobs at the next checkpoint; they end CANCELED, and their state is kept. Exit codes as
+    of `tidegate stop`.
 
     \b
     Examples:

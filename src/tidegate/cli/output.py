@@ -1,7 +1,9 @@
-"""Standard output and error of every verb: what happens when nobody reads them, or they cannot be written. Called by the command line and the displays.
+"""Standard output and error of every verb: what happens when nobody reads them, or they cannot be
+written. Called by the command line and the displays.
 
-A stream that was closed before the start (`2>&-`) is /dev/null: its number must not be given to the next file that is opened. One that fails later is
-silenced, so that nothing fails a second time, and the command ends with an exit code of its own.
+A stream that was closed before the start (`2>&-`) is /dev/null: its number must not be given to the
+next file that is opened. One that fails later is silenced, so that nothing fails a second time, and
+the command ends with an exit code of its own.
 """
 
 import errno
@@ -71,7 +73,9 @@ def lost() -> OSError | None:
 
 
 def exit_code(error: OSError) -> int:
-    """What a command ends with whose output cannot be written: as `yes | head` where the reader has gone."""
+    """What a command ends with whose output cannot be written: as `yes | head` where the reader has
+    gone.
+    """
     return exits.NOBODY_READS if error.errno == errno.EPIPE else exits.FAILED
 
 

@@ -1,4 +1,7 @@
-"""Rich's console for this command line. Imported only by what draws tables: rich costs a verb a tenth of a second."""
+"""Rich's console for this command line.
+
+Imported only by what draws tables: rich costs a verb a tenth of a second.
+"""
 
 import errno
 import os
@@ -10,5 +13,4 @@ class PipeConsole(Console):
     """A console that lets the command line judge a closed pipe; rich itself would end the process."""
 
     def on_broken_pipe(self) -> None:
-        """Raise it again."""
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))

@@ -1,4 +1,6 @@
-"""How verbs reach servers: `--server`, who we are, and what goes wrong on the way. Shared by submit, jobs and seatunnel."""
+"""How verbs reach servers: `--server`, who we are, and what goes wrong on the way. Shared by
+submit, jobs and seatunnel.
+"""
 
 import json
 import os
@@ -30,7 +32,10 @@ class NoSuchJob(UserError):
 
 
 def options(command: F) -> F:
-    """`--server` and `--ca-file`, and errors as sentences with their exit codes. The command gets a `client`."""
+    """`--server` and `--ca-file`, and errors as sentences with their exit codes.
+
+    The command gets a `client`.
+    """
 
     @wraps(command)
     def called(*arguments: Any, server: str | None, ca_file: str | None, **named: Any) -> Any:
@@ -54,7 +59,10 @@ def options(command: F) -> F:
 
 
 def client_of(server: str | None, ca_file: str | None, environ: Mapping[str, str]) -> Client:
-    """The client that command line and environment describe. A token is never an argument: those can be seen by everybody on the host."""
+    """The client that command line and environment describe.
+
+    A token is never an argument: those can be seen by everybody on the host.
+    """
     servers = [
         each.strip()
         for each in (server or environ.get("TIDEGATE_SERVER") or DEFAULT).split(",")
@@ -104,7 +112,6 @@ def job_of(client: Client, word: str) -> dict[str, Any]:
 
 
 def print_json(value: Any) -> None:
-    """For machines."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 

@@ -1,4 +1,7 @@
-"""`tidegate restore-plan job.conf`: what a restore would do, before anything is done. Writes nothing and starts nothing."""
+"""`tidegate restore-plan job.conf`: what a restore would do, before anything is done.
+
+Writes nothing and starts nothing.
+"""
 
 import contextlib
 import json
@@ -30,7 +33,8 @@ from tidegate.store.open import open_store
 @click.command("restore-plan")
 @run_words.options
 def restore_plan(said: run_words.Said) -> NoReturn:
-    """Show what a restore would do: for each source, transform and sink from what it resumes, what is replayed, what has changed.
+    """Show what a restore would do: for each source, transform and sink from what it resumes, what
+    is replayed, what has changed.
 
     \b
     Takes the options of `tidegate run`, and starts nothing.

@@ -1,4 +1,5 @@
-"""From where a job shall go on, as words of the command line: the same in `run` and `restore-plan`, with the reference's own beside them.
+"""From where a job shall go on, as words of the command line: the same in `run` and `restore-plan`,
+with the reference's own beside them.
 
 Nothing heavier than click may be imported here.
 """
@@ -37,7 +38,11 @@ NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class Restoring:
-    """What was said. `job_id` is the id that goes with it: `-r 7` goes on as job 7. `another`: the state of one job for a new one."""
+    """What was said.
+
+    `job_id` is the id that goes with it: `-r 7` goes on as job 7. `another`: the state of one job
+    for a new one.
+    """
 
     wish: RestoreWish
     job_id: int | None = None

@@ -1,4 +1,5 @@
-"""Files with secrets that other users of this machine can read. Called when a server or worker starts, and by `tidegate doctor`.
+"""Files with secrets that other users of this machine can read. Called when a server or worker
+starts, and by `tidegate doctor`.
 
 It only warns: an administrator may know better, and a server that does not start helps nobody.
 """
@@ -45,7 +46,10 @@ def exposed(
 
 
 def exposed_of(home: Path, environ: Mapping[str, str]) -> list[Exposed]:
-    """The same where nothing has been loaded yet. UserError where the engine's file cannot be read."""
+    """The same where nothing has been loaded yet.
+
+    UserError where the engine's file cannot be read.
+    """
     place = Home(home)
     settings, sources, _ = load_engine(None, environ, home=place)
     return exposed(place, settings, sources.file, environ)

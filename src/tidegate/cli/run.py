@@ -1,4 +1,7 @@
-"""`tidegate run`: one job, led from this process on the embedded store, until it ends. Composition root of an embedded run."""
+"""`tidegate run`: one job, led from this process on the embedded store, until it ends.
+
+Composition root of an embedded run.
+"""
 
 import contextlib
 import os
@@ -112,7 +115,10 @@ def run(said: run_words.Said) -> NoReturn:
 
 
 def settings_of(config: Path | None, home: Home) -> EngineSettings:
-    """The engine's settings in force. Problems go to stderr; with an error among them the command ends."""
+    """The engine's settings in force.
+
+    Problems go to stderr; with an error among them the command ends.
+    """
     settings, _, problems = load_engine(config, os.environ, home=home)
     job_file.print_problems(problems, sys.stderr)
     if any(problem.severity is Severity.ERROR for problem in problems):
@@ -160,7 +166,10 @@ class EmbeddedRun:
     """One `tidegate run` from claim to summary."""
 
     def __init__(self, store: Store, plan: Plan, file: str, options: RunOptions) -> None:
-        self.store, self.plan, self.file, self.options = store, plan, file, options
+        self.store = store
+        self.plan = plan
+        self.file = file
+        self.options = options
         self.clock = SystemClock()
         self.storage = open_storage(options.settings.checkpoint, options.home)
         self.claimant = Claimant(store, self.storage, options.home)
@@ -206,7 +215,10 @@ class EmbeddedRun:
         return self._code_of(self._lead(claim, logs))
 
     def _code_of(self, outcome: JobOutcome) -> int:
-        """The exit code of an outcome. A job that finished without all of its output has not done what was asked."""
+        """The exit code of an outcome.
+
+        A job that finished without all of its output has not done what was asked.
+        """
         unread = outcome.status is JobStatus.FINISHED and self.output_lost
         return (
             self.code
@@ -225,7 +237,9 @@ class EmbeddedRun:
             self.stop.request(Order.KILL, "")
 
     def _lost(self, error: OSError) -> None:
-        """Output that nobody reads, or that cannot be written: the batch that would write more of it is given up. Any thread may call this."""
+        """Output that nobody reads, or that cannot be written: the batch that would write more of
+        it is given up. Any thread may call this.
+        """
         why = output.describe(error)
         if self.stop.request(Order.INTERRUPT, why) and self.stop.reason == why:
             self.code = output.exit_code(error)
@@ -233,7 +247,9 @@ class EmbeddedRun:
             self.display.note(f"stopping: {why}")
 
     def _watch_end(self) -> None:
-        """A stop ends even where the store does not answer, or the job is still being taken up: whoever comes next finds what a kill leaves, and resumes it."""
+        """A stop ends even where the store does not answer, or the job is still being taken up:
+        whoever comes next finds what a kill leaves, and resumes it.
+        """
         idle_since_s = None
         while not self.ended.wait(LOOK_S):
             driver = self.supervisor.driver if self.supervisor else None
@@ -317,7 +333,9 @@ class EmbeddedRun:
                 reader.join()
 
     def _advice(self, outcome: JobOutcome) -> str:
-        """How this job can be run again, with the command that does it; nothing where it has finished, or the store does not answer any more."""
+        """How this job can be run again, with the command that does it; nothing where it has
+        finished, or the store does not answer any more.
+        """
         if outcome.status is JobStatus.FINISHED:
             return ""
         try:
@@ -391,7 +409,9 @@ def decided_with(stops: Sequence[ChangeStop], job: str, home: Home) -> str:
 
 
 def limits_of(settings: CoordinatorSettings) -> Limits:
-    """The deadlines of a stop: those of servers, and none longer than the time that is set for each step."""
+    """The deadlines of a stop: those of servers, and none longer than the time that is set for each
+    step.
+    """
     each_ms, usual = settings.stop_timeout_ms, Limits()
     return replace(
         usual,

@@ -1,4 +1,5 @@
-"""A job to run, as words of the command line: what `run` takes, and `restore-plan` in the same words.
+"""A job to run, as words of the command line: what `run` takes, and `restore-plan` in the same
+words.
 
 Nothing heavier than click may be imported here.
 """

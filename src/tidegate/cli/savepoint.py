@@ -1,6 +1,8 @@
-"""`tidegate savepoint JOB`: want a savepoint of a running job, and wait for it. `tidegate savepoints ...`: what there is, and what people do with it.
+"""`tidegate savepoint JOB`: want a savepoint of a running job, and wait for it. `tidegate
+savepoints ...`: what there is, and what people do with it.
 
-Works on the store and the checkpoint storage themselves, so it is the same for servers and for `tidegate run`.
+Works on the store and the checkpoint storage themselves, so it is the same for servers and for
+`tidegate run`.
 """
 
 import json
@@ -82,10 +84,10 @@ def savepoint(
 ) -> None:
     """Make a savepoint of JOB (id or name).
 
-    \b
-    The running batch is finished first; a savepoint stays until it is deleted (`tidegate savepoints delete`).
-    Asking again while one is being made joins that one. Where it fails, the job goes on.
-    Exit code: 0 done, 1 failed or not done in time, 3 there is no such job, or it has ended.
+    \b The running batch is finished first; a savepoint stays until it is deleted (`tidegate
+    savepoints delete`). Asking again while one is being made joins that one. Where it fails, the
+    job goes on. Exit code: 0 done, 1 failed or not done in time, 3 there is no such job, or it has
+    ended.
 
     \b
     Examples:
@@ -113,7 +115,9 @@ def known_job(store: Store, job: str) -> int:
 
 
 def check_led(store: Store, job_id: int) -> None:
-    """A job whose `tidegate run` has died makes no savepoint: said at once, not after the time to wait."""
+    """A job whose `tidegate run` has died makes no savepoint: said at once, not after the time to
+    wait.
+    """
     state = look(store, job_id).state
     leader = state.value.leader if state and not state.value.status.terminal else None
     if leader is not None and alive_here(leader) is False:
@@ -263,7 +267,9 @@ def verify(job: str | None, home: str | None, config: Path | None) -> None:
 def export(
     savepoint: str, directory: Path, job: str | None, home: str | None, config: Path | None
 ) -> None:
-    """Copy SAVEPOINT (id or path) into DIRECTORY, which is made: to keep it elsewhere, or to bring it to another installation."""
+    """Copy SAVEPOINT (id or path) into DIRECTORY, which is made: to keep it elsewhere, or to bring
+    it to another installation.
+    """
     with installation(home, config) as here:
         there = Savepoints(here.storage.files)
         found = find(here.store, there, job, savepoint)
@@ -278,7 +284,10 @@ def export(
 @HOME
 @CONFIG
 def import_command(directory: Path, home: str | None, config: Path | None) -> None:
-    """Bring in a savepoint that was exported to DIRECTORY, under the job and id that it has. Restore it with `--restore savepoint:<path>`."""
+    """Bring in a savepoint that was exported to DIRECTORY, under the job and id that it has.
+
+    Restore it with `--restore savepoint:<path>`.
+    """
     with installation(home, config) as here:
         found = Savepoints(here.storage.files).take_in(directory.absolute())
         place = here.storage.files.place(found.path)

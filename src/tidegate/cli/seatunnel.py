@@ -1,7 +1,10 @@
-"""`tidegate seatunnel`: the reference's own command line, letter by letter, for scripts that call `seatunnel.sh`.
+"""`tidegate seatunnel`: the reference's own command line, letter by letter, for scripts that call
+`seatunnel.sh`.
 
-What each option means here is what it means there; where the reference has a default that is a trap (a client that is killed cancels its job), the option is
-needed to get it. The order in which options win is the reference's: check, encrypt, decrypt, list, metrics, state, cancel, savepoint, submit.
+What each option means here is what it means there; where the reference has a default that is a trap
+(a client that is killed cancels its job), the option is needed to get it. The order in which
+options win is the reference's: check, encrypt, decrypt, list, metrics, state, cancel, savepoint,
+submit.
 """
 
 import json
@@ -122,7 +125,8 @@ NEEDS_ONE = (
 )
 @remote.options
 def seatunnel(client: Client, _cluster: str | None, **asked: Any) -> None:
-    """The reference's options: `tidegate seatunnel -c job.conf`, `-l`, `-j JOB`, `-s JOB`, `-can JOB` ...
+    """The reference's options: `tidegate seatunnel -c job.conf`, `-l`, `-j JOB`, `-s JOB`, `-can
+    JOB` ...
 
     \b
     Examples:

@@ -1,4 +1,7 @@
-"""`tidegate server` and `tidegate worker`: long-running processes. Reads the engine's file, says what is wrong with it, and hands over to server.py."""
+"""`tidegate server` and `tidegate worker`: long-running processes.
+
+Reads the engine's file, says what is wrong with it, and hands over to server.py.
+"""
 
 import os
 import sys
@@ -44,9 +47,9 @@ def server(
 ) -> NoReturn:
     """Answer the REST API, lead jobs if no other server does, and run them.
 
-    \b
-    Ctrl-C (or SIGTERM) ends the server in order, a second one at once. Jobs go on running, and a server that comes back finds them.
-    Exit code: 0 ended in order, 1 failed, 2 bad settings or port taken.
+    \b Ctrl-C (or SIGTERM) ends the server in order, a second one at once. Jobs go on running, and a
+    server that comes back finds them. Exit code: 0 ended in order, 1 failed, 2 bad settings or port
+    taken.
 
     \b
     Examples:
@@ -88,7 +91,8 @@ def _can_run_jobs() -> bool:
 def worker(home: str | None, config: Path | None) -> NoReturn:
     """Run jobs for the servers that share this store.
 
-    Ctrl-C (or SIGTERM) ends the worker; the jobs that it has started go on, and another worker on this host takes them over.
+    Ctrl-C (or SIGTERM) ends the worker; the jobs that it has started go on, and another worker on
+    this host takes them over.
 
     \b
     Examples:

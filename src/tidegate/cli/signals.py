@@ -1,7 +1,9 @@
-"""Signals for a process whose main thread may be busy: they are handled by a thread of their own. Called by `tidegate run`.
+"""Signals for a process whose main thread may be busy: they are handled by a thread of their own.
+Called by `tidegate run`.
 
-A handler of Python waits for the main thread, which may wait for a lock of the store, a disk or a reader of its output. The number of a signal that comes is
-written into a pipe by the interpreter at once, whatever the main thread does.
+A handler of Python waits for the main thread, which may wait for a lock of the store, a disk or a
+reader of its output. The number of a signal that comes is written into a pipe by the interpreter at
+once, whatever the main thread does.
 """
 
 import os
@@ -15,7 +17,10 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def handled(act: Callable[[signal.Signals], None]) -> Iterator[None]:
-    """Call `act` for each signal that asks for a stop. A SIGHUP that is ignored from the start (nohup) stays ignored."""
+    """Call `act` for each signal that asks for a stop.
+
+    A SIGHUP that is ignored from the start (nohup) stays ignored.
+    """
     numbers = [
         each
         for each in STOPPING

@@ -1,4 +1,7 @@
-"""`tidegate spark-conf`: what a Spark cluster needs, as text to keep. Starts nothing, and talks to no cluster."""
+"""`tidegate spark-conf`: what a Spark cluster needs, as text to keep.
+
+Starts nothing, and talks to no cluster.
+"""
 
 from pathlib import Path
 

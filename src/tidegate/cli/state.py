@@ -1,4 +1,6 @@
-"""`tidegate state du|gc|verify|forget|expire`: what lies in the checkpoint storage and in the store, whether it is sound, and what of it can go."""
+"""`tidegate state du|gc|verify|forget|expire`: what lies in the checkpoint storage and in the
+store, whether it is sound, and what of it can go.
+"""
 
 import json
 import sys
@@ -46,7 +48,8 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="For machines.")
 
 @click.group(name="state")
 def state() -> None:
-    """What jobs have left on disk and in the store: how much it is, whether it is sound, what can go.
+    """What jobs have left on disk and in the store: how much it is, whether it is sound, what can
+    go.
 
     \b
     Examples:
@@ -140,9 +143,9 @@ def du(home: str | None, config: Path | None, as_json: bool) -> None:
 def gc(**options: Any) -> None:
     """Collect state that belongs to nobody. Without --collect, only show it.
 
-    \b
-    What is collected goes into quarantine first, and can be taken back for checkpoint.quarantine-delay. Never touched: jobs that the store
-    knows, state that a restore is about to use, savepoints, files that Tidegate has not made. A server does the same by itself, by
+    \b What is collected goes into quarantine first, and can be taken back for
+    checkpoint.quarantine-delay. Never touched: jobs that the store knows, state that a restore is
+    about to use, savepoints, files that Tidegate has not made. A server does the same by itself, by
     checkpoint.orphan-ttl. Exit code 1: something could not be moved or deleted; the rest was.
     """
     if options["dry_run"] and (options["collect"] or options["undo"] or options["purge"]):
@@ -163,7 +166,6 @@ def gc(**options: Any) -> None:
 
 
 def undone(collector: Collector, word: str, now_ms: int) -> int:
-    """Take a quarantine back."""
     moved, failed = collector.quarantines.take_back(collector.quarantines.find(word), now_ms)
     click.echo(f"{moved} units are where they stood")
     echo(failed, err=True)
@@ -252,7 +254,9 @@ def shown(collector: Collector, rules: Rules, older_than: int | None, as_json: b
 @CONFIG
 @AS_JSON
 def verify(home: str | None, config: Path | None, as_json: bool) -> None:
-    """Check every document of the store, every byte of every checkpoint that it names, and every savepoint; exit code 1 if one is damaged or missing."""
+    """Check every document of the store, every byte of every checkpoint that it names, and every
+    savepoint; exit code 1 if one is damaged or missing.
+    """
     with installation(home, config) as here:
         rows = [*document_rows(here), *checkpoint_rows(here), *savepoint_rows(here)]
     damaged = [row for row in rows if row["damage"]]
@@ -275,9 +279,11 @@ def document_rows(here: Installation) -> Iterable[dict[str, str]]:
 @HOME
 @CONFIG
 def forget(what: str, home: str | None, config: Path | None) -> None:
-    """Take damaged documents out of the store: those of a job, all together, or one that belongs to no job.
+    """Take damaged documents out of the store: those of a job, all together, or one that belongs to
+    no job.
 
-    Only what `tidegate state verify` names as damaged. Checkpoints, savepoints and rows of the job stay; resume it from them.
+    Only what `tidegate state verify` names as damaged. Checkpoints, savepoints and rows of the job
+    stay; resume it from them.
 
     \b
     Examples:
@@ -301,7 +307,10 @@ def forget(what: str, home: str | None, config: Path | None) -> None:
 
 
 def checkpoint_rows(here: Installation) -> Iterable[dict[str, str]]:
-    """Every checkpoint that a record names. One that is no longer named when it has been read was replaced meanwhile, and is left out."""
+    """Every checkpoint that a record names.
+
+    One that is no longer named when it has been read was replaced meanwhile, and is left out.
+    """
     for entry in here.store.list(PIPELINES):
         if damage_of(PIPELINES, entry):
             continue  # said already
@@ -322,7 +331,6 @@ def named_still(store: Store, key: str, path: str) -> bool:
 
 
 def savepoint_rows(here: Installation) -> Iterable[dict[str, str]]:
-    """Every savepoint."""
     savepoints = Savepoints(here.storage.files)
     for savepoint in savepoints.list():
         damage = ""
@@ -349,9 +357,11 @@ def savepoint_rows(here: Installation) -> Iterable[dict[str, str]]:
 def expire_command(
     home: str | None, config: Path | None, older_than: int | None, dry_run: bool, as_json: bool
 ) -> None:
-    """Forget ended jobs, as servers do by themselves: their outcome, figures and registry of checkpoints.
+    """Forget ended jobs, as servers do by themselves: their outcome, figures and registry of
+    checkpoints.
 
-    Checkpoint and savepoint directories stay. Those checkpoints are orphans then; `tidegate state gc` collects them.
+    Checkpoint and savepoint directories stay. Those checkpoints are orphans then; `tidegate state
+    gc` collects them.
     """
     with installation(home, config) as here:
         now_ms = SystemClock().now_ms()
@@ -401,6 +411,5 @@ def names_of(store: Store) -> dict[int, tuple[str, str]]:
 
 
 def echo(lines: Iterable[str], *, err: bool = False) -> None:
-    """Line by line."""
     for line in lines:
         click.echo(line, err=err)

@@ -1,4 +1,7 @@
-"""What `tidegate state` prints: tables for people, documents for machines. Reads nothing, changes nothing."""
+"""What `tidegate state` prints: tables for people, documents for machines.
+
+Reads nothing, changes nothing.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -25,7 +28,9 @@ def age(age_ms: int | None) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> Iterator[str]:
-    """Columns that stay together in any pipe; the first `left` of them are words, the others are numbers."""
+    """Columns that stay together in any pipe; the first `left` of them are words, the others are
+    numbers.
+    """
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
     for row in (head, *rows):
         cells = [
@@ -51,7 +56,6 @@ def usage_lines(
     store: Mapping[str, MapSize],
     warning: str,
 ) -> Iterator[str]:
-    """All of `state du`."""
     yield f"namespace {place}: {size(usage.total.bytes)} in {usage.total.files:,} files"
     if warning:
         yield f"  {warning}"
@@ -117,7 +121,6 @@ def quarantine_lines(
 
 
 def usage_document(usage: Usage, names: Mapping[int, tuple[str, str]]) -> dict[str, Any]:
-    """The same for machines."""
     return {
         "total": asdict(usage.total),
         "due": asdict(usage.due),
@@ -138,7 +141,6 @@ def usage_document(usage: Usage, names: Mapping[int, tuple[str, str]]) -> dict[s
 
 
 def verdict_document(verdict: Verdict) -> dict[str, Any]:
-    """A unit for machines."""
     unit = verdict.unit
     return {
         "path": unit.path,

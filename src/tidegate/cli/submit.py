@@ -1,5 +1,7 @@
-"""`tidegate submit`: hand a job to the servers. The file is read, filled in and judged here, so that includes, variables and problems with their lines work
-as with `tidegate run`; what is sent is whole."""
+"""`tidegate submit`: hand a job to the servers. The file is read, filled in and judged here, so
+that includes, variables and problems with their lines work as with `tidegate run`; what is sent is
+whole.
+"""
 
 import os
 import sys
@@ -59,8 +61,8 @@ def submit(
 ) -> None:
     """Hand a job to the servers, which run it from then on.
 
-    \b
-    Exit code: 0 taken in (with --wait: finished), 1 failed or no server answers, 2 bad input, 3 not allowed, 130 cancelled.
+    \b Exit code: 0 taken in (with --wait: finished), 1 failed or no server answers, 2 bad input, 3
+    not allowed, 130 cancelled.
 
     \b
     Examples:

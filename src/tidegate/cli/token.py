@@ -1,5 +1,6 @@
-"""`tidegate token`: who may use the API. Works on the store itself, so whoever can reach that needs no token to make the first one; with `--server` it asks
-a server instead, as an admin who is elsewhere does.
+"""`tidegate token`: who may use the API. Works on the store itself, so whoever can reach that needs
+no token to make the first one; with `--server` it asks a server instead, as an admin who is
+elsewhere does.
 """
 
 import contextlib
@@ -35,8 +36,7 @@ class Book(Protocol):
     def all(self) -> list[Row]:
         """All of them, without secrets."""
 
-    def revoke(self, token_id: str) -> None:
-        """End one."""
+    def revoke(self, token_id: str) -> None: ...
 
 
 class Kept:
@@ -55,18 +55,18 @@ class Kept:
         return [document(each, self.tokens.clock.now_ms()) for each in self.tokens.all()]
 
     def revoke(self, token_id: str) -> None:
-        """End one."""
         self.tokens.revoke(token_id)
 
 
 class Asked:
-    """At a server."""
-
     def __init__(self, client: Client) -> None:
         self.client = client
 
     def create(self, name: str, role: Role, lives_ms: int | None) -> tuple[Row, str]:
-        """A new token and its text. Where an answer is lost, a token may be there that nobody has: `list` shows it."""
+        """A new token and its text.
+
+        Where an answer is lost, a token may be there that nobody has: `list` shows it.
+        """
         lives = {} if lives_ms is None else {"lives_s": lives_ms // 1000}
         made = self.client.post("/api/v1/tokens", {"name": name, "role": role.value, **lives})
         return _row(made), made["token"]
@@ -76,7 +76,6 @@ class Asked:
         return [_row(each) for each in self.client.get("/api/v1/tokens")]
 
     def revoke(self, token_id: str) -> None:
-        """End one."""
         self.client.delete(f"/api/v1/tokens/{token_id}")
 
 
@@ -101,7 +100,8 @@ def elsewhere(command: F) -> F:
 )
 @click.pass_context
 def token(context: click.Context, home: str | None, config: Path | None) -> None:
-    """Make, list and revoke access tokens: in the store of the installation, or with --server at a server.
+    """Make, list and revoke access tokens: in the store of the installation, or with --server at a
+    server.
 
     \b
     Examples:

@@ -1,5 +1,7 @@
-"""`tidegate validate FILE...`: is this a job that could start, and if not, everything that is wrong. Starts nothing: no JVM, no store, and no Arrow
-unless `--sample` asks for the first rows of the data."""
+"""`tidegate validate FILE...`: is this a job that could start, and if not, everything that is
+wrong. Starts nothing: no JVM, no store, and no Arrow unless `--sample` asks for the first rows of
+the data.
+"""
 
 import json
 import os
@@ -33,10 +35,12 @@ def validate(
 ) -> None:
     """Judge job files: all their problems at once, each with its line and what to write instead.
 
-    Where the files that a job reads are on this host, the first lines of a few of them are compared with the schema; --sample reads the first 1000 rows of
-    up to 100 of them. A path that is not there yet is a warning: the job may run elsewhere.
+    Where the files that a job reads are on this host, the first lines of a few of them are compared
+    with the schema; --sample reads the first 1000 rows of up to 100 of them. A path that is not
+    there yet is a warning: the job may run elsewhere.
 
-    Exit code 0 means that every file is good, 2 that one is not. Warnings and notices are shown and do no harm.
+    Exit code 0 means that every file is good, 2 that one is not. Warnings and notices are shown and
+    do no harm.
 
     \b
     Examples:

@@ -1,4 +1,7 @@
-"""What a person wants to know of a running job, worked out from the store's records. Pure; drawn by display.py."""
+"""What a person wants to know of a running job, worked out from the store's records.
+
+Pure; drawn by display.py.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +12,10 @@ from tidegate.model.records import PipelineMetrics
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelineView:
-    """One line of the display. Rows are what the tasks have done, which may be ahead of what is committed."""
+    """One line of the display.
+
+    Rows are what the tasks have done, which may be ahead of what is committed.
+    """
 
     pipeline: int
     status: str
@@ -28,8 +34,6 @@ class PipelineView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobView:
-    """The whole display."""
-
     job_id: int
     name: str
     status: str

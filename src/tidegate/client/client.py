@@ -39,8 +39,6 @@ class NotAllowed(Refused):
 
 
 class Unreachable(TransientError):
-    """No server answers."""
-
     condition = "servers-unreachable"
 
     def __init__(self, servers: Sequence[str], why: str) -> None:
@@ -72,7 +70,6 @@ class Access:
         return {}
 
     def context(self) -> ssl.SSLContext:
-        """For https."""
         try:
             context = ssl.create_default_context(cafile=self.authorities or None)
             if self.certificate:
@@ -98,12 +95,10 @@ class Client:
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.servers = [_checked(server) for server in servers]
-        self.access, self.patience_s, self.sleep, self.monotonic_s = (
-            access,
-            patience_s,
-            sleep,
-            monotonic_s,
-        )
+        self.access = access
+        self.patience_s = patience_s
+        self.sleep = sleep
+        self.monotonic_s = monotonic_s
         handlers: list[Any] = [urllib.request.ProxyHandler({})]
         if any(server.startswith("https:") for server in self.servers):
             handlers.append(urllib.request.HTTPSHandler(context=access.context()))
@@ -131,7 +126,9 @@ class Client:
         self._ask("DELETE", path, None)
 
     def submit(self, text: bytes, query: Mapping[str, str]) -> dict[str, str]:
-        """Take a job in, once: it has an id before it is sent, and an answer that was lost is looked for."""
+        """Take a job in, once: it has an id before it is sent, and an answer that was lost is
+        looked for.
+        """
         asked = dict(query)
         asked.setdefault("jobId", str(secrets.randbelow(JOB_ID_MAX - 1) + 1))
         doubtful = False

@@ -1,6 +1,8 @@
-"""What every form of job file becomes: plain data, the line of every key and element, and what was wrong.
+"""What every form of job file becomes: plain data, the line of every key and element, and what was
+wrong.
 
-Callers: hocon, jsonform, sqlform write it; variables, encryption, structure and load read it. It knows no syntax.
+Callers: hocon, jsonform, sqlform write it; variables, encryption, structure and load read it. It
+knows no syntax.
 """
 
 from dataclasses import dataclass, field

@@ -1,4 +1,5 @@
-"""Shaded job files: `env { shade.identifier = "base64" }` says that sensitive options are stored encoded; they are decoded on load.
+"""Shaded job files: `env { shade.identifier = "base64" }` says that sensitive options are stored
+encoded; they are decoded on load.
 
 Callers: load (decode), the CLI (encode, for `--encrypt`). A value never gets into a message.
 """
@@ -82,7 +83,9 @@ def _unknown(document: Document, identifier: str) -> Problem:
 
 
 def _change_at(document: Document, node: Data, path: Path, key: list[str], change: _Change) -> None:
-    """Change the value at a key below a node, flat or nested, and in every element of a list on the way."""
+    """Change the value at a key below a node, flat or nested, and in every element of a list on the
+    way.
+    """
     if isinstance(node, list):
         for i, item in enumerate(node):
             _change_at(document, item, (*path, i), key, change)

@@ -1,7 +1,8 @@
 """The engine's file -> EngineSettings, where every value came from, and all that is wrong with it.
 
-Callers: cli (server, worker, run, config show). Reads the file and what `${file:...}` names; the environment is an argument. Starts nothing, and
-never raises for what it reads: who uses the settings looks for problems of Severity.ERROR first.
+Callers: cli (server, worker, run, config show). Reads the file and what `${file:...}` names; the
+environment is an argument. Starts nothing, and never raises for what it reads: who uses the
+settings looks for problems of Severity.ERROR first.
 """
 
 import os
@@ -36,8 +37,6 @@ FILE_NAMES = ("tidegate.yaml", "seatunnel.yaml")
 
 
 class Origin(StrEnum):
-    """Who gave a value."""
-
     DEFAULT = "default"
     FILE = "file"
     ENVIRONMENT = "environment"  # by a variable, or another file, that the file names
@@ -60,7 +59,10 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineSources:
-    """Where the settings came from. `file` is empty where there is none; `ignored` are its keys without a meaning here."""
+    """Where the settings came from.
+
+    `file` is empty where there is none; `ignored` are its keys without a meaning here.
+    """
 
     file: str = ""
     places: Mapping[str, Source] = field(default_factory=dict)
@@ -77,9 +79,11 @@ Loaded = tuple[EngineSettings, EngineSources, list[Problem]]
 def load_engine(
     path: Path | None, environ: Mapping[str, str], *, home: Home | None = None, strict: bool = False
 ) -> Loaded:
-    """The settings in force: of `path`, else TIDEGATE_CONFIG, else `tidegate.yaml` or `seatunnel.yaml` of the home, else defaults.
+    """The settings in force: of `path`, else TIDEGATE_CONFIG, else `tidegate.yaml` or
+    `seatunnel.yaml` of the home, else defaults.
 
-    `home` is found in the environment where none is given; `strict` makes unknown keys errors. A file that is missing is a problem too.
+    `home` is found in the environment where none is given; `strict` makes unknown keys errors. A
+    file that is missing is a problem too.
     """
     place = find_file(path, environ, home or Home.find(None, environ))
     if place is None:
@@ -123,7 +127,9 @@ def read_engine(
 def override(
     settings: EngineSettings, sources: EngineSources, given: Mapping[str, Any]
 ) -> tuple[EngineSettings, EngineSources]:
-    """The settings with what the command line gives for keys such as `http.port`; None means: not given. UserError for a value that cannot be."""
+    """The settings with what the command line gives for keys such as `http.port`; None means: not
+    given. UserError for a value that cannot be.
+    """
     places = dict(sources.places)
     for name, raw in given.items():
         if raw is None:

@@ -1,4 +1,5 @@
-"""What the values of the engine's file mean together: how many slots there are, what is refused or should be known.
+"""What the values of the engine's file mean together: how many slots there are, what is refused or
+should be known.
 
 Caller: engine. Pure: values in, settings or problems out.
 """

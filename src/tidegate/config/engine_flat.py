@@ -1,6 +1,8 @@
-"""The engine's file as one level of keys: `checkpoint.interval`, whether it was written flat or nested, below `seatunnel.engine`, `tidegate` or `engine`.
+"""The engine's file as one level of keys: `checkpoint.interval`, whether it was written flat or
+nested, below `seatunnel.engine`, `tidegate` or `engine`.
 
-Caller: engine. Fills in variables on the way, and finds keys that are given twice, blocks that have a value and values that are blocks.
+Caller: engine. Fills in variables on the way, and finds keys that are given twice, blocks that have
+a value and values that are blocks.
 """
 
 from collections.abc import Iterator, Mapping
@@ -107,7 +109,9 @@ def _add(
 def _strange(
     document: Document, paths: list[Path], *, rooted: bool, strict: bool
 ) -> Iterator[Problem]:
-    """One problem for each block that is not the engine's; where there is no other, the file is not what it was taken for."""
+    """One problem for each block that is not the engine's; where there is no other, the file is not
+    what it was taken for.
+    """
     blocks = list(dict.fromkeys(path[:2] if path[0] == "seatunnel" else path[:1] for path in paths))
     if blocks and not rooted:
         close = nearest(path_text(blocks[0]), ["tidegate", "seatunnel.engine"])

@@ -1,7 +1,8 @@
-"""Every key of the engine's file as data: its type, its bounds, and which setting it is. The defaults are those of model/engine.
+"""Every key of the engine's file as data: its type, its bounds, and which setting it is. The
+defaults are those of model/engine.
 
-Callers: engine (reads by them), engine_view (shows by them), the reference docs. Reads nothing. Where a default is not the reference's, `DIFFERENCES`
-says why.
+Callers: engine (reads by them), engine_view (shows by them), the reference docs. Reads nothing.
+Where a default is not the reference's, `DIFFERENCES` says why.
 """
 
 from dataclasses import dataclass, replace
@@ -420,7 +421,8 @@ _PROCESSES = (
 KEYS: tuple[Key, ...] = (*_STATE, *_CHECKPOINT, *_HTTP, *_PROCESSES)
 OPTIONS = OptionSet(tuple(key.option for key in KEYS))
 
-# Accepted, without a meaning here, named once at start: the key (or the block, with all below it) and why.
+# Accepted, without a meaning here, named once at start: the key (or the block, with all below it)
+# and why.
 IGNORED: dict[str, str] = {
     "backup-count": "the store keeps its own copies",
     "queue-type": "rows do not pass through queues",
@@ -469,7 +471,10 @@ DIFFERENCES: dict[str, str] = {
 
 
 def ignored_by(key: str) -> str:
-    """The entry of IGNORED that a key falls under, or nothing. Keys of the stain trace are written with and without a block."""
+    """The entry of IGNORED that a key falls under, or nothing.
+
+    Keys of the stain trace are written with and without a block.
+    """
     if key.startswith("stain-trace"):
         return "stain-trace"
     return next((name for name in IGNORED if key == name or key.startswith(f"{name}.")), "")

@@ -1,6 +1,8 @@
-"""Where checkpoints go, from the words of the engine's file: a path, or an address such as s3://bucket/folder. Caller: engine. Pure.
+"""Where checkpoints go, from the words of the engine's file: a path, or an address such as
+s3://bucket/folder. Caller: engine. Pure.
 
-`hdfs` is also the name for all file systems of Hadoop, the local one and S3 among them. An address as the namespace says everything by itself.
+`hdfs` is also the name for all file systems of Hadoop, the local one and S3 among them. An address
+as the namespace says everything by itself.
 """
 
 from collections.abc import Iterator, Mapping

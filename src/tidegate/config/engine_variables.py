@@ -1,6 +1,8 @@
-"""`${NAME}`, `${NAME:default}` and `${file:/path}` in the values of the engine's file, so that passwords can stay out of it. Caller: engine.
+"""`${NAME}`, `${NAME:default}` and `${file:/path}` in the values of the engine's file, so that
+passwords can stay out of it. Caller: engine.
 
-Takes the environment as a mapping; reads only the files that are named. What it fills in never gets into a message.
+Takes the environment as a mapping; reads only the files that are named. What it fills in never gets
+into a message.
 """
 
 import re
@@ -20,14 +22,19 @@ class NotFilled(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A text with its variables filled in, and their names: an empty list where nothing came from outside."""
+    """A text with its variables filled in, and their names: an empty list where nothing came from
+    outside.
+    """
 
     text: str
     names: tuple[str, ...]
 
 
 def fill_in(text: str, environ: Mapping[str, str], *, for_spark: bool = False) -> Filled:
-    """The text with its variables filled in, or NotFilled. In a value for Spark, Spark's own are left alone."""
+    """The text with its variables filled in, or NotFilled.
+
+    In a value for Spark, Spark's own are left alone.
+    """
     names: list[str] = []
 
     def one(found: re.Match[str]) -> str:

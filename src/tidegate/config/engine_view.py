@@ -1,4 +1,6 @@
-"""The settings in force as rows for people and machines: every key, its value, where it came from; secrets masked. Caller: `tidegate config show`."""
+"""The settings in force as rows for people and machines: every key, its value, where it came from;
+secrets masked. Caller: `tidegate config show`.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,8 +27,6 @@ WEBHOOK = "event-report-http.url"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One key in force."""
-
     key: str
     value: Any
     source: Source

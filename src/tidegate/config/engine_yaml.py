@@ -1,7 +1,9 @@
-"""YAML text -> Document: plain data with the line of every key, and every mistake. Caller: engine. It knows no key.
+"""YAML text -> Document: plain data with the line of every key, and every mistake. Caller: engine.
+It knows no key.
 
-Values are those of YAML 1.2, as the reference reads them: `on`, `off`, `yes`, `no`, `12:30` and dates are text. Nothing is ever constructed: a tag
-other than those of plain values is a mistake, and what aliases blow up is cut off.
+Values are those of YAML 1.2, as the reference reads them: `on`, `off`, `yes`, `no`, `12:30` and
+dates are text. Nothing is ever constructed: a tag other than those of plain values is a mistake,
+and what aliases blow up is cut off.
 """
 
 import re
@@ -54,7 +56,10 @@ _SCALARS: dict[str, Callable[[str], Data]] = {
 
 
 def parse_yaml(text: str, name: str) -> Document:
-    """The document of a text. `data` is what could be read; with a mistake of syntax it is empty."""
+    """The document of a text.
+
+    `data` is what could be read; with a mistake of syntax it is empty.
+    """
     problems = SyntaxProblems()
     reading = _Reading(name, problems)
     data: dict[str, Data] = {}
@@ -74,7 +79,8 @@ class _TooMuch(Exception):
 
 class _Reading:
     def __init__(self, name: str, problems: SyntaxProblems) -> None:
-        self.name, self.problems = name, problems
+        self.name = name
+        self.problems = problems
         self.positions: Positions = {}
         self._nodes = 0
 
@@ -160,7 +166,9 @@ class _Reading:
 
 
 def _sentence(error: yaml.MarkedYAMLError) -> str:
-    """What is wrong, without the words of the file: `*word` and `&word` are unquoted values far more often than aliases, passwords among them."""
+    """What is wrong, without the words of the file: `*word` and `&word` are unquoted values far
+    more often than aliases, passwords among them.
+    """
     told = error.problem or "this is not YAML"
     if "alias" in told or "anchor" in told:
         return "there is an alias (*...) or anchor (&...) here that does not fit: a text that begins with * or & needs quotes"

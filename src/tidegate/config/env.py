@@ -1,7 +1,9 @@
-"""The `env` block -> JobEnv: its options as data, old names understood, and a notice for each one that has no meaning on Spark.
+"""The `env` block -> JobEnv: its options as data, old names understood, and a notice for each one
+that has no meaning on Spark.
 
-Callers: structure; the reference docs and `tidegate connectors` read OPTIONS. Options that only another engine can obey are accepted and
-named, never refused: a job file that runs there has to load here.
+Callers: structure; the reference docs and `tidegate connectors` read OPTIONS. Options that only
+another engine can obey are accepted and named, never refused: a job file that runs there has to
+load here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -116,7 +118,8 @@ OPTIONS = OptionSet(
 
 _KEYS = frozenset(OPTIONS.keys())
 _OTHER_ENGINE = "belongs to another engine and is ignored on Spark"
-# Accepted and ignored: the beginning of the key, how loud, why. Longest match first where they overlap.
+# Accepted and ignored: the beginning of the key, how loud, why. Longest match first where they
+# overlap.
 _IGNORED: tuple[tuple[str, Severity, str], ...] = (
     ("flink", Severity.NOTICE, _OTHER_ENGINE),
     ("execution", Severity.NOTICE, _OTHER_ENGINE),
@@ -188,7 +191,9 @@ def _job_env(values: Values, spark: Mapping[str, str]) -> JobEnv:
 
 
 def _leaves(data: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Every value with its path: nested blocks are opened, except those that are an option by themselves."""
+    """Every value with its path: nested blocks are opened, except those that are an option by
+    themselves.
+    """
     whole = {option.key for option in OPTIONS.options if option.kind is Kind.MAP} | {
         "error_handler",
         "transform_error_handler",

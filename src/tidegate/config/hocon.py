@@ -1,6 +1,8 @@
-"""HOCON text -> Document, in the reference's dialect: lexer, parser, merge, resolve, and the files that it includes.
+"""HOCON text -> Document, in the reference's dialect: lexer, parser, merge, resolve, and the files
+that it includes.
 
-Callers: load, sqlform. It reads files only through the function that the caller gives, and never raises for bad text: problems are in the document.
+Callers: load, sqlform. It reads files only through the function that the caller gives, and never
+raises for bad text: problems are in the document.
 """
 
 import posixpath
@@ -16,11 +18,15 @@ from tidegate.config.syntax import Include, ObjectNode
 from tidegate.model.problem import Location, Problem, ProblemKind, Severity
 
 Read: TypeAlias = Callable[[str], str | None]
-"""Gives the text of a file by its path, or None where there is none; raises Unreadable for what is no text."""
+"""Gives the text of a file by its path, or None where there is none; raises Unreadable for what is
+no text.
+"""
 
 
 class Unreadable(Exception):
-    """A file that is no text, with a sentence that says why; it becomes a problem and never leaves the package."""
+    """A file that is no text, with a sentence that says why; it becomes a problem and never leaves
+    the package.
+    """
 
 
 def read_nothing(_path: str) -> str | None:
@@ -29,7 +35,6 @@ def read_nothing(_path: str) -> str | None:
 
 
 def look_nowhere(_name: str) -> str | list[str] | None:
-    """For texts without variables."""
     return None
 
 
@@ -80,7 +85,9 @@ def resolve_document(
 
 @dataclass(slots=True)
 class _Includer:
-    """Loads what `include` names, relative to the file that says it; a circle of includes is a problem."""
+    """Loads what `include` names, relative to the file that says it; a circle of includes is a
+    problem.
+    """
 
     read: Read
     problems: SyntaxProblems

@@ -1,7 +1,8 @@
-"""JSON text -> Document: by a quick way where the text is plain and correct, else by the grammar of HOCON held to the rules of JSON, so that all mistakes are
-found at once, with their lines.
+"""JSON text -> Document: by a quick way where the text is plain and correct, else by the grammar of
+HOCON held to the rules of JSON, so that all mistakes are found at once, with their lines.
 
-Caller: load. Keys stay as they are (`"row.num"` is one key), nothing is substituted here, and `source` is a list already.
+Caller: load. Keys stay as they are (`"row.num"` is one key), nothing is substituted here, and
+`source` is a list already.
 """
 
 from tidegate.config.document import Document, SyntaxProblems

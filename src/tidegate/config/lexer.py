@@ -1,7 +1,8 @@
 """Text -> tokens of HOCON, each with its line. Mistakes are collected, never raised.
 
-Caller: parser. The token rules are those of HOCON: a number keeps its original text for concatenations, `true`, `false` and `null` are
-recognised at the beginning of an unquoted run, white space between two values on a line is part of their concatenation.
+Caller: parser. The token rules are those of HOCON: a number keeps its original text for
+concatenations, `true`, `false` and `null` are recognised at the beginning of an unquoted run, white
+space between two values on a line is part of their concatenation.
 """
 
 import math
@@ -70,7 +71,9 @@ SIMPLE = frozenset({Kind.STRING, Kind.TEXT, Kind.NUMBER, Kind.WORD, Kind.SUBSTIT
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Substitution:
-    """The inside of `${...}`: names separated by `->`, whether it may be missing (`?`), the text after a `:`."""
+    """The inside of `${...}`: names separated by `->`, whether it may be missing (`?`), the text
+    after a `:`.
+    """
 
     path: tuple[str, ...]
     optional: bool
@@ -79,7 +82,9 @@ class Substitution:
 
 @dataclass(slots=True)
 class Token:
-    """One token; `text` is what it adds to a concatenation, `space` the white space before it on its line."""
+    """One token; `text` is what it adds to a concatenation, `space` the white space before it on
+    its line.
+    """
 
     kind: Kind
     text: str

@@ -1,7 +1,8 @@
 """A job file -> JobSpec, or all that is wrong with it.
 
-Callers: cli, api, coordinator. `load_job` raises BadJob with every problem at once; `read_job` gives what could be read together with the
-problems, so that `tidegate validate` can go on to the planner's. Nothing here reads the process environment: it is an argument.
+Callers: cli, api, coordinator. `load_job` raises BadJob with every problem at once; `read_job`
+gives what could be read together with the problems, so that `tidegate validate` can go on to the
+planner's. Nothing here reads the process environment: it is an argument.
 """
 
 import json
@@ -122,7 +123,9 @@ def resolved_json(
     environment: Mapping[str, str] = NO_VALUES,
     read: ReadBytes = read_bytes,
 ) -> str:
-    """A good job file as one JSON text, with includes and variables in their places: it can be sent where none of them are. What is shaded stays so."""
+    """A good job file as one JSON text, with includes and variables in their places: it can be sent
+    where none of them are. What is shaded stays so.
+    """
     sources = Variables(variables, environment)
     document = _parse(
         _decoded(_bytes_of(path, read)), path, format_of(path), sources, _include_reader(read)

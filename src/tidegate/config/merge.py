@@ -1,8 +1,10 @@
-"""What was written -> one tree with later fields merged over earlier ones; substitutions are not yet filled in.
+"""What was written -> one tree with later fields merged over earlier ones; substitutions are not
+yet filled in.
 
-Caller: hocon. Here are the two things in which the reference's dialect differs from HOCON: a dot in a key does not nest (`->` does), and an
-object under `source`, `transform` or `sink` is a list of its children, in file order, each with its key as `plugin_name`.
-Two differences from the reference, where that one loses what was written: a nested key of such a name becomes a list only if all its
+Caller: hocon. Here are the two things in which the reference's dialect differs from HOCON: a dot in
+a key does not nest (`->` does), and an object under `source`, `transform` or `sink` is a list of
+its children, in file order, each with its key as `plugin_name`. Two differences from the reference,
+where that one loses what was written: a nested key of such a name becomes a list only if all its
 children are blocks, and an include inside of such a block adds its plugins.
 """
 
@@ -43,8 +45,6 @@ class Branch:
 
 @dataclass(slots=True)
 class Sequence:
-    """A list."""
-
     at: Location
     items: "list[Value]"
 
@@ -59,7 +59,9 @@ class Joined:
 
 @dataclass(slots=True)
 class Stack:
-    """Values of one key, earliest first, that can be merged only when their substitutions are known."""
+    """Values of one key, earliest first, that can be merged only when their substitutions are
+    known.
+    """
 
     at: Location
     layers: "list[Value]"
@@ -114,7 +116,8 @@ class Builder:
                 )
 
     def _element(self, node: Written, path: Path) -> Value:
-        # The elements of `source = [ { plugin_name = X } ]` are plugins already: the last key on the path is an index here.
+        # The elements of `source = [ { plugin_name = X } ]` are plugins already: the last key on
+        # the path is an index here.
         return self._branch(node, path) if isinstance(node, ObjectNode) else self.value(node, path)
 
     def _is_plugin_list(self, node: ObjectNode, path: Path) -> bool:

@@ -1,7 +1,8 @@
-"""Tokens -> a tree of what was written. After a mistake it goes on at the next line or brace, so that one run finds many.
+"""Tokens -> a tree of what was written. After a mistake it goes on at the next line or brace, so
+that one run finds many.
 
-Callers: hocon, jsonform, sqlform. With `strict_json` the same grammar holds a text to the rules of JSON. It merges nothing and substitutes
-nothing: that is resolve's.
+Callers: hocon, jsonform, sqlform. With `strict_json` the same grammar holds a text to the rules of
+JSON. It merges nothing and substitutes nothing: that is resolve's.
 """
 
 from dataclasses import dataclass, field
@@ -48,7 +49,8 @@ class Parser:
     def __post_init__(self) -> None:
         before = len(self.problems.problems)
         tokens = Lexer(self.text, self.file, self.problems, self.first_line).tokenize()
-        # A string that swallowed the rest of the file is said already; that its braces are open too would only confuse.
+        # A string that swallowed the rest of the file is said already; that its braces are open too
+        # would only confuse.
         self._said_unclosed = any(
             '"""' in problem.message and "never" in problem.message
             for problem in self.problems.problems[before:]
@@ -111,7 +113,9 @@ class Parser:
         return self._place > start
 
     def _skip_line(self) -> None:
-        """Recover: go to the end of the line or to a brace that closes something around, over whole blocks."""
+        """Recover: go to the end of the line or to a brace that closes something around, over whole
+        blocks.
+        """
         depth = 0
         while (kind := self._peek().kind) is not Kind.END:
             if depth == 0 and kind in (Kind.NEWLINE, Kind.CLOSE_CURLY, Kind.CLOSE_SQUARE):
@@ -311,7 +315,9 @@ class Parser:
         simple = False
         while (token := self._peek()).kind in SIMPLE or token.kind in _OPENING:
             if parts and not simple and token.kind in _KEYS:
-                break  # text behind an object or a list is never its continuation: the comma between two fields is missing
+                # text behind an object or a list is never its continuation: the comma between two
+                # fields is missing
+                break
             if parts and simple and token.kind in SIMPLE and token.space:
                 parts.append(Leaf(self._at(token), token.space, token.space, blank=True))
             simple = token.kind in SIMPLE
@@ -392,7 +398,9 @@ class Parser:
             self._place += 1
 
     def _separator(self, what: str, end: str) -> None:
-        """Pass the comma or the line end behind an element; say so if there is neither, and go on with the next line."""
+        """Pass the comma or the line end behind an element; say so if there is neither, and go on
+        with the next line.
+        """
         newline = self._skip_newlines()
         token = self._peek()
         if token.kind is Kind.COMMA:

@@ -1,7 +1,9 @@
-"""Plain JSON text -> Document, several times as quick as the parser that finds mistakes. Caller: jsonform, which takes the other one where this one gives up.
+"""Plain JSON text -> Document, several times as quick as the parser that finds mistakes. Caller:
+jsonform, which takes the other one where this one gives up.
 
-It knows no mistakes: whatever is not plain, correct JSON (a key twice, a number that is no 64-bit one, escapes by number, deep nesting) is none of its
-business. What it does read is the same data with the same lines as by the parser.
+It knows no mistakes: whatever is not plain, correct JSON (a key twice, a number that is no 64-bit
+one, escapes by number, deep nesting) is none of its business. What it does read is the same data
+with the same lines as by the parser.
 """
 
 import json
@@ -18,7 +20,8 @@ LENGTH_MAX = 200_000
 DEPTH_MAX = 40  # well below that of the parser
 _LONG_MAX = 2**63
 _LONG_DIGITS_MAX = 19
-# What begins a key, a value or an element; the signs between and behind them do not matter any more once the text is known to be JSON.
+# What begins a key, a value or an element; the signs between and behind them do not matter any more
+# once the text is known to be JSON.
 _BEGINNING = re.compile(r'"(?:[^"\\]|\\.)*"|[{\[]|[^\s,:"{}\[\]]+')
 
 

@@ -1,7 +1,8 @@
 """Fills in substitutions: the tree of merge -> plain data with places.
 
-Caller: hocon. A name is looked for in the file (what stands before in the same key first, for self-references), then by the `lookup` that the
-caller gives (variables, environment). What is found nowhere stays as text, as `${name}`: the variables step judges it.
+Caller: hocon. A name is looked for in the file (what stands before in the same key first, for
+self-references), then by the `lookup` that the caller gives (variables, environment). What is found
+nowhere stays as text, as `${name}`: the variables step judges it.
 """
 
 from collections.abc import Callable
@@ -153,7 +154,9 @@ class Resolver:
         return result
 
     def _fold(self, stack: Stack) -> Resolved | None:
-        """The layers of a key over one another; while one is resolved, a reference to the key itself sees those before."""
+        """The layers of a key over one another; while one is resolved, a reference to the key
+        itself sees those before.
+        """
         result: Resolved | None = None
         owned = False  # whether `result` is a list of this call's own that nothing else refers to
         for layer in stack.layers:
@@ -280,13 +283,17 @@ class Resolver:
         return None
 
     def _remember(self, name: str) -> None:
-        """That a top-level key serves as a variable of the file; with dots in the name, whichever of its beginnings is there."""
+        """That a top-level key serves as a variable of the file; with dots in the name, whichever
+        of its beginnings is there.
+        """
         self.referenced.update(
             head for head in (name, *(head for head, _ in _cuts(name))) if head in self.root.entries
         )
 
     def _check_cycle(self, reference: Reference, target: Value) -> None:
-        """`path = ${path}` looks outside of the file; a value that needs itself to be known is a mistake."""
+        """`path = ${path}` looks outside of the file; a value that needs itself to be known is a
+        mistake.
+        """
         start = next(i for i, each in enumerate(self._active) if each is target)
         between = [
             each

@@ -1,7 +1,8 @@
 """The SQL form of a job file -> Document, as if the same job had been written as HOCON.
 
-Caller: load. `/* config ... */` holds the env block; CREATE TABLE ... WITH makes sources and sinks; CREATE TABLE ... AS SELECT and
-INSERT INTO ... SELECT ... FROM make Sql transforms; INSERT INTO sink SELECT source wires without one.
+Caller: load. `/* config ... */` holds the env block; CREATE TABLE ... WITH makes sources and sinks;
+CREATE TABLE ... AS SELECT and INSERT INTO ... SELECT ... FROM make Sql transforms; INSERT INTO sink
+SELECT source wires without one.
 """
 
 import re

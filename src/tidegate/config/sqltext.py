@@ -1,4 +1,5 @@
-"""The SQL form cut into statements and tokens, with lines: comments, quotes and `;` understood, nothing else.
+"""The SQL form cut into statements and tokens, with lines: comments, quotes and `;` understood,
+nothing else.
 
 Caller: sqlform. It is not a SQL parser: a SELECT stays the text that the Sql transform will read.
 """
@@ -18,7 +19,10 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SqlToken:
-    """One token; `value` is a string's or name's inside. `start` and `end` are its place in the text."""
+    """One token; `value` is a string's or name's inside.
+
+    `start` and `end` are its place in the text.
+    """
 
     kind: str  # string, name, word or other
     text: str
@@ -45,7 +49,6 @@ class Statement:
 
     @property
     def line(self) -> int:
-        """Where it begins."""
         return self.tokens[0].line
 
     def source(self, first: int) -> str:
@@ -61,7 +64,9 @@ class Statement:
 
 @dataclass(slots=True)
 class SqlText:
-    """A file of the SQL form: its statements, and the text of its `/* config */` comments with their first lines."""
+    """A file of the SQL form: its statements, and the text of its `/* config */` comments with
+    their first lines.
+    """
 
     text: str
     file: str

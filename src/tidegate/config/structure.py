@@ -1,6 +1,8 @@
-"""A document -> JobSpec: the four top-level blocks, the plugins in them, and what every plugin block has in common.
+"""A document -> JobSpec: the four top-level blocks, the plugins in them, and what every plugin
+block has in common.
 
-Caller: load. It checks that the structure is there; whether plugins and datasets exist is the planner's question.
+Caller: load. It checks that the structure is there; whether plugins and datasets exist is the
+planner's question.
 """
 
 from collections.abc import Iterator
@@ -40,7 +42,10 @@ COMMON_KEYS = frozenset(COMMON_OPTIONS.keys())
 
 @dataclass(slots=True)
 class Structure:
-    """Reads one document. `spec` is the only thing to call, once; `problems` then holds what is wrong."""
+    """Reads one document.
+
+    `spec` is the only thing to call, once; `problems` then holds what is wrong.
+    """
 
     document: Document
     strict: bool

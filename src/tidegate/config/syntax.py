@@ -1,4 +1,5 @@
-"""The shapes that the parser gives to the resolver: a tree of what was written, before anything is merged or substituted.
+"""The shapes that the parser gives to the resolver: a tree of what was written, before anything is
+merged or substituted.
 
 Callers: parser makes them; resolve reads them.
 """
@@ -13,7 +14,10 @@ Scalar: TypeAlias = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A value without an inside. `text` is what it is in a concatenation; `missing` names an unset variable that stays as text."""
+    """A value without an inside.
+
+    `text` is what it is in a concatenation; `missing` names an unset variable that stays as text.
+    """
 
     at: Location
     value: Scalar
@@ -44,8 +48,6 @@ class Concat:
 
 @dataclass(frozen=True, slots=True)
 class ListNode:
-    """`[ ... ]`."""
-
     at: Location
     items: "tuple[Written, ...]"
 

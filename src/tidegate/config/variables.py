@@ -1,8 +1,10 @@
-"""`${name}` and `${name:default}` in the values of a job file: `-i name=value` first, then the environment, then the default.
+"""`${name}` and `${name:default}` in the values of a job file: `-i name=value` first, then the
+environment, then the default.
 
-Caller: load. Two ways lead here: HOCON's own `${name}` outside of quotes asks `Variables.lookup` while it is resolved; what stands inside of
-quoted text is replaced by `fill` afterwards. Names that a sink or a template fills in for every table, file or row are left alone. The
-environment comes in as a mapping: this module never reads the process's own.
+Caller: load. Two ways lead here: HOCON's own `${name}` outside of quotes asks `Variables.lookup`
+while it is resolved; what stands inside of quoted text is replaced by `fill` afterwards. Names that
+a sink or a template fills in for every table, file or row are left alone. The environment comes in
+as a mapping: this module never reads the process's own.
 """
 
 import re
@@ -29,7 +31,8 @@ SYSTEM_PLACEHOLDERS = frozenset(
         "partition_keys",
     }
 )
-# Filled in by save-mode templates, file names, request bodies, pages of HTTP sources: -i may set them, the environment may not.
+# Filled in by save-mode templates, file names, request bodies, pages of HTTP sources: -i may set
+# them, the environment may not.
 _TEMPLATE_PLACEHOLDERS = frozenset(
     {
         "rowtype_primary_key",
@@ -102,7 +105,9 @@ def is_placeholder(name: str) -> bool:
 
 
 def read_variables(items: Iterable[str]) -> dict[str, str]:
-    """`-i` arguments: `k=v`, several in one separated by commas that are not inside of "..." or [...]."""
+    """`-i` arguments: `k=v`, several in one separated by commas that are not inside of "..." or
+    [...].
+    """
     given: dict[str, str] = {}
     for item in items:
         for pair in _split(item):

@@ -1,4 +1,5 @@
-"""Where decisions become acts: who may run a job, from which point, under which generation; how a run ends, and who cleans up after it.
+"""Where decisions become acts: who may run a job, from which point, under which generation; how a
+run ends, and who cleans up after it.
 
 Taking up a job is four steps, each durable before the next, and each can be repeated after a crash:
 
@@ -7,5 +8,6 @@ Taking up a job is four steps, each durable before the next, and each can be rep
     bury      the old driver's whole session is killed and proven dead; then its work directory goes
     restore   the newest checkpoint that verifies (or the wanted one) becomes the place of every pipeline
 
-Ending is one transaction: status, outcome, cleanup record. `tidegate run` does all of this for one job in its own process.
+Ending is one transaction: status, outcome, cleanup record. `tidegate run` does all of this for one
+job in its own process.
 """

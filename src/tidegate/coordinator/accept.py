@@ -1,4 +1,7 @@
-"""What a job has stopped at, and whether a decision about it fits. Called by commands, prepare, the CLI and whoever shows jobs. Pure."""
+"""What a job has stopped at, and whether a decision about it fits.
+
+Called by commands, prepare, the CLI and whoever shows jobs. Pure.
+"""
 
 from collections.abc import Iterable
 
@@ -50,7 +53,9 @@ def stops_of(outcome: JobOutcome | None) -> tuple[ChangeStop, ...]:
 
 
 def stopped_job(known: Known, change: AcceptedChange) -> JobOutcome:
-    """How the job ended, where the decision fits what it ended with; NotStopped or ChoiceNotOffered."""
+    """How the job ended, where the decision fits what it ended with; NotStopped or
+    ChoiceNotOffered.
+    """
     if known.record is not None:
         status = known.state.value.status.value if known.state else "there"
         raise NotStopped(known.job_id, change, f"it is {status}")

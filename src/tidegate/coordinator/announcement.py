@@ -1,8 +1,11 @@
-"""Every server says that it is there: one record each, rewritten as a sign of life, so that all servers know one another. For displays and for pages that
-go on with another server; nothing is decided by it.
+"""Every server says that it is there: one record each, rewritten as a sign of life, so that all
+servers know one another. For displays and for pages that go on with another server; nothing is
+decided by it.
 
-It works as a lease does: who has been silent for a whole lease, on the watcher's own clock, is not shown any more, and the leader takes the record away. A
-server that ends in order takes its own away. One that was only slow is back with its next sign of life: nobody else ever writes under its name.
+It works as a lease does: who has been silent for a whole lease, on the watcher's own clock, is not
+shown any more, and the leader takes the record away. A server that ends in order takes its own
+away. One that was only slow is back with its next sign of life: nobody else ever writes under its
+name.
 """
 
 import logging
@@ -24,10 +27,14 @@ SIGN_SHARE = 0.25  # of the lease, between two signs of life: three in a row may
 
 
 class Announcement:
-    """This server, for the others. `step` is called again and again, at least every tenth of a lease."""
+    """This server, for the others.
+
+    `step` is called again and again, at least every tenth of a lease.
+    """
 
     def __init__(self, store: Store, me: ServerRecord, lease_ms: int, clock: Clock) -> None:
-        self.store, self.clock = store, clock
+        self.store = store
+        self.clock = clock
         self.me = me
         self._every_s = lease_ms / 1000 * SIGN_SHARE
         self._due_s = float("-inf")
@@ -56,14 +63,19 @@ class Announcement:
             self._trying_s = None
 
     def trouble(self, after_s: float) -> str:
-        """Why the store cannot be written, where that has been so for this long; this server tries again and again. Any thread may ask."""
+        """Why the store cannot be written, where that has been so for this long; this server tries
+        again and again. Any thread may ask.
+        """
         since_s = self._trying_s
         if since_s is None or self.clock.monotonic_s() - since_s <= after_s:
             return ""
         return self._trouble or "the store has not answered a write in time"
 
     def withdraw(self) -> None:
-        """The orderly end: nothing of this server is left. Where the store cannot be written, the leader tidies."""
+        """The orderly end: nothing of this server is left.
+
+        Where the store cannot be written, the leader tidies.
+        """
         with self._turn:
             self._over = True
             failpoint("server.withdraw.before")
@@ -85,7 +97,10 @@ def living(picture: Picture, lease_ms: int, clock: Clock) -> list[ServerRecord]:
 
 
 def sweep(picture: Picture, leading: Leading, lease_ms: int, clock: Clock) -> None:
-    """The leader's part: take the records of silent servers away. One that speaks in the meantime wins."""
+    """The leader's part: take the records of silent servers away.
+
+    One that speaks in the meantime wins.
+    """
     now_s = clock.monotonic_s()
     for key, seen in sorted(picture.servers().items()):
         if now_s - seen.since_s <= lease_ms / 1000:

@@ -1,7 +1,10 @@
-"""What the leader keeps in mind of the jobs: how long things have been as they are, when each job is looked at again, whose slots are taken, what is due when.
+"""What the leader keeps in mind of the jobs: how long things have been as they are, when each job
+is looked at again, whose slots are taken, what is due when.
 
-Called by the reconciler and the housekeeper, in their thread. A job that gets on by itself is looked at now and then; one that does not, once a second; news
-of any of them at once. So a turn costs what has happened since the last one, however many jobs there are. All of it is lost with the leader, and nothing else.
+Called by the reconciler and the housekeeper, in their thread. A job that gets on by itself is
+looked at now and then; one that does not, once a second; news of any of them at once. So a turn
+costs what has happened since the last one, however many jobs there are. All of it is lost with the
+leader, and nothing else.
 """
 
 import heapq
@@ -13,7 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 BLIND_S_MAX = 1.0  # what the time between two looks counts at most
-RESTLESS_EVERY_S = 1.0  # a job that is on its way, or in trouble, is looked at so often: deadlines pass by themselves
+# a job that is on its way, or in trouble, is looked at so often: deadlines pass by themselves
+RESTLESS_EVERY_S = 1.0
 CALM_EVERY_S_MAX = 5.0
 SHARES = 64  # calm jobs are looked at in so many shares of their time, and not all of them at once
 
@@ -27,8 +31,10 @@ class Age:
 
 
 class Ages:
-    """How long things have been as they are, in time that this leader has watched. A new leader begins to count anew, and hours in which the store was out of
-    reach or this process was paused hardly count: a deadline may only be later than it should."""
+    """How long things have been as they are, in time that this leader has watched. A new leader
+    begins to count anew, and hours in which the store was out of reach or this process was paused
+    hardly count: a deadline may only be later than it should.
+    """
 
     def __init__(self) -> None:
         self._ages: dict[int, dict[tuple[object, ...], Age]] = {}
@@ -54,7 +60,6 @@ class Ages:
         self._ages.pop(job_id, None)
 
     def clear(self) -> None:
-        """Forget everything."""
         self._ages.clear()
 
 
@@ -68,8 +73,10 @@ class Rounds:
         self._lock = threading.Lock()  # several jobs may be looked at at the same time
 
     def looked(self, job_id: int, now_s: float, calm_s: float | None) -> None:
-        """It was looked at; it needs no look for so long, where it gets on by itself. Restless ones meet in one turn, as they may wait for the same slots;
-        calm ones are spread over their time by their ids."""
+        """It was looked at; it needs no look for so long, where it gets on by itself. Restless ones
+        meet in one turn, as they may wait for the same slots; calm ones are spread over their time
+        by their ids.
+        """
         with self._lock:
             if calm_s is None:
                 self._calm.discard(job_id)
@@ -85,7 +92,10 @@ class Rounds:
                 heapq.heapify(self._queue)
 
     def due(self, now_s: float) -> set[int]:
-        """Whose time has come. They are told once: who does not get to look at them begins anew with all."""
+        """Whose time has come.
+
+        They are told once: who does not get to look at them begins anew with all.
+        """
         found: set[int] = set()
         while self._queue and self._queue[0][0] <= now_s:
             due_s, job_id = heapq.heappop(self._queue)
@@ -107,7 +117,6 @@ class Rounds:
         self._calm.discard(job_id)
 
     def clear(self) -> None:
-        """Forget everything."""
         self._next.clear()
         self._queue.clear()
         self._calm.clear()
@@ -151,6 +160,5 @@ class Taken:
             self.slots[holder] += 1
 
     def clear(self) -> None:
-        """Forget everything."""
         self._holders.clear()
         self.slots.clear()

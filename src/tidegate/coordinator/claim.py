@@ -1,4 +1,5 @@
-"""Taking up a job: look, fence, bury, restore (see the package). Called by `tidegate run`, and once more for each restart of its driver.
+"""Taking up a job: look, fence, bury, restore (see the package). Called by `tidegate run`, and once
+more for each restart of its driver.
 
 After `claim` the caller leads the job under a generation of its own and may start a driver for it.
 """
@@ -107,10 +108,16 @@ class Claimant:
     """The steps of taking up jobs in one installation."""
 
     def __init__(self, store: Store, storage: CheckpointStorage, home: Home) -> None:
-        self.store, self.storage, self.home = store, storage, home
+        self.store = store
+        self.storage = storage
+        self.home = home
 
     def claim(self, submission: Submission) -> Claim:
-        """All four steps. Raises before anything is written where the job is alive, a choice is needed, or there is nothing to restore from."""
+        """All four steps.
+
+        Raises before anything is written where the job is alive, a choice is needed, or there is
+        nothing to restore from.
+        """
         for _ in range(CLAIMS_MAX):
             try:
                 return self._claim(submission)
@@ -145,7 +152,6 @@ class Claimant:
         )
 
     def request(self, known: Known, submission: Submission) -> Request:
-        """What `prepare` is asked."""
         state = known.state.value if known.state else None
         status = (
             ""
@@ -165,7 +171,10 @@ class Claimant:
         )
 
     def _look(self, submission: Submission) -> Known:
-        """What is known of the job; nobody else may run it, unless it is taken over. A job whose state is wanted and which was killed is ended first."""
+        """What is known of the job; nobody else may run it, unless it is taken over.
+
+        A job whose state is wanted and which was killed is ended first.
+        """
         if submission.wish.source_job is not None:
             self._end_killed(submission.wish.source_job, submission)
         known = look(self.store, submission.job_id)
@@ -186,7 +195,9 @@ class Claimant:
         return known
 
     def _end_killed(self, source: int, submission: Submission) -> None:
-        """The end of an embedded run that was killed and could not say so, or is taken over: recorded and proven, so that its lineage can go on elsewhere."""
+        """The end of an embedded run that was killed and could not say so, or is taken over:
+        recorded and proven, so that its lineage can go on elsewhere.
+        """
         known = look(self.store, source)
         state = known.state.value if known.state else None
         if known.record is None or state is None or state.leader is None or state.status.terminal:
@@ -216,7 +227,8 @@ class Claimant:
         known = look(self.store, job.job_id)
         if known.record is None or known.state is None or known.state.value.leader != me:
             raise TerminalError(f"job {job.job_id} has been taken over by another process")
-        job = known.record.value  # with what is wanted of it by now: a stop that comes while its driver dies is not forgotten
+        # with what is wanted of it by now: a stop that comes while its driver dies is not forgotten
+        job = known.record.value
         before, checkpoints = known.state.value, sum(p.value.checkpoints for p in known.pipelines)
         state = replace(
             moved(
@@ -244,7 +256,8 @@ class Claimant:
         numbers = prepared.numbers
         generation = numbers.last_generation + 1
         fresh = prepared.start is Start.FRESH
-        # The generation is in it, so that not even a fresh start that is tried again, or another one in the same millisecond, gets an old name.
+        # The generation is in it, so that not even a fresh start that is tried again, or another
+        # one in the same millisecond, gets an old name.
         lineage = prepared.lineage or f"{submission.job_id}-{submission.now_ms:x}{generation:04x}"
         job = JobRecord(
             job_id=submission.job_id,
@@ -334,7 +347,9 @@ class Claimant:
         self.store.transact(checks, writes)
 
     def _bury(self, known: Known) -> None:
-        """Kill what is left of older drivers and prove them dead; only then may their scratch files go."""
+        """Kill what is left of older drivers and prove them dead; only then may their scratch files
+        go.
+        """
         if known.driver is not None:
             proof = kill_session(known.driver.value.process)
             if not isinstance(proof, ProvenDead):
@@ -354,7 +369,10 @@ class Claimant:
     def _restore(
         self, job: JobRecord, generation: int, now_ms: int, *, first: bool = False
     ) -> tuple[dict[int, int], tuple[str, ...]]:
-        """Move every unfinished pipeline to its restore point, all in one transaction. Whoever was overtaken since the fence touches nothing."""
+        """Move every unfinished pipeline to its restore point, all in one transaction.
+
+        Whoever was overtaken since the fence touches nothing.
+        """
         known = look(self.store, job.job_id)
         current = max((p.value.generation for p in known.pipelines), default=generation)
         if current != generation:

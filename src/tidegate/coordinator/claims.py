@@ -1,4 +1,7 @@
-"""Which paths of the checkpoint storage a restore is about to copy. Asked by all who delete there: cleanup, the collector, the deletion of savepoints."""
+"""Which paths of the checkpoint storage a restore is about to copy.
+
+Asked by all who delete there: cleanup, the collector, the deletion of savepoints.
+"""
 
 from pathlib import PurePosixPath
 

@@ -1,7 +1,9 @@
-"""Carrying out cleanup records: what an ended or replaced incarnation has left in the store and on disk. Idempotent; any leader may do it, at any time.
+"""Carrying out cleanup records: what an ended or replaced incarnation has left in the store and on
+disk. Idempotent; any leader may do it, at any time.
 
-Whoever carries one out may be paused in the middle and wake up in another time. So a record names only checkpoint ids that no newer incarnation uses, and
-the keys of a job are taken away only on proof that they still belong to the incarnation of the record.
+Whoever carries one out may be paused in the middle and wake up in another time. So a record names
+only checkpoint ids that no newer incarnation uses, and the keys of a job are taken away only on
+proof that they still belong to the incarnation of the record.
 """
 
 from collections.abc import Sequence
@@ -42,7 +44,8 @@ def carry_out_cleanup(
     keep_state: bool = False,
     checks: Sequence[Check] = (),
 ) -> None:
-    """Delete what the record of this job names, then the record; StillClaimed where that has to wait.
+    """Delete what the record of this job names, then the record; StillClaimed where that has to
+    wait.
 
     `keep_state` leaves the tombstone to the history's expiry; `checks` are a leader's.
     """
@@ -71,8 +74,10 @@ def carry_out_cleanup(
 
 
 def sweep(store: Store, storage: CheckpointStorage, record: CleanupRecord) -> None:
-    """Of a job that can be resumed, exactly the retained checkpoints stay: what its last driver had doomed, or half written, goes here, as there is no next one
-    to do it. Nothing is touched where a newer incarnation or a restore has the job in hand."""
+    """Of a job that can be resumed, exactly the retained checkpoints stay: what its last driver had
+    doomed, or half written, goes here, as there is no next one to do it. Nothing is touched where a
+    newer incarnation or a restore has the job in hand.
+    """
     key = str(record.job_id)
     state = store.get(STATES, key)
     if (
@@ -97,7 +102,9 @@ def sweep(store: Store, storage: CheckpointStorage, record: CleanupRecord) -> No
 def leftovers(
     store: Store, record: CleanupRecord, keep_state: bool
 ) -> tuple[list[Check], list[Delete]]:
-    """The keys of that incarnation, besides its state, and what proves that they are not a newer one's."""
+    """The keys of that incarnation, besides its state, and what proves that they are not a newer
+    one's.
+    """
     key = str(record.job_id)
     state, job = store.get(STATES, key), store.get(JOBS, key)
     if (

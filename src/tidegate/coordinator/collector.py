@@ -1,6 +1,8 @@
-"""The collector in the hands of a leader, or of a person: what the store says of everything below the namespace, the rules of the settings, the report.
+"""The collector in the hands of a leader, or of a person: what the store says of everything below
+the namespace, the rules of the settings, the report.
 
-Called by the server's loop, a turn now and then in a thread of its own, as a namespace may be large or far away; and by `tidegate state`.
+Called by the server's loop, a turn now and then in a thread of its own, as a namespace may be large
+or far away; and by `tidegate state`.
 """
 
 import logging
@@ -30,13 +32,16 @@ TRY_EVERY_S = 60.0  # after a pass that could not be made
 
 
 class StoreWitness:
-    """What the store says. A job is known from its first record to its last; while it has not ended, or is being cleaned up, all that is its own is live."""
+    """What the store says.
+
+    A job is known from its first record to its last; while it has not ended, or is being cleaned
+    up, all that is its own is live.
+    """
 
     def __init__(self, store: Store) -> None:
         self.store = store
 
     def everything(self) -> Facts:
-        """Of all jobs."""
         pipelines, states, jobs, cleanups = (
             self.store.list(map) for map in (PIPELINES, STATES, JOBS, CLEANUP)
         )
@@ -67,7 +72,10 @@ class StoreWitness:
 def job_facts(
     pipelines: Iterable[Entry], states: Iterable[Entry], busy: Iterable[Entry]
 ) -> dict[int, JobFacts]:
-    """By job: whether it is in somebody's hands, and which checkpoints its records name. `busy` are records that a job has only then."""
+    """By job: whether it is in somebody's hands, and which checkpoints its records name.
+
+    `busy` are records that a job has only then.
+    """
     named: dict[int, set[str]] = {}
     running: dict[int, bool] = {}
     for entry in pipelines:
@@ -87,7 +95,10 @@ def job_facts(
 def rules_of(
     settings: CheckpointSettings, now_ms: int, *, older_than_ms: int | None = None
 ) -> Rules:
-    """What the settings say. `older_than_ms` is a person's own word for how old an orphan must be, whatever the settings say."""
+    """What the settings say.
+
+    `older_than_ms` is a person's own word for how old an orphan must be, whatever the settings say.
+    """
     ttl_ms = settings.orphan_ttl_minutes * MINUTE_MS or None
     policy = Policy(now_ms=now_ms, grace_ms=GRACE_MS, ttl_ms=ttl_ms)
     if older_than_ms is not None:
@@ -132,7 +143,9 @@ def last_report(store: Store) -> CollectorReport | None:
 def record(
     store: Store, report: CollectorReport, jobs: Iterable[int], checks: Sequence[Check] = ()
 ) -> None:
-    """Keep the report; after a whole pass, forget the expired jobs that have nothing left below the namespace or are known again."""
+    """Keep the report; after a whole pass, forget the expired jobs that have nothing left below the
+    namespace or are known again.
+    """
     here = set(jobs)
     gone = [
         e
@@ -160,13 +173,11 @@ class LeadersCollector:
         clock: Clock,
         leadership: Callable[[], object],
     ) -> None:
-        self.store, self.files, self.settings, self.clock, self.leadership = (
-            store,
-            files,
-            settings,
-            clock,
-            leadership,
-        )
+        self.store = store
+        self.files = files
+        self.settings = settings
+        self.clock = clock
+        self.leadership = leadership
         self._warned = ""
         self._again_s = float("-inf")
 

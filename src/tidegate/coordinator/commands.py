@@ -1,6 +1,7 @@
 """What people ask for, made durable: submit, stop. Called by the API of any server, leader or not.
 
-A command checks, writes a record or a wish in one transaction, and returns. It starts and stops nothing: the leader does, whoever that is by then.
+A command checks, writes a record or a wish in one transaction, and returns. It starts and stops
+nothing: the leader does, whoever that is by then.
 """
 
 import secrets
@@ -86,12 +87,11 @@ class CleanupPending(UserError):
             f"job {job_id} has ended, and what it left is cleaned up in {wait_s:.0f} s: submit it again after that, "
             "or at once with restore=latest, or under another id"
         )
-        self.job_id, self.wait_s = job_id, wait_s
+        self.job_id = job_id
+        self.wait_s = wait_s
 
 
 class UnknownJob(UserError):
-    """No such job."""
-
     condition = "unknown-job"
 
     def __init__(self, job_id: int) -> None:
@@ -111,7 +111,10 @@ class Commands:
     def __init__(
         self, store: Store, storage: CheckpointStorage, settings: EngineSettings, clock: Clock
     ) -> None:
-        self.store, self.storage, self.settings, self.clock = store, storage, settings, clock
+        self.store = store
+        self.storage = storage
+        self.settings = settings
+        self.clock = clock
         self.savepoints = Savepoints(storage.files)
 
     def submit(
@@ -125,7 +128,10 @@ class Commands:
         by: str = "",
         key: str = "",
     ) -> JobRecord:
-        """A new incarnation, durable when this returns. UserError: refused, and nothing was written."""
+        """A new incarnation, durable when this returns.
+
+        UserError: refused, and nothing was written.
+        """
         hide(plan_texts(plan))
         for _ in range(TRIES_MAX):
             try:
@@ -135,7 +141,10 @@ class Commands:
         raise Busy(f"job {job_id} is being changed by others at this moment; try again")
 
     def accept_change(self, job_id: int, change: AcceptedChange, by: str = "") -> JobRecord:
-        """Resume a job that a change of a table has stopped, with what was decided about it. A repeated decision finds the job resumed."""
+        """Resume a job that a change of a table has stopped, with what was decided about it.
+
+        A repeated decision finds the job resumed.
+        """
         known = look(self.store, job_id)
         if known.record is not None and change in known.record.value.accepted_changes:
             return known.record.value
@@ -149,11 +158,17 @@ class Commands:
         )
 
     def savepoint(self, job_id: int, *, stop: bool, by: str = "") -> SavepointRequest:
-        """Want a savepoint, and, with `stop`, the end of the job with it. Durable when this returns; a repeated request joins the first."""
+        """Want a savepoint, and, with `stop`, the end of the job with it.
+
+        Durable when this returns; a repeated request joins the first.
+        """
         return ask(self.store, self.savepoints, self.clock, job_id, stop=stop, by=by)
 
     def stop(self, job_id: int, wish: Wish, by: str = "") -> None:
-        """Record what is wanted of a job. A job that has ended stays as it is; a weaker wish than the standing one changes nothing."""
+        """Record what is wanted of a job.
+
+        A job that has ended stays as it is; a weaker wish than the standing one changes nothing.
+        """
         for _ in range(TRIES_MAX):
             entry = self.store.get(JOBS, str(job_id))
             if entry is None:
@@ -228,7 +243,9 @@ class Commands:
         return record
 
     def _check_free(self, known: Known, wish: RestoreWish) -> None:
-        """Nobody runs this id, or it is to be taken over from servers: their driver is fenced by the submit, and ended before the next one starts."""
+        """Nobody runs this id, or it is to be taken over from servers: their driver is fenced by
+        the submit, and ended before the next one starts.
+        """
         if known.record is None:
             return
         state = known.state.value if known.state else None

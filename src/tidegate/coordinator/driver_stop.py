@@ -1,7 +1,8 @@
-"""Ends the driver of an embedded run with growing force: ask, interrupt, terminate, kill. Called by the supervisor.
+"""Ends the driver of an embedded run with growing force: ask, interrupt, terminate, kill. Called by
+the supervisor.
 
-The deadlines are those of the servers (lifecycle/stopping). It has a thread of its own and reads no store, so that neither a driver nor a store that
-hangs can delay a stop.
+The deadlines are those of the servers (lifecycle/stopping). It has a thread of its own and reads no
+store, so that neither a driver nor a store that hangs can delay a stop.
 """
 
 import threading
@@ -16,7 +17,10 @@ REPEATED_EVERY_S = 0.5  # a batch may begin just after it was interrupted
 
 
 class DriverStop:
-    """One stop of one run. All methods may be called by any thread; `order` never becomes weaker."""
+    """One stop of one run.
+
+    All methods may be called by any thread; `order` never becomes weaker.
+    """
 
     def __init__(self, limits: Limits, clock: Clock) -> None:
         self.limits = limits
@@ -36,7 +40,10 @@ class DriverStop:
             self._carry_out()
 
     def request(self, order: Order, reason: str) -> bool:
-        """Begin to stop, or go on with more force. Whether that is news; the first reason stands."""
+        """Begin to stop, or go on with more force.
+
+        Whether that is news; the first reason stands.
+        """
         with self._lock:
             if LADDER.index(order) <= LADDER.index(self.order):
                 return False

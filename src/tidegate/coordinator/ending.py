@@ -1,6 +1,8 @@
-"""How an incarnation ends: one transaction with status, outcome and cleanup record. Called by whoever leads the job.
+"""How an incarnation ends: one transaction with status, outcome and cleanup record. Called by
+whoever leads the job.
 
-FINISHED leaves nothing to resume; FAILED and CANCELED keep their checkpoints, unless the job file says otherwise for CANCELED, or nothing ever began.
+FINISHED leaves nothing to resume; FAILED and CANCELED keep their checkpoints, unless the job file
+says otherwise for CANCELED, or nothing ever began.
 """
 
 import contextlib
@@ -99,7 +101,10 @@ def end(
 
 
 def tidy_up(store: Store, storage: CheckpointStorage, job_id: int, now_ms: int) -> None:
-    """The cleanup at the end of an embedded run. What another job is about to copy is left to the next run of this one."""
+    """The cleanup at the end of an embedded run.
+
+    What another job is about to copy is left to the next run of this one.
+    """
     with contextlib.suppress(StillClaimed):
         carry_out_cleanup(store, storage, job_id, keep_state=True)
     drop_unneeded(store, now_ms)
@@ -116,9 +121,11 @@ def ending_of(
     older: CleanupRecord | None = None,
     retain_after_cancel: bool = True,
 ) -> Ending:
-    """The terminal transaction. What stays gets a generation of its own, so that a driver that nobody could bury is refused for ever.
+    """The terminal transaction. What stays gets a generation of its own, so that a driver that
+    nobody could bury is refused for ever.
 
-    `older` is a cleanup that is still due: what it has to delete is deleted with this one. `retain_after_cancel` holds where the job file is silent.
+    `older` is a cleanup that is still due: what it has to delete is deleted with this one.
+    `retain_after_cancel` holds where the job file is silent.
     """
     assert known.record is not None, "only a job that runs can end"
     assert known.state is not None

@@ -1,7 +1,9 @@
-"""What happened to jobs, told to people and programs: one log line for each change, and a webhook. Called by the leader after a change is in the store.
+"""What happened to jobs, told to people and programs: one log line for each change, and a webhook.
+Called by the leader after a change is in the store.
 
-Nothing here may delay or fail the leader: a webhook that does not answer costs a thread of its own and a bounded queue. Nothing here is durable either: the
-truth is in the store, and what a leader had not delivered when it died is not delivered by the next one.
+Nothing here may delay or fail the leader: a webhook that does not answer costs a thread of its own
+and a bounded queue. Nothing here is durable either: the truth is in the store, and what a leader
+had not delivered when it died is not delivered by the next one.
 """
 
 import base64
@@ -31,8 +33,6 @@ BACKOFF_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # the last one again and again
 
 
 class EventKind(StrEnum):
-    """What has changed."""
-
     STATUS = "JOB_STATUS"
     HEALTH = "JOB_HEALTH"
     RUNWAY = "JOB_RUNWAY"
@@ -60,7 +60,10 @@ class Event:
 def events_between(
     before: JobState | None, after: JobState, name: str, at_ms: int
 ) -> tuple[Event, ...]:
-    """What there is to tell when a job goes from one state to the next. The health of a job that has ended is nobody's concern."""
+    """What there is to tell when a job goes from one state to the next.
+
+    The health of a job that has ended is nobody's concern.
+    """
     events = []
     if before is None or before.status is not after.status:
         old = "" if before is None else before.status.value
@@ -110,7 +113,9 @@ def _event(
 
 
 def body(event: Event) -> dict[str, Any]:
-    """The event as the webhook sends it: the reference's fields, with its names of states, and ours beside them."""
+    """The event as the webhook sends it: the reference's fields, with its names of states, and ours
+    beside them.
+    """
     told: dict[str, Any] = {
         "eventType": event.kind.value,
         "jobId": str(event.job_id),
@@ -145,7 +150,6 @@ class EventLog:
         self.receivers = receivers
 
     def record(self, event: Event) -> None:
-        """Tell it to everybody."""
         extra = {
             "job_id": event.job_id,
             "job": event.name,
@@ -158,7 +162,9 @@ class EventLog:
         for receiver in self.receivers:
             try:
                 receiver.send(event)
-            except Exception:  # the change is in the store already; whoever cannot hear of it must not stop the next one
+            # the change is in the store already; whoever cannot hear of it must not stop the next
+            # one
+            except Exception:
                 LOG.exception("an event could not be handed on", extra={"job_id": event.job_id})
 
 
@@ -167,7 +173,10 @@ class NotDelivered(Exception):
 
 
 class Poster:
-    """One POST of one body, over a connection of its own. Redirects are not followed: they would drop the body."""
+    """One POST of one body, over a connection of its own.
+
+    Redirects are not followed: they would drop the body.
+    """
 
     def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float) -> None:
         parts = urllib.parse.urlsplit(url)
@@ -175,7 +184,8 @@ class Poster:
             raise UserError(
                 "the url of the event report is not one of http:// or https:// with a host"
             )
-        self.host, self.timeout_s = parts.hostname, timeout_s
+        self.host = parts.hostname
+        self.timeout_s = timeout_s
         try:
             self.port = parts.port
         except ValueError as error:
@@ -187,7 +197,10 @@ class Poster:
         self._headers = {"Content-Type": "application/json", **_authorization(parts), **headers}
 
     def post(self, data: bytes) -> None:
-        """Deliver it, or NotDelivered. The address and the headers, which may hold secrets, are in no message."""
+        """Deliver it, or NotDelivered.
+
+        The address and the headers, which may hold secrets, are in no message.
+        """
         connection = self._connection()
         try:
             connection.request("POST", self._target, data, self._headers)
@@ -216,8 +229,9 @@ def _authorization(parts: urllib.parse.SplitResult) -> dict[str, str]:
 
 
 class WebhookSender:
-    """Delivers events in order, in batches, again and again until they are taken (2xx). An answer that is lost means that a batch comes twice; what does not
-    fit into the queue drops the oldest."""
+    """Delivers events in order, in batches, again and again until they are taken (2xx). An answer
+    that is lost means that a batch comes twice; what does not fit into the queue drops the oldest.
+    """
 
     def __init__(
         self,
@@ -228,12 +242,10 @@ class WebhookSender:
         backoff_s: Sequence[float] = BACKOFF_S,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        self.non_terminal, self.queue_max, self.batch_max, self.backoff_s = (
-            settings.non_terminal,
-            queue_max,
-            batch_max,
-            tuple(backoff_s),
-        )
+        self.non_terminal = settings.non_terminal
+        self.queue_max = queue_max
+        self.batch_max = batch_max
+        self.backoff_s = tuple(backoff_s)
         self.dropped = 0
         self.delivered = 0
         self._poster = Poster(settings.url, settings.headers, timeout_s)
@@ -244,7 +256,9 @@ class WebhookSender:
         self._thread: threading.Thread | None = None
 
     def send(self, event: Event) -> None:
-        """Put it into the queue, if it is wanted: ends of jobs and changes of health always, other changes where they were asked for."""
+        """Put it into the queue, if it is wanted: ends of jobs and changes of health always, other
+        changes where they were asked for.
+        """
         if not (event.final or event.kind is not EventKind.STATUS or self.non_terminal):
             return
         with self._change:
@@ -276,7 +290,9 @@ class WebhookSender:
             self._deliver(batch)
 
     def _next(self) -> list[Event]:
-        """The oldest events, taken out of the queue; nothing when it is time to end: all is delivered, or closing and the last try has failed."""
+        """The oldest events, taken out of the queue; nothing when it is time to end: all is
+        delivered, or closing and the last try has failed.
+        """
         with self._change:
             self._change.wait_for(lambda: self._closing or self._queue)
             if self._failures and not self._closing:
@@ -309,7 +325,10 @@ class WebhookSender:
             self.delivered += len(batch)
 
     def _failed(self, batch: list[Event], why: str) -> None:
-        """Back to the front of the queue, where the oldest are dropped first. One line when it begins, not one for each try."""
+        """Back to the front of the queue, where the oldest are dropped first.
+
+        One line when it begins, not one for each try.
+        """
         with self._change:
             self._queue.extendleft(reversed(batch))
             self._trim()

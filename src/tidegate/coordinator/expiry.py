@@ -1,7 +1,9 @@
-"""The end of history: what the store forgets of an ended job, and what it does not touch. Called by housekeeping and by `tidegate state expire`.
+"""The end of history: what the store forgets of an ended job, and what it does not touch. Called by
+housekeeping and by `tidegate state expire`.
 
-Expiry takes the outcome, the tombstone, the figures and the registry of checkpoints out of the store. Checkpoint and savepoint directories stay: that the job
-has left some is recorded, so that the collector knows since when nobody remembers them.
+Expiry takes the outcome, the tombstone, the figures and the registry of checkpoints out of the
+store. Checkpoint and savepoint directories stay: that the job has left some is recorded, so that
+the collector knows since when nobody remembers them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,7 +40,10 @@ def expired(store: Store, before_ms: int) -> Iterator[JobOutcome]:
 def expire(
     store: Store, job_id: int, before_ms: int, now_ms: int, checks: Sequence[Check] = ()
 ) -> bool:
-    """Forget an ended job, in one transaction; whether there was something to forget. `checks` are a leader's."""
+    """Forget an ended job, in one transaction; whether there was something to forget.
+
+    `checks` are a leader's.
+    """
     key = str(job_id)
     outcome, job, state, cleanup = (
         store.get(map, key) for map in (FINISHED, JOBS, STATES, CLEANUP)

@@ -1,7 +1,9 @@
-"""Which documents of the store are damaged, and how to get rid of them. Called by `tidegate state`; a person decides.
+"""Which documents of the store are damaged, and how to get rid of them. Called by `tidegate state`;
+a person decides.
 
-A job of which one document is damaged is not resumed on the strength of the others: they may tell of another moment. It is forgotten whole, as if the
-store had been lost for this job alone, and then resumed from its checkpoints and from the records of its sinks (`--restore latest`).
+A job of which one document is damaged is not resumed on the strength of the others: they may tell
+of another moment. It is forgotten whole, as if the store had been lost for this job alone, and then
+resumed from its checkpoints and from the records of its sinks (`--restore latest`).
 """
 
 from collections.abc import Iterator
@@ -56,7 +58,9 @@ def damage_of(map: str, entry: Entry) -> str:
 
 
 def forget_job(store: Store, job_id: int) -> int:
-    """Take away all documents of a job that has a damaged one, and its claims on things outside, which stay; how many. UserError where it may not be."""
+    """Take away all documents of a job that has a damaged one, and its claims on things outside,
+    which stay; how many. UserError where it may not be.
+    """
     entries = _entries_of(store, job_id)
     if not entries:
         raise UserError(f"the store has nothing of job {job_id}")

@@ -1,8 +1,10 @@
-"""The history of a job id: what happened to it, who asked for what, over all its incarnations. Lines are appended, never changed; their number is bounded.
+"""The history of a job id: what happened to it, who asked for what, over all its incarnations.
+Lines are appended, never changed; their number is bounded.
 
-They ride in the documents that are written anyway: the state of a job with each change of status, its record with each command, the request for a savepoint.
-Its end puts them together, in the outcome; the next incarnation takes them over. So no line costs a write of its own. Called by whoever writes these records,
-and by those who show them. Pure.
+They ride in the documents that are written anyway: the state of a job with each change of status,
+its record with each command, the request for a savepoint. Its end puts them together, in the
+outcome; the next incarnation takes them over. So no line costs a write of its own. Called by
+whoever writes these records, and by those who show them. Pure.
 """
 
 from collections.abc import Sequence
@@ -28,7 +30,10 @@ REASON_CHARS_MAX = 300
 
 
 def appended(events: Sequence[JobEvent], *new: JobEvent) -> tuple[JobEvent, ...]:
-    """With these at the end. The oldest go where there are too many, and where they are too old for the newest one."""
+    """With these at the end.
+
+    The oldest go where there are too many, and where they are too old for the newest one.
+    """
     every = (*events, *map(_bounded, new))[-EVENTS_MAX:]
     if len(every) <= EVENTS_MIN:
         return every
@@ -46,7 +51,10 @@ def moved(
     event_reason: str = "",
     **fields: Any,
 ) -> JobState:
-    """The same job in another status, with the line that says so, and with these fields. A driver that has to be replaced is a restart."""
+    """The same job in another status, with the line that says so, and with these fields.
+
+    A driver that has to be replaced is a restart.
+    """
     restart = status is JobStatus.RECOVERING
     kind = JobEventKind.RESTART if restart else JobEventKind.STATUS
     after = state.generation if generation is None else generation
@@ -104,7 +112,10 @@ def requested(request: SavepointRequest) -> tuple[JobEvent, ...]:
 
 
 def history_of(known: Known, request: SavepointRequest | None = None) -> tuple[JobEvent, ...]:
-    """All lines, oldest first. `request` is the savepoint's, where it is answered at this moment."""
+    """All lines, oldest first.
+
+    `request` is the savepoint's, where it is answered at this moment.
+    """
     state, record = (
         known.state.value if known.state else None,
         known.record.value if known.record else None,
@@ -122,7 +133,9 @@ def history_of(known: Known, request: SavepointRequest | None = None) -> tuple[J
 
 
 def _merged(events: Sequence[JobEvent], more: Sequence[JobEvent]) -> tuple[JobEvent, ...]:
-    """Commands where they belong by their time, none of them before their own incarnation; all others keep their order, whatever clocks did."""
+    """Commands where they belong by their time, none of them before their own incarnation; all
+    others keep their order, whatever clocks did.
+    """
     begun = max(
         (index + 1 for index, event in enumerate(events) if event.kind is JobEventKind.SUBMITTED),
         default=0,

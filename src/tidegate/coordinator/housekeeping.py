@@ -1,7 +1,9 @@
-"""What the leader tidies, a little each turn: cleanup records that are due, history that has expired, keys that belong to nobody. Called by the server's loop.
+"""What the leader tidies, a little each turn: cleanup records that are due, history that has
+expired, keys that belong to nobody. Called by the server's loop.
 
-One job that cannot be cleaned up is named in its record and tried again later; it never keeps the others. When what is due is kept in mind as records come and
-go: a turn in which nothing is due asks the store nothing, and looks at none of the jobs that have ended.
+One job that cannot be cleaned up is named in its record and tried again later; it never keeps the
+others. When what is due is kept in mind as records come and go: a turn in which nothing is due asks
+the store nothing, and looks at none of the jobs that have ended.
 """
 
 import logging
@@ -50,10 +52,14 @@ class Housekeeper:
     def __init__(
         self, picture: Picture, storage: CheckpointStorage, settings: EngineSettings, clock: Clock
     ) -> None:
-        self.picture, self.storage, self.settings, self.clock = picture, storage, settings, clock
+        self.picture = picture
+        self.storage = storage
+        self.settings = settings
+        self.clock = clock
         self.store: Store = picture.store
         self.changed = picture.listen_for_news()
-        self.cleanups, self.ends = Calendar(), Calendar()
+        self.cleanups = Calendar()
+        self.ends = Calendar()
         self._note(picture.of_jobs(CLEANUP) | picture.of_jobs(FINISHED))
         self._strays_s = clock.monotonic_s()
         self._suspects: set[tuple[str, int]] = set()
@@ -105,11 +111,16 @@ class Housekeeper:
             self._postpone(job_id, error, lease)
 
     def _drop(self, now_ms: int, lease: Check) -> None:
-        """Things outside that no job needs any more. What cannot be dropped says so in its own record, and is tried again."""
+        """Things outside that no job needs any more.
+
+        What cannot be dropped says so in its own record, and is tried again.
+        """
         drop_unneeded(self.store, now_ms, [lease], among=self._ownerless(now_ms))
 
     def _ownerless(self, now_ms: int) -> list[str]:
-        """Things that belong to no job that runs, by their keys: among thousands of things of running jobs these are few."""
+        """Things that belong to no job that runs, by their keys: among thousands of things of
+        running jobs these are few.
+        """
         jobs = self.picture.jobs()
         return [
             thing.key
@@ -148,7 +159,10 @@ class Housekeeper:
             LOG.info("history expired", extra={"job_id": job_id})
 
     def _strays(self, leading: Leading) -> None:
-        """Keys of jobs that are not there: what a driver wrote that nobody could reach any more. Seen twice before they go."""
+        """Keys of jobs that are not there: what a driver wrote that nobody could reach any more.
+
+        Seen twice before they go.
+        """
         known = (
             self.picture.of_jobs(JOBS)
             | self.picture.of_jobs(STATES)

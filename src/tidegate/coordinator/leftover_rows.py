@@ -1,4 +1,5 @@
-"""Rows that a new snapshot leaves in a target because the source has lost them meanwhile: said before the job starts. Called by prepare.
+"""Rows that a new snapshot leaves in a target because the source has lost them meanwhile: said
+before the job starts. Called by prepare.
 
 A snapshot brings every row that the source has, and removes none. A target that was filled before
 keeps what was deleted at the source while nobody read its log.
@@ -34,7 +35,9 @@ def not_held_notes(plan: Plan) -> tuple[str, ...]:
 
 
 def _copies(plan: Plan) -> Iterator[tuple[Action, Action]]:
-    """The sources that read a log after a snapshot, each with the sinks of its pipeline that keep rows by key."""
+    """The sources that read a log after a snapshot, each with the sinks of its pipeline that keep
+    rows by key.
+    """
     for pipeline in plan.pipelines:
         for source in pipeline.of_kind(BlockKind.SOURCE):
             captures = registry.find(source.kind, source.plugin).capabilities

@@ -1,7 +1,9 @@
-"""Which store a namespace belongs to. Asked by the collector before it moves anything: to a store that knows none of its jobs, all of them look like orphans.
+"""Which store a namespace belongs to. Asked by the collector before it moves anything: to a store
+that knows none of its jobs, all of them look like orphans.
 
-The first collector that acts in a namespace leaves the name of its store there. A store that is new (the old one was lost, or two installations were given one
-namespace by mistake) has another name, and collects nothing until a person says that the namespace is its own now.
+The first collector that acts in a namespace leaves the name of its store there. A store that is new
+(the old one was lost, or two installations were given one namespace by mistake) has another name,
+and collects nothing until a person says that the namespace is its own now.
 """
 
 import json
@@ -27,7 +29,9 @@ class OtherNamespace(UserError):
             f"{place} belongs to the store {owner}, and this is the store {mine}: its jobs would be taken for orphans, so nothing is collected. "
             "If that store is gone for good, restore the jobs that you want first, then say: tidegate state gc --collect --take-namespace"
         )
-        self.place, self.owner, self.mine = place, owner, mine
+        self.place = place
+        self.owner = owner
+        self.mine = mine
 
 
 def installation_id(store: Store) -> str:
@@ -57,7 +61,9 @@ def owner_of(files: Files) -> str:
 
 
 def own(files: Files, store: Store, *, take: bool = False) -> None:
-    """Make sure that the namespace is this store's; `take` it from another one. OtherNamespace where it is not."""
+    """Make sure that the namespace is this store's; `take` it from another one. OtherNamespace
+    where it is not.
+    """
     mine = installation_id(store)
     data = (json.dumps({"version": 1, "store": mine}) + "\n").encode()
     failpoint("collector.own.before")

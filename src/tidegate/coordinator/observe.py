@@ -1,7 +1,9 @@
-"""What a server knows of the whole installation: a copy of all maps, by the change log. Every server has one; all its reads are answered from it.
+"""What a server knows of the whole installation: a copy of all maps, by the change log. Every
+server has one; all its reads are answered from it.
 
-`refresh` may be called by any thread; reads see the last complete turn. Whoever wants to be told what has changed asks for a `Changed` of its own: of
-everything, or only of what is news. That a driver lives, and gets on, is none.
+`refresh` may be called by any thread; reads see the last complete turn. Whoever wants to be told
+what has changed asks for a `Changed` of its own: of everything, or only of what is news. That a
+driver lives, and gets on, is none.
 """
 
 import threading
@@ -72,7 +74,8 @@ KINDS: dict[str, type] = {
 OF_PIPELINES = (PIPELINES, METRICS, MONITOR)  # their keys are <job>/<pipeline>
 OF_JOBS = (JOBS, STATES, ASSIGNMENTS, DRIVERS, CLEANUP, FINISHED, SAVEPOINTS)
 DISPLAYED = (METRICS, MONITOR)  # nothing depends on them, and drivers write them again
-# Records that are written again and again while all is well, with what is news of them. Of histories nothing is; of all others everything.
+# Records that are written again and again while all is well, with what is news of them. Of
+# histories nothing is; of all others everything.
 MARKS: dict[str, Callable[[Any], object]] = {PIPELINES: state_mark, METRICS: figures_mark}
 
 
@@ -92,7 +95,9 @@ class ByJob(Mapping[int, Seen[T]], Generic[T]):
         return sum(key.isdigit() for key in self._records)
 
     def values(self) -> ValuesView[Seen[T]]:
-        """All of them, without a look at each key by its number: there may be thousands, and they are counted often."""
+        """All of them, without a look at each key by its number: there may be thousands, and they
+        are counted often.
+        """
         return {key: record for key, record in self._records.items() if key.isdigit()}.values()
 
 
@@ -104,7 +109,6 @@ class Changed:
         self._lock = threading.Lock()
 
     def add(self, ids: set[int]) -> None:
-        """Remember these."""
         with self._lock:
             self._ids |= ids
 
@@ -116,12 +120,12 @@ class Changed:
 
 
 class Picture:
-    """The copy, by job."""
-
     def __init__(self, store: Store, clock: Clock) -> None:
-        self.store, self.clock = store, clock
+        self.store = store
+        self.clock = clock
         self._maps = Follower(store, KINDS, clock.monotonic_s, lazy=(FINISHED, MONITOR, RESOURCES))
-        # All maps as of the last complete turn: during a turn some are newer than others, and a job that has just ended would be in none of them.
+        # All maps as of the last complete turn: during a turn some are newer than others, and a job
+        # that has just ended would be in none of them.
         self._view: dict[str, Mapping[str, Seen[Any]]] = {map: self._maps.all(map) for map in KINDS}
         self._parts: dict[str, dict[int, tuple[Seen[Any], ...]]] = {map: {} for map in OF_PIPELINES}
         self._listeners: list[Changed] = []
@@ -143,8 +147,10 @@ class Picture:
         return changed
 
     def refresh(self, behind_s: float = float("inf")) -> set[int]:
-        """Catch up with the store; the jobs that have changed. Nothing is done where another turn has begun after `behind_s` on the monotonic clock: all who
-        wait to see what was written before then share it. StoreUnavailable leaves the copy as it was."""
+        """Catch up with the store; the jobs that have changed. Nothing is done where another turn
+        has begun after `behind_s` on the monotonic clock: all who wait to see what was written
+        before then share it. StoreUnavailable leaves the copy as it was.
+        """
         with self._refreshing:
             if self.begun_after(behind_s):
                 return set()
@@ -163,7 +169,9 @@ class Picture:
         return ids
 
     def begun_after(self, at_s: float) -> bool:
-        """Whether the last turn began after this time on the monotonic clock, so that everything is here that was written before it."""
+        """Whether the last turn began after this time on the monotonic clock, so that everything is
+        here that was written before it.
+        """
         return self._fresh_s is not None and self._fresh_s > at_s
 
     def age_s(self) -> float:
@@ -171,7 +179,9 @@ class Picture:
         return float("inf") if self._fresh_s is None else self.clock.monotonic_s() - self._fresh_s
 
     def known(self, job_id: int) -> Known:
-        """All records of one job, each with its version: whoever writes on the strength of them makes those versions the conditions."""
+        """All records of one job, each with its version: whoever writes on the strength of them
+        makes those versions the conditions.
+        """
         view, key = self._view, str(job_id)
         pipelines, figures = self._of(PIPELINES, job_id), view[METRICS]
         outcome = view[FINISHED].get(key)
@@ -201,7 +211,10 @@ class Picture:
         return self._view[STATES].get(str(job_id))
 
     def shown_state(self, job_id: int) -> JobState | None:
-        """The state for displays: with the health that holds while it cannot be written. Whoever writes takes `state` or `known`."""
+        """The state for displays: with the health that holds while it cannot be written.
+
+        Whoever writes takes `state` or `known`.
+        """
         seen, shown = self.state(job_id), self._shown.get(job_id)
         if seen is None or shown is None:
             return seen.value if seen else None
@@ -212,7 +225,10 @@ class Picture:
         return self._shown.get(job_id)
 
     def show_health(self, shown: Mapping[int, Health]) -> None:
-        """From now on show these instead of what is stored. All others are shown as they are stored."""
+        """From now on show these instead of what is stored.
+
+        All others are shown as they are stored.
+        """
         before, self._shown = self._shown, shown
         changed = {
             job_id
@@ -224,7 +240,10 @@ class Picture:
                 listener.add(changed)
 
     def damaged_jobs(self) -> set[int]:
-        """The jobs of which a document that counts cannot be read. Nothing is decided about them; their drivers are left alone."""
+        """The jobs of which a document that counts cannot be read.
+
+        Nothing is decided about them; their drivers are left alone.
+        """
         if not self._maps.unreadable:
             return set()
         return {
@@ -272,7 +291,6 @@ class Picture:
         return self._view[ASSIGNMENTS].get(str(job_id))
 
     def assignments(self) -> ByJob[Assignment]:
-        """All of them."""
         return ByJob(self._view[ASSIGNMENTS])
 
     def driver(self, job_id: int) -> Seen[DriverRecord] | None:
@@ -288,7 +306,6 @@ class Picture:
         return self._view[SAVEPOINTS].get(str(job_id))
 
     def outcomes(self) -> ByJob[JobOutcome]:
-        """All ended jobs."""
         return ByJob(self._view[FINISHED])
 
     def cleanups(self) -> ByJob[CleanupRecord]:
@@ -296,7 +313,6 @@ class Picture:
         return ByJob(self._view[CLEANUP])
 
     def resources(self) -> Mapping[str, Seen[ResourceRecord]]:
-        """What jobs have outside."""
         return self._view[RESOURCES]
 
     def workers(self) -> Mapping[str, Seen[WorkerRecord]]:
@@ -312,7 +328,6 @@ class Picture:
         return self._view[TOKENS]
 
     def lease(self, office: str = COORDINATOR) -> Seen[Lease] | None:
-        """Who holds an office."""
         return self._view[LEASES].get(office)
 
     def beat(self, office: str) -> Seen[Beat] | None:

@@ -1,6 +1,8 @@
-"""Where the state of a restore comes from: the job's own last run, another job's, a savepoint, a place in the storage. Called by prepare; reads only.
+"""Where the state of a restore comes from: the job's own last run, another job's, a savepoint, a
+place in the storage. Called by prepare; reads only.
 
-What is found here is the place of every pipeline as its origin tells it. Which checkpoint is taken, and whose lineage goes on, is decided by the callers.
+What is found here is the place of every pipeline as its origin tells it. Which checkpoint is taken,
+and whose lineage goes on, is decided by the callers.
 """
 
 from collections.abc import Iterable
@@ -35,12 +37,17 @@ class ContinuedElsewhere(UserError):
         super().__init__(
             f"the state of job {job_id} has been continued by job {by}: go on with that one, or take it back with --restore-from {by}"
         )
-        self.job_id, self.by = job_id, by
+        self.job_id = job_id
+        self.by = by
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
-    """State that can be continued. `known` is what the store knows of the job that made it; `plan` the plan that it was made with, where that is known."""
+    """State that can be continued.
+
+    `known` is what the store knows of the job that made it; `plan` the plan that it was made with,
+    where that is known.
+    """
 
     what: str  # in words
     job_id: int
@@ -55,7 +62,10 @@ class Origin:
 
 
 def own_origin(known: Known, storage: CheckpointStorage) -> Origin:
-    """The last run of a job: by the store, else by what it has left in the storage. LineageMismatch where its records are not of one run."""
+    """The last run of a job: by the store, else by what it has left in the storage.
+
+    LineageMismatch where its records are not of one run.
+    """
     check_lineage(known)
     states = tuple(p.value for p in known.pipelines) or (
         rebuilt(storage, known.job_id) if forgotten(known) and not known.unused else ()
@@ -85,7 +95,9 @@ def check_lineage(known: Known) -> None:
 
 
 def origin_of(store: Store, storage: CheckpointStorage, known: Known, wish: RestoreWish) -> Origin:
-    """What a wish names; `known` is the job that shall go on. NothingToRestore, NoSavepoint and Damaged say what is not there."""
+    """What a wish names; `known` is the job that shall go on. NothingToRestore, NoSavepoint and
+    Damaged say what is not there.
+    """
     if wish.start is From.SAVEPOINT:
         return _of_savepoint(
             store,
@@ -129,7 +141,9 @@ def _continues(known: Known, source: Known) -> bool:
 
 
 def forgotten(known: Known) -> bool:
-    """Whether the store has nothing of a job: it never ran, its history has expired, or the store was lost."""
+    """Whether the store has nothing of a job: it never ran, its history has expired, or the store
+    was lost.
+    """
     return (
         known.record is None
         and known.state is None
@@ -139,7 +153,9 @@ def forgotten(known: Known) -> bool:
 
 
 def rebuilt(storage: CheckpointStorage, job_id: int) -> tuple[PipelineState, ...]:
-    """The place of every pipeline of a job that the store has forgotten, by its manifests: the newest lineage, all numbers above what is there."""
+    """The place of every pipeline of a job that the store has forgotten, by its manifests: the
+    newest lineage, all numbers above what is there.
+    """
     found = {
         pipeline: storage.checkpoints(job_id, pipeline) for pipeline in storage.pipelines(job_id)
     }
@@ -166,7 +182,10 @@ def rebuilt(storage: CheckpointStorage, job_id: int) -> tuple[PipelineState, ...
 def _left(
     id: int, path: str, manifest: Manifest | None, newest: Manifest | None
 ) -> CheckpointRef | None:
-    """A checkpoint of the newest lineage. One that cannot be read counts too: it is tried, found damaged, and told of."""
+    """A checkpoint of the newest lineage.
+
+    One that cannot be read counts too: it is tried, found damaged, and told of.
+    """
     if manifest is None:
         return CheckpointRef(checkpoint=id, path=path, generation=0, begun_ms=0, completed_ms=0)
     if newest is not None and manifest.lineage == newest.lineage:
@@ -327,7 +346,9 @@ def in_use_by(store: Store, lineage: str, except_for: int) -> int | None:
 
 
 def check_free(origin: Origin, job_id: int, *, fork: bool) -> None:
-    """Whether a job may continue this lineage: nobody else has, and no one has gone back behind the savepoint."""
+    """Whether a job may continue this lineage: nobody else has, and no one has gone back behind the
+    savepoint.
+    """
     if fork:
         return
     state = origin.known.state.value if origin.known.state else None

@@ -1,8 +1,11 @@
-"""What is shown of jobs while their health cannot be written: the store is out of reach, full or read-only, or a document of the job is damaged.
+"""What is shown of jobs while their health cannot be written: the store is out of reach, full or
+read-only, or a document of the job is damaged.
 
-Health is otherwise judged by the leader and read from the store. During an outage nobody leads, and what was written last says OK for ever. So every
-server judges by the same rule (lifecycle/health.py), from what it has in memory: for how long no checkpoint and no heartbeat of a job was seen. Nothing
-is written, and nothing is done about it here. Called by the loop that refreshes the picture.
+Health is otherwise judged by the leader and read from the store. During an outage nobody leads, and
+what was written last says OK for ever. So every server judges by the same rule
+(lifecycle/health.py), from what it has in memory: for how long no checkpoint and no heartbeat of a
+job was seen. Nothing is written, and nothing is done about it here. Called by the loop that
+refreshes the picture.
 """
 
 from tidegate.coordinator.observe import Picture
@@ -50,7 +53,9 @@ class OutageHealth:
         )
 
     def _health(self, job_id: int, trouble: str) -> Health | None:
-        """What to show in place of the stored one; None where that is as bad, or the job does not run."""
+        """What to show in place of the stored one; None where that is as bad, or the job does not
+        run.
+        """
         record, stored = self.picture.jobs().get(job_id), self.picture.state(job_id)
         if record is None or stored is None or stored.value.status.terminal:
             return None
@@ -81,7 +86,9 @@ class OutageHealth:
 
 
 def jobs_in_words(picture: Picture) -> str:
-    """The running jobs as they were last seen and are judged now, for an answer that can show no more than a sentence."""
+    """The running jobs as they were last seen and are judged now, for an answer that can show no
+    more than a sentence.
+    """
     states = [
         state
         for job_id in picture.jobs()

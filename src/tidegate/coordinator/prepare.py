@@ -1,7 +1,9 @@
-"""What a submission will begin with: decided and checked before anything is written. Called by claim (`tidegate run`), commands (submit) and `restore-plan`.
+"""What a submission will begin with: decided and checked before anything is written. Called by
+claim (`tidegate run`), commands (submit) and `restore-plan`.
 
-It reads the store and the checkpoint storage, and answers with the states of the new incarnation's pipelines, its lineage, its numbers and its restore plan. A
-refusal is a UserError that says what is wrong, where, and which option would change it.
+It reads the store and the checkpoint storage, and answers with the states of the new incarnation's
+pipelines, its lineage, its numbers and its restore plan. A refusal is a UserError that says what is
+wrong, where, and which option would change it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -97,7 +99,10 @@ class NeedsConsent(UserError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """Who wants to go on, with which job file, from where. `held` asks a source whether it still has a position, where that can be asked."""
+    """Who wants to go on, with which job file, from where.
+
+    `held` asks a source whether it still has a position, where that can be asked.
+    """
 
     known: Known
     name: str
@@ -110,7 +115,11 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prepared:
-    """What the new incarnation begins with. `states` are the pipelines that have a past; checkpoints that stand elsewhere are copied before a driver starts."""
+    """What the new incarnation begins with.
+
+    `states` are the pipelines that have a past; checkpoints that stand elsewhere are copied before
+    a driver starts.
+    """
 
     start: Start
     report: RestoreReport
@@ -194,7 +203,8 @@ def _resumed(
 ) -> Prepared:
     wish, known = request.wish, request.known
     same = origin.job_id == known.job_id and not origin.named
-    # Of its own last run the store knows whether another job has taken it up; only a store that was lost does not.
+    # Of its own last run the store knows whether another job has taken it up; only a store that was
+    # lost does not.
     user = in_use_by(store, origin.lineage, known.job_id) if not same or forgotten(known) else None
     if same and user is not None:
         raise ContinuedElsewhere(known.job_id, user)
@@ -255,7 +265,9 @@ def _resumed(
 
 
 def accepted_before(origin: Origin) -> tuple[AcceptedChange, ...]:
-    """What was decided in earlier runs of this state: a position that is reached again needs no second decision."""
+    """What was decided in earlier runs of this state: a position that is reached again needs no
+    second decision.
+    """
     record, outcome = origin.known.record, origin.known.outcome
     last = record.value if record is not None else outcome
     return last.accepted_changes if last is not None and last.lineage == origin.lineage else ()
@@ -285,7 +297,9 @@ def with_findings(report: RestoreReport, found: Findings, *, consent: bool) -> R
 
 
 def _named(origin: Origin, point: RestorePoint) -> RestorePoint:
-    """State that was named by its place: how far the lineage has gone beyond it, as far as the store knows. Where it knows nothing, the sinks are rewound."""
+    """State that was named by its place: how far the lineage has gone beyond it, as far as the
+    store knows. Where it knows nothing, the sinks are rewound.
+    """
     state = point.state
     assert state.latest is not None
     there = next(
@@ -357,7 +371,9 @@ def _without(state: PipelineState, dropped: tuple[str, ...]) -> PipelineState:
 def _moved(
     state: PipelineState, request: Request, numbers: Numbers, origin: Origin, *, fork: bool
 ) -> PipelineState:
-    """Another job's place, or a named one, as this job's: only the checkpoint that it begins from, and of a savepoint of its own the older ones before it."""
+    """Another job's place, or a named one, as this job's: only the checkpoint that it begins from,
+    and of a savepoint of its own the older ones before it.
+    """
     latest = state.latest
     mine = [
         p.value
@@ -421,7 +437,9 @@ class Extra:
 
 
 def source_changes(prepared: Prepared, job_id: int, now_ms: int) -> Extra:
-    """The claim on checkpoints that stand elsewhere, and the mark of the ended job whose lineage goes on: it must not be resumed beside this one."""
+    """The claim on checkpoints that stand elsewhere, and the mark of the ended job whose lineage
+    goes on: it must not be resumed beside this one.
+    """
     checks, writes = [], []
     if prepared.claimed:
         source = prepared.report.source_job
@@ -461,7 +479,9 @@ def points_of(
     *,
     first: bool,
 ) -> list[RestorePoint]:
-    """The restore points of a generation: of the first one as it was wished, of later ones the newest that are sound."""
+    """The restore points of a generation: of the first one as it was wished, of later ones the
+    newest that are sound.
+    """
     if not first or not job.restored:
         return restore_points(storage, states, None)
     if job.fork and not job.checkpoint:
@@ -479,7 +499,9 @@ def points_of(
 def _forked(
     store: Store, storage: CheckpointStorage, job: JobRecord, state: PipelineState
 ) -> PipelineState:
-    """A fork of a job that goes on: it may have deleted the checkpoint meanwhile, and then has newer ones."""
+    """A fork of a job that goes on: it may have deleted the checkpoint meanwhile, and then has
+    newer ones.
+    """
     latest, theirs = (
         state.latest,
         paths.pipeline_directory(job.source_job, state.pipeline).as_posix(),

@@ -1,8 +1,10 @@
-"""observe -> decide -> record, for every job. Run by the leader alone, again and again; a turn that is lost is made up for by the next.
+"""observe -> decide -> record, for every job. Run by the leader alone, again and again; a turn that
+is lost is made up for by the next.
 
-It keeps nothing but the ages of things on its own clock, and when it looks at which job again (attention.py): another leader that starts with an empty memory
-decides the same, only later. A job is looked at when there is news of it, and when its time has come; all jobs when a leadership begins, when a worker comes or
-goes, and after a turn that was broken off.
+It keeps nothing but the ages of things on its own clock, and when it looks at which job again
+(attention.py): another leader that starts with an empty memory decides the same, only later. A job
+is looked at when there is news of it, and when its time has come; all jobs when a leadership
+begins, when a worker comes or goes, and after a turn that was broken off.
 """
 
 import logging
@@ -74,17 +76,18 @@ class Reconciler:
         alive: Lives | None = None,
         many: Many = one_by_one,
     ) -> None:
-        self.picture, self.recorder, self.settings, self.clock, self.many = (
-            picture,
-            recorder,
-            settings,
-            clock,
-            many,
-        )
+        self.picture = picture
+        self.recorder = recorder
+        self.settings = settings
+        self.clock = clock
+        self.many = many
         self.alive = alive or alive_here
         self.held_up = held_up if alive is None else lambda process: ""  # noqa: ARG005  # in a simulation no process is real
-        self.touched, self.changed = picture.listen(), picture.listen_for_news()
-        self.ages, self.rounds, self.taken = Ages(), Rounds(), Taken()
+        self.touched = picture.listen()
+        self.changed = picture.listen_for_news()
+        self.ages = Ages()
+        self.rounds = Rounds()
+        self.taken = Taken()
         self.limits = Limits(
             start_ms=settings.coordinator.start_timeout_ms,
             ask_ms=settings.coordinator.stop_timeout_ms,
@@ -96,9 +99,13 @@ class Reconciler:
         self._counted_s: float | None = None
 
     def step(self, leading: Leading) -> int:
-        """One turn; how many jobs were changed. StoreUnavailable ends it, and the next one goes on."""
+        """One turn; how many jobs were changed.
+
+        StoreUnavailable ends it, and the next one goes on.
+        """
         if leading.term != self._term:
-            self._term, self._all = leading.term, True
+            self._term = leading.term
+            self._all = True
             for memory in (self.ages, self.rounds, self.taken):
                 memory.clear()
         self.picture.refresh()
@@ -107,7 +114,8 @@ class Reconciler:
         everything, self._all = self._all, True  # as long as this turn is not complete
         jobs = self._due(everything=everything)
         places = self._places(jobs)
-        # Calm ones hardly ever move, and are looked at here; whatever of the others moves, the writes can wait for the store at the same time.
+        # Calm ones hardly ever move, and are looked at here; whatever of the others moves, the
+        # writes can wait for the store at the same time.
         restless = self.rounds.restless(set(jobs))
         moved = one_by_one(
             lambda job_id: self._moved(leading, job_id, places),
@@ -118,7 +126,9 @@ class Reconciler:
         return moved
 
     def _due(self, *, everything: bool) -> list[int]:
-        """The jobs to look at now: those of which there is news, and those whose time has come; or all of them."""
+        """The jobs to look at now: those of which there is news, and those whose time has come; or
+        all of them.
+        """
         now_s, running = self.clock.monotonic_s(), self.picture.jobs()
         touched, news = self.touched.take(), self.changed.take()
         if everything:
@@ -139,20 +149,30 @@ class Reconciler:
         return sorted(job_id for job_id in due if job_id in running)
 
     def _note(self, job_id: int) -> None:
-        """A calm job has given a sign of life, or made progress: its ages begin anew, and that is all there is to do."""
+        """A calm job has given a sign of life, or made progress: its ages begin anew, and that is
+        all there is to do.
+        """
         driver = self.picture.driver(job_id)
         self._silent(job_id, driver.value if driver else None)
         self._ages_of(job_id, tuple(p.value for p in self.picture.pipelines(job_id)))
 
     def _moved(self, leading: Leading, job_id: int, places: dict[int, Place | NoPlace]) -> bool:
-        """Whether one job was changed. A leader that is not sure of itself any more changes nothing, and begins here when it is again."""
+        """Whether one job was changed.
+
+        A leader that is not sure of itself any more changes nothing, and begins here when it is
+        again.
+        """
         if not leading.trusted():
             self.changed.add({job_id})
             return False
         return self._one(leading, job_id, places)
 
     def _one(self, leading: Leading, job_id: int, places: dict[int, Place | NoPlace]) -> bool:
-        """Decide and record for one job. What is wrong with one never keeps the others. Of one that cannot be read in part nothing is decided."""
+        """Decide and record for one job.
+
+        What is wrong with one never keeps the others. Of one that cannot be read in part nothing is
+        decided.
+        """
         self.rounds.looked(job_id, self.clock.monotonic_s(), None)
         if self.picture.damage(job_id):
             return False
@@ -248,7 +268,6 @@ class Reconciler:
         pipelines: tuple[PipelineState, ...],
         watcher: Watcher,
     ) -> Health:
-        """Of the worst pipeline."""
         if state.status not in (JobStatus.RUNNING, JobStatus.DOING_SAVEPOINT):
             return Health()
         metrics, ages, silences = self._ages_of(job.job_id, pipelines)
@@ -272,7 +291,9 @@ class Reconciler:
     def _ages_of(
         self, job_id: int, pipelines: tuple[PipelineState, ...]
     ) -> tuple[dict[int, PipelineMetrics], dict[int, int], dict[int, int]]:
-        """By pipeline: its figures, how long it has made no progress, and how long its figures have not been written."""
+        """By pipeline: its figures, how long it has made no progress, and how long its figures have
+        not been written.
+        """
         figures = {m.value.pipeline: m for m in self.picture.metrics(job_id)}
         metrics = {number: m.value for number, m in figures.items()}
         ages = {
@@ -300,7 +321,9 @@ class Reconciler:
         return min(max(calm_ms(rhythm) / 1000, RESTLESS_EVERY_S), CALM_EVERY_S_MAX)
 
     def _silent(self, job_id: int, driver: DriverRecord | None) -> bool:
-        """Whether the driver has not been heard of for a lease: its registration and its figures are its signs of life."""
+        """Whether the driver has not been heard of for a lease: its registration and its figures
+        are its signs of life.
+        """
         beats = tuple(
             m.version
             for m in self.picture.metrics(job_id)
@@ -311,7 +334,9 @@ class Reconciler:
     def _watcher(
         self, assignment: Assignment | None, driver: DriverRecord | None
     ) -> tuple[Watcher, str]:
-        """Who can see the driver: its worker, else one that lives on the same host since the same boot."""
+        """Who can see the driver: its worker, else one that lives on the same host since the same
+        boot.
+        """
         if assignment is None:
             return Watcher.NONE, ""
         if assignment.worker in self.workers:
@@ -322,7 +347,9 @@ class Reconciler:
         return (Watcher.REPLACEABLE, beside) if beside else (Watcher.GONE, "")
 
     def _beside(self, driver: DriverRecord) -> str:
-        """A worker that can see the driver's process: of its host, since the same boot; empty where there is none."""
+        """A worker that can see the driver's process: of its host, since the same boot; empty where
+        there is none.
+        """
         here = [
             w.id
             for w in self.workers.values()
@@ -345,7 +372,8 @@ class Reconciler:
             if self._lively(w.id)
         ]
         now_ms = self.clock.now_ms()
-        # Those that still wait for a retry come last: they must not take a slot from one that can start now.
+        # Those that still wait for a retry come last: they must not take a slot from one that can
+        # start now.
         waiting = sorted(
             states,
             key=lambda pair: (pair[1].not_before_ms > now_ms, pair[1].initialization_ms, pair[0]),
@@ -356,12 +384,16 @@ class Reconciler:
         )
 
     def _holder(self, job_id: int, assignment: Assignment) -> str:
-        """Whose slot a job takes: its worker's, or that of the one that is about to adopt its driver."""
+        """Whose slot a job takes: its worker's, or that of the one that is about to adopt its
+        driver.
+        """
         driver = self.picture.driver(job_id)
         return self._watcher(assignment, driver.value if driver else None)[1] or assignment.worker
 
     def _lively(self, worker: str) -> bool:
-        """Whether a worker has given a sign of life lately: one that holds its lease and hangs gets no new work."""
+        """Whether a worker has given a sign of life lately: one that holds its lease and hangs gets
+        no new work.
+        """
         beat = self.picture.beat(worker_office(worker))
         return (
             beat is not None
@@ -369,7 +401,11 @@ class Reconciler:
         )
 
     def _candidate(self, job_id: int, state: JobState) -> Candidate:
-        """A job in the queue. One that has run before waits for a slot whatever the strategy, and tries another worker first."""
+        """A job in the queue.
+
+        One that has run before waits for a slot whatever the strategy, and tries another worker
+        first.
+        """
         before = self.picture.driver(job_id)
         return Candidate(
             job_id=job_id,
@@ -380,7 +416,9 @@ class Reconciler:
         )
 
     def _look_at_workers(self, leading: Leading) -> None:
-        """A worker that has been silent for its lease loses it: whatever it writes after that is refused, and its drivers may be adopted."""
+        """A worker that has been silent for its lease loses it: whatever it writes after that is
+        refused, and its drivers may be adopted.
+        """
         sights = self.watch.step()
         for sight in sights.values():
             worker = sight.office.removeprefix(WORKER_PREFIX)

@@ -1,4 +1,7 @@
-"""What the store knows of a job, read in one go. Called by the other modules here and by the CLI; it never writes."""
+"""What the store knows of a job, read in one go.
+
+Called by the other modules here and by the CLI; it never writes.
+"""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -41,8 +44,10 @@ class Stored(Generic[T]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Known:
-    """Everything about one job id. A job that ended has no record any more, but keeps its state. `cleanup` is what is still to be deleted of it,
-    `histories` are the keys of the histories of its checkpoints."""
+    """Everything about one job id. A job that ended has no record any more, but keeps its state.
+    `cleanup` is what is still to be deleted of it, `histories` are the keys of the histories of its
+    checkpoints.
+    """
 
     job_id: int
     record: Stored[JobRecord] | None
@@ -59,7 +64,8 @@ class Known:
     beats: tuple[
         Check, ...
     ] = ()  # that nothing has been heard of its driver since; of who follows the store only
-    unused: bool = False  # the id was made for this very submission, so that nothing of it can be left anywhere
+    # the id was made for this very submission, so that nothing of it can be left anywhere
+    unused: bool = False
 
     @property
     def driven(self) -> bool:
@@ -72,7 +78,9 @@ class Known:
 
     @property
     def restore_points(self) -> dict[int, int]:
-        """The newest checkpoint of each pipeline that a next run can begin from; nothing of a job that has finished, or whose state is not kept."""
+        """The newest checkpoint of each pipeline that a next run can begin from; nothing of a job
+        that has finished, or whose state is not kept.
+        """
         finished = self.state is not None and self.state.value.status is JobStatus.FINISHED
         discarded = (
             self.record is None and self.cleanup is not None and not self.cleanup.value.resumable
@@ -150,8 +158,10 @@ def look(store: Store, job_id: int) -> Known:
 
 
 def unused(job_id: int) -> Known:
-    """All that there can be of an id that was made for this very submission: neither the store nor the checkpoint storage, which may be far away, is asked. The
-    transaction that writes it still has the condition that nothing is there."""
+    """All that there can be of an id that was made for this very submission: neither the store nor
+    the checkpoint storage, which may be far away, is asked. The transaction that writes it still
+    has the condition that nothing is there.
+    """
     return Known(job_id=job_id, record=None, state=None, pipelines=(), outcome=None, unused=True)
 
 

@@ -1,4 +1,5 @@
-"""The ledger of what jobs have outside: replication slots, publications, server ids. Recorded before they are created, dropped when nobody can need them.
+"""The ledger of what jobs have outside: replication slots, publications, server ids. Recorded
+before they are created, dropped when nobody can need them.
 
     submit            what the options tell is recorded with the job, in one transaction; a name that another job has is refused
     driver            what turns out later is recorded through `Book` (driver/book.py) before it is created
@@ -6,7 +7,8 @@
     nobody needs it   dropped, by the cleanup of the job, or by any later turn of any leader: marked first, so that no submit takes the name meanwhile. What
                       fails is tried again, with the reason in the record; it keeps nothing else
 
-Callers: commands and claim (with_resources), cleanup and housekeeping (drop_unneeded). Drops go through the connector's own function, without Spark.
+Callers: commands and claim (with_resources), cleanup and housekeeping (drop_unneeded). Drops go
+through the connector's own function, without Spark.
 """
 
 import logging
@@ -45,18 +47,14 @@ ERROR_CHARS_MAX = 500
 
 
 class ResourceTaken(UserError):
-    """Another job has it."""
-
     condition = "resource-taken"
 
     def __init__(self, record: ResourceRecord, how: str) -> None:
         super().__init__(f"{record.kind} {record.name!r} at {record.place} {how}")
-        self.kind, self.name, self.place, self.job_id = (
-            record.kind,
-            record.name,
-            record.place,
-            record.job_id,
-        )
+        self.kind = record.kind
+        self.name = record.name
+        self.place = record.place
+        self.job_id = record.job_id
 
 
 def key_of(resource: Resource | ResourceRecord) -> str:
@@ -75,7 +73,10 @@ def declared(job: JobRecord) -> Iterator[ResourceRecord]:
 
 
 def _told(job: JobRecord, pipeline: int, action: Action) -> Iterable[Resource]:
-    """What one connector tells. One that is not installed here tells nothing: its driver will say so."""
+    """What one connector tells.
+
+    One that is not installed here tells nothing: its driver will say so.
+    """
     try:
         connector = registry.find(action.kind, action.plugin)
     except registry.UnknownConnector:
@@ -88,7 +89,6 @@ def _told(job: JobRecord, pipeline: int, action: Action) -> Iterable[Resource]:
 
 
 def context_of(job: JobRecord, pipeline: int, action: Action) -> OperatorContext:
-    """Who an operator is."""
     return OperatorContext(
         job_id=job.job_id,
         job_name=job.name,
@@ -122,7 +122,9 @@ def with_resources(extra: Extra, store: Store, job: JobRecord) -> Extra:
 
 
 def reserve(store: Store, job: JobRecord) -> Extra:
-    """What a submit adds to its transaction: its own resources, and those of the run that it goes on from. ResourceTaken before anything is written."""
+    """What a submit adds to its transaction: its own resources, and those of the run that it goes
+    on from. ResourceTaken before anything is written.
+    """
     wanted: dict[str, ResourceRecord] = {}
     for record in declared(job):
         other = wanted.setdefault(key_of(record), record)
@@ -190,7 +192,6 @@ def _why(record: ResourceRecord) -> str:
 
 
 def read(entry: Entry) -> ResourceRecord:
-    """A record."""
     return from_document(ResourceRecord, entry.value, f"resource {entry.key}")
 
 
@@ -229,7 +230,10 @@ def drop_unneeded(
     among: Sequence[str] | None = None,
     limit: int = EACH_TURN_MAX,
 ) -> int:
-    """Drop what nobody needs and is due; how many are gone. `checks` are a leader's, who may know `among` which keys it can be found."""
+    """Drop what nobody needs and is due; how many are gone.
+
+    `checks` are a leader's, who may know `among` which keys it can be found.
+    """
     gone = 0
     for entry in sound(store.list(RESOURCES) if among is None else _those(store, among)):
         record = read(entry)

@@ -1,4 +1,5 @@
-"""From where a job goes on: what there is of an earlier run, which checkpoint each pipeline takes, and the copy of it that is the job's own.
+"""From where a job goes on: what there is of an earlier run, which checkpoint each pipeline takes,
+and the copy of it that is the job's own.
 
 Called by claim (embedded runs), commands (submit) and transitions (every start of a generation).
 """
@@ -35,7 +36,9 @@ from tidegate.model.restore import OnDamaged
 from tidegate.model.volume import without
 
 GENERATIONS_UNSEEN_MAX = 1000
-"""Generations that completed no checkpoint are not in the storage, but the sinks have been fenced by them: a new one begins above them too."""
+"""Generations that completed no checkpoint are not in the storage, but the sinks have been fenced
+by them: a new one begins above them too.
+"""
 
 
 class NewestDamaged(UserError):
@@ -67,7 +70,9 @@ def restore_points(
     wanted: int | None,
     on_damaged: str = OnDamaged.OLDER.value,
 ) -> list[RestorePoint]:
-    """The restore point of every unfinished pipeline; raises, in words for a person, where one of them has none."""
+    """The restore point of every unfinished pipeline; raises, in words for a person, where one of
+    them has none.
+    """
     points = []
     for state in pipelines:
         if state.status is not PipelineStatus.FINISHED:
@@ -95,7 +100,9 @@ def restore_points(
 
 
 def adopted(storage: CheckpointStorage, state: PipelineState, generation: int) -> PipelineState:
-    """The same place with every checkpoint in the job's own directory, under its own id: a copy is made of what stands elsewhere. Repeatable."""
+    """The same place with every checkpoint in the job's own directory, under its own id: a copy is
+    made of what stands elsewhere. Repeatable.
+    """
     own = paths.pipeline_directory(state.job_id, state.pipeline).as_posix()
 
     def mine(ref: CheckpointRef) -> CheckpointRef:
@@ -118,7 +125,9 @@ def adopted(storage: CheckpointStorage, state: PipelineState, generation: int) -
 
 
 def overtake(storage: CheckpointStorage, states: Iterable[PipelineState], now_ms: int) -> None:
-    """Pipelines that go back on purpose: savepoints of the lineage after that place are marked, before any sink takes a row back."""
+    """Pipelines that go back on purpose: savepoints of the lineage after that place are marked,
+    before any sink takes a row back.
+    """
     back = {state.pipeline: state for state in states if state.back}
     if back:
         first = next(iter(back.values()))
@@ -138,8 +147,10 @@ class Numbers:
 
 
 def numbers_of(known: Known, storage: CheckpointStorage, *origins: Origin) -> Numbers:
-    """By what the store knows; where it has forgotten the id, by the checkpoints that were left on disk: nothing deletes them when a history expires. Above
-    those of the state that is continued, too, which may be another job's."""
+    """By what the store knows; where it has forgotten the id, by the checkpoints that were left on
+    disk: nothing deletes them when a history expires. Above those of the state that is continued,
+    too, which may be another job's.
+    """
     checkpoint = max([next_checkpoint(known), *(o.next_checkpoint for o in origins)])
     generation = max([last_generation(known), *(o.generation for o in origins)])
     if known.unused or known.state is not None or known.outcome is not None:
@@ -153,7 +164,9 @@ def numbers_of(known: Known, storage: CheckpointStorage, *origins: Origin) -> Nu
 
 
 def condition_of(known: Known, cleanup: CleanupRecord | None, *, left: bool = False) -> Condition:
-    """What there is of an earlier run; `cleanup` is what is still to be deleted of it. `left`: the store knows nothing, and its checkpoints are there."""
+    """What there is of an earlier run; `cleanup` is what is still to be deleted of it. `left`: the
+    store knows nothing, and its checkpoints are there.
+    """
     if left and forgotten(known):
         return Condition.UNFINISHED
     status = (
@@ -185,9 +198,11 @@ def place_of(states: Sequence[PipelineState]) -> str:
 def restored_state(
     state: PipelineState, resolution: Resolution, root: str, *, on_purpose: bool = False
 ) -> PipelineState:
-    """The state from which the next generation starts. Raises, in words for a person, where there is no such state.
+    """The state from which the next generation starts. Raises, in words for a person, where there
+    is no such state.
 
-    Only who goes back on purpose has the sinks take back what is newer; where newer checkpoints are damaged, the records of the sinks tell how to go forward.
+    Only who goes back on purpose has the sinks take back what is newer; where newer checkpoints are
+    damaged, the records of the sinks tell how to go forward.
     """
     started = replace(
         state, status=PipelineStatus.CREATED, ready_to_close=(), error=None, confirmed_ms=0
@@ -196,7 +211,8 @@ def restored_state(
         case NoCheckpoint():
             return started
         case Chosen(ref, _, newer):
-            # Batches after the restore point are undone or told by the sinks, so the pending one is only repeated when nothing was skipped.
+            # Batches after the restore point are undone or told by the sinks, so the pending one is
+            # only repeated when nothing was skipped.
             pending = state.pending if not newer else None
             kept = tuple(r for r in state.retained if r.checkpoint <= ref.checkpoint)
             return replace(

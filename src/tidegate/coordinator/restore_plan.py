@@ -1,6 +1,8 @@
-"""What a restore would do, before anything is done: each source, transform and sink of the job file against the state that it would go on from. Pure.
+"""What a restore would do, before anything is done: each source, transform and sink of the job file
+against the state that it would go on from. Pure.
 
-The verdict is impossible where state finds no owner or its owner is another one than it was, needs consent where rows would be there twice on purpose.
+The verdict is impossible where state finds no owner or its owner is another one than it was, needs
+consent where rows would be there twice on purpose.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +24,11 @@ Held = Callable[[Action, Any], str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Where one pipeline would go on. `states` are those of its checkpoint, by operator; `known` those that have any, also before the first checkpoint."""
+    """Where one pipeline would go on.
+
+    `states` are those of its checkpoint, by operator; `known` those that have any, also before the
+    first checkpoint.
+    """
 
     report: PipelineReport
     states: Mapping[str, Any]
@@ -34,7 +40,11 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """State that does not fit. `operator` is whose it is: it can be given up. `sink`: a fork writes elsewhere as a matter of course."""
+    """State that does not fit.
+
+    `operator` is whose it is: it can be given up. `sink`: a fork writes elsewhere as a matter of
+    course.
+    """
 
     operator: str
     text: str
@@ -51,7 +61,11 @@ def report_of(
     consent: bool,
     held: Held | None,
 ) -> RestoreReport:
-    """The restore plan. `drop`: state without an owner may be given up; `consent`: rows may be there twice; `held` asks a source about a position."""
+    """The restore plan.
+
+    `drop`: state without an owner may be given up; `consent`: rows may be there twice; `held` asks
+    a source about a position.
+    """
     found = list(misfits(plan, places))
     given_up = [each for each in found if drop or (base.fork and each.sink)]
     dropped = tuple(sorted({each.operator for each in given_up}))
@@ -194,7 +208,9 @@ def _consents(plan: Plan, places: Mapping[int, Place]) -> Iterator[str]:
 
 
 def _changes(action: Action, before: Action | None) -> tuple[str, ...]:
-    """Against the plan that the state was made with; names of options only, as values may be secrets."""
+    """Against the plan that the state was made with; names of options only, as values may be
+    secrets.
+    """
     if before is None:
         return ()
     changed = sorted(

@@ -1,5 +1,6 @@
-"""Savepoints as people see them: asking for one, what becomes of the request when the job ends or it takes too long, deleting one. Called by commands, the
-recorder, the supervisor and the CLI. Making one is the driver's work (pipeline/savepoint).
+"""Savepoints as people see them: asking for one, what becomes of the request when the job ends or
+it takes too long, deleting one. Called by commands, the recorder, the supervisor and the CLI.
+Making one is the driver's work (pipeline/savepoint).
 """
 
 from dataclasses import dataclass, replace
@@ -33,8 +34,6 @@ class JobEnded(UserError):
 
 
 class NoSuchJob(UserError):
-    """No such job."""
-
     condition = "unknown-job"
 
     def __init__(self, job: int | str) -> None:
@@ -64,7 +63,9 @@ class Answer:
 
 
 def request_of(known: Known) -> Stored[SavepointRequest] | None:
-    """The last request about the incarnation that runs, or ran last; those about older ones are history."""
+    """The last request about the incarnation that runs, or ran last; those about older ones are
+    history.
+    """
     current = (
         known.record.value.initialization_ms
         if known.record
@@ -79,7 +80,11 @@ def request_of(known: Known) -> Stored[SavepointRequest] | None:
 def ask(
     store: Store, savepoints: Savepoints, clock: Clock, job_id: int, *, stop: bool, by: str = ""
 ) -> SavepointRequest:
-    """Want a savepoint, durably. While one is wanted, this joins it, and may add the wish to stop; so a repeated request makes nothing twice."""
+    """Want a savepoint, durably.
+
+    While one is wanted, this joins it, and may add the wish to stop; so a repeated request makes
+    nothing twice.
+    """
     for _ in range(TRIES_MAX):
         known = look(store, job_id)
         standing = request_of(known)
@@ -106,7 +111,9 @@ def ask(
 
 
 def _joins(standing: SavepointRequest, *, stop: bool) -> bool:
-    """Whether the standing request is as good as a new one: it is under way, or the job ends with it already."""
+    """Whether the standing request is as good as a new one: it is under way, or the job ends with
+    it already.
+    """
     if standing.status is SavepointStatus.WANTED:
         return standing.stop or not stop
     return standing.status is SavepointStatus.DONE and standing.stop
@@ -144,7 +151,9 @@ def _wanted(
 
 
 def _too_late(known: Known, standing: Stored[SavepointRequest] | None) -> SavepointRequest:
-    """A job that has ended with a savepoint has done what is asked for; any other one cannot any more."""
+    """A job that has ended with a savepoint has done what is asked for; any other one cannot any
+    more.
+    """
     status = (
         known.state.value.status if known.state else known.outcome.status if known.outcome else None
     )
@@ -170,8 +179,10 @@ def given_up(known: Known, reason: str, now_ms: int) -> Answer:
 
 
 def at_the_end(known: Known, status: JobStatus, now_ms: int) -> Answer:
-    """What is said of a savepoint that is still wanted when the job ends. One that was asked for at the last moment, and is not known here yet, must not be
-    left without an answer: so nothing ends on old knowledge of it."""
+    """What is said of a savepoint that is still wanted when the job ends. One that was asked for at
+    the last moment, and is not known here yet, must not be left without an answer: so nothing ends
+    on old knowledge of it.
+    """
     answer = given_up(known, f"the job ended as {status.value} before there was one", now_ms)
     return replace(
         answer,
@@ -182,7 +193,9 @@ def at_the_end(known: Known, status: JobStatus, now_ms: int) -> Answer:
 
 
 def delete(store: Store, savepoints: Savepoints, savepoint: Savepoint) -> None:
-    """Delete a savepoint that nobody needs; SavepointInUse where a restore copies from it, or it is being made."""
+    """Delete a savepoint that nobody needs; SavepointInUse where a restore copies from it, or it is
+    being made.
+    """
     if is_claimed(savepoint.path, claimed_paths(store)):
         raise SavepointInUse(
             f"savepoint {savepoint.id} of job {savepoint.job_id} is being restored: delete it when that job has its first checkpoint"

@@ -1,6 +1,8 @@
-"""Asks the targets of a job's sinks what they remember, for restore plans: before anything is written, and outside of a driver.
+"""Asks the targets of a job's sinks what they remember, for restore plans: before anything is
+written, and outside of a driver.
 
-Called by prepare. A target that cannot be asked from here is a note in the plan: the driver asks again before it writes.
+Called by prepare. A target that cannot be asked from here is a note in the plan: the driver asks
+again before it writes.
 """
 
 import socket
@@ -53,12 +55,17 @@ def ask_sink(plan: Plan, action: Action, pipeline: int, resume: Resume) -> SinkM
 
 
 def ask_recorded(plan: Plan, action: Action, pipeline: int, resume: Resume) -> SinkMemory | None:
-    """As ask_sink, where a checkpoint is restored. Of a fresh start the driver says what is in the target: so a start loads no connector here."""
+    """As ask_sink, where a checkpoint is restored.
+
+    Of a fresh start the driver says what is in the target: so a start loads no connector here.
+    """
     return ask_sink(plan, action, pipeline, resume) if resume.checkpoint else None
 
 
 def ask_from_here(store: Store, *, fresh: bool = False) -> AskSink:
-    """For servers: asked only where every worker runs on this host, since another host has other disks; of a fresh start only on request."""
+    """For servers: asked only where every worker runs on this host, since another host has other
+    disks; of a fresh start only on request.
+    """
 
     def ask(plan: Plan, action: Action, pipeline: int, resume: Resume) -> SinkMemory | None:
         if not resume.checkpoint and not fresh:
@@ -94,7 +101,9 @@ def resumed_findings(
     dropped: tuple[str, ...],
     generation: int,
 ) -> Findings:
-    """A restore: `states` are the place of each pipeline that goes on, and the states of its checkpoint."""
+    """A restore: `states` are the place of each pipeline that goes on, and the states of its
+    checkpoint.
+    """
     lost: list[str] = []
     notes: list[str] = []
     for pipeline, action, resume in (

@@ -1,7 +1,8 @@
-"""Whether the job that this process leads gets on. Called by the supervisor of `tidegate run`; servers have the reconciler for that.
+"""Whether the job that this process leads gets on. Called by the supervisor of `tidegate run`;
+servers have the reconciler for that.
 
-A job without an interval is a single batch that may take what it takes: nothing is judged there. The process of the driver is in sight, so its silence says
-nothing either.
+A job without an interval is a single batch that may take what it takes: nothing is judged there.
+The process of the driver is in sight, so its silence says nothing either.
 """
 
 from tidegate.coordinator.registry import Known
@@ -21,14 +22,18 @@ class StallWatch:
     """Counts, on this process's monotonic clock, how long each pipeline has made no progress."""
 
     def __init__(self, store: Store, settings: CheckpointSettings, clock: Clock) -> None:
-        self.store, self.settings, self.clock = store, settings, clock
+        self.store = store
+        self.settings = settings
+        self.clock = clock
         self._marks: dict[int, tuple[Mark, float]] = {}
         self._health = Health()
         self._next_s = float("-inf")
 
     def begin(self) -> None:
         """A new driver: what was counted of the last one does not count."""
-        self._marks, self._health, self._next_s = {}, Health(), float("-inf")
+        self._marks = {}
+        self._health = Health()
+        self._next_s = float("-inf")
 
     def look(self, known: Known) -> Health:
         """The health of the job; looked at once a second."""

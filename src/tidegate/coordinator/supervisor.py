@@ -1,7 +1,9 @@
-"""Leading one job from this process: start its driver, watch it, restart it within the budget, end the job. Called by `tidegate run`.
+"""Leading one job from this process: start its driver, watch it, restart it within the budget, end
+the job. Called by `tidegate run`.
 
-The driver's facts come from the store alone; its exit code only tells that it is time to read them. What is wanted of the job comes from the store too
-(JobIntent, SavepointRequest: any server writes them), and from the signals of this process.
+The driver's facts come from the store alone; its exit code only tells that it is time to read them.
+What is wanted of the job comes from the store too (JobIntent, SavepointRequest: any server writes
+them), and from the signals of this process.
 """
 
 import contextlib
@@ -85,13 +87,11 @@ class Supervisor:
         checkpoint: CheckpointSettings = DEFAULTS,
         stop: DriverStop | None = None,
     ) -> None:
-        self.claimant, self.claim, self.me, self.launch, self.clock = (
-            claimant,
-            claim,
-            me,
-            launch,
-            clock,
-        )
+        self.claimant = claimant
+        self.claim = claim
+        self.me = me
+        self.launch = launch
+        self.clock = clock
         self.stop = stop or DriverStop(LIMITS, clock)
         self.store = claimant.store
         self.stall = StallWatch(self.store, checkpoint, clock)
@@ -113,7 +113,9 @@ class Supervisor:
         return self.stop.requested.is_set()
 
     def watch(self, each: Callable[[Known], None]) -> JobOutcome:
-        """Until the job has ended; `each` is told what the store knows, a few times a second. A store that is out of reach is waited for."""
+        """Until the job has ended; `each` is told what the store knows, a few times a second. A
+        store that is out of reach is waited for.
+        """
         while True:
             self.clock.wait(NEVER, WATCH_S)
             try:
@@ -154,20 +156,27 @@ class Supervisor:
         return self._after(code, known) if code is not None else None
 
     def _known(self) -> Known:
-        """What the store knows of the job, with its status brought up to date and its intent obeyed."""
+        """What the store knows of the job, with its status brought up to date and its intent
+        obeyed.
+        """
         known = look(self.store, self.claim.job.job_id)
         if known.state is None or known.state.value.leader != self.me:
             return known
         with contextlib.suppress(
-            StoreUnavailable, OutcomeUnknown
-        ):  # written again by the next turn: a store that a hung driver has locked must not hide its hang
+            StoreUnavailable,
+            OutcomeUnknown,
+            # written again by the next turn: a store that a hung driver has locked must not hide its
+            # hang
+        ):
             self._obey(known)
             self._running(known, known.state.value)
             self._watch_savepoint(known)
         return known
 
     def _obey(self, known: Known) -> None:
-        """Stop as the store wants it; CANCELING is shown whoever wanted it. A claim writes a new intent, so that an old one cannot come here."""
+        """Stop as the store wants it; CANCELING is shown whoever wanted it. A claim writes a new
+        intent, so that an old one cannot come here.
+        """
         assert known.record is not None
         assert known.state is not None
         intent, state = known.record.value.intent, known.state.value
@@ -247,7 +256,10 @@ class Supervisor:
         raise TakenOver(f"job {self.claim.job.job_id} is led by another process now")
 
     def _failure(self, code: int) -> Failure:
-        """Why the driver is gone. One that was killed because it did not get on says why that was."""
+        """Why the driver is gone.
+
+        One that was killed because it did not get on says why that was.
+        """
         stalled, self._stalled = self._stalled, Health()
         if stalled.level is CheckpointHealth.STALLED:
             condition, message = (
@@ -305,7 +317,9 @@ class Supervisor:
         self._log(before.status, status)
 
     def _watch_savepoint(self, known: Known) -> None:
-        """DOING_SAVEPOINT while the driver is to end with one, RUNNING when nothing came of it; one that does not come is given up."""
+        """DOING_SAVEPOINT while the driver is to end with one, RUNNING when nothing came of it; one
+        that does not come is given up.
+        """
         assert known.state is not None
         request, before = request_of(known), known.state.value
         status = _shown(before.status, request.value if request else None)

@@ -1,7 +1,9 @@
-"""Several jobs are moved at the same time, so that their transactions share the waits for the store. Used by the reconciler of a server.
+"""Several jobs are moved at the same time, so that their transactions share the waits for the
+store. Used by the reconciler of a server.
 
-Each move is a transaction of its own, with its own conditions; only the waiting is done together: for one fsync on SQLite, one statement on PostgreSQL, and
-side by side on etcd. Simulations and tests move one job after the other instead, as does every turn with a single job.
+Each move is a transaction of its own, with its own conditions; only the waiting is done together:
+for one fsync on SQLite, one statement on PostgreSQL, and side by side on etcd. Simulations and
+tests move one job after the other instead, as does every turn with a single job.
 """
 
 import queue
@@ -18,8 +20,10 @@ def one_by_one(move: Move, jobs: Sequence[int]) -> int:
 
 
 class Hands:
-    """The same by several threads, which stay for the next turn. For one caller at a time. A call returns when every job was moved; what was raised first is
-    raised then, and ends the others after the job that they have in hand."""
+    """The same by several threads, which stay for the next turn. For one caller at a time. A call
+    returns when every job was moved; what was raised first is raised then, and ends the others
+    after the job that they have in hand.
+    """
 
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[_Crew] = queue.SimpleQueue()
@@ -54,7 +58,8 @@ class _Crew:
     """Threads that take the next job as long as there is one."""
 
     def __init__(self, move: Move, jobs: Sequence[int]) -> None:
-        self.move, self.moved = move, 0
+        self.move = move
+        self.moved = 0
         self.error: BaseException | None = None
         self.done = threading.Semaphore(0)  # one for each helper that has nothing left to do
         self._jobs: Iterator[int] = iter(jobs)

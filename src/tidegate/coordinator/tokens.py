@@ -1,10 +1,12 @@
-"""Access tokens: made, listed, revoked, recognised. Called by the API and the command line; a server recognises them by its own picture of the store.
+"""Access tokens: made, listed, revoked, recognised. Called by the API and the command line; a
+server recognises them by its own picture of the store.
 
 A token lives for ever only where nobody gives a lifetime; one that is zero, negative, longer than
-`LIVES_S_MAX` or no span of time is refused before anything is stored. A record that cannot be true, as
-an earlier release could write it, is listed as damaged, lets nobody in, and can be revoked.
+`LIVES_S_MAX` or no span of time is refused before anything is stored. A record that cannot be true,
+as an earlier release could write it, is listed as damaged, lets nobody in, and can be revoked.
 
-A token is `tg_<id>_<secret>`; the store has the id and the digest of the secret. So who reads the store, a backup of it or a log cannot come in with it.
+A token is `tg_<id>_<secret>`; the store has the id and the digest of the secret. So who reads the
+store, a backup of it or a log cannot come in with it.
 """
 
 import hashlib
@@ -31,8 +33,6 @@ _FORM = re.compile(r"tg_([0-9a-f]{12})_([0-9A-Za-z_-]{43})")
 
 
 class UnknownToken(UserError):
-    """No such token."""
-
     condition = "unknown-token"
 
     def __init__(self, token_id: str) -> None:
@@ -63,10 +63,13 @@ class Tokens:
     """The tokens of one installation."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
-        self.store, self.clock = store, clock
+        self.store = store
+        self.clock = clock
 
     def create(self, name: str, role: Role, lives_ms: int | None = None) -> tuple[AccessToken, str]:
-        """A new token and its text, which nobody can read again; without `lives_ms` it never expires."""
+        """A new token and its text, which nobody can read again; without `lives_ms` it never
+        expires.
+        """
         if lives_ms is not None and not 1_000 <= lives_ms <= LIVES_S_MAX * 1_000:
             raise BadLifetime(f"{lives_ms} ms")
         if not name.strip() or len(name) > NAME_MAX or not name.isprintable():
@@ -100,7 +103,9 @@ class Tokens:
         return sorted(found, key=lambda token: (token.created_ms, token.id))
 
     def revoke(self, token_id: str) -> None:
-        """From now on nobody comes in with it; other servers know it within a turn of their pictures."""
+        """From now on nobody comes in with it; other servers know it within a turn of their
+        pictures.
+        """
         entry = self.store.get(TOKENS, token_id)
         if entry is None:
             raise UnknownToken(token_id)
@@ -112,7 +117,9 @@ class Tokens:
 def recognised(
     text: str, find: Callable[[str], AccessToken | None], now_ms: int
 ) -> AccessToken | None:
-    """Whose token this is; None where it is nobody's, or its time is over. Compared in constant time, also where there is no such id."""
+    """Whose token this is; None where it is nobody's, or its time is over. Compared in constant
+    time, also where there is no such id.
+    """
     form = _FORM.fullmatch(text)
     if form is None:
         return None
@@ -136,7 +143,9 @@ def status_of(token: AccessToken, now_ms: int) -> TokenStatus:
 
 
 def lifetime_ms(text: str) -> int:
-    """Read how long a token should live, as a person writes it; BadLifetime where that is no time a token can live."""
+    """Read how long a token should live, as a person writes it; BadLifetime where that is no time a
+    token can live.
+    """
     plain = text.strip()
     if not plain.isascii() or not plain or len(plain) > SPAN_CHARS_MAX:
         raise BadLifetime(text)

@@ -1,7 +1,9 @@
-"""Decisions become records: each in one transaction, with the leader's lease and everything that was looked at as conditions. Called by the reconciler.
+"""Decisions become records: each in one transaction, with the leader's lease and everything that
+was looked at as conditions. Called by the reconciler.
 
-Nothing is done besides writing: workers and drivers read what is written here and act on it. So a leader that dies between any two lines has either
-decided or not, and a leader that was paused past its lease writes nothing at all.
+Nothing is done besides writing: workers and drivers read what is written here and act on it. So a
+leader that dies between any two lines has either decided or not, and a leader that was paused past
+its lease writes nothing at all.
 """
 
 import re
@@ -83,16 +85,17 @@ class Recorder:
         clock: Clock,
         hook: Hook,
     ) -> None:
-        self.store, self.storage, self.settings, self.clock, self.hook = (
-            store,
-            storage,
-            settings,
-            clock,
-            hook,
-        )
+        self.store = store
+        self.storage = storage
+        self.settings = settings
+        self.clock = clock
+        self.hook = hook
 
     def stay(self, lease: Check, known: Known, view: JobView, decision: Stay) -> bool:
-        """What changes without another status: order, worker, reason, health. Whether anything did."""
+        """What changes without another status: order, worker, reason, health.
+
+        Whether anything did.
+        """
         before, now_ms = view.state, self.clock.now_ms()
         health = view.health if before.status is JobStatus.RUNNING else Health()
         runway = (
@@ -124,7 +127,10 @@ class Recorder:
         return True
 
     def go(self, lease: Check, known: Known, view: JobView, decision: Go) -> None:
-        """Another status, and all that belongs to it. `known` is what the view was made of: its versions are the conditions of what is written."""
+        """Another status, and all that belongs to it.
+
+        `known` is what the view was made of: its versions are the conditions of what is written.
+        """
         if decision.to.terminal:
             self._end(lease, view, known, decision)
         elif decision.to is JobStatus.SCHEDULED:
@@ -133,7 +139,9 @@ class Recorder:
             self._move(lease, view, known, decision)
 
     def bury_zombie(self, lease: Check, job_id: int) -> None:
-        """An entry among the running jobs that belongs to none: its state is terminal or missing, by an older version or somebody's hand."""
+        """An entry among the running jobs that belongs to none: its state is terminal or missing,
+        by an older version or somebody's hand.
+        """
         known = look(self.store, job_id)
         if known.record is None or (
             known.state is not None and not known.state.value.status.terminal
@@ -343,7 +351,6 @@ class Recorder:
         self._tell(known, state)
 
     def _end(self, lease: Check, view: JobView, known: Known, decision: Go) -> None:
-        """The terminal transaction."""
         now_ms = self.clock.now_ms()
         cleanup = self.store.get(CLEANUP, str(known.job_id))
         ending = ending_of(
@@ -387,7 +394,9 @@ class Recorder:
         reason: str | None = None,
         told: str | None = None,
     ) -> JobState:
-        """The state after a decision; `told` is the reason in the history, where that says more than the state does."""
+        """The state after a decision; `told` is the reason in the history, where that says more
+        than the state does.
+        """
         before, why = view.state, decision.reason if reason is None else reason
         return moved(
             before,
@@ -407,8 +416,10 @@ class Recorder:
         )
 
     def _buried(self, view: JobView, known: Known, decision: Go, now_ms: int) -> Changes:
-        """A driver whose host is gone counts as dead by its lease: put on record, so that no one waits for it again; unless it is heard of after all, while
-        this leader was held up between its look and its word."""
+        """A driver whose host is gone counts as dead by its lease: put on record, so that no one
+        waits for it again; unless it is heard of after all, while this leader was held up between
+        its look and its word.
+        """
         if not decision.proof or view.driver is None or view.driver.end is not None:
             return Changes()
         ended = replace(view.driver, end=DriverEnd(at_ms=now_ms, proof=decision.proof))
@@ -428,7 +439,10 @@ def _from(worker: str, states: Sequence[PipelineState], notes: str) -> str:
 def _moved(
     view: JobView, order: Order | None, worker: str | None, now_ms: int
 ) -> Assignment | None:
-    """The assignment with another order or worker; the very same object where nothing changes. Where nothing is, a driver that may live is assigned."""
+    """The assignment with another order or worker; the very same object where nothing changes.
+
+    Where nothing is, a driver that may live is assigned.
+    """
     before = view.assignment
     if before is None:
         if order is None or worker is None:
@@ -451,7 +465,9 @@ def _moved(
 
 
 def _alike(told: tuple[str, ...], state: JobState) -> bool:
-    """Whether a person would be told what the state says already: figures in a reason that count up or down are no news."""
+    """Whether a person would be told what the state says already: figures in a reason that count up
+    or down are no news.
+    """
     before = (state.reason, state.health, state.health_reason, state.runway, state.runway_reason)
     return told == before or [_words(text) for text in told] == [_words(text) for text in before]
 

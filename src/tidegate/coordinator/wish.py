@@ -1,4 +1,6 @@
-"""How a person says from where a job shall go on, and what that means for a job in a given condition. Pure."""
+"""How a person says from where a job shall go on, and what that means for a job in a given
+condition. Pure.
+"""
 
 import os
 import re
@@ -19,8 +21,6 @@ WORDS = "latest, checkpoint:<id>, savepoint:<id or path>, path:<directory>, fres
 
 
 class From(StrEnum):
-    """The words of `--restore`."""
-
     ASK = "ask"  # nothing was said
     AUTO = "auto"
     LATEST = "latest"
@@ -32,7 +32,9 @@ class From(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RestoreWish:
-    """What was asked for; `checkpoint` only with From.CHECKPOINT, `where` only with From.SAVEPOINT and From.PATH."""
+    """What was asked for; `checkpoint` only with From.CHECKPOINT, `where` only with From.SAVEPOINT
+    and From.PATH.
+    """
 
     start: From
     checkpoint: int = 0
@@ -51,7 +53,9 @@ class RestoreWish:
 
     @staticmethod
     def parse(text: str | None) -> "RestoreWish":
-        """`latest`, `checkpoint:7`, `savepoint:1700000000000`, `path:7/1/12`, `fresh`, `auto`, or nothing."""
+        """`latest`, `checkpoint:7`, `savepoint:1700000000000`, `path:7/1/12`, `fresh`, `auto`, or
+        nothing.
+        """
         if text is None:
             return RestoreWish(From.ASK)
         word, _, rest = text.partition(":")
@@ -144,8 +148,6 @@ class Condition(StrEnum):
 
 
 class Start(StrEnum):
-    """What will be done."""
-
     FRESH = "fresh"
     RESUME = "resume"
     NOTHING = "nothing"  # only the end is left to be recorded

@@ -1,4 +1,5 @@
-"""Databases from the outside: addresses, sessions, catalogues, types, chunks of keys. Shared by the Jdbc connectors and change data capture.
+"""Databases from the outside: addresses, sessions, catalogues, types, chunks of keys. Shared by the
+Jdbc connectors and change data capture.
 
     url.py         a JDBC URL -> Address (never shows its password)
     errors.py      what goes wrong, as ours: unreachable and broken off are worth another try, the rest is for a person

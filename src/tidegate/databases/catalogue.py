@@ -1,4 +1,7 @@
-"""What a database tells about its tables: names, columns, keys. The same for all dialects, which fill it (mysql_catalogue.py and the others). Pure data."""
+"""What a database tells about its tables: names, columns, keys.
+
+The same for all dialects, which fill it (mysql_catalogue.py and the others). Pure data.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +10,9 @@ from tidegate.model.types import Column, DataType, Table
 from tidegate.plugin.placeholders import NAME_PARTS
 
 SOURCE_TYPES = "source-types"
-"""The key in Table.options under which a source leaves { column: [type, collation] } in the words of its database."""
+"""The key in Table.options under which a source leaves { column: [type, collation] } in the words
+of its database.
+"""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -34,7 +39,11 @@ class TableName:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NativeColumn:
-    """A column as its database has it. `native` is the whole type in the database's words: `decimal(12,2) unsigned`, `character varying(80)`."""
+    """A column as its database has it.
+
+    `native` is the whole type in the database's words: `decimal(12,2) unsigned`, `character
+    varying(80)`.
+    """
 
     name: str
     native: str
@@ -44,15 +53,22 @@ class NativeColumn:
     collation: str = ""
     generated: bool = False
     type_id: int = 0
-    """The number of the type itself, where a database has one; of a domain its own, not that of the type below it."""
+    """The number of the type itself, where a database has one; of a domain its own, not that of the
+    type below it.
+    """
     modifier: int = -1
     number: int = 0
-    """What stays the same of a column when it is renamed, and differs when it is dropped and added again; 0 where a database has no such number."""
+    """What stays the same of a column when it is renamed, and differs when it is dropped and added
+    again; 0 where a database has no such number.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableInfo:
-    """A table as its database has it. `unique_key` is the first unique index without nullable columns."""
+    """A table as its database has it.
+
+    `unique_key` is the first unique index without nullable columns.
+    """
 
     name: TableName
     columns: tuple[NativeColumn, ...]
@@ -60,7 +76,9 @@ class TableInfo:
     unique_key: tuple[str, ...] = ()
     comment: str = ""
     deferrable_keys: tuple[tuple[str, ...], ...] = ()
-    """Keys that are checked at the end of a transaction only, so that two rows may have the same one until then."""
+    """Keys that are checked at the end of a transaction only, so that two rows may have the same
+    one until then.
+    """
     kind: str = ""
     """What it is, where a database tells: `table`, `partitioned table`, `view` ..."""
 

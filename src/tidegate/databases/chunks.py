@@ -1,10 +1,15 @@
-"""A table or a query cut into ranges of one column, so that many tasks can read it and a killed read goes on at a range. Called in drivers.
+"""A table or a query cut into ranges of one column, so that many tasks can read it and a killed
+read goes on at a range. Called in drivers.
 
-A chunk is `low <= key < high`, None where it is open. The ranges do not overlap and leave no row out: the first has no lower end, the last no upper one. Rows
-without a value belong to whoever says so. Numbers, days and times that are spread evenly are cut by arithmetic, everything else at values that are there.
+A chunk is `low <= key < high`, None where it is open. The ranges do not overlap and leave no row
+out: the first has no lower end, the last no upper one. Rows without a value belong to whoever says
+so. Numbers, days and times that are spread evenly are cut by arithmetic, everything else at values
+that are there.
 
-Only the database compares keys, and always in one ordering: an edge is asked for with `order by key`, and the next one is `key > edge`, so that the edges
-rise in the ordering in which the ranges are read (Dialect.key_expression sees to it that it is the same in every connection). Python compares no texts.
+Only the database compares keys, and always in one ordering: an edge is asked for with `order by
+key`, and the next one is `key > edge`, so that the edges rise in the ordering in which the ranges
+are read (Dialect.key_expression sees to it that it is the same in every connection). Python
+compares no texts.
 """
 
 import datetime
@@ -22,12 +27,17 @@ from tidegate.model.types import DataType, TypeName
 WHOLE_NUMBERS = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT)
 MOMENTS = (TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
 Bound = Any
-"""An end of a range as JSON: a number, a text, {"number": "1.5"}, {"bytes": "0a"}, or None where it is open."""
+"""An end of a range as JSON: a number, a text, {"number": "1.5"}, {"bytes": "0a"}, or None where it
+is open.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cut:
-    """How a table is to be cut. `rows` is about how many it has; a factor is the width of the keys divided by the rows."""
+    """How a table is to be cut.
+
+    `rows` is about how many it has; a factor is the width of the keys divided by the rows.
+    """
 
     rows_each: int
     rows: int
@@ -49,7 +59,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Keys as whole numbers and back: how they can be cut by arithmetic. `units` is how many of them make up one in the width of the keys."""
+    """Keys as whole numbers and back: how they can be cut by arithmetic.
+
+    `units` is how many of them make up one in the width of the keys.
+    """
 
     number: Callable[[Any], int]
     bound: Callable[[int], Bound]
@@ -69,7 +82,9 @@ def splittable(kind: DataType) -> bool:
 
 
 def condition(dialect: Dialect, key: str, low: Bound, high: Bound, *, nulls: bool) -> str:
-    """The rows of a range, as a condition; `nulls` where rows without a value belong to it too. Empty for all rows."""
+    """The rows of a range, as a condition; `nulls` where rows without a value belong to it too.
+    Empty for all rows.
+    """
     parts = [f"{key} >= {bound_literal(dialect, low)}"] if low is not None else []
     parts += [f"{key} < {bound_literal(dialect, high)}"] if high is not None else []
     if not parts:
@@ -110,7 +125,9 @@ def as_bound(value: Any) -> Bound:
 def cut(
     session: Session, dialect: Dialect, relation: str, key: str, kind: DataType, how: Cut
 ) -> list[Chunk]:
-    """The chunks of a relation (a quoted table, or a query in brackets with a name), by one column: `key` is its Dialect.key_expression."""
+    """The chunks of a relation (a quoted table, or a query in brackets with a name), by one column:
+    `key` is its Dialect.key_expression.
+    """
     if how.rows <= how.rows_each:
         return [Chunk(None, None, how.rows)]
     scale = scale_of(kind, dialect)
@@ -129,7 +146,9 @@ def cut(
 
 
 class Keys(NamedTuple):
-    """Where keys are, how they are compared, what to select of them, how an end of a range is written beside them, and which of them may be one."""
+    """Where keys are, how they are compared, what to select of them, how an end of a range is
+    written beside them, and which of them may be one.
+    """
 
     relation: str
     key: str
@@ -180,7 +199,9 @@ def _moment(value: Any, zone: datetime.tzinfo | None) -> datetime.datetime:
 
 
 def _evenly(scale: Scale, low: Any, high: Any, how: Cut) -> list[Chunk]:
-    """Ranges of the same width; none where the keys are spread otherwise, or are no numbers after all (zero dates, infinity)."""
+    """Ranges of the same width; none where the keys are spread otherwise, or are no numbers after
+    all (zero dates, infinity).
+    """
     try:
         first, last = scale.number(low), scale.number(high)
     except (ValueError, TypeError, OverflowError, InvalidOperation):
@@ -211,7 +232,9 @@ def _between(edges: Sequence[Bound], how: Cut) -> list[Chunk]:
 
 
 def _cutting_values(session: Session, keys: Keys, how: Cut) -> Iterator[Bound]:
-    """Values at about equal distances: by walking the index step by step, or by one look at every so manieth row of a large table."""
+    """Values at about equal distances: by walking the index step by step, or by one look at every
+    so manieth row of a large table.
+    """
     each = max(how.rows_each, -(-how.rows // how.chunks_max))
     if how.rows // how.rows_each >= how.sample_above:
         yield from _sampled(session, keys, each, how)
@@ -222,7 +245,9 @@ def _cutting_values(session: Session, keys: Keys, how: Cut) -> Iterator[Bound]:
 def walk(
     session: Session, keys: Keys, each: int, *, ahead: int, after: Bound = None
 ) -> Iterator[Bound]:
-    """The key that has `ahead` others between it and `after`, then every key that is `each` further, by the index. A key that repeats is one step."""
+    """The key that has `ahead` others between it and `after`, then every key that is `each`
+    further, by the index. A key that repeats is one step.
+    """
     last = after
     while True:
         parts = [
@@ -230,7 +255,8 @@ def walk(
             *([keys.only] if keys.only else []),
             *([f"{keys.key} > {keys.constant(last)}"] if last is not None else []),
         ]
-        # `as edge`: where what is selected has the name of the key, PostgreSQL orders by it, and it may be a text
+        # `as edge`: where what is selected has the name of the key, PostgreSQL orders by it, and it
+        # may be a text
         sql = f"select {keys.value} as edge from {keys.relation} where {' and '.join(parts)} order by {keys.key} limit 1 offset {ahead}"
         found = session.query(sql)
         if not found or as_bound(found[0][0]) == last:  # a rounded value that is not above itself

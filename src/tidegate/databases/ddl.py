@@ -1,4 +1,7 @@
-"""Statements that make and change tables. Pure; called by sinks and by what carries a source's new columns to them."""
+"""Statements that make and change tables.
+
+Pure; called by sinks and by what carries a source's new columns to them.
+"""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -27,7 +30,10 @@ def create_table(
     comment: str = "",
     types: Sequence[str] = (),
 ) -> list[str]:
-    """A new table, with `types` or those that the dialect has. Only columns of the key must have values: what a source could not tell is null."""
+    """A new table, with `types` or those that the dialect has.
+
+    Only columns of the key must have values: what a source could not tell is null.
+    """
     natives = types or [
         dialect.native_type(column.type, keys=len(key) if column.name in key else 0)
         for column in columns
@@ -56,7 +62,9 @@ def _comment(text: str) -> str:
 
 
 def create_namespace(dialect: Dialect, name: TableName) -> str | None:
-    """What a table's name needs before it: its database (MySQL) or schema (PostgreSQL); None where there is nothing to make."""
+    """What a table's name needs before it: its database (MySQL) or schema (PostgreSQL); None where
+    there is nothing to make.
+    """
     match dialect.system:
         case System.MYSQL:
             return f"create database if not exists {dialect.quote(name.database)} default character set utf8mb4"
@@ -72,7 +80,6 @@ def drop_table(dialect: Dialect, name: TableName) -> str:
 
 
 def empty_table(dialect: Dialect, name: TableName) -> str:
-    """All rows go."""
     return (
         f"delete from {dialect.qualified(name)}"
         if dialect.system is System.SQLITE
@@ -81,7 +88,11 @@ def empty_table(dialect: Dialect, name: TableName) -> str:
 
 
 def add_column(dialect: Dialect, name: TableName, column: Column, native: str = "") -> str:
-    """A new column. In the rows that are there it has the column's default, in one step with the column; nothing where it has none."""
+    """A new column.
+
+    In the rows that are there it has the column's default, in one step with the column; nothing
+    where it has none.
+    """
     text = f"{dialect.quote(column.name)} {native or dialect.native_type(column.type)}"
     if column.default is not None:
         text = f"{text.removesuffix(' default null')} default {_default(dialect, column)}"
@@ -89,7 +100,9 @@ def add_column(dialect: Dialect, name: TableName, column: Column, native: str = 
 
 
 def _default(dialect: Dialect, column: Column) -> str:
-    """A constant, as all of these databases take it: booleans and numbers as they are, all else as text."""
+    """A constant, as all of these databases take it: booleans and numbers as they are, all else as
+    text.
+    """
     value = column.default
     if isinstance(value, bool):
         return str(value).lower() if dialect.system is System.POSTGRES else str(int(value))

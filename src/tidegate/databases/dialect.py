@@ -1,4 +1,5 @@
-"""What every database says in its own way: names, literals, types, catalogue, rows as Arrow. `dialect_of` gives the one of an address.
+"""What every database says in its own way: names, literals, types, catalogue, rows as Arrow.
+`dialect_of` gives the one of an address.
 
 Dialects hold no connection: they make texts, and read with the session that they are handed.
 """
@@ -23,8 +24,6 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 
 
 class Dialect(ABC):
-    """One database's ways."""
-
     system: ClassVar[System]
     transactional_ddl: ClassVar[bool]
     """Whether making a table is part of a transaction, or ends it."""
@@ -40,7 +39,6 @@ class Dialect(ABC):
         )
 
     def names(self, names: Sequence[str]) -> str:
-        """Several names between commas."""
         return ", ".join(map(self.quote, names))
 
     @abstractmethod
@@ -49,7 +47,9 @@ class Dialect(ABC):
 
     @abstractmethod
     def parse_table(self, text: str, address: Address) -> TableName:
-        """A table as job files write it (`shop.orders`), completed by the address; ValueError in words for a person."""
+        """A table as job files write it (`shop.orders`), completed by the address; ValueError in
+        words for a person.
+        """
 
     def literal(self, value: Any) -> str:
         """A value in a statement, for drivers without parameters: keys of chunks."""
@@ -78,12 +78,10 @@ class Dialect(ABC):
         return text.strip() if is_number(text.strip()) else self.text_literal(text)
 
     @abstractmethod
-    def text_literal(self, text: str) -> str:
-        """A text constant."""
+    def text_literal(self, text: str) -> str: ...
 
     @abstractmethod
-    def bytes_literal(self, data: bytes) -> str:
-        """A constant of bytes."""
+    def bytes_literal(self, data: bytes) -> str: ...
 
     @abstractmethod
     def data_type(self, column: NativeColumn) -> DataType:
@@ -91,14 +89,18 @@ class Dialect(ABC):
 
     @abstractmethod
     def native_type(self, kind: DataType, *, keys: int = 0) -> str:
-        """The type for a new column; `keys` is how many columns the key has that it is part of, 0 where it is none."""
+        """The type for a new column; `keys` is how many columns the key has that it is part of, 0
+        where it is none.
+        """
 
     @abstractmethod
     def expression(self, column: NativeColumn, kind: DataType) -> str:
         """What to select of a column so that `batches` can read it exactly."""
 
     def key_expression(self, column: NativeColumn) -> str:
-        """A column as it is ordered and compared where a table is cut by it: the same in every connection."""
+        """A column as it is ordered and compared where a table is cut by it: the same in every
+        connection.
+        """
         return self.quote(column.name)
 
     def key_value(self, key: str) -> str:
@@ -106,7 +108,9 @@ class Dialect(ABC):
         return key
 
     def key_constant(self, column: NativeColumn, literal: str) -> str:  # noqa: ARG002  # most types need no help
-        """A literal that is compared as two keys of the column are, also where the column is not beside it."""
+        """A literal that is compared as two keys of the column are, also where the column is not
+        beside it.
+        """
         return literal
 
     def key_upto(self, column: NativeColumn, constant: str) -> str:
@@ -118,22 +122,31 @@ class Dialect(ABC):
         return f"{self.quote(column.name)} > {constant}"
 
     def key_unread(self, column: NativeColumn, kind: DataType) -> str:  # noqa: ARG002  # most types have no such values
-        """Rows whose key is there, may be anywhere in its order, and is read as null; empty where there are none."""
+        """Rows whose key is there, may be anywhere in its order, and is read as null; empty where
+        there are none.
+        """
         return ""
 
     def key_edges(self, column: NativeColumn, kind: DataType) -> str:  # noqa: ARG002  # most types have no other values
-        """Keys at which a table can be cut, as Python knows their values; empty where these are all."""
+        """Keys at which a table can be cut, as Python knows their values; empty where these are
+        all.
+        """
         return ""
 
     @abstractmethod
     def batches(
         self, address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int
     ) -> "Iterator[pa.RecordBatch]":
-        """The rows of a statement whose columns are `expression`s, as Arrow of exactly our types; in batches of about rows_max (0: as the driver likes)."""
+        """The rows of a statement whose columns are `expression`s, as Arrow of exactly our types;
+        in batches of about rows_max (0: as the driver likes).
+        """
 
     @abstractmethod
     def tables(self, session: Session, database: str = "") -> list[TableName]:
-        """All tables and views of a database, without those of the system. No database: all that the connection can see."""
+        """All tables and views of a database, without those of the system.
+
+        No database: all that the connection can see.
+        """
 
     @abstractmethod
     def table_info(self, session: Session, name: TableName) -> TableInfo | None:

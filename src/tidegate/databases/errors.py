@@ -1,4 +1,5 @@
-"""What goes wrong with a database, as our own errors. Drivers' exceptions are translated where they enter (mysql.py, postgres.py, sqlite.py).
+"""What goes wrong with a database, as our own errors. Drivers' exceptions are translated where they
+enter (mysql.py, postgres.py, sqlite.py).
 
 An error never holds a password: texts of drivers pass through `Address.masked`.
 """
@@ -18,18 +19,23 @@ class DatabaseUnreachable(TransientError):
         super().__init__(
             f"the database {where} cannot be reached: {why[:TEXT_MAX]}; is it running, and are host and port of `url` right?"
         )
-        self.where, self.why = where, why
+        self.where = where
+        self.why = why
 
 
 class DatabaseTrouble(TransientError):
-    """A statement failed in a way that may pass: connection lost, deadlock, lock timeout, shutdown, or something that we do not know."""
+    """A statement failed in a way that may pass: connection lost, deadlock, lock timeout, shutdown,
+    or something that we do not know.
+    """
 
     condition = "database-trouble"
     domain = Domain.EXTERNAL
 
     def __init__(self, where: str, why: str, code: str = "") -> None:
         super().__init__(f"the database {where} says: {why[:TEXT_MAX]}")
-        self.where, self.why, self.code = where, why, code
+        self.where = where
+        self.why = why
+        self.code = code
 
 
 class AccessDenied(UserError):
@@ -41,11 +47,14 @@ class AccessDenied(UserError):
         super().__init__(
             f"the database {where} refuses: {why[:TEXT_MAX]}; check username, password and the rights of that user"
         )
-        self.where, self.why = where, why
+        self.where = where
+        self.why = why
 
 
 class Untrusted(UserError):
-    """An encrypted connection that does not come about: a certificate of somebody else, no encryption there, or a file that cannot be read."""
+    """An encrypted connection that does not come about: a certificate of somebody else, no
+    encryption there, or a file that cannot be read.
+    """
 
     condition = "database-untrusted"
 
@@ -54,17 +63,22 @@ class Untrusted(UserError):
             f"there is no encrypted connection to the database {where}: {why[:TEXT_MAX]}; name the authority of its certificate in the URL "
             "(sslrootcert=/path/ca.pem, or serverSslCert), check that the host in the URL is the one in the certificate, or ask for less (sslmode)"
         )
-        self.where, self.why = where, why
+        self.where = where
+        self.why = why
 
 
 class StatementRefused(UserError):
-    """The database understood the statement and will never carry it out: syntax, a missing column, a value that does not fit."""
+    """The database understood the statement and will never carry it out: syntax, a missing column,
+    a value that does not fit.
+    """
 
     condition = "database-refused"
 
     def __init__(self, where: str, why: str, code: str = "") -> None:
         super().__init__(f"the database {where} refuses a statement: {why[:TEXT_MAX]}")
-        self.where, self.why, self.code = where, why, code
+        self.where = where
+        self.why = why
+        self.code = code
 
 
 class DatabaseMissing(UserError):
@@ -74,7 +88,8 @@ class DatabaseMissing(UserError):
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(f"the database {where} is not there: {why[:TEXT_MAX]}; check `url`")
-        self.where, self.why = where, why
+        self.where = where
+        self.why = why
 
 
 class TableMissing(UserError):
@@ -87,7 +102,9 @@ class TableMissing(UserError):
         super().__init__(
             f"there is no table {table!r} in the database {where}, or its user may not see it{hint}"
         )
-        self.where, self.table, self.suggestion = where, table, suggestion
+        self.where = where
+        self.table = table
+        self.suggestion = suggestion
 
 
 class UnknownColumnType(UserError):
@@ -99,7 +116,8 @@ class UnknownColumnType(UserError):
         super().__init__(
             f"the column {column!r} has the type {native}, which has no counterpart: leave it out or cast it with `query`"
         )
-        self.column, self.native = column, native
+        self.column = column
+        self.native = native
 
 
 class ValueUnreadable(UserError):
@@ -112,7 +130,9 @@ class ValueUnreadable(UserError):
             f"a value of column {column!r} does not fit {kind}: {why[:TEXT_MAX]}; correct the value, "
             "cast the column with `query` (Jdbc), or leave its table out"
         )
-        self.column, self.kind, self.why = column, kind, why
+        self.column = column
+        self.kind = kind
+        self.why = why
 
 
 class LoggedValueUnfit(UserError):
@@ -125,7 +145,10 @@ class LoggedValueUnfit(UserError):
             f"a change{where} has a value of column {column!r} that does not fit {kind}: {why[:TEXT_MAX]}; everything before it is delivered. "
             "Correct the value in the table and start with --restore fresh, or leave the table out of the job"
         )
-        self.column, self.kind, self.index, self.why = column, kind, index, why
+        self.column = column
+        self.kind = kind
+        self.index = index
+        self.why = why
 
     def of_row(self, table: str, key: str) -> "LoggedValueUnfit":
         """The same with its table and the key of its row."""

@@ -1,4 +1,7 @@
-"""MariaDB and MySQL: the connection, by pymysql. Times are UTC, modes are strict, text is utf8mb4, whatever the server's defaults are."""
+"""MariaDB and MySQL: the connection, by pymysql.
+
+Times are UTC, modes are strict, text is utf8mb4, whatever the server's defaults are.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -34,7 +37,8 @@ _UNTRUSTED = (
     "wrong version number",
     "support ssl",
 )
-# Connection lost, server shutting down, deadlock, lock wait, too many connections, read-only failover: another try may end well.
+# Connection lost, server shutting down, deadlock, lock wait, too many connections, read-only
+# failover: another try may end well.
 _PASSING = {
     1040,
     1053,
@@ -71,7 +75,9 @@ SET_UP = (
 
 
 def connect(address: Address, **more: Any) -> "pymysql.Connection[Any]":
-    """A pymysql connection in autocommit, with our session settings; also for readers of the binary log."""
+    """A pymysql connection in autocommit, with our session settings; also for readers of the binary
+    log.
+    """
     tls = tls_of(address)
     protection: dict[str, Any] = (
         {"ssl_disabled": True} if tls.mode is Mode.NONE else {"ssl": context(tls, str(address))}
@@ -141,10 +147,10 @@ def _ours(address: Address, error: pymysql.err.MySQLError) -> TidegateError:
 
 
 class MySqlSession(Session):
-    """A connection by pymysql."""
-
     def __init__(self, address: Address, *, loads: bool = False) -> None:
-        """`loads` allows LOAD DATA LOCAL: only for who needs it, as a server that is not ours could then ask for any file."""
+        """`loads` allows LOAD DATA LOCAL: only for who needs it, as a server that is not ours could
+        then ask for any file.
+        """
         super().__init__(address)
         self._key = reuse.key_of(address, "loads" if loads else "")
         kept = reuse.take(self._key)
@@ -170,19 +176,15 @@ class MySqlSession(Session):
             translated(self.address, lambda: cursor.executemany(sql, [tuple(row) for row in rows]))
 
     def begin(self) -> None:
-        """Begin a transaction."""
         translated(self.address, self.connection.begin)
 
     def commit(self) -> None:
-        """End it."""
         translated(self.address, self.connection.commit)
 
     def rollback(self) -> None:
-        """Undo it."""
         translated(self.address, self.connection.rollback)
 
     def close(self) -> None:
-        """Give the connection back."""
         connection = self.connection
         if isinstance(connection, reuse.ClosedConnection):
             return
@@ -206,7 +208,9 @@ class MySqlSession(Session):
 
 
 def _reset(address: Address, connection: Any) -> None:
-    """A session as a new connection has it: variables, temporary tables, locks and prepared statements of the last one go."""
+    """A session as a new connection has it: variables, temporary tables, locks and prepared
+    statements of the last one go.
+    """
     connection._execute_command(_RESET_CONNECTION, b"")
     connection._read_ok_packet()
     if address.database:

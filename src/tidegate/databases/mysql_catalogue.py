@@ -1,4 +1,6 @@
-"""MariaDB and MySQL: tables, columns and keys, by information_schema; columns of a query, by its own description. Called by mysql_dialect.py."""
+"""MariaDB and MySQL: tables, columns and keys, by information_schema; columns of a query, by its
+own description. Called by mysql_dialect.py.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,10 @@
-"""MariaDB and MySQL: names, literals, types both ways. Rows are read in mysql_rows.py, the catalogue in mysql_catalogue.py.
+"""MariaDB and MySQL: names, literals, types both ways. Rows are read in mysql_rows.py, the
+catalogue in mysql_catalogue.py.
 
-Types follow the reference: tinyint(1) and bit(1) are boolean, unsigned types the next wider one, bigint unsigned decimal(20,0). A timestamp is a moment
-(timestamp_tz), a datetime is not (timestamp). Dates that are not in the calendar (0000-00-00, 2024-00-10, 0000-05-05, 2023-02-29) are null.
+Types follow the reference: tinyint(1) and bit(1) are boolean, unsigned types the next wider one,
+bigint unsigned decimal(20,0). A timestamp is a moment (timestamp_tz), a datetime is not
+(timestamp). Dates that are not in the calendar (0000-00-00, 2024-00-10, 0000-05-05, 2023-02-29) are
+null.
 """
 
 from collections.abc import Iterator, Sequence
@@ -80,23 +83,21 @@ _NATIVE = {
 
 
 class MySqlDialect(Dialect):
-    """MariaDB and MySQL."""
-
     system = System.MYSQL
     transactional_ddl = False
     name_chars_max = 64
     quote_character = "`"
 
     def __init__(self, *, time_as_text: bool = False) -> None:
-        """`time_as_text`: columns of the type TIME are texts, as they may hold more than times of day."""
+        """`time_as_text`: columns of the type TIME are texts, as they may hold more than times of
+        day.
+        """
         self.time_as_text = time_as_text
 
     def qualified(self, name: TableName) -> str:
-        """`database`.`table`."""
         return ".".join(self.quote(part) for part in (name.database, name.table) if part)
 
     def parse_table(self, text: str, address: Address) -> TableName:
-        """`table` or `database.table`."""
         parts = [part.strip("`") for part in text.split(".")]
         if not all(parts) or len(parts) > 2:
             raise ValueError(f"{text!r} is no table: write database.table")
@@ -112,7 +113,6 @@ class MySqlDialect(Dialect):
         return f"_utf8mb4 x'{text.encode().hex()}'" if text else "''"
 
     def bytes_literal(self, data: bytes) -> str:
-        """As hexadecimal digits."""
         return f"x'{data.hex()}'"
 
     def data_type(self, column: NativeColumn) -> DataType:
@@ -148,7 +148,11 @@ class MySqlDialect(Dialect):
         return simple(_OTHERS.get(base, TypeName.STRING))
 
     def native_type(self, kind: DataType, *, keys: int = 0) -> str:
-        """The type for a new column. Texts and bytes of a key have a length, as its index does; texts are told apart by bytes: "a" and "A" are two rows."""
+        """The type for a new column.
+
+        Texts and bytes of a key have a length, as its index does; texts are told apart by bytes:
+        "a" and "A" are two rows.
+        """
         if keys and kind.name in (TypeName.STRING, TypeName.BYTES, TypeName.BINARY_VECTOR):
             text = kind.name is TypeName.STRING
             return f"{'varchar' if text else 'varbinary'}({min(255, KEY_CHARS_MAX // keys)})" + (
@@ -193,7 +197,9 @@ class MySqlDialect(Dialect):
                 return name
 
     def key_expression(self, column: NativeColumn) -> str:
-        """Enums are ordered by number and compared as texts; texts of a query may have the collation of the connection. Both by their bytes instead."""
+        """Enums are ordered by number and compared as texts; texts of a query may have the
+        collation of the connection. Both by their bytes instead.
+        """
         base, name = base_and_sizes(column.native)[0].partition(" ")[0], self.quote(column.name)
         text = base.endswith("text") or base.endswith("char")
         return (
@@ -203,21 +209,24 @@ class MySqlDialect(Dialect):
         )
 
     def key_constant(self, column: NativeColumn, literal: str) -> str:
-        """Texts in the character set and collation of the column, whose index can then be used; addresses and the like as what they are."""
+        """Texts in the character set and collation of the column, whose index can then be used;
+        addresses and the like as what they are.
+        """
         if column.charset and column.collation:
             return f"convert({literal} using {column.charset}) collate {column.collation}"
         native = column.native.lower()
         return f"cast({literal} as {native})" if native in ("uuid", "inet4", "inet6") else literal
 
     def key_upto(self, column: NativeColumn, constant: str) -> str:
-        """Timestamps as numbers, as the time zone of the connection may have an hour twice; the hours around them are for the index."""
+        """Timestamps as numbers, as the time zone of the connection may have an hour twice; the
+        hours around them are for the index.
+        """
         if not _is_moment(column):
             return super().key_upto(column, constant)
         name, moment = self.quote(column.name), _microseconds(constant)
         return f"({name} <= from_unixtime({moment} / 1000000) + interval 3 hour and unix_timestamp({name}) * 1000000 <= {moment})"
 
     def key_after(self, column: NativeColumn, constant: str) -> str:
-        """As key_upto."""
         if not _is_moment(column):
             return super().key_after(column, constant)
         name, moment = self.quote(column.name), _microseconds(constant)
@@ -232,24 +241,20 @@ class MySqlDialect(Dialect):
         )
 
     def key_edges(self, column: NativeColumn, kind: DataType) -> str:
-        """Dates of the calendar."""
         dated = kind.name in (TypeName.DATE, TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
         return _is_date(self.quote(column.name)) if dated else ""
 
     def batches(
         self, address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int
     ) -> "Iterator[pa.RecordBatch]":
-        """Rows by connectorx."""
         from tidegate.databases.mysql_rows import batches
 
         return batches(address, sql, columns, rows_max)
 
     def tables(self, session: Session, database: str = "") -> list[TableName]:
-        """All tables and views."""
         return mysql_catalogue.tables(session, database)
 
     def table_info(self, session: Session, name: TableName) -> TableInfo | None:
-        """A table, or None."""
         return mysql_catalogue.table_info(session, name)
 
     def query_columns(self, session: Session, sql: str) -> list[NativeColumn]:
@@ -257,7 +262,6 @@ class MySqlDialect(Dialect):
         return mysql_catalogue.query_columns(session, sql)
 
     def rows_estimated(self, session: Session, name: TableName) -> int:
-        """From the statistics."""
         found = session.one(
             "select table_rows from information_schema.tables where table_schema = %s and table_name = %s",
             (name.database, name.table),
@@ -283,7 +287,10 @@ def _bits(column: NativeColumn) -> int:
 
 
 def _is_date(name: str) -> str:
-    """A condition: the date is one of the calendar, from the year 1 on. The last day of a month of zero is null."""
+    """A condition: the date is one of the calendar, from the year 1 on.
+
+    The last day of a month of zero is null.
+    """
     return f"year({name}) > 0 and dayofmonth({name}) between 1 and dayofmonth(last_day({name}))"
 
 

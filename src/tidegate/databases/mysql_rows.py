@@ -1,8 +1,10 @@
-"""MariaDB and MySQL: rows of a statement as Arrow, by connectorx. Called by mysql_dialect.py, in tasks.
+"""MariaDB and MySQL: rows of a statement as Arrow, by connectorx. Called by mysql_dialect.py, in
+tasks.
 
-connectorx waits half a minute for a server that is not there and tells little about it, so a connection of ours is tried first. It may end by a panic, which
-is no Exception: that is caught by its name. It cannot encrypt: where the URL asks for that, pymysql reads the rows as texts, some times slower, and Arrow makes
-columns of them.
+connectorx waits half a minute for a server that is not there and tells little about it, so a
+connection of ours is tried first. It may end by a panic, which is no Exception: that is caught by
+its name. It cannot encrypt: where the URL asks for that, pymysql reads the rows as texts, some
+times slower, and Arrow makes columns of them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -107,7 +109,6 @@ def _ours(address: Address, text: str, columns: Sequence[tuple[str, DataType]]) 
 def _encrypted(
     address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int
 ) -> Iterator[pa.RecordBatch]:
-    """By pymysql, as texts."""
     with (
         closing(connect(address, conv={}, cursorclass=pymysql.cursors.SSCursor)) as connection,
         closing(connection.cursor()) as cursor,
@@ -125,7 +126,9 @@ def _encrypted(
 
 
 def _column(values: Sequence[Any], kind: DataType, name: str) -> Any:
-    """The texts of a column as `Dialect.expression` has them read: whole numbers for most, and what a text says for itself."""
+    """The texts of a column as `Dialect.expression` has them read: whole numbers for most, and what
+    a text says for itself.
+    """
     try:
         match kind.name:
             case TypeName.BYTES | TypeName.BINARY_VECTOR:

@@ -1,4 +1,7 @@
-"""Asking a server again that does not answer yet: it may be restarting. Called by CDC sources, in drivers and tasks."""
+"""Asking a server again that does not answer yet: it may be restarting.
+
+Called by CDC sources, in drivers and tasks.
+"""
 
 import time
 from collections.abc import Callable
@@ -12,7 +15,9 @@ T = TypeVar("T")
 
 
 def patiently(act: Callable[[], T], retries: int) -> T:
-    """Do it, and again after longer and longer pauses where that may help; the last error is the one that comes out."""
+    """Do it, and again after longer and longer pauses where that may help; the last error is the
+    one that comes out.
+    """
     pause_s = FIRST_PAUSE_S
     for _ in range(retries):
         try:

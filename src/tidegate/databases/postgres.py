@@ -1,4 +1,7 @@
-"""PostgreSQL: the connection, by psycopg. Times are UTC, dates ISO, whatever the server's defaults are."""
+"""PostgreSQL: the connection, by psycopg.
+
+Times are UTC, dates ISO, whatever the server's defaults are.
+"""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +26,8 @@ from tidegate.databases.url import Address
 from tidegate.model.errors import TidegateError
 
 T = TypeVar("T")
-# Classes of SQLSTATE: connection, transaction rollback (deadlock), resources, lock and operator intervention, system.
+# Classes of SQLSTATE: connection, transaction rollback (deadlock), resources, lock and operator
+# intervention, system.
 _PASSING = ("08", "40", "53", "55", "57", "58", "XX")
 _UNTRUSTED = (
     "certificate verify failed",
@@ -45,7 +49,10 @@ _LIBPQ = (
 
 
 def uri_of(address: Address, more: Mapping[str, str] = MappingProxyType({})) -> str:
-    """For libpq; holds the password, so it must not be shown. `more` are settings of the session beside ours."""
+    """For libpq; holds the password, so it must not be shown.
+
+    `more` are settings of the session beside ours.
+    """
     given = {key.lower(): value for key, value in address.properties.items()}
     if given.get("ssl", "").lower() == "true" and "sslmode" not in given:
         given["sslmode"] = "verify-full"  # as the JDBC driver takes it
@@ -54,7 +61,8 @@ def uri_of(address: Address, more: Mapping[str, str] = MappingProxyType({})) -> 
         "application_name": "tidegate",
     } | {k: given[k] for k in _LIBPQ if k in given}
     settings = "-c TimeZone=UTC -c DateStyle=ISO,YMD -c IntervalStyle=iso_8601 -c extra_float_digits=3 -c client_encoding=UTF8"
-    settings += " -c lock_timeout=120s -c idle_in_transaction_session_timeout=300s"  # whoever stands still holds others up no longer than this
+    # whoever stands still holds others up no longer than this
+    settings += " -c lock_timeout=120s -c idle_in_transaction_session_timeout=300s"
     settings += "".join(f" -c {name}={value}" for name, value in more.items())
     if schema := address.properties.get("currentSchema"):
         names = ",".join('"' + name.strip().replace('"', '""') + '"' for name in schema.split(","))
@@ -67,7 +75,9 @@ def uri_of(address: Address, more: Mapping[str, str] = MappingProxyType({})) -> 
 
 
 def connect(address: Address, **more: Any) -> "psycopg.Connection[Any]":
-    """A psycopg connection in autocommit, with our session settings; also for readers of replication slots."""
+    """A psycopg connection in autocommit, with our session settings; also for readers of
+    replication slots.
+    """
     return translated(
         address, lambda: psycopg.connect(uri_of(address), autocommit=True, **more), connecting=True
     )
@@ -102,8 +112,6 @@ def ours(address: Address, state: str | None, text: str, connecting: bool = Fals
 
 
 class PostgresSession(Session):
-    """A connection by psycopg."""
-
     def __init__(self, address: Address) -> None:
         super().__init__(address)
         self._key = reuse.key_of(address)
@@ -138,19 +146,15 @@ class PostgresSession(Session):
         return ours(self.address, error.sqlstate, str(error))
 
     def begin(self) -> None:
-        """Begin a transaction."""
         self.execute("begin isolation level read committed")
 
     def commit(self) -> None:
-        """End it."""
         self.execute("commit")
 
     def rollback(self) -> None:
-        """Undo it."""
         self.execute("rollback")
 
     def close(self) -> None:
-        """Give the connection back."""
         connection = self.connection
         if isinstance(connection, reuse.ClosedConnection):
             return

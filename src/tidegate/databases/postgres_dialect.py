@@ -1,6 +1,8 @@
-"""PostgreSQL: names, literals, types both ways. Rows are read in postgres_rows.py, the catalogue in postgres_catalogue.py.
+"""PostgreSQL: names, literals, types both ways. Rows are read in postgres_rows.py, the catalogue in
+postgres_catalogue.py.
 
-What has no counterpart (json, uuid, enums, ranges, intervals, network addresses ...) travels as the text that the server writes. Infinite dates are null.
+What has no counterpart (json, uuid, enums, ranges, intervals, network addresses ...) travels as the
+text that the server writes. Infinite dates are null.
 """
 
 import re
@@ -72,8 +74,6 @@ def plain(native: str) -> str:
 
 
 class PostgresDialect(Dialect):
-    """PostgreSQL."""
-
     system = System.POSTGRES
     transactional_ddl = True
     name_chars_max = 63
@@ -84,7 +84,6 @@ class PostgresDialect(Dialect):
         return ".".join(self.quote(part) for part in (name.schema, name.table) if part)
 
     def parse_table(self, text: str, address: Address) -> TableName:
-        """`table`, `schema.table` or `database.schema.table`."""
         parts = [part.strip('"') for part in text.split(".")]
         if not all(parts) or len(parts) > 3:
             raise ValueError(f"{text!r} is no table: write database.schema.table or schema.table")
@@ -103,7 +102,6 @@ class PostgresDialect(Dialect):
         return f"E'{doubled.replace(chr(92), chr(92) * 2)}'" if "\\" in text else f"'{doubled}'"
 
     def bytes_literal(self, data: bytes) -> str:
-        """As hexadecimal digits."""
         return f"'\\x{data.hex()}'::bytea"
 
     def data_type(self, column: NativeColumn) -> DataType:
@@ -164,7 +162,11 @@ class PostgresDialect(Dialect):
         return f"{name}::text" if kind.name is TypeName.DECIMAL else name
 
     def _array(self, column: NativeColumn, kind: DataType) -> str:
-        """Infinite dates in it are null. The driver would flatten one of several dimensions: the server is made to fail over it, with words that tell why."""
+        """Infinite dates in it are null.
+
+        The driver would flatten one of several dimensions: the server is made to fail over it, with
+        words that tell why.
+        """
         name, element = self.quote(column.name), kind.children[0].name
         padded = plain(column.native.removesuffix("[]")) in (
             "character",
@@ -186,11 +188,12 @@ class PostgresDialect(Dialect):
         return f"case when array_ndims({name}) > 1 then {many} when array_lower({name}, 1) <> 1 then {moved} else {found} end"
 
     def key_value(self, key: str) -> str:
-        """As text: a constant without a type takes that of the key, whatever it is; drivers know no infinite dates."""
+        """As text: a constant without a type takes that of the key, whatever it is; drivers know no
+        infinite dates.
+        """
         return f"{key}::text"
 
     def key_constant(self, column: NativeColumn, literal: str) -> str:
-        """With type and collation."""
         typed = f"cast({literal} as {column.native})"
         return f"{typed} collate {column.collation}" if column.collation else typed
 
@@ -199,7 +202,6 @@ class PostgresDialect(Dialect):
         return f"{self.quote(column.name)} = 'infinity'" if kind.name in _DATED else ""
 
     def key_edges(self, column: NativeColumn, kind: DataType) -> str:
-        """Years of four digits."""
         name = self.quote(column.name)
         return f"{name} >= '0001-01-01' and {name} <= '9999-12-31'" if kind.name in _DATED else ""
 
@@ -212,11 +214,9 @@ class PostgresDialect(Dialect):
         return batches(address, sql, columns, rows_max)
 
     def tables(self, session: Session, database: str = "") -> list[TableName]:
-        """All tables and views."""
         return postgres_catalogue.tables(session, database)
 
     def table_info(self, session: Session, name: TableName) -> TableInfo | None:
-        """A table, or None."""
         return postgres_catalogue.table_info(session, name)
 
     def query_columns(self, session: Session, sql: str) -> list[NativeColumn]:

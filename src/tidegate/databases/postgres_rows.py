@@ -1,4 +1,7 @@
-"""PostgreSQL: rows of a statement as Arrow, by the Arrow driver. Called by postgres_dialect.py, in tasks."""
+"""PostgreSQL: rows of a statement as Arrow, by the Arrow driver.
+
+Called by postgres_dialect.py, in tasks.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -24,7 +27,10 @@ DAY_NANOS = 86_400_000_000_000
 READING = {"row_security": "off"}
 """Rows that a policy hides from the user are an error, and never left out."""
 FIRST_MICROS = -210_866_803_200_000_000
-"""The first moment that the server has, in 4714 before Christ. One after the last that Arrow has, in the year 294247, comes round to before it."""
+"""The first moment that the server has, in 4714 before Christ.
+
+One after the last that Arrow has, in the year 294247, comes round to before it.
+"""
 
 
 def connect(
@@ -34,7 +40,9 @@ def connect(
     settings: Mapping[str, str] | None = None,
     autocommit: bool = False,
 ) -> dbapi.Connection:
-    """A connection of the Arrow driver, in autocommit; `known` where another one was just made. With settings of its own it is for one transaction."""
+    """A connection of the Arrow driver, in autocommit; `known` where another one was just made.
+    With settings of its own it is for one transaction.
+    """
     if not known:
         check_session(address)  # it tells better what is wrong
     try:

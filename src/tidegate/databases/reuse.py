@@ -1,9 +1,11 @@
-"""Connections that are kept between two uses, in the memory of one process. Called by the sessions of the databases.
+"""Connections that are kept between two uses, in the memory of one process. Called by the sessions
+of the databases.
 
-A batch asks each database several times, and a new connection costs more than what it asks. A connection is kept only
-where its use ended in good order; its session is reset by the server first, so that nothing of one use is left for the
-next. One user has it at a time. It is closed when nobody wants it for a while, when it is old (a name may lead to
-another server by then), when the server has closed it, and when the process ends; a forked process does not have it.
+A batch asks each database several times, and a new connection costs more than what it asks. A
+connection is kept only where its use ended in good order; its session is reset by the server first,
+so that nothing of one use is left for the next. One user has it at a time. It is closed when nobody
+wants it for a while, when it is old (a name may lead to another server by then), when the server
+has closed it, and when the process ends; a forked process does not have it.
 """
 
 import atexit
@@ -40,7 +42,9 @@ class Kept:
     since_s: float
 
     def is_usable(self, now_s: float) -> bool:
-        """Whether it is young, and the server has not said anything, which could only be that it ends."""
+        """Whether it is young, and the server has not said anything, which could only be that it
+        ends.
+        """
         if now_s - self.since_s > IDLE_S_MAX or now_s - self.opened_s > LIFETIME_S_MAX:
             return False
         poller = select.poll()
@@ -151,7 +155,8 @@ def _watch() -> None:
 def _after_fork() -> None:
     global _lock, _watching
     _lock = threading.Lock()
-    _kept.clear()  # the drivers close the socket of a connection that is forgotten, and say nothing to the server
+    # the drivers close the socket of a connection that is forgotten, and say nothing to the server
+    _kept.clear()
     _watching = False
 
 

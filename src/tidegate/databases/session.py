@@ -1,6 +1,8 @@
-"""One connection to a database, the same for all of them. Not for threads: whoever needs another one opens it.
+"""One connection to a database, the same for all of them. Not for threads: whoever needs another
+one opens it.
 
-`open_session` is the door; it loads the driver of the address only. In tasks and drivers; never when a job file is checked.
+`open_session` is the door; it loads the driver of the address only. In tasks and drivers; never
+when a job file is checked.
 """
 
 from abc import ABC, abstractmethod
@@ -17,12 +19,16 @@ Row = tuple[Any, ...]
 
 
 class Session(ABC):
-    """A connection in autocommit; `transaction` groups statements. Parameters are written %s in every dialect."""
+    """A connection in autocommit; `transaction` groups statements. Parameters are written %s in
+    every dialect.
+    """
 
     def __init__(self, address: Address) -> None:
         self.address = address
         self.reusable = True
-        """Whether the connection may be kept for the next session: not after an error, nor where a reset leaves something of this one."""
+        """Whether the connection may be kept for the next session: not after an error, nor where a
+        reset leaves something of this one.
+        """
 
     @abstractmethod
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
@@ -45,12 +51,14 @@ class Session(ABC):
         """End it; an error means that its outcome is unknown."""
 
     @abstractmethod
-    def rollback(self) -> None:
-        """Undo it."""
+    def rollback(self) -> None: ...
 
     @abstractmethod
     def close(self) -> None:
-        """Give the connection back, or close it; never raises. The session is of no use afterwards."""
+        """Give the connection back, or close it; never raises.
+
+        The session is of no use afterwards.
+        """
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -83,7 +91,9 @@ class Session(ABC):
 
 
 def open_session(address: Address) -> Session:
-    """A new session, on a connection that was kept where there is one; DatabaseUnreachable, AccessDenied."""
+    """A new session, on a connection that was kept where there is one; DatabaseUnreachable,
+    AccessDenied.
+    """
     match address.system:
         case System.MYSQL:
             from tidegate.databases.mysql import MySqlSession

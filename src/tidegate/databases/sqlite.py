@@ -81,14 +81,11 @@ class SqliteSession(Session):
         self.execute("begin immediate")
 
     def commit(self) -> None:
-        """End it."""
         self.execute("commit")
 
     def rollback(self) -> None:
-        """Undo it."""
         self.execute("rollback")
 
     def close(self) -> None:
-        """Give the connection back."""
         with suppress(sqlite3.Error):
             self.connection.close()

@@ -1,7 +1,9 @@
-"""SQLite: names, literals, types both ways, catalogue, rows. A column may hold any value there: its declared type says what ours is, and values must fit it.
+"""SQLite: names, literals, types both ways, catalogue, rows. A column may hold any value there: its
+declared type says what ours is, and values must fit it.
 
-Whole numbers are bigint and broken ones double, whatever the declared width. Decimals
-that SQLite's own numbers hold exactly are numbers in new tables; wider ones are texts (DECIMAL_TEXT), since SQLite would round them.
+Whole numbers are bigint and broken ones double, whatever the declared width. Decimals that SQLite's
+own numbers hold exactly are numbers in new tables; wider ones are texts (DECIMAL_TEXT), since
+SQLite would round them.
 """
 
 import datetime
@@ -61,8 +63,6 @@ _WORDS = (  # the first that the declared type holds
 
 
 class SqliteDialect(Dialect):
-    """SQLite."""
-
     system = System.SQLITE
     transactional_ddl = True
     name_chars_max = 200
@@ -80,15 +80,12 @@ class SqliteDialect(Dialect):
         return TableName("", "", table)
 
     def text_literal(self, text: str) -> str:
-        """A text constant."""
         return "'" + text.replace("'", "''") + "'"
 
     def bytes_literal(self, data: bytes) -> str:
-        """As hexadecimal digits."""
         return f"x'{data.hex()}'"
 
     def data_type(self, column: NativeColumn) -> DataType:
-        """By the declared type."""
         base, sizes = base_and_sizes(column.native)
         if base.startswith(("decimal", "numeric")):
             return (
@@ -109,7 +106,6 @@ class SqliteDialect(Dialect):
         return _NATIVE.get(kind.name, "TEXT")
 
     def expression(self, column: NativeColumn, kind: DataType) -> str:  # noqa: ARG002  # values are converted when they are read
-        """The column itself."""
         return self.quote(column.name)
 
     def batches(
@@ -134,14 +130,12 @@ class SqliteDialect(Dialect):
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def tables(self, session: Session, database: str = "") -> list[TableName]:  # noqa: ARG002  # a file is one database
-        """All tables and views."""
         rows = session.query(
             "select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite~_%' escape '~' order by name"
         )
         return [TableName("", "", name) for (name,) in rows]
 
     def table_info(self, session: Session, name: TableName) -> TableInfo | None:
-        """A table, or None."""
         rows = session.query(f"pragma table_xinfo({self.quote(name.table)})")
         columns = tuple(
             NativeColumn(

@@ -1,6 +1,8 @@
-"""Encrypted connections: what a URL asks for, in the words of the JDBC drivers, of libpq and of Debezium. Pure but for the certificates that it reads.
+"""Encrypted connections: what a URL asks for, in the words of the JDBC drivers, of libpq and of
+Debezium. Pure but for the certificates that it reads.
 
-Modes are: none; required, encrypted to whoever answers; verify-ca, to whoever has a certificate of the given authority; verify-full, the host of the URL too.
+Modes are: none; required, encrypted to whoever answers; verify-ca, to whoever has a certificate of
+the given authority; verify-full, the host of the URL too.
 """
 
 import ssl
@@ -47,7 +49,10 @@ DEBEZIUM = {
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """What a URL asks for. `authority` is a file of certificates to trust; the machine's own where it is empty."""
+    """What a URL asks for.
+
+    `authority` is a file of certificates to trust; the machine's own where it is empty.
+    """
 
     mode: Mode
     authority: str = ""

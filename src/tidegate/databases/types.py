@@ -1,4 +1,6 @@
-"""Types between databases and pipelines, as far as all dialects share them: our types, and Arrow columns brought to exactly the type of their column."""
+"""Types between databases and pipelines, as far as all dialects share them: our types, and Arrow
+columns brought to exactly the type of their column.
+"""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +19,6 @@ UNBOUNDED_SCALE = 18
 
 
 def simple(name: TypeName) -> DataType:
-    """A type without parts."""
     return DataType(name)
 
 
@@ -44,7 +45,9 @@ def base_and_sizes(native: str) -> tuple[str, list[int]]:
 
 
 def fitted(batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]]) -> pa.RecordBatch:
-    """A batch of a driver with exactly our names and types, column by column; what does not fit is an error that names the column."""
+    """A batch of a driver with exactly our names and types, column by column; what does not fit is
+    an error that names the column.
+    """
     arrays = [fit(batch.column(index), kind, name) for index, (name, kind) in enumerate(columns)]
     return pa.RecordBatch.from_arrays(
         arrays, schema=pa.schema([pa.field(name, arrow_type(kind)) for name, kind in columns])
@@ -99,7 +102,11 @@ def _is_text(kind: Any) -> bool:
 
 
 def decimals(texts: Any, kind: DataType) -> Any:
-    """Numbers from their texts. Arrow counts digits after it has moved the point, when the highest may be lost: those before the point are counted here."""
+    """Numbers from their texts.
+
+    Arrow counts digits after it has moved the point, when the highest may be lost: those before the
+    point are counted here.
+    """
     numbers, most = texts.cast(arrow_type(kind)), max(DECIMAL_DIGITS_MAX - kind.scale, 1)
     lengths = pc.binary_length(texts)
     if (pc.max(lengths).as_py() or 0) > most:

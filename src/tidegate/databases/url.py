@@ -1,6 +1,8 @@
-"""A database's address: read from a JDBC URL and the options beside it. Pure; called when a job file is checked and when it runs.
+"""A database's address: read from a JDBC URL and the options beside it. Pure; called when a job
+file is checked and when it runs.
 
-`jdbc:mysql://host:3306/shop?useSSL=false`, `jdbc:mariadb://...`, `jdbc:postgresql://host/shop?currentSchema=sales`, `jdbc:sqlite:/path/file.db`.
+`jdbc:mysql://host:3306/shop?useSSL=false`, `jdbc:mariadb://...`,
+`jdbc:postgresql://host/shop?currentSchema=sales`, `jdbc:sqlite:/path/file.db`.
 """
 
 from collections.abc import Mapping
@@ -31,7 +33,10 @@ SCHEMES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Address:
-    """Where a database is and who we are there. `database` is the file of SQLite. Its text never holds the password."""
+    """Where a database is and who we are there.
+
+    `database` is the file of SQLite. Its text never holds the password.
+    """
 
     system: System
     host: str = ""

@@ -1,6 +1,8 @@
-"""An engine that is started in the background, so that sources can plan and sinks can open while the JVM comes up.
+"""An engine that is started in the background, so that sources can plan and sinks can open while
+the JVM comes up.
 
-The start of an engine may take as long as a cluster likes (an application that is accepted and gets no container): a stop does not wait for it.
+The start of an engine may take as long as a cluster likes (an application that is accepted and gets
+no container): a stop does not wait for it.
 """
 
 import threading
@@ -14,7 +16,9 @@ STOP_CHECKED_EVERY_S = 0.1
 
 
 class EngineNotStarted(TransientError):
-    """A stop came before the engine was up; the batch that waited for it is repeated by the next run."""
+    """A stop came before the engine was up; the batch that waited for it is repeated by the next
+    run.
+    """
 
     condition = "engine-not-started"
     domain = Domain.EXTERNAL
@@ -24,7 +28,8 @@ class EngineNotStarted(TransientError):
 
 
 class BackgroundEngine:
-    """Waits for the real engine when it is needed first; an error of its start is raised there, to every pipeline.
+    """Waits for the real engine when it is needed first; an error of its start is raised there, to
+    every pipeline.
 
     `stop` ends the wait, and `describe` says what the start waits for.
     """
@@ -56,7 +61,6 @@ class BackgroundEngine:
         return self._describe() if self.starting else ""
 
     def run(self, graph: Graph, batch: Batch) -> Written:
-        """As the real engine."""
         return self._ready().run(graph, batch)
 
     def tasks(self, pipeline: int) -> TaskCount:
@@ -64,12 +68,15 @@ class BackgroundEngine:
         return self._engine.tasks(pipeline) if self._engine else TaskCount(0, 0)
 
     def cancel(self, pipeline: int) -> None:
-        """As the real engine."""
         if self._engine:
             self._engine.cancel(pipeline)
 
     def close(self) -> None:
-        """As the real engine. A start that is under way is left behind by a stop: it ends with the session of this process."""
+        """As the real engine.
+
+        A start that is under way is left behind by a stop: it ends with the session of this
+        process.
+        """
         self._wait_for_start()
         if self._engine:
             self._engine.close()

@@ -1,6 +1,8 @@
-"""The book in which the operators of a driver record what they create outside: a row of the store for each, before it is there. Caller: main.
+"""The book in which the operators of a driver record what they create outside: a row of the store
+for each, before it is there. Caller: main.
 
-Only the generation that runs the job may write into it. What another job has is refused, as at submit.
+Only the generation that runs the job may write into it. What another job has is refused, as at
+submit.
 """
 
 from collections.abc import Callable
@@ -30,21 +32,17 @@ class DriverBook:
         clock: Clock,
         wait: Callable[[int], bool],
     ) -> None:
-        self.store, self.job, self.generation, self.action, self.clock, self.wait = (
-            store,
-            job,
-            generation,
-            action,
-            clock,
-            wait,
-        )
+        self.store = store
+        self.job = job
+        self.generation = generation
+        self.action = action
+        self.clock = clock
+        self.wait = wait
 
     def record(self, resource: Resource) -> None:
-        """Durable when it returns."""
         self._patiently(lambda: self._record(resource))
 
     def forget(self, resource: Resource) -> None:
-        """It is gone."""
         self._patiently(lambda: self._forget(resource))
 
     def _record(self, resource: Resource) -> None:

@@ -1,4 +1,6 @@
-"""What a detached driver prints goes into a file, and a streaming job prints for ever: so the file is turned over when it is full. Called by main."""
+"""What a detached driver prints goes into a file, and a streaming job prints for ever: so the file
+is turned over when it is full. Called by main.
+"""
 
 import logging
 import os
@@ -19,14 +21,20 @@ class ConsoleLog:
     def __init__(
         self, path: Path, clock: Clock, *, descriptor: int = STDOUT, bytes_max: int = BYTES_MAX
     ) -> None:
-        self.path, self.clock, self.descriptor, self.bytes_max = path, clock, descriptor, bytes_max
+        self.path = path
+        self.clock = clock
+        self.descriptor = descriptor
+        self.bytes_max = bytes_max
 
     def start(self) -> None:
         """Begin to look, in a thread that ends with the process."""
         threading.Thread(target=self._run, name="console", daemon=True).start()
 
     def step(self) -> None:
-        """Turn the file over if it is full. Whoever prints meanwhile prints into the old one or the new one."""
+        """Turn the file over if it is full.
+
+        Whoever prints meanwhile prints into the old one or the new one.
+        """
         if os.fstat(self.descriptor).st_size < self.bytes_max:
             return
         self.path.replace(self.path.with_name(f"{self.path.name}.1"))

@@ -1,4 +1,7 @@
-"""What a driver does, from its order to its exit code. Called by __main__ with an engine: Spark, or the plain one of the test kit."""
+"""What a driver does, from its order to its exit code.
+
+Called by __main__ with an engine: Spark, or the plain one of the test kit.
+"""
 
 import argparse
 import contextlib
@@ -56,7 +59,10 @@ WarmUp = Callable[[DriverOrder], EngineFactory]
 
 
 def main(arguments: Sequence[str], engine_factory: EngineFactory, warm_up: WarmUp) -> int:
-    """Run one generation; the exit code says how it ended. A warm driver gets ready first, by an order without a job, and then waits for its own."""
+    """Run one generation; the exit code says how it ended.
+
+    A warm driver gets ready first, by an order without a job, and then waits for its own.
+    """
     warm = parse(arguments).warm
     order = orders.receive(STDIN)
     if order is not None and warm:
@@ -68,7 +74,10 @@ def main(arguments: Sequence[str], engine_factory: EngineFactory, warm_up: WarmU
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The command line of a driver: for people who read `ps`, but for --warm. What counts is the order."""
+    """The command line of a driver: for people who read `ps`, but for --warm.
+
+    What counts is the order.
+    """
     parser = argparse.ArgumentParser(prog="python -m tidegate.driver")
     parser.add_argument("--job-id", type=int)
     parser.add_argument("--generation", type=int)
@@ -110,7 +119,9 @@ def drive(order: DriverOrder, engine_factory: EngineFactory) -> int:
 
 
 def patiently(act: Callable[[], T]) -> T:
-    """Wait while the store is out of reach: a driver does not die of that, at its start no more than later."""
+    """Wait while the store is out of reach: a driver does not die of that, at its start no more
+    than later.
+    """
     clock, never = SystemClock(), threading.Event()
     while True:
         try:
@@ -120,7 +131,6 @@ def patiently(act: Callable[[], T]) -> T:
 
 
 def job_of(store: Store, order: DriverOrder) -> JobRecord:
-    """What shall run."""
     entry = store.get(JOBS, str(order.job_id))
     if entry is None:
         raise TerminalError(f"job {order.job_id} is not in the store")
@@ -142,17 +152,19 @@ def with_defaults(job: JobRecord, order: DriverOrder) -> JobRecord:
 
 
 class Driver:
-    """The threads of one generation: a loop for each pipeline, the metrics writer, the watch on the leader or on the store."""
+    """The threads of one generation: a loop for each pipeline, the metrics writer, the watch on the
+    leader or on the store.
+    """
 
     def __init__(
         self, order: DriverOrder, store: Store, job: JobRecord, engine_factory: EngineFactory
     ) -> None:
-        self.order, self.store, self.job = order, store, job
-        self.stop, self.abandon, self.ended = (
-            threading.Event(),
-            threading.Event(),
-            threading.Event(),
-        )
+        self.order = order
+        self.store = store
+        self.job = job
+        self.stop = threading.Event()
+        self.abandon = threading.Event()
+        self.ended = threading.Event()
         master = job.plan.env.spark.get("spark.master", "local[*]")
         spark_log = orders.home_of(order).logs(job.job_id) / "spark.log"
         self.engine = BackgroundEngine(
@@ -170,7 +182,9 @@ class Driver:
         )  # part of every fence: a copy of this home may start the same generation
 
     def listen(self, leader: "LeaderWatch") -> None:
-        """SIGTERM and SIGINT ask for a stop at a checkpoint; the leader of an embedded driver, and the store a detached one, can also interrupt it."""
+        """SIGTERM and SIGINT ask for a stop at a checkpoint; the leader of an embedded driver, and
+        the store a detached one, can also interrupt it.
+        """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.stop.set())
         leader.interrupt = self.interrupt
@@ -286,7 +300,10 @@ class Driver:
         return future
 
     def _await(self, runs: "Sequence[Future[PipelineStatus]]") -> int:
-        """The main thread waits and handles signals. One pipeline that fails stops the others at their next checkpoint."""
+        """The main thread waits and handles signals.
+
+        One pipeline that fails stops the others at their next checkpoint.
+        """
         for run in runs:
             run.add_done_callback(self._one_ended)
         while not all(run.done() for run in runs):
@@ -307,7 +324,9 @@ class Driver:
 
 
 class LeaderWatch:
-    """Reads the pipe from `tidegate run`: INTERRUPT gives the batches up, its end is the leader's, and ends this whole session."""
+    """Reads the pipe from `tidegate run`: INTERRUPT gives the batches up, its end is the leader's,
+    and ends this whole session.
+    """
 
     def __init__(self) -> None:
         self.interrupt: Callable[[], None] = (

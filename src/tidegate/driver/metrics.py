@@ -1,7 +1,9 @@
-"""Figures of running pipelines, written behind: when they have changed, at a bounded rate whatever the row rate, and also when nothing changes.
+"""Figures of running pipelines, written behind: when they have changed, at a bounded rate whatever
+the row rate, and also when nothing changes.
 
-They are for displays, and their arrival is the driver's sign of life. Every write is conditioned on the driver's own record: figures of a driver that has been
-overtaken, or whose job has been cleaned up, are not written.
+They are for displays, and their arrival is the driver's sign of life. Every write is conditioned on
+the driver's own record: figures of a driver that has been overtaken, or whose job has been cleaned
+up, are not written.
 """
 
 import logging
@@ -27,7 +29,10 @@ DELAY_S_MIN = 0.05  # and never more often, whatever the settings ask for
 
 
 class MetricsWriter:
-    """A thread that writes the figures of all meters of a driver, each time in one transaction. `waits_for` says what the start of its engine waits for."""
+    """A thread that writes the figures of all meters of a driver, each time in one transaction.
+
+    `waits_for` says what the start of its engine waits for.
+    """
 
     def __init__(
         self,
@@ -37,13 +42,11 @@ class MetricsWriter:
         clock: Clock,
         waits_for: Callable[[], str] = lambda: "",
     ) -> None:
-        self.store, self.order, self.meters, self.clock, self.waits_for = (
-            store,
-            order,
-            meters,
-            clock,
-            waits_for,
-        )
+        self.store = store
+        self.order = order
+        self.meters = meters
+        self.clock = clock
+        self.waits_for = waits_for
         self.out_of_reach: Callable[[], str] = lambda: (
             ""
         )  # what the driver cannot reach at this moment
@@ -56,7 +59,6 @@ class MetricsWriter:
         self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
 
     def start(self) -> None:
-        """Begin to write."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -94,7 +96,11 @@ class MetricsWriter:
             self._alive_s = now_s
 
     def _figures(self) -> list[PipelineMetrics]:
-        """What the meters say. A batch that waits for the engine is not being written yet: that is still the start, which has a window of its own."""
+        """What the meters say.
+
+        A batch that waits for the engine is not being written yet: that is still the start, which
+        has a window of its own.
+        """
         out_of_reach = self.out_of_reach()
         figures = [replace(meter.read(), waits_for=out_of_reach) for meter in self.meters]
         waits_for = self.waits_for()
@@ -135,5 +141,8 @@ class MetricsWriter:
 
 
 def _without_rates(metrics: PipelineMetrics) -> PipelineMetrics:
-    """What is worth a write of its own. Rates change with time alone, and come with the next sign of life."""
+    """What is worth a write of its own.
+
+    Rates change with time alone, and come with the next sign of life.
+    """
     return replace(metrics, rates=None)

@@ -1,4 +1,7 @@
-"""The first act of a driver: its name in the store. Called by main, and by whoever drives a job in its own process (the test kit)."""
+"""The first act of a driver: its name in the store.
+
+Called by main, and by whoever drives a job in its own process (the test kit).
+"""
 
 import os
 import secrets
@@ -13,11 +16,16 @@ from tidegate.store.base import Check, OutcomeUnknown, Put, Store
 from tidegate.store.errors import Conflict
 
 INSTALLATION = "installation"
-"""The map with the name of this store: drawn once, and in the fences that its drivers leave in their targets."""
+"""The map with the name of this store: drawn once, and in the fences that its drivers leave in
+their targets.
+"""
 
 
 def installation_of(store: Store) -> str:
-    """The id of this installation; the first driver draws it. A copy of a store has the same one."""
+    """The id of this installation; the first driver draws it.
+
+    A copy of a store has the same one.
+    """
     while True:
         entry = store.get(INSTALLATION, "id")
         if entry is not None:
@@ -34,7 +42,9 @@ def installation_of(store: Store) -> str:
 
 
 def register(store: Store, order: DriverOrder, now_ms: int, me: ProcessRef | None = None) -> None:
-    """Put this process's name on record: a generation that is no longer the current one is refused, and so is a second process for the same one."""
+    """Put this process's name on record: a generation that is no longer the current one is refused,
+    and so is a second process for the same one.
+    """
     key = str(order.job_id)
     me = me or reference(os.getpid())
     mine = DriverRecord(
@@ -68,6 +78,8 @@ def register(store: Store, order: DriverOrder, now_ms: int, me: ProcessRef | Non
                 [Put(DRIVERS, key, to_document(mine))],
             )
         except (Conflict, OutcomeUnknown):
-            continue  # look again: where it was written after all, it is found to be mine and is written once more
+            # look again: where it was written after all, it is found to be mine and is written once
+            # more
+            continue
         failpoint("driver.register.after")
         return

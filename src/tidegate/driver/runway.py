@@ -1,7 +1,9 @@
-"""Asks the sources, now and then, how long they will hold what the oldest restore point needs, and keeps the answers with the figures. Caller: main.
+"""Asks the sources, now and then, how long they will hold what the oldest restore point needs, and
+keeps the answers with the figures. Caller: main.
 
-It asks instances of its own, in a thread of its own: a source that reads is not disturbed, and a server that does not answer delays no batch. Where no source
-of a job can lose anything, the thread ends at once. A source that does not say is told in the log, and nothing is claimed about it.
+It asks instances of its own, in a thread of its own: a source that reads is not disturbed, and a
+server that does not answer delays no batch. Where no source of a job can lose anything, the thread
+ends at once. A source that does not say is told in the log, and nothing is claimed about it.
 """
 
 import logging
@@ -44,12 +46,13 @@ class Point:
 
 
 class RunwayWatch:
-    """The thread."""
-
     def __init__(
         self, store: Store, storage: CheckpointStorage, order: DriverOrder, clock: Clock
     ) -> None:
-        self.store, self.storage, self.order, self.clock = store, storage, order, clock
+        self.store = store
+        self.storage = storage
+        self.order = order
+        self.clock = clock
         self.lanes: list[Lane] = []
         self._points: dict[
             int, tuple[str, Point]
@@ -57,11 +60,9 @@ class RunwayWatch:
         self._ended = threading.Event()
 
     def start(self, job: JobRecord, meters: Sequence[Meter]) -> None:
-        """Begin to ask."""
         threading.Thread(target=self._run, args=(job, meters), name="runway", daemon=True).start()
 
     def find(self, job: JobRecord, meters: Sequence[Meter]) -> None:
-        """Whom to ask."""
         plans = {plan.id: plan for plan in job.plan.pipelines}
         for meter in meters:
             plan = plans[meter.read().pipeline]

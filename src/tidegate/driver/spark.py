@@ -1,4 +1,8 @@
-"""The Spark engine of a driver. Its JVM starts in the background while the first batches are planned (background.py), or before there is a job (warm)."""
+"""The Spark engine of a driver.
+
+Its JVM starts in the background while the first batches are planned (background.py), or before
+there is a job (warm).
+"""
 
 import os
 import threading
@@ -25,7 +29,6 @@ CACHE_AFTER_S = (
 
 
 def spark_engine(order: DriverOrder, job: JobRecord) -> Engine:
-    """A started session, wrapped."""
     home, plan = orders.home_of(order), job.plan
     settings = SessionSettings(
         name=job.name,
@@ -37,14 +40,18 @@ def spark_engine(order: DriverOrder, job: JobRecord) -> Engine:
         light=all(action.fusable for pipeline in plan.pipelines for action in pipeline.actions),
     )
     engine = SparkEngine(open_context(settings))
-    if not settings.light:  # fused batches start the workers by themselves; before others there is a second of SQL to start, meanwhile the workers can
+    # fused batches start the workers by themselves; before others there is a second of SQL to
+    # start, meanwhile the workers can
+    if not settings.light:
         threading.Thread(target=_warm_up, args=(engine,), name="warm-up", daemon=True).start()
     _make_next_start_quicker(settings)
     return engine
 
 
 def warm_spark(order: DriverOrder) -> Callable[[DriverOrder, JobRecord], Engine]:
-    """Start everything that a job will need, before there is one: the JVM, SQL, the Python workers, the connectors. Tells by a file that it is ready."""
+    """Start everything that a job will need, before there is one: the JVM, SQL, the Python workers,
+    the connectors. Tells by a file that it is ready.
+    """
     home, me = orders.home_of(order), reference(os.getpid())
     work = home.warm_work(me.pid, me.started)
     scratch.make(work)
@@ -73,7 +80,9 @@ def warm_spark(order: DriverOrder) -> Callable[[DriverOrder, JobRecord], Engine]
 
 
 def warm_up_sql(session: SparkSession) -> None:
-    """One small query on the way that batches with SQL take: parsed, planned, through Arrow into the Python workers and back."""
+    """One small query on the way that batches with SQL take: parsed, planned, through Arrow into
+    the Python workers and back.
+    """
     session.range(4).selectExpr("id", "cast(id as string) name").createOrReplaceTempView(
         "tidegate_warm_up"
     )
@@ -83,7 +92,9 @@ def warm_up_sql(session: SparkSession) -> None:
 
 
 def move_logs(ours: Path, logs: Path) -> None:
-    """What Spark has logged so far joins the job's logs, and so does what it will log: open files move along, and the old place leads to the new one."""
+    """What Spark has logged so far joins the job's logs, and so does what it will log: open files
+    move along, and the old place leads to the new one.
+    """
     with suppress(OSError):  # logs are no reason to fail
         for file in ours.iterdir():
             file.rename(logs / file.name)

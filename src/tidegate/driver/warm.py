@@ -1,4 +1,7 @@
-"""A driver that was started before there was work for it. Called by main when it gets its order: from here on it is a driver like any other."""
+"""A driver that was started before there was work for it.
+
+Called by main when it gets its order: from here on it is a driver like any other.
+"""
 
 import os
 

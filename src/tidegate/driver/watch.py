@@ -1,4 +1,5 @@
-"""What a detached driver is told by the store: stop, interrupt, end, or that it has been overtaken. One thread, started by main; reads only.
+"""What a detached driver is told by the store: stop, interrupt, end, or that it has been overtaken.
+One thread, started by main; reads only.
 
 A store that is out of reach says nothing: the driver goes on. Only what the store says ends it.
 """
@@ -35,7 +36,10 @@ class StoreWatch:
     """Reads the state of the job and the order for its driver, twice a second."""
 
     def __init__(self, store: Store, order: DriverOrder, reins: Reins, clock: Clock) -> None:
-        self.store, self.order, self.reins, self.clock = store, order, reins, clock
+        self.store = store
+        self.order = order
+        self.reins = reins
+        self.clock = clock
         self._never = threading.Event()
         self._said: Order | None = None
         self._damage = ""
@@ -100,7 +104,9 @@ class StoreWatch:
                 self.step()
             except TransientError:  # the store is out of reach: patience
                 continue
-            except StoreDamaged as error:  # it is not used, and the driver goes on as it was told last; one line, not one for each look
+            # it is not used, and the driver goes on as it was told last; one line, not one for each
+            # look
+            except StoreDamaged as error:
                 if str(error) != self._damage:
                     self._damage = str(error)
                     LOG.error(

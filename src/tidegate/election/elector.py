@@ -1,7 +1,9 @@
-"""Holds an office, or waits for it. Called by servers for `coordinator` and by workers for `worker/<id>`: `step()` again and again, at least every tenth of a
-lease, from a thread that does nothing slow; everybody else asks `leadership()`.
+"""Holds an office, or waits for it. Called by servers for `coordinator` and by workers for
+`worker/<id>`: `step()` again and again, at least every tenth of a lease, from a thread that does
+nothing slow; everybody else asks `leadership()`.
 
-It never sleeps, starts no threads, and never assumes that a write was made whose answer it did not get. The protocol is told in the package's docstring.
+It never sleeps, starts no threads, and never assumes that a write was made whose answer it did not
+get. The protocol is told in the package's docstring.
 """
 
 import logging
@@ -52,8 +54,9 @@ class Clock(Protocol):
 
 @dataclass(slots=True)
 class Tenure:
-    """One holding of an office, shared by everybody who was given a `Leading` of it. Written by the elector's turn only; each field is one assignment, so
-    other threads read it without a lock."""
+    """One holding of an office, shared by everybody who was given a `Leading` of it. Written by the
+    elector's turn only; each field is one assignment, so other threads read it without a lock.
+    """
 
     version: int
     term: int
@@ -78,13 +81,17 @@ class Leading:
         return Check(LEASES, self.office, self.version)
 
     def trusted(self) -> bool:
-        """Whether I may act in the name of the office where no check can be carried; moves on with each renewal, and ends for good when the office is lost."""
+        """Whether I may act in the name of the office where no check can be carried; moves on with
+        each renewal, and ends for good when the office is lost.
+        """
         return trusted(self.clock.monotonic_s(), self.tenure.renewed_s, self.timing)
 
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """Somebody else holds the office, as far as is known; an empty name where nobody does, or nothing is known."""
+    """Somebody else holds the office, as far as is known; an empty name where nobody does, or
+    nothing is known.
+    """
 
     holder: str = ""
     term: int = 0
@@ -107,13 +114,11 @@ class Elector:
         self, store: Store, office: str, me: str, address: str, lease_ms: int, clock: Clock
     ) -> None:
         assert lease_ms > 0, "a lease has a length"
-        self.store, self.office, self.me, self.address, self.clock = (
-            store,
-            office,
-            me,
-            address,
-            clock,
-        )
+        self.store = store
+        self.office = office
+        self.me = me
+        self.address = address
+        self.clock = clock
         self.timing = Timing(lease_ms / 1000)
         self.trouble = ""  # why the last turn could not be finished; for displays
         self._turn = threading.Lock()
@@ -125,7 +130,10 @@ class Elector:
         self._resigned = False
 
     def leadership(self) -> Leading | Following:
-        """Where this process stood after the last turn. Any thread may ask; a turn that hangs shows in `Leading.trusted()`."""
+        """Where this process stood after the last turn.
+
+        Any thread may ask; a turn that hangs shows in `Leading.trusted()`.
+        """
         return self._standing
 
     def step(self) -> Leading | Following:
@@ -133,11 +141,17 @@ class Elector:
         return self._step(patient=True)
 
     def claim(self) -> Leading | Following:
-        """One turn that does not wait for silence: for an office that can only be mine. Whoever else holds it is fenced by this."""
+        """One turn that does not wait for silence: for an office that can only be mine.
+
+        Whoever else holds it is fenced by this.
+        """
         return self._step(patient=False)
 
     def resign(self) -> None:
-        """Give the office back, so that others need not wait, and never seek it again. Where the store is out of reach they wait for a lease."""
+        """Give the office back, so that others need not wait, and never seek it again.
+
+        Where the store is out of reach they wait for a lease.
+        """
         with self._turn:
             self._resigned = True
             try:
@@ -242,7 +256,10 @@ class Elector:
         failpoint("lease.resign.after")
 
     def _settle(self) -> None:
-        """Find out what became of a take. What stays unknown for a whole lease is given up: if it was written, it is silent by then."""
+        """Find out what became of a take.
+
+        What stays unknown for a whole lease is given up: if it was written, it is silent by then.
+        """
         if (doubt := self._doubt) is None:
             return
         try:
@@ -311,7 +328,8 @@ class Elector:
 def seen(lease: Entry | None, beat: Entry | None) -> Observed:
     """What the two documents of an office say. The beat outlives the lease and remembers its term.
 
-    One that is damaged is judged by its version alone: silence is seen all the same, and no term was ever above the revision of its own writing.
+    One that is damaged is judged by its version alone: silence is seen all the same, and no term
+    was ever above the revision of its own writing.
     """
     held = (
         from_document(Lease, lease.value, f"lease {lease.key}")

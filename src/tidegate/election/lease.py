@@ -1,6 +1,8 @@
-"""The arithmetic of a lease, pure: what may be concluded from looks at an office, and how long a holder may trust itself.
+"""The arithmetic of a lease, pure: what may be concluded from looks at an office, and how long a
+holder may trust itself.
 
-Called by elector.py and watch.py, which read the store and the clock; nothing here reads either. Seconds are those of the caller's monotonic clock.
+Called by elector.py and watch.py, which read the store and the clock; nothing here reads either.
+Seconds are those of the caller's monotonic clock.
 """
 
 from dataclasses import dataclass, replace
@@ -9,7 +11,8 @@ COORDINATOR = "coordinator"
 WORKER_PREFIX = "worker/"
 
 RENEW_SHARE = 0.25  # of the lease, between two renewals: three in a row may fail
-TRUST_SHARE = 0.9  # a holder's clock that is 5 % slow and a candidate's that is 5 % fast still agree on who is first
+# a holder's clock that is 5 % slow and a candidate's that is 5 % fast still agree on who is first
+TRUST_SHARE = 0.9
 GLANCE_SHARE = 0.25  # of the lease: the most that the time between two looks may count
 
 
@@ -64,7 +67,8 @@ def observe(
 ) -> Observed:
     """The office as it is `now`, with how long it has been so.
 
-    The first look counts from its answer and the last one up to its question: what lies outside may have been before or after the change.
+    The first look counts from its answer and the last one up to its question: what lies outside may
+    have been before or after the change.
     """
     if before is None or not now.same_as(before):
         return replace(
@@ -96,7 +100,10 @@ class Wait:
 
 
 def seek(observed: Observed, timing: Timing, *, term_min: int = 0) -> Take | Wait:
-    """What a candidate does. `term_min`: the last term that it held itself; the store may have forgotten the office since."""
+    """What a candidate does.
+
+    `term_min`: the last term that it held itself; the store may have forgotten the office since.
+    """
     if observed.lease_version == 0 or silent(observed, timing):
         return next_term(observed, term_min)
     return Wait(observed.answered_s + timing.lease_s - observed.unchanged_s)
@@ -123,7 +130,6 @@ class Renew:
 
 
 def keep(now_s: float, renew_at_s: float) -> Hold | Renew:
-    """What a holder does."""
     return Hold() if now_s < renew_at_s else Renew()
 
 

@@ -1,6 +1,8 @@
-"""Looks at the offices of others: who lives, who has been silent for a whole lease, which are empty. Called by the coordinator in each turn, for the workers.
+"""Looks at the offices of others: who lives, who has been silent for a whole lease, which are
+empty. Called by the coordinator in each turn, for the workers.
 
-It writes nothing. What follows from a silence is the caller's to write, with the checks of `expire`, so that a holder that spoke in the meantime wins.
+It writes nothing. What follows from a silence is the caller's to write, with the checks of
+`expire`, so that a holder that spoke in the meantime wins.
 """
 
 from collections.abc import Mapping
@@ -62,7 +64,10 @@ class Part:
 
 
 def expire(silent: Silent) -> Part:
-    """End a silent lease, in the transaction that acts on the silence. The beat stays, and with it the term."""
+    """End a silent lease, in the transaction that acts on the silence.
+
+    The beat stays, and with it the term.
+    """
     checks = (
         Check(LEASES, silent.office, silent.lease_version),
         Check(BEATS, silent.office, silent.beat_version),
@@ -71,7 +76,9 @@ def expire(silent: Silent) -> Part:
 
 
 def forget(vacant: Vacant) -> Part:
-    """Take away the last trace of an office that will not be held again: a worker's, with its record."""
+    """Take away the last trace of an office that will not be held again: a worker's, with its
+    record.
+    """
     return Part(
         (Check(LEASES, vacant.office, 0), Check(BEATS, vacant.office, vacant.beat_version)),
         (Delete(BEATS, vacant.office),),
@@ -79,18 +86,26 @@ def forget(vacant: Vacant) -> Part:
 
 
 class Watch:
-    """All offices whose name begins with `prefix`, each with a lease of the same length. For one thread."""
+    """All offices whose name begins with `prefix`, each with a lease of the same length.
+
+    For one thread.
+    """
 
     def __init__(
         self, store: Store, lease_ms: int, clock: Clock, prefix: str = WORKER_PREFIX
     ) -> None:
         assert lease_ms > 0, "a lease has a length"
-        self.store, self.clock, self.prefix = store, clock, prefix
+        self.store = store
+        self.clock = clock
+        self.prefix = prefix
         self.timing = Timing(lease_ms / 1000)
         self._observed: dict[str, Observed] = {}
 
     def step(self) -> Mapping[str, Sight]:
-        """One look at all of them. StoreUnavailable passes through; time without a look hardly counts as silence."""
+        """One look at all of them.
+
+        StoreUnavailable passes through; time without a look hardly counts as silence.
+        """
         asked_s = self.clock.monotonic_s()
         leases = {entry.key: entry for entry in self.store.list(LEASES, self.prefix)}
         beats = {entry.key: entry for entry in self.store.list(BEATS, self.prefix)}
@@ -136,7 +151,9 @@ class Watch:
 
 
 def _seen(lease: Entry | None, beat: Entry | None) -> Observed:
-    """Silence is a matter of versions alone: documents of a newer kind, which cannot be read here, are judged as well."""
+    """Silence is a matter of versions alone: documents of a newer kind, which cannot be read here,
+    are judged as well.
+    """
     try:
         return seen(lease, beat)
     except (TidegateError, TypeError, KeyError, ValueError):

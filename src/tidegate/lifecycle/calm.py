@@ -1,7 +1,9 @@
-"""Which jobs get on by themselves, and how long they may be left alone. Pure; called by the reconciler after each look at a job.
+"""Which jobs get on by themselves, and how long they may be left alone. Pure; called by the
+reconciler after each look at a job.
 
-A calm job runs under the eyes of its worker, makes progress, and nobody wants anything of it. Whatever ends that is a change of its records, which is looked at
-at once, or a progress that does not come: so it is enough to look again within a part of the time after which it would be late.
+A calm job runs under the eyes of its worker, makes progress, and nobody wants anything of it.
+Whatever ends that is a change of its records, which is looked at at once, or a progress that does
+not come: so it is enough to look again within a part of the time after which it would be late.
 """
 
 from tidegate.lifecycle.decision import Decision, Stay
@@ -14,7 +16,10 @@ AS_IT_IS = Stay()
 
 
 def is_calm(view: JobView, decision: Decision) -> bool:
-    """Whether only a change, or the lack of any, can call for something else. One that is led by `tidegate run` never is: that process is looked for."""
+    """Whether only a change, or the lack of any, can call for something else.
+
+    One that is led by `tidegate run` never is: that process is looked for.
+    """
     return (
         view.state.status is JobStatus.RUNNING
         and decision == AS_IT_IS
@@ -31,7 +36,9 @@ def calm_ms(rhythm: Rhythm) -> int:
 
 
 def state_mark(state: PipelineState) -> object:
-    """What of a pipeline's record calls for a look at once when it is another one; the rest is its progress."""
+    """What of a pipeline's record calls for a look at once when it is another one; the rest is its
+    progress.
+    """
     return state.status, state.generation, state.error
 
 

@@ -1,4 +1,7 @@
-"""How long a job may be in a state, and what becomes of it then. Declared by the states, shown in the docs; the states themselves keep to it."""
+"""How long a job may be in a state, and what becomes of it then.
+
+Declared by the states, shown in the docs; the states themselves keep to it.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +12,9 @@ from tidegate.model.records import JobStatus
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Deadline:
-    """The longest time that the state lasts without a new fact; `then` names every place where that can lead."""
+    """The longest time that the state lasts without a new fact; `then` names every place where that
+    can lead.
+    """
 
     ms: Callable[[Limits], int]
     then: frozenset[JobStatus]

@@ -1,4 +1,7 @@
-"""What shall be: the answers of the states, as values. Recorded by coordinator/transitions, each in one transaction."""
+"""What shall be: the answers of the states, as values.
+
+Recorded by coordinator/transitions, each in one transaction.
+"""
 
 from dataclasses import dataclass
 
@@ -7,10 +10,12 @@ from tidegate.model.records import Failure, JobStatus, Order
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stay:
-    """Nothing changes but, perhaps, the order, the worker that carries it out, and the reason that people read. Repeated until a fact is seen.
+    """Nothing changes but, perhaps, the order, the worker that carries it out, and the reason that
+    people read. Repeated until a fact is seen.
 
-    Where `order` and `worker` are given and nothing is assigned, an assignment is made, under the generation of the driver on record: so that somebody
-    carries the order out. Reasons hold no ages, so that a repeated Stay is the same one and writes nothing.
+    Where `order` and `worker` are given and nothing is assigned, an assignment is made, under the
+    generation of the driver on record: so that somebody carries the order out. Reasons hold no
+    ages, so that a repeated Stay is the same one and writes nothing.
     """
 
     order: Order | None = None  # None: as it stands

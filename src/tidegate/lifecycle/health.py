@@ -1,12 +1,15 @@
-"""Whether RUNNING means progress: OK, LATE, STALLED, and why. Pure; the observer measures the ages and keeps them.
+"""Whether RUNNING means progress: OK, LATE, STALLED, and why. Pure; the observer measures the ages
+and keeps them.
 
-Progress is a completed checkpoint, or the confirmation that there is nothing to read. A pipeline is LATE when it has made none for one interval and one
-timeout, STALLED after the window: max(interval, timeout) x (tolerable failures + 2). While it starts or restores it has the start window on top of that;
-when it has started, the count begins anew. A job without an interval is a single batch that may take what it takes: there only the driver's signs of life
-count.
+Progress is a completed checkpoint, or the confirmation that there is nothing to read. A pipeline is
+LATE when it has made none for one interval and one timeout, STALLED after the window: max(interval,
+timeout) x (tolerable failures + 2). While it starts or restores it has the start window on top of
+that; when it has started, the count begins anew. A job without an interval is a single batch that
+may take what it takes: there only the driver's signs of life count.
 
-There are two clocks and one function. What is done is decided with ages on the leader's monotonic clock (`Mark`: the age begins anew when it changes); what is
-shown may use the wall (`shown_age_ms`). Reasons hold no ages, so that an unchanged state has an unchanged reason.
+There are two clocks and one function. What is done is decided with ages on the leader's monotonic
+clock (`Mark`: the age begins anew when it changes); what is shown may use the wall
+(`shown_age_ms`). Reasons hold no ages, so that an unchanged state has an unchanged reason.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,7 +64,10 @@ class Rhythm:
 
     @staticmethod
     def of(env: JobEnv, settings: CheckpointSettings, start_ms: int = START_MS) -> "Rhythm":
-        """The job's own values, else the engine's. A BATCH job has an interval only where its file gives one."""
+        """The job's own values, else the engine's.
+
+        A BATCH job has an interval only where its file gives one.
+        """
         general = (
             settings.interval_ms or STREAMING_INTERVAL_MS if env.mode is JobMode.STREAMING else None
         )
@@ -98,7 +104,10 @@ class Rhythm:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What changes with progress. The age of a pipeline's progress begins anew whenever this is another one."""
+    """What changes with progress.
+
+    The age of a pipeline's progress begins anew whenever this is another one.
+    """
 
     generation: int
     status: PipelineStatus
@@ -144,7 +153,9 @@ def is_starting(state: PipelineState, metrics: PipelineMetrics | None) -> bool:
 
 
 def shown_age_ms(state: PipelineState, now_ms: int) -> int | None:
-    """How old the last progress is, by the clocks on the walls; None before the first. For displays: the two clocks may differ."""
+    """How old the last progress is, by the clocks on the walls; None before the first. For
+    displays: the two clocks may differ.
+    """
     last_ms = max(state.confirmed_ms, state.latest.completed_ms if state.latest else 0)
     return max(0, now_ms - last_ms) if last_ms else None
 
@@ -177,7 +188,9 @@ def health_of(
     seen: bool = True,
     start_ms: int = START_MS,
 ) -> Health:
-    """The health of a job, from its records and, by pipeline: how long its `mark` has been the same, and how long its figures have not been written."""
+    """The health of a job, from its records and, by pipeline: how long its `mark` has been the
+    same, and how long its figures have not been written.
+    """
     signs = [
         Signs(
             state=p,
@@ -192,7 +205,10 @@ def health_of(
 
 
 def job_health(rhythm: Rhythm, pipelines: Sequence[Signs]) -> Health:
-    """The worst of its pipelines; of equal ones the first. Those that wait for their turn are not judged."""
+    """The worst of its pipelines; of equal ones the first.
+
+    Those that wait for their turn are not judged.
+    """
     running = sum(s.state.status is PipelineStatus.RUNNING for s in pipelines)
     queued = rhythm.concurrency is not None and running >= rhythm.concurrency
     judged = [s for s in pipelines if not (queued and s.state.status is PipelineStatus.CREATED)]
@@ -204,7 +220,9 @@ def job_health(rhythm: Rhythm, pipelines: Sequence[Signs]) -> Health:
 
 
 def explained(health: Health, held_up: str) -> Health:
-    """The same health with what the driver's host says of its process, which is the better reason where it says something."""
+    """The same health with what the driver's host says of its process, which is the better reason
+    where it says something.
+    """
     if health.level is CheckpointHealth.OK or not held_up:
         return health
     return Health(health.level, f"{Stall.DRIVER_HELD_UP}: {held_up}")

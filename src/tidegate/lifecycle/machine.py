@@ -1,6 +1,8 @@
-"""The table of all states, and the one door to them. Called by the reconciler; asks a state, and refuses what the state does not list.
+"""The table of all states, and the one door to them. Called by the reconciler; asks a state, and
+refuses what the state does not list.
 
-Jobs that `tidegate run` leads are left alone while that process lives, or cannot be seen from here; when it has died, they fail, and can be resumed.
+Jobs that `tidegate run` leads are left alone while that process lives, or cannot be seen from here;
+when it has died, they fail, and can be resumed.
 """
 
 from collections.abc import Iterator
@@ -38,19 +40,16 @@ class State(Protocol):
     """What every module of states/ has."""
 
     @property
-    def NAME(self) -> JobStatus:
-        """Its status."""
+    def NAME(self) -> JobStatus: ...
 
     @property
-    def GOES_TO(self) -> frozenset[JobStatus]:
-        """Its exits."""
+    def GOES_TO(self) -> frozenset[JobStatus]: ...
 
     @property
     def DEADLINE(self) -> Deadline | None:
         """How long it may last."""
 
-    def decide(self, view: JobView, /) -> Decision:
-        """What shall be."""
+    def decide(self, view: JobView, /) -> Decision: ...
 
 
 _ALL: tuple[State, ...] = (
@@ -79,7 +78,9 @@ class IllegalTransition(TerminalError):
 
     def __init__(self, job_id: int, before: JobStatus, after: JobStatus) -> None:
         super().__init__(f"job {job_id} may not go from {before} to {after}")
-        self.job_id, self.before, self.after = job_id, before, after
+        self.job_id = job_id
+        self.before = before
+        self.after = after
 
 
 def decide(view: JobView) -> Decision:
@@ -93,7 +94,10 @@ def decide(view: JobView) -> Decision:
 
 
 def _too_late(view: JobView) -> bool:
-    """Whether a savepoint is wanted that does not come, whatever the job does meanwhile. Who leads it with `tidegate run` sees to that himself."""
+    """Whether a savepoint is wanted that does not come, whatever the job does meanwhile.
+
+    Who leads it with `tidegate run` sees to that himself.
+    """
     return (
         view.saving
         and view.savepoint_age_ms >= view.limits.savepoint_ms
@@ -130,14 +134,18 @@ def diagram() -> str:
 
 
 def _overdue(view: JobView) -> bool:
-    """Whether the `tidegate run` that leads a job has not obeyed a stop for longer than its own steps of a stop take: it hangs, or is stopped (SIGSTOP)."""
+    """Whether the `tidegate run` that leads a job has not obeyed a stop for longer than its own
+    steps of a stop take: it hangs, or is stopped (SIGSTOP).
+    """
     patience_ms = OBEYED_MS if view.wish is Wish.FORCE_STOP else ladder_ms(view.limits)
     can_be_ended = view.driver is None or bool(view.adopter) or not view.driver_lives
     return view.stop_wanted and can_be_ended and view.wish_age_ms >= patience_ms
 
 
 def _disobeyed(view: JobView) -> Decision:
-    """The servers end it themselves: a worker of its host kills the driver, and the run finds the job ended when it wakes."""
+    """The servers end it themselves: a worker of its host kills the driver, and the run finds the
+    job ended when it wakes.
+    """
     leader, status = view.state.leader, view.state.status
     assert leader is not None
     if status is JobStatus.CANCELING:

@@ -1,6 +1,8 @@
-"""Which worker may take which waiting job, and if none can, why. Pure; called by the leader once a turn with all of its queue.
+"""Which worker may take which waiting job, and if none can, why. Pure; called by the leader once a
+turn with all of its queue.
 
-The queue is looked at in order, but nobody waits for the one before: a job that cannot run never blocks one that can.
+The queue is looked at in order, but nobody waits for the one before: a job that cannot run never
+blocks one that can.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +42,10 @@ class Offer:
 
 
 def place(waiting: Sequence[Candidate], offers: Sequence[Offer]) -> dict[int, Place | NoPlace]:
-    """A worker for each job, as far as the slots go. The same queue and offers give the same answer."""
+    """A worker for each job, as far as the slots go.
+
+    The same queue and offers give the same answer.
+    """
     left = {offer.id: offer for offer in offers}
     answers: dict[int, Place | NoPlace] = {}
     for job in waiting:

@@ -1,7 +1,9 @@
-"""What follows from the end of a driver, or from its being stuck: called by the states in which a driver runs. Decides, and acts on nothing.
+"""What follows from the end of a driver, or from its being stuck: called by the states in which a
+driver runs. Decides, and acts on nothing.
 
-A restart counts against the budget when the job, or what it works with, is to blame: a driver that died, did not start or stalled. It does not count
-when somebody ended the driver in good order (a host that is shut down), or when the worker was lost before there was a driver.
+A restart counts against the budget when the job, or what it works with, is to blame: a driver that
+died, did not start or stalled. It does not count when somebody ended the driver in good order (a
+host that is shut down), or when the worker was lost before there was a driver.
 """
 
 from tidegate.lifecycle.decision import Go
@@ -25,7 +27,9 @@ def after_end(view: JobView, proof: str = "") -> Go:
 
 
 def resume(view: JobView, *, proof: str = "") -> Go:
-    """Every pipeline stopped at a checkpoint although nobody asked for that here: the driver was told to end from outside. It goes on, at no cost."""
+    """Every pipeline stopped at a checkpoint although nobody asked for that here: the driver was
+    told to end from outside. It goes on, at no cost.
+    """
     reason = (
         "the driver was told to end, but not by a command: the job goes on from its last checkpoint"
     )
@@ -35,7 +39,10 @@ def resume(view: JobView, *, proof: str = "") -> Go:
 
 
 def elsewhere(view: JobView, reason: str) -> Go:
-    """The worker was lost before there was a driver: another one, at no cost. A process that it may have started is refused when it registers."""
+    """The worker was lost before there was a driver: another one, at no cost.
+
+    A process that it may have started is refused when it registers.
+    """
     failure = Failure(
         at_ms=view.now_ms,
         generation=view.state.generation,
@@ -47,7 +54,10 @@ def elsewhere(view: JobView, reason: str) -> Go:
 
 
 def restart(view: JobView, failure: Failure, *, proof: str = "") -> Go:
-    """RECOVERING within the budget, FAILING beyond it. Either way what is left of the driver is killed."""
+    """RECOVERING within the budget, FAILING beyond it.
+
+    Either way what is left of the driver is killed.
+    """
     retry = next_retry(
         restarts=view.state.restarts, times=view.record.plan.env.retry_times, got_on=_got_on(view)
     )

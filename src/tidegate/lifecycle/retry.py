@@ -1,8 +1,9 @@
 """How often a job may be started again, and how soon. Pure arithmetic; called by the states.
 
-The budget (`job.retry.times`) counts restarts in a row without getting on between them: it shall tell "cannot get on" from "stumbles". A generation has got
-on when every pipeline that it began has completed a checkpoint, or has found nothing to read; then the count begins anew. All of them, because
-a pipeline that thrives must not pay for another one that kills the driver over and over.
+The budget (`job.retry.times`) counts restarts in a row without getting on between them: it shall
+tell "cannot get on" from "stumbles". A generation has got on when every pipeline that it began has
+completed a checkpoint, or has found nothing to read; then the count begins anew. All of them,
+because a pipeline that thrives must not pay for another one that kills the driver over and over.
 """
 
 from collections.abc import Iterable
@@ -35,14 +36,15 @@ def next_retry(*, restarts: int, times: int, got_on: bool) -> Retry | Exhausted:
 
 
 def backoff_ms(interval_s: float, number: int) -> int:
-    """The pause before a restart: the interval, doubled with each one in a row, up to eight times. None before one that does not count."""
+    """The pause before a restart: the interval, doubled with each one in a row, up to eight times.
+    None before one that does not count.
+    """
     if number < 1:
         return 0
     return int(interval_s * 1000 * 2 ** min(number - 1, DOUBLINGS_MAX))
 
 
 def backoff_ms_max(interval_s: float) -> int:
-    """The longest pause."""
     return int(interval_s * 1000 * 2**DOUBLINGS_MAX)
 
 
@@ -62,10 +64,15 @@ def got_on(
 
 
 def _got_on(pipeline: PipelineState, generation: int) -> bool:
-    """`confirmed_ms` begins at 0 with each generation: when it was written is of some host's clock, that it was written is of this generation."""
+    """`confirmed_ms` begins at 0 with each generation: when it was written is of some host's clock,
+    that it was written is of this generation.
+    """
     return _completed(pipeline, generation) or pipeline.confirmed_ms > 0
 
 
 def _completed(pipeline: PipelineState, generation: int) -> bool:
-    """Also of one that has finished: whether it was this generation that got it there. One that was finished before says nothing about this driver."""
+    """Also of one that has finished: whether it was this generation that got it there.
+
+    One that was finished before says nothing about this driver.
+    """
     return pipeline.latest is not None and pipeline.latest.generation == generation

@@ -1,8 +1,10 @@
-"""Ending a driver: whether it is gone, and how hard to press next. Called by the states that wait for an end; decides, and acts on nothing.
+"""Ending a driver: whether it is gone, and how hard to press next. Called by the states that wait
+for an end; decides, and acts on nothing.
 
-A stop is a ladder: ask, interrupt, terminate, kill. Each step has its time, on the leader's monotonic clock, from the moment the order was given; the
-standing order is in the store, so the next leader goes on from the same step. The driver reads the first two by itself; the last two need a worker that
-sees its host.
+A stop is a ladder: ask, interrupt, terminate, kill. Each step has its time, on the leader's
+monotonic clock, from the moment the order was given; the standing order is in the store, so the
+next leader goes on from the same step. The driver reads the first two by itself; the last two need
+a worker that sees its host.
 """
 
 from dataclasses import dataclass
@@ -42,7 +44,11 @@ class Overdue:
 
 
 def life(view: JobView) -> Lives | Gone:
-    """Whether the driver is there. One that nobody can see, and that has shown no sign for its lease, counts as gone: its generation is fenced next."""
+    """Whether the driver is there.
+
+    One that nobody can see, and that has shown no sign for its lease, counts as gone: its
+    generation is fenced next.
+    """
     if not view.driver_lives:
         return Gone()
     if view.watcher in (Watcher.GONE, Watcher.NONE) and view.driver_silent:
@@ -61,7 +67,9 @@ def stronger(order: Order, other: Order | None) -> Order:
 
 
 def press(view: JobView, first: Order, *, ask_ms: int | None = None) -> Stay | Overdue:
-    """The next step of the ladder, from `first` on: Stay with the order that shall stand now, in the hands of whoever can carry it out."""
+    """The next step of the ladder, from `first` on: Stay with the order that shall stand now, in
+    the hands of whoever can carry it out.
+    """
     if view.watcher is Watcher.REPLACEABLE:
         return Stay(
             order=stronger(first, view.standing), worker=view.adopter, reason=view.state.reason
@@ -72,7 +80,9 @@ def press(view: JobView, first: Order, *, ask_ms: int | None = None) -> Stay | O
 
 
 def hand(view: JobView) -> str | None:
-    """Who has to be given the order, where nothing is assigned: the worker that started the driver. None: as it stands."""
+    """Who has to be given the order, where nothing is assigned: the worker that started the driver.
+    None: as it stands.
+    """
     if view.assignment is not None or view.driver is None or not view.driver_lives:
         return None
     return view.driver.worker or None
@@ -125,6 +135,7 @@ def patience_ms(order: Order, limits: Limits, ask_ms: int | None = None) -> int:
 def _overdue(view: JobView) -> bool:
     if (
         view.assignment is None
-    ):  # nobody is there to be ordered: then the state itself may last no longer than a whole ladder
+        # nobody is there to be ordered: then the state itself may last no longer than a whole ladder
+    ):
         return view.state_age_ms >= ladder_ms(view.limits)
     return view.standing is Order.KILL and view.order_age_ms >= view.limits.kill_ms

@@ -12,7 +12,11 @@ ENDED = frozenset({PipelineStatus.FINISHED, PipelineStatus.CANCELED, PipelineSta
 
 
 def ended_statuses(pipelines: Sequence[PipelineState], job: JobStatus) -> list[PipelineStatus]:
-    """Of each pipeline, how it ended. One that had not ended by itself has failed where the whole job did, and was canceled where another one is to blame."""
+    """Of each pipeline, how it ended.
+
+    One that had not ended by itself has failed where the whole job did, and was canceled where
+    another one is to blame.
+    """
     failed = any(p.status is PipelineStatus.FAILED for p in pipelines)
     match job:
         case JobStatus.FINISHED:
@@ -25,7 +29,10 @@ def ended_statuses(pipelines: Sequence[PipelineState], job: JobStatus) -> list[P
 
 
 def shown_ended(pipelines: Sequence[PipelineState], job: JobStatus) -> list[PipelineState]:
-    """The pipelines of a job that has ended, as they are shown: no batch is being made. The record of one stays stored, as who resumes the job repeats it."""
+    """The pipelines of a job that has ended, as they are shown: no batch is being made.
+
+    The record of one stays stored, as who resumes the job repeats it.
+    """
     return [
         replace(p, status=status, pending=None)
         for p, status in zip(pipelines, ended_statuses(pipelines, job), strict=True)

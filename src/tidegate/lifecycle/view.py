@@ -1,4 +1,7 @@
-"""What is known of a job when its next step is decided. Made by coordinator/observe; read by the states."""
+"""What is known of a job when its next step is decided.
+
+Made by coordinator/observe; read by the states.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,7 +28,8 @@ class Watcher(StrEnum):
 
     NONE = "none"  # nothing is assigned
     ALIVE = "alive"  # the assigned worker holds its lease
-    REPLACEABLE = "replaceable"  # it does not, and another worker on the same host and boot can adopt the driver
+    # it does not, and another worker on the same host and boot can adopt the driver
+    REPLACEABLE = "replaceable"
     GONE = "gone"  # it does not, and nobody else can see that host
 
 
@@ -68,7 +72,11 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobView:
-    """One job at one moment. Ages are measured on the leader's monotonic clock, so that no step of a wall clock can end a deadline."""
+    """One job at one moment.
+
+    Ages are measured on the leader's monotonic clock, so that no step of a wall clock can end a
+    deadline.
+    """
 
     now_ms: int
     record: JobRecord
@@ -89,12 +97,13 @@ class JobView:
     limits: Limits = field(default_factory=Limits)
     wish_age_ms: int = 0  # how long the standing wish has been known to this leader
     embedded_alive: bool | None = (
-        None  # of a job that `tidegate run` leads: whether that process lives; None where servers lead, or it cannot be seen from here
+        # of a job that `tidegate run` leads: whether that process lives; None where servers lead,
+        # or it cannot be seen from here
+        None
     )
 
     @property
     def wish(self) -> Wish:
-        """What people want."""
         return self.record.intent.wish
 
     @property

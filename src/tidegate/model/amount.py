@@ -1,4 +1,6 @@
-"""Amounts as people read them, one way everywhere: pages, tables of the command line, messages. Pure."""
+"""Amounts as people read them, one way everywhere: pages, tables of the command line, messages.
+Pure.
+"""
 
 UNITS = ("B", "KB", "MB", "GB", "TB")
 

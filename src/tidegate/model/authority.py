@@ -1,4 +1,5 @@
-"""Host and port of a request or a URL, normalised so that two spellings compare equal. Pure; used by the settings and the API.
+"""Host and port of a request or a URL, normalised so that two spellings compare equal. Pure; used
+by the settings and the API.
 
 Only what a browser would send is understood: a name, an IPv4 address or an IPv6 address in
 brackets, and a port. Everything else is None, and callers refuse it.

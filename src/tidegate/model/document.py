@@ -1,8 +1,10 @@
-"""Frozen dataclasses to JSON documents and back, for everything that is stored: plans, records, checkpoints.
+"""Frozen dataclasses to JSON documents and back, for everything that is stored: plans, records,
+checkpoints.
 
-Every stored document begins with its version; a reader refuses a newer one by name. A field is stored under the name of its attribute, or under
-`field(metadata={"key": ...})`: an attribute that is renamed keeps its stored key, as a key that nobody knows would be ignored and its value lost. Called by
-pipeline, coordinator, checkpoints.
+Every stored document begins with its version; a reader refuses a newer one by name. A field is
+stored under the name of its attribute, or under `field(metadata={"key": ...})`: an attribute that
+is renamed keeps its stored key, as a key that nobody knows would be ignored and its value lost.
+Called by pipeline, coordinator, checkpoints.
 """
 
 import dataclasses
@@ -29,11 +31,15 @@ class NewerDocument(TerminalError):
         super().__init__(
             f"{what} has format version {found}; this Tidegate reads up to {known}: upgrade it"
         )
-        self.what, self.found, self.known = what, found, known
+        self.what = what
+        self.found = found
+        self.known = known
 
 
 class UnreadableDocument(TerminalError, ValueError):
-    """A document that is not of the kind that belongs there: fields are missing, or hold what they cannot."""
+    """A document that is not of the kind that belongs there: fields are missing, or hold what they
+    cannot.
+    """
 
     condition = "unreadable-document"
 
@@ -46,13 +52,18 @@ class UnreadableDocument(TerminalError, ValueError):
 
 
 def to_document(value: Any) -> Any:
-    """Plain JSON data; fields that have their default are written too, so that a document explains itself."""
+    """Plain JSON data; fields that have their default are written too, so that a document explains
+    itself.
+    """
     kind: type = type(value)
     return value if kind in _PLAIN else _encoder(kind)(value)
 
 
 def from_document(kind: type[T], data: Mapping[str, Any], what: str = "") -> T:
-    """The dataclass that `to_document` wrote. Unknown keys are ignored, a newer `version` is refused, missing ones take their default."""
+    """The dataclass that `to_document` wrote.
+
+    Unknown keys are ignored, a newer `version` is refused, missing ones take their default.
+    """
     plain: type = kind
     if type(data) is not dict and not isinstance(data, Mapping):
         raise UnreadableDocument(what or kind.__name__, f"it is {_article(data)} and not an object")
@@ -85,7 +96,7 @@ def _reason(error: Exception) -> str:
 
 
 class _Misfit(ValueError):
-    """Words for a person."""
+    pass
 
 
 def stored_key(field: "dataclasses.Field[Any]") -> str:
@@ -132,7 +143,9 @@ def _decode(hint: Any, data: Any) -> Any:
 
 @cache
 def _decoder(hint: Any) -> Callable[[Any], Any]:
-    """How data of one type is read; found out once for each type, as the records of thousands of jobs are read again and again."""
+    """How data of one type is read; found out once for each type, as the records of thousands of
+    jobs are read again and again.
+    """
     if isinstance(hint, typing.NewType):
         return _decoder(hint.__supertype__)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)

@@ -1,4 +1,5 @@
-"""The engine's settings: what a server, a worker and a driver run with. Made by config/engine from the engine's file; everything has a working default.
+"""The engine's settings: what a server, a worker and a driver run with. Made by config/engine from
+the engine's file; everything has a working default.
 
 What can hold a password is left out of `repr`, so that settings may be logged.
 """
@@ -39,8 +40,6 @@ class CheckpointSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HttpSettings:
-    """Where the API listens."""
-
     enabled: bool = True
     host: str = "127.0.0.1"
     port: int = 8080
@@ -52,7 +51,9 @@ class HttpSettings:
     password: str = field(
         default="admin", repr=False
     )  # as the reference; only used with basic_auth
-    tokens: bool = False  # ask for a token; always where the API can be reached from elsewhere and nothing else is asked for
+    # ask for a token; always where the API can be reached from elsewhere and nothing else is asked
+    # for
+    tokens: bool = False
     https: bool = False
     https_port: int = 8443
     certificate: str = ""  # PEM files
@@ -85,8 +86,6 @@ class HttpSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CoordinatorSettings:
-    """Leadership and deadlines."""
-
     lease_ms: int = 3_000
     start_timeout_ms: int = 120_000
     stop_timeout_ms: int = 30_000
@@ -95,8 +94,6 @@ class CoordinatorSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerSettings:
-    """What a worker offers."""
-
     lease_ms: int = 5_000
     slots: int | None = None  # None: as many as memory allows
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -105,8 +102,6 @@ class WorkerSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EventSettings:
-    """The webhook."""
-
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     non_terminal: bool = False
@@ -131,7 +126,9 @@ class EngineSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DriverOrder:
-    """All that a driver process is told, as one JSON line on its standard input: nothing of it is on a command line or in an environment."""
+    """All that a driver process is told, as one JSON line on its standard input: nothing of it is
+    on a command line or in an environment.
+    """
 
     version: int = 1
     home: str

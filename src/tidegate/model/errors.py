@@ -1,7 +1,7 @@
 """The roots of every error that Tidegate raises. Retry code looks at the root and at nothing else.
 
-An error class is one fact: its arguments are kept as attributes, `condition` is its stable name in the API, and its text is a sentence for
-a person: what is wrong, where, what to do.
+An error class is one fact: its arguments are kept as attributes, `condition` is its stable name in
+the API, and its text is a sentence for a person: what is wrong, where, what to do.
 """
 
 import errno
@@ -18,8 +18,6 @@ class Domain(StrEnum):
 
 
 class TidegateError(Exception):
-    """Something went wrong."""
-
     condition = "error"
     domain = Domain.INTERNAL
 
@@ -31,20 +29,23 @@ class TransientError(TidegateError):
 
 
 class SourceUnreachable(TransientError):
-    """A source cannot be asked what there is to read; it may come back by itself. An endless source waits for that, and reports it."""
+    """A source cannot be asked what there is to read; it may come back by itself.
+
+    An endless source waits for that, and reports it.
+    """
 
     condition = "source-unreachable"
     domain = Domain.EXTERNAL
 
 
 class TerminalError(TidegateError):
-    """No retry can help."""
-
     condition = "terminal"
 
 
 def system_sentence(error: OSError) -> str:
-    """An error of the operating system for a person: what, where, what to do; without Python's own form of it."""
+    """An error of the operating system for a person: what, where, what to do; without Python's own
+    form of it.
+    """
     where = " and ".join(
         str(name) for name in (error.filename, error.filename2) if name is not None
     )
@@ -73,13 +74,16 @@ class Fenced(TerminalError):
         super().__init__(
             f"generation {mine} of {what} is fenced: generation {current} has taken over"
         )
-        self.what, self.mine, self.current = what, mine, current
+        self.what = what
+        self.mine = mine
+        self.current = current
 
 
 class OtherCopy(Fenced):
     """Another driver holds the very same generation: another copy of this installation is running.
 
-    Only a copied home or store can lead to this. The first driver wins; the other one ends for good, since a retry would take the target away from the first.
+    Only a copied home or store can lead to this. The first driver wins; the other one ends for
+    good, since a retry would take the target away from the first.
     """
 
     condition = "other-copy"
@@ -91,11 +95,14 @@ class OtherCopy(Fenced):
             f"another copy of this installation runs generation {generation} of the same job, and holds {what}{by}: this one ends and changes nothing there. "
             "Stop one of the two copies; then restart the other with --restore latest",
         )
-        self.generation, self.holder = generation, holder
+        self.generation = generation
+        self.holder = holder
 
 
 class LineageMismatch(TerminalError):
-    """Records of one job that belong to different lineages: whoever went on with them would repeat rows, or leave some out."""
+    """Records of one job that belong to different lineages: whoever went on with them would repeat
+    rows, or leave some out.
+    """
 
     condition = "lineage-mismatch"
 

@@ -20,8 +20,8 @@ JOB_ID_MAX = 2**63 - 1
 def whole_number(text: str, least: int, most: int) -> int | None:
     """Read plain digits within bounds, however long the text is; None for anything else.
 
-    Python refuses to convert thousands of digits with an error that no caller expects, so the length
-    is checked first.
+    Python refuses to convert thousands of digits with an error that no caller expects, so the
+    length is checked first.
     """
     if not text or len(text) > DIGITS_MAX or not text.isascii() or not text.isdigit():
         return None

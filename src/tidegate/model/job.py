@@ -1,4 +1,7 @@
-"""What a job file says (JobSpec), before any connector has looked at it. Made by config, read by the planner."""
+"""What a job file says (JobSpec), before any connector has looked at it.
+
+Made by config, read by the planner.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,7 +31,10 @@ class BlockKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PluginBlock:
-    """One block under source, transform or sink. `positions` are relative to the block; `options` holds all its keys as written, nested or flat."""
+    """One block under source, transform or sink.
+
+    `positions` are relative to the block; `options` holds all its keys as written, nested or flat.
+    """
 
     kind: BlockKind
     index: int
@@ -81,7 +87,10 @@ class JobEnv:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobSpec:
-    """A parsed job file: structure is right, names and options are not yet checked. `notices` are warnings and notices found on the way."""
+    """A parsed job file: structure is right, names and options are not yet checked.
+
+    `notices` are warnings and notices found on the way.
+    """
 
     file: str
     env: JobEnv

@@ -17,7 +17,10 @@ class JobEventKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobEvent:
-    """One line in the history of a job id. Lines are only ever appended; `coordinator/history` bounds their number."""
+    """One line in the history of a job id.
+
+    Lines are only ever appended; `coordinator/history` bounds their number.
+    """
 
     at_ms: int
     kind: JobEventKind

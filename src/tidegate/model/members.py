@@ -1,4 +1,6 @@
-"""The processes of an installation as the store has them: who leads, who works, who answers. Part of the records."""
+"""The processes of an installation as the store has them: who leads, who works, who answers. Part
+of the records.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +8,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProcessRef:
-    """A process that cannot be mistaken for a later one with the same pid: its start time and boot are part of its name. It leads its session."""
+    """A process that cannot be mistaken for a later one with the same pid: its start time and boot
+    are part of its name. It leads its session.
+    """
 
     pid: int
     started: int
@@ -16,7 +20,11 @@ class ProcessRef:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lease:
-    """Who holds an office. Written only when the holder changes: its version is the fence of everything that the holder writes."""
+    """Who holds an office.
+
+    Written only when the holder changes: its version is the fence of everything that the holder
+    writes.
+    """
 
     version: int = 1
     holder: str
@@ -27,7 +35,9 @@ class Lease:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Beat:
-    """A sign of life of a lease's holder; a candidate counts how long it has not changed, on its own clock."""
+    """A sign of life of a lease's holder; a candidate counts how long it has not changed, on its
+    own clock.
+    """
 
     version: int = 1
     term: int

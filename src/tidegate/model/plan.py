@@ -1,4 +1,7 @@
-"""What will run: the graph of a job, cut into pipelines. Made by the planner, kept in the store, read by the driver."""
+"""What will run: the graph of a job, cut into pipelines.
+
+Made by the planner, kept in the store, read by the driver.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +20,11 @@ class Delivery(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Action:
-    """One operator. `operator` is its id and the key of its state: the block's `name`, else its label (`Source[0]-FakeSource`)."""
+    """One operator.
+
+    `operator` is its id and the key of its state: the block's `name`, else its label
+    (`Source[0]-FakeSource`).
+    """
 
     operator: str
     label: str
@@ -33,7 +40,9 @@ class Action:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelinePlan:
-    """A connected component of the graph; actions in an order in which every input comes before its reader."""
+    """A connected component of the graph; actions in an order in which every input comes before its
+    reader.
+    """
 
     id: int
     actions: tuple[Action, ...]

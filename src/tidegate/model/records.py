@@ -1,4 +1,5 @@
-"""What the store keeps of a job while it lives: who runs it, where its pipelines are, which checkpoints it has.
+"""What the store keeps of a job while it lives: who runs it, where its pipelines are, which
+checkpoints it has.
 
 | record | map | written by | fenced with |
 |---|---|---|---|
@@ -93,16 +94,12 @@ TERMINAL = frozenset(
 
 
 class CheckpointHealth(StrEnum):
-    """Whether RUNNING means progress."""
-
     OK = "OK"
     LATE = "LATE"
     STALLED = "STALLED"
 
 
 class PipelineStatus(StrEnum):
-    """Where one pipeline is."""
-
     CREATED = "CREATED"
     RUNNING = "RUNNING"
     FINISHED = "FINISHED"
@@ -141,7 +138,9 @@ class Wish(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobIntent:
-    """The standing wish about a job: durable from the moment it is accepted, and granted by whoever leads then."""
+    """The standing wish about a job: durable from the moment it is accepted, and granted by whoever
+    leads then.
+    """
 
     wish: Wish = Wish.RUN
     at_ms: int = 0
@@ -158,9 +157,11 @@ class SavepointStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SavepointRequest:
-    """The last savepoint that was asked for, and what became of it. Its id is chosen here, so that whoever makes it, and however often, makes it in one place.
+    """The last savepoint that was asked for, and what became of it. Its id is chosen here, so that
+    whoever makes it, and however often, makes it in one place.
 
-    A request while one is still wanted joins it. With `stop` the job ends when it is done; when it fails the job goes on.
+    A request while one is still wanted joins it. With `stop` the job ends when it is done; when it
+    fails the job goes on.
     """
 
     version: int = 1
@@ -179,7 +180,10 @@ class SavepointRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelineSavepoint:
-    """A pipeline's part in a savepoint. Which checkpoint it is, is recorded before it is copied: so whoever copies, copies the same."""
+    """A pipeline's part in a savepoint.
+
+    Which checkpoint it is, is recorded before it is copied: so whoever copies, copies the same.
+    """
 
     id: str
     checkpoint: int
@@ -206,7 +210,9 @@ class JobRecord:
     checkpoint: int = (
         0  # the checkpoint to begin from, where one was asked for; 0 = the latest sound one
     )
-    key: str = ""  # the digest of the request that brought it, where it had a key: the same request is not taken in twice
+    # the digest of the request that brought it, where it had a key: the same request is not taken
+    # in twice
+    key: str = ""
     source_job: int = 0  # whose state it continues, where that is another job's
     fork: bool = False  # that job goes on: this one has a lineage of its own
     on_damaged: str = "older"  # or fail
@@ -217,7 +223,8 @@ class JobRecord:
     accept_files: tuple[str, ...] = ()  # and those that are read although they have changed
     accepted_changes: tuple[
         AcceptedChange, ...
-    ] = ()  # what was decided about changes of tables, also for earlier incarnations of this lineage
+        # what was decided about changes of tables, also for earlier incarnations of this lineage
+    ] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -264,7 +271,10 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Assignment:
-    """One generation of a job in the hands of a worker. The driver reads its order too, so that a stop needs no worker."""
+    """One generation of a job in the hands of a worker.
+
+    The driver reads its order too, so that a stop needs no worker.
+    """
 
     version: int = 1
     job_id: int
@@ -312,7 +322,9 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AccessToken:
-    """Who may come in with a secret, of which only the digest is kept: it is long and random, so nothing is gained by guessing."""
+    """Who may come in with a secret, of which only the digest is kept: it is long and random, so
+    nothing is gained by guessing.
+    """
 
     version: int = 1
     id: str
@@ -325,7 +337,9 @@ class AccessToken:
 
 @dataclass(frozen=True, slots=True)
 class SourceRange:
-    """The exact part of a source that a batch reads: (start, end]. Offsets are JSON values that only the source understands."""
+    """The exact part of a source that a batch reads: (start, end]. Offsets are JSON values that
+    only the source understands.
+    """
 
     start: Any
     end: Any
@@ -359,7 +373,10 @@ class CheckpointRef:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelineState:
-    """The durable place of one pipeline. Every change is conditioned on the version of the document, and so on its generation."""
+    """The durable place of one pipeline.
+
+    Every change is conditioned on the version of the document, and so on its generation.
+    """
 
     version: int = 1
     job_id: int
@@ -382,10 +399,14 @@ class PipelineState:
     confirmed_ms: int = 0
     restarts: int = 0
     error: Failure | None = None
-    back: bool = False  # an older point than the newest was wanted: sinks undo what is newer. Until the first checkpoint after it
+    # an older point than the newest was wanted: sinks undo what is newer. Until the first
+    # checkpoint after it
+    back: bool = False
     dropped: tuple[
         str, ...
-    ] = ()  # operators whose state in the latest checkpoint is not to be used. Until the first checkpoint after it
+        # operators whose state in the latest checkpoint is not to be used. Until the first checkpoint
+        # after it
+    ] = ()
     savepoint: PipelineSavepoint | None = None  # its part in the last savepoint
     replan: Replan = Replan.NEVER
     warnings: tuple[str, ...] = ()  # what its driver found when it started, for people
@@ -393,13 +414,15 @@ class PipelineState:
 
     @property
     def latest(self) -> CheckpointRef | None:
-        """The newest completed checkpoint."""
         return self.retained[-1] if self.retained else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelineMetrics:
-    """How far a pipeline is right now: for displays, never for decisions. Attempted rows, not committed ones."""
+    """How far a pipeline is right now: for displays, never for decisions.
+
+    Attempted rows, not committed ones.
+    """
 
     version: int = 1
     pipeline: int
@@ -429,8 +452,10 @@ class CheckpointHistory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CleanupRecord:
-    """What has to be deleted, by whoever comes first; idempotent. Checkpoint ids of a job only grow, over all its incarnations: so whoever carries this out,
-    however late, deletes only what is below, and never what a newer incarnation has made."""
+    """What has to be deleted, by whoever comes first; idempotent. Checkpoint ids of a job only
+    grow, over all its incarnations: so whoever carries this out, however late, deletes only what is
+    below, and never what a newer incarnation has made.
+    """
 
     version: int = 1
     job_id: int
@@ -439,7 +464,9 @@ class CleanupRecord:
         False  # the checkpoints and the state that names them stay, until history expires
     )
     checkpoints_below: int = 0
-    generation: int = 0  # what a newer generation has made stays, whatever its id: it repeats batches under their old ids. 0 = of a version that knew none
+    # what a newer generation has made stays, whatever its id: it repeats batches under their old
+    # ids. 0 = of a version that knew none
+    generation: int = 0
     due_ms: int = 0
     attempts: int = 0
     error: str = ""  # why the last attempt failed
@@ -447,8 +474,6 @@ class CleanupRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobOutcome:
-    """How an incarnation ended."""
-
     version: int = 1
     job_id: int
     name: str
@@ -483,7 +508,9 @@ class JobOutcome:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RestoreClaim:
-    """State of elsewhere that a job is going to continue: nobody may delete these paths until it has a copy of its own."""
+    """State of elsewhere that a job is going to continue: nobody may delete these paths until it
+    has a copy of its own.
+    """
 
     version: int = 1
     job_id: int

@@ -1,4 +1,5 @@
-"""What the store keeps about things that jobs have outside: replication slots, publications, server ids, temporary tables.
+"""What the store keeps about things that jobs have outside: replication slots, publications, server
+ids, temporary tables.
 
 | record | map | written by | fenced with |
 |---|---|---|---|
@@ -16,7 +17,10 @@ RESOURCES = "external-resources"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResourceRecord:
-    """One thing and its owner: a job id and the mark of its incarnation. `plugin` and `options` are what it is dropped with; options may hold secrets."""
+    """One thing and its owner: a job id and the mark of its incarnation.
+
+    `plugin` and `options` are what it is dropped with; options may hold secrets.
+    """
 
     version: int = 1
     kind: str

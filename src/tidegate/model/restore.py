@@ -1,4 +1,6 @@
-"""The words of a restore: what shall happen to state that does not fit, and the report of what was restored, which stays with its job."""
+"""The words of a restore: what shall happen to state that does not fit, and the report of what was
+restored, which stays with its job.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -42,7 +44,10 @@ class OnSinkLost(StrEnum):
 
 
 class Replan(StrEnum):
-    """Whether a batch that was begun may be planned anew instead of being repeated. Until the first checkpoint after it."""
+    """Whether a batch that was begun may be planned anew instead of being repeated.
+
+    Until the first checkpoint after it.
+    """
 
     NEVER = ""  # no person has restored since it was begun
     CHANGED = "changed"  # where its source cannot give the same rows any more
@@ -85,7 +90,10 @@ class PipelineReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RestoreReport:
-    """The restore plan, and once it is carried out the report. `start` is fresh, resume or nothing."""
+    """The restore plan, and once it is carried out the report.
+
+    `start` is fresh, resume or nothing.
+    """
 
     version: int = 1
     job_id: int

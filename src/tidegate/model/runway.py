@@ -1,4 +1,6 @@
-"""How long the sources of a job will still hold what its oldest restore point needs: measured by the driver, told by the leader. Pure."""
+"""How long the sources of a job will still hold what its oldest restore point needs: measured by
+the driver, told by the leader. Pure.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,7 +17,9 @@ class RunwayLevel(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunwayFigure:
-    """What one source said about one restore point; None where it cannot tell. `checkpoint` 0: where the source began."""
+    """What one source said about one restore point; None where it cannot tell. `checkpoint` 0:
+    where the source began.
+    """
 
     source: str
     level: RunwayLevel = RunwayLevel.OK
@@ -26,7 +30,6 @@ class RunwayFigure:
     at_ms: int = 0
 
     def words(self) -> str:
-        """For people."""
         point = f"checkpoint {self.checkpoint}" if self.checkpoint else "its beginning"
         left = (
             f"{self.seconds_left:.0f} s left"

@@ -1,4 +1,5 @@
-"""The types of a job file's schema (`bigint`, `decimal(10,2)`, `map<string,int>`, nested rows) and the tables made of them.
+"""The types of a job file's schema (`bigint`, `decimal(10,2)`, `map<string,int>`, nested rows) and
+the tables made of them.
 
 Read by everything; knows neither Arrow nor Spark (plugin/arrow.py and spark/types.py translate).
 """
@@ -12,7 +13,9 @@ from typing import Any
 from tidegate.model.problem import nearest
 
 ROW_KIND = "__row_kind"
-"""The column that carries a row's kind (int8, a RowKind) where a stream has changes and not only inserts."""
+"""The column that carries a row's kind (int8, a RowKind) where a stream has changes and not only
+inserts.
+"""
 
 
 class RowKind(StrEnum):
@@ -79,7 +82,9 @@ SIMPLE = [
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """A type. `children` is the element of an array, key and value of a map, nothing else; `columns` the columns of a row."""
+    """A type. `children` is the element of an array, key and value of a map, nothing else;
+    `columns` the columns of a row.
+    """
 
     name: TypeName
     precision: int = 0
@@ -114,7 +119,11 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """A table as it flows through a pipeline. `path` is its name as sinks see it (`db.schema.t`); `kinds` tells whether ROW_KIND travels along."""
+    """A table as it flows through a pipeline.
+
+    `path` is its name as sinks see it (`db.schema.t`); `kinds` tells whether ROW_KIND travels
+    along.
+    """
 
     path: str
     columns: tuple[Column, ...]
@@ -131,7 +140,10 @@ class Table:
 
 
 def parse_type(text: Any) -> DataType:
-    """A type as written in a job file: text, or a mapping for a nested row. ValueError says what is wrong, in words for a person."""
+    """A type as written in a job file: text, or a mapping for a nested row.
+
+    ValueError says what is wrong, in words for a person.
+    """
     if isinstance(text, Mapping):
         return DataType(
             TypeName.ROW,
@@ -193,7 +205,9 @@ def _parse_row(text: str, inside: str) -> DataType:
 
 
 def _parse_block(text: str, inside: str) -> DataType:
-    """A row as a block in text: `{a = int, b = "map<string, int>"}`, one column a line or between commas, quotes or not."""
+    """A row as a block in text: `{a = int, b = "map<string, int>"}`, one column a line or between
+    commas, quotes or not.
+    """
     columns = []
     for part in filter(str.strip, _split_top(inside, ",\n")):
         pair = re.fullmatch(

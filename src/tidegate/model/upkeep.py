@@ -1,4 +1,5 @@
-"""What the store keeps about the state of jobs that are gone, and about the namespace in which it lies.
+"""What the store keeps about the state of jobs that are gone, and about the namespace in which it
+lies.
 
 | record | map | written by | fenced with |
 |---|---|---|---|
@@ -19,7 +20,9 @@ THIS = "this"  # the only key of the installation's map
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExpiredJob:
-    """A job that the history has forgotten, and whose checkpoints are still there: from now on they are orphans, and this is since when."""
+    """A job that the history has forgotten, and whose checkpoints are still there: from now on they
+    are orphans, and this is since when.
+    """
 
     version: int = 1
     job_id: int
@@ -31,7 +34,9 @@ class ExpiredJob:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Installation:
-    """The name of this store, which a namespace keeps too: so that no other store takes its jobs for orphans."""
+    """The name of this store, which a namespace keeps too: so that no other store takes its jobs
+    for orphans.
+    """
 
     version: int = 1
     id: str
@@ -39,7 +44,9 @@ class Installation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CollectorReport:
-    """The last pass of the collector: bytes and units by kind, what it did, and what it could not do."""
+    """The last pass of the collector: bytes and units by kind, what it did, and what it could not
+    do.
+    """
 
     version: int = 1
     at_ms: int

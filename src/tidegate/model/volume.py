@@ -1,10 +1,14 @@
-"""How much has passed an operator, by table: rows and bytes. They are counted with the checkpoint that they belong to, so a repeated batch counts once."""
+"""How much has passed an operator, by table: rows and bytes.
+
+They are counted with the checkpoint that they belong to, so a repeated batch counts once.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
-TABLES_MAX = 128  # of one operator that are told apart; the document of a pipeline is written with every batch
+# of one operator that are told apart; the document of a pipeline is written with every batch
+TABLES_MAX = 128
 OTHER_TABLES = "*"
 
 
@@ -42,7 +46,9 @@ class Rate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelineRates:
-    """How fast committed rows pass a pipeline; operators and tables through which nothing passes are left out."""
+    """How fast committed rows pass a pipeline; operators and tables through which nothing passes
+    are left out.
+    """
 
     rows_read: float = 0.0
     rows_written: float = 0.0
@@ -50,7 +56,11 @@ class PipelineRates:
 
 
 def added(*parts: Volumes) -> dict[str, dict[str, Volume]]:
-    """All together. An operator's tables beyond TABLES_MAX are counted as one: those that came first keep their names."""
+    """All together.
+
+    An operator's tables beyond TABLES_MAX are counted as one: those that came first keep their
+    names.
+    """
     result: dict[str, dict[str, Volume]] = {}
     for operator, tables in chain.from_iterable(part.items() for part in parts):
         into = result.setdefault(operator, {})

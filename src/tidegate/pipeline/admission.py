@@ -1,12 +1,15 @@
 """How much the next batch may take, and when it may begin. Pure.
 
-Without an interval a bounded job is one batch. With one, a batch should take about one interval: its size follows the duration of the last. But every batch has
-a cost that no size changes: where the interval is shorter than that, ever smaller batches would never catch up, so that one of a second is small enough. A
-rate (`read_limit.*`, for each parallel reader) or `batch.*_max` caps it.
+Without an interval a bounded job is one batch. With one, a batch should take about one interval:
+its size follows the duration of the last. But every batch has a cost that no size changes: where
+the interval is shorter than that, ever smaller batches would never catch up, so that one of a
+second is small enough. A rate (`read_limit.*`, for each parallel reader) or `batch.*_max` caps it.
 
-A stream begins a batch each interval. Where a source is behind, because the limit ended the last batch and not what there was to read, the next one begins at
-once, though not more often than every BACKLOG_EVERY_S: until it has caught up, batches follow one another and grow. Only such batches say anything about
-the size: how long a batch took that found little to read is no reason to take more the next time.
+A stream begins a batch each interval. Where a source is behind, because the limit ended the last
+batch and not what there was to read, the next one begins at once, though not more often than every
+BACKLOG_EVERY_S: until it has caught up, batches follow one another and grow. Only such batches say
+anything about the size: how long a batch took that found little to read is no reason to take more
+the next time.
 """
 
 from dataclasses import dataclass
@@ -22,7 +25,9 @@ SHRINK_MAX = 0.25
 SCALE_MIN = 1e-4
 SHORT_S = 1.0  # a batch that takes no longer is not made smaller
 SCALE_MAX = 1e6
-BACKLOG_EVERY_S = 0.5  # between the beginnings of two batches of a stream that is behind; the interval where that is shorter
+# between the beginnings of two batches of a stream that is behind; the interval where that is
+# shorter
+BACKLOG_EVERY_S = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,7 +86,10 @@ class Pace:
         )
 
     def rescaled(self, scale: float, took_s: float, behind: bool | None = None) -> float:
-        """The scale after a batch that took so long: towards one interval a batch. It does not grow where there was not more to take."""
+        """The scale after a batch that took so long: towards one interval a batch.
+
+        It does not grow where there was not more to take.
+        """
         if self.interval_s is None:
             return scale
         grow, shrink = (
@@ -93,7 +101,10 @@ class Pace:
         return min(SCALE_MAX, max(SCALE_MIN, scale * factor))
 
     def pause_s(self, began_ago_s: float, behind: bool | None = None) -> float:
-        """How long to wait before the next batch begins. A bounded read without a rate goes on at once, a stream that is behind nearly so."""
+        """How long to wait before the next batch begins.
+
+        A bounded read without a rate goes on at once, a stream that is behind nearly so.
+        """
         if self.interval_s is None:
             return 1.0 if self.rated and began_ago_s < 1.0 else 0.0
         every_s = self.interval_s if self.streaming or self.rated else 0.0

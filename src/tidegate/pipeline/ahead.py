@@ -1,9 +1,12 @@
-"""Sinks that are ahead of the restore point: which batches to repeat, within which bounds. Called by the loop when it opens. Pure.
+"""Sinks that are ahead of the restore point: which batches to repeat, within which bounds. Called
+by the loop when it opens. Pure.
 
-Where the store is lost or the newest checkpoints are damaged, the records of the sinks are the proof of what was done. A batch begins only after every sink has
-the one before it, so the records of all sinks together are one chain that begins where the restore point ends. Each of them is repeated under its old id and
-within its old bounds: the sinks that have it skip it, the one that lacks it gets exactly its rows. Where a sink keeps only its newest record, what lies between
-is one batch more, which everyone who keeps records skips.
+Where the store is lost or the newest checkpoints are damaged, the records of the sinks are the
+proof of what was done. A batch begins only after every sink has the one before it, so the records
+of all sinks together are one chain that begins where the restore point ends. Each of them is
+repeated under its old id and within its old bounds: the sinks that have it skip it, the one that
+lacks it gets exactly its rows. Where a sink keeps only its newest record, what lies between is one
+batch more, which everyone who keeps records skips.
 """
 
 import json
@@ -47,7 +50,9 @@ def to_repeat(
 
 
 def beginning(found: Mapping[str, Sequence[SinkRange]]) -> dict[str, Offset]:
-    """Where the sources began, by the first record of all: for a pipeline that has no checkpoint, and of which the store knows nothing."""
+    """Where the sources began, by the first record of all: for a pipeline that has no checkpoint,
+    and of which the store knows nothing.
+    """
     records = _united(found)
     return {name: bounds["start"] for name, bounds in records[0].offsets.items()} if records else {}
 
@@ -74,5 +79,4 @@ def ranges_of(record: SinkRange) -> dict[str, SourceRange]:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equal as JSON."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

@@ -1,4 +1,5 @@
-"""A pipeline with its retries: one loop after the other, each from the last checkpoint, within a budget that is durable. Called by driver.
+"""A pipeline with its retries: one loop after the other, each from the last checkpoint, within a
+budget that is durable. Called by driver.
 
 The budget counts attempts without a checkpoint between them: who gets on may stumble often.
 """
@@ -22,13 +23,17 @@ LOG = logging.getLogger("tidegate.pipeline")
 def run_pipeline(
     around: Surroundings, plan: PipelinePlan, ledger: Ledger, meter: Meter
 ) -> PipelineStatus:
-    """Until the pipeline has ended, one way or the other. Only Fenced and EngineGone come out as exceptions: this driver must end."""
+    """Until the pipeline has ended, one way or the other.
+
+    Only Fenced and EngineGone come out as exceptions: this driver must end.
+    """
     env = around.job.plan.env
     while True:
         try:
             return Loop(around, equipped(around, build(around.job, plan)), ledger, meter).run()
         except OtherCopy as error:
-            # In the store of this copy: here nobody else runs the job. Where it is the store that two drivers share, this raises again.
+            # In the store of this copy: here nobody else runs the job. Where it is the store that
+            # two drivers share, this raises again.
             ledger.end(
                 PipelineStatus.FAILED,
                 failure_of(error, around.clock.now_ms(), ledger.generation, plan.id),

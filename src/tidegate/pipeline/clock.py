@@ -1,4 +1,6 @@
-"""Time as an argument: the loop never asks the operating system by itself, so tests can turn the hands."""
+"""Time as an argument: the loop never asks the operating system by itself, so tests can turn the
+hands.
+"""
 
 import threading
 import time
@@ -22,11 +24,9 @@ class SystemClock:
     """The clock of this machine."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970."""
         return time.time_ns() // 1_000_000  # this is the clock that everyone is handed
 
     def monotonic_s(self) -> float:
-        """Seconds since some moment."""
         return time.monotonic()
 
     def wait(self, event: threading.Event, seconds: float) -> bool:

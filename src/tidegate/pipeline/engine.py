@@ -1,4 +1,7 @@
-"""What the protocol knows of an engine: run these splits, give me the messages. Implemented by spark/engine.py and by testing/plain_engine.py."""
+"""What the protocol knows of an engine: run these splits, give me the messages.
+
+Implemented by spark/engine.py and by testing/plain_engine.py.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +23,10 @@ class EngineGone(TransientError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Batch:
-    """One batch to write. `ranges` has every source of the pipeline; a source with nothing new has start == end."""
+    """One batch to write.
+
+    `ranges` has every source of the pipeline; a source with nothing new has start == end.
+    """
 
     lineage: str
     pipeline: int
@@ -31,7 +37,9 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Written:
-    """What the tasks did: rows by source operator, messages by sink operator, and what passed each of them by table."""
+    """What the tasks did: rows by source operator, messages by sink operator, and what passed each
+    of them by table.
+    """
 
     rows_read: Mapping[str, int]
     messages: Mapping[str, Sequence[Message]]
@@ -51,7 +59,10 @@ class TaskCount:
 
 
 class Engine(Protocol):
-    """Runs the tasks of batches. Called from one thread for each pipeline; `cancel` and `tasks` from any."""
+    """Runs the tasks of batches.
+
+    Called from one thread for each pipeline; `cancel` and `tasks` from any.
+    """
 
     def run(self, graph: Graph, batch: Batch) -> Written:
         """Read, transform and stage one batch. Errors of tasks arrive as our own error classes."""

@@ -1,6 +1,8 @@
-"""The fused way of a batch: a task reads its split, moves columns and row kinds, and stages into every sink, in one Python worker and without a DataFrame.
+"""The fused way of a batch: a task reads its split, moves columns and row kinds, and stages into
+every sink, in one Python worker and without a DataFrame.
 
-Called in the tasks of the Spark engine and by the plain engine of the test kit. One read serves all sinks.
+Called in the tasks of the Spark engine and by the plain engine of the test kit. One read serves all
+sinks.
 """
 
 import json
@@ -90,13 +92,14 @@ class FusedTasks:
 
 
 class Tally:
-    """What passes the operators of one task, by operator and table: what a source or a transform gives, what a sink takes."""
+    """What passes the operators of one task, by operator and table: what a source or a transform
+    gives, what a sink takes.
+    """
 
     def __init__(self) -> None:
         self._volumes: dict[str, dict[str, Volume]] = {}
 
     def add(self, operator: str, table: Table, batch: "pa.RecordBatch") -> None:
-        """One batch more."""
         into = self._volumes.setdefault(operator, {})
         into[table.path] = into.get(table.path, Volume()) + Volume(batch.num_rows, batch.nbytes)
 
@@ -111,7 +114,9 @@ def table_of(split: Split, batch: "pa.RecordBatch") -> str:
 
 
 def encode(operator: str, message: Mapping[str, Any] | None, passed: Mapping[str, Volume]) -> str:
-    """What a task tells the driver about an operator: what passed it, and of a sink also its message."""
+    """What a task tells the driver about an operator: what passed it, and of a sink also its
+    message.
+    """
     return json.dumps(
         {
             "operator": operator,
@@ -124,7 +129,9 @@ def encode(operator: str, message: Mapping[str, Any] | None, passed: Mapping[str
 def collect(
     graph: Graph, texts: Iterator[str] | Sequence[str], counted: Volumes | None = None
 ) -> Written:
-    """What all tasks said, sorted to the operators; `counted` is what the engine has counted itself."""
+    """What all tasks said, sorted to the operators; `counted` is what the engine has counted
+    itself.
+    """
     parts: list[Volumes] = [counted or {}]
     messages: dict[str, list[dict[str, Any]]] = {sink: [] for sink in graph.sinks}
     for text in texts:
@@ -177,7 +184,9 @@ def joint_splits_of(source: Source, batch: Batch, name: str, count: int) -> Sequ
 
 
 def splits_of(source: Source, batch: Batch, name: str, count: int) -> Sequence[Split]:
-    """The splits of one source in this batch; none where it has nothing new, or was not there when the batch began."""
+    """The splits of one source in this batch; none where it has nothing new, or was not there when
+    the batch began.
+    """
     wanted = batch.ranges.get(name)
     return (
         []

@@ -1,4 +1,7 @@
-"""A pipeline's operators, brought to life from its plan. Built in the driver, once for each start of the loop; the same for every engine."""
+"""A pipeline's operators, brought to life from its plan.
+
+Built in the driver, once for each start of the loop; the same for every engine.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

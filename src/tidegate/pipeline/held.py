@@ -1,6 +1,8 @@
-"""Whether the sources still hold the position that a restore needs, and what is done where one does not. Called by the loop when it opens.
+"""Whether the sources still hold the position that a restore needs, and what is done where one does
+not. Called by the loop when it opens.
 
-Never a silent new snapshot, and never a silent gap: without a word about it, the job fails and names the position.
+Never a silent new snapshot, and never a silent gap: without a word about it, the job fails and
+names the position.
 """
 
 import json
@@ -29,13 +31,17 @@ class NotHeld(TerminalError):
         super().__init__(
             f"{operator} does not hold the position {position} any more: {runway.reason or 'it says no more'}{oldest}{under_way if pending else choices}"
         )
-        self.operator, self.offset = operator, offset
+        self.operator = operator
+        self.offset = offset
 
 
 def held_offsets(
     sources: Mapping[str, Source], offsets: Mapping[str, Offset], answer: str, *, pending: bool
 ) -> dict[str, Offset]:
-    """The positions to go on from: as they are where they are held, else by the answer. NotHeld where that is to fail."""
+    """The positions to go on from: as they are where they are held, else by the answer.
+
+    NotHeld where that is to fail.
+    """
     found = dict(offsets)
     for name, source in sources.items():
         runway = source.runway(offsets[name])

@@ -1,8 +1,10 @@
-"""One generation's hand on the durable state of its pipeline. The only author of PipelineState in a driver.
+"""One generation's hand on the durable state of its pipeline. The only author of PipelineState in a
+driver.
 
-Every write is conditioned on the version of the document that was last seen. Only the job's leader changes it besides, and only to move the generation: so a
-conflict is read again, and a newer generation is Fenced. While the store is out of reach nothing is begun or completed: calls wait, and go on if the
-generation is still the current one when it is back.
+Every write is conditioned on the version of the document that was last seen. Only the job's leader
+changes it besides, and only to move the generation: so a conflict is read again, and a newer
+generation is Fenced. While the store is out of reach nothing is begun or completed: calls wait, and
+go on if the generation is still the current one when it is back.
 """
 
 import logging
@@ -58,14 +60,13 @@ class Ledger:
         abandon: threading.Event,
         token: str = "",
     ) -> None:
-        self.store, self.job_id, self.pipeline, self.generation = (
-            store,
-            job_id,
-            pipeline,
-            generation,
-        )
+        self.store = store
+        self.job_id = job_id
+        self.pipeline = pipeline
+        self.generation = generation
         self.token = token
-        self.clock, self.abandon = clock, abandon
+        self.clock = clock
+        self.abandon = abandon
         self.key = pipeline_key(job_id, pipeline)
         self._version = 0
         self._state: PipelineState | None = None
@@ -83,7 +84,9 @@ class Ledger:
         return self.state
 
     def start(self, initial: Mapping[str, Callable[[], Any]], warnings: Sequence[str] = ()) -> None:
-        """RUNNING, in the name of this driver; where the sources begin is asked and recorded now, each source only once."""
+        """RUNNING, in the name of this driver; where the sources begin is asked and recorded now,
+        each source only once.
+        """
         known = self.state.initial or {}
         begun = {**known, **{name: ask() for name, ask in initial.items() if name not in known}}
         mine = f"{self.generation}-{self.token}" if self.token else ""
@@ -102,7 +105,10 @@ class Ledger:
     def begin(
         self, ranges: Mapping[str, SourceRange], *, replaces: PendingBatch | None = None
     ) -> PendingBatch:
-        """The next batch, durable before any of it is read. Its id is never used again. `replaces` is a batch that is given up, in the same transaction."""
+        """The next batch, durable before any of it is read.
+
+        Its id is never used again. `replaces` is a batch that is given up, in the same transaction.
+        """
         pending = PendingBatch(
             checkpoint=self.state.next_checkpoint,
             ranges=ranges,
@@ -123,7 +129,10 @@ class Ledger:
         failpoint("ledger.give_up.after")
 
     def repeat(self, checkpoint: int, ranges: Mapping[str, SourceRange]) -> PendingBatch:
-        """A batch that a sink has and the registry has lost, under its own id again. A checkpoint of this id that was given up is not deleted any more."""
+        """A batch that a sink has and the registry has lost, under its own id again.
+
+        A checkpoint of this id that was given up is not deleted any more.
+        """
         pending = PendingBatch(
             checkpoint=checkpoint,
             ranges=ranges,
@@ -149,7 +158,10 @@ class Ledger:
     def complete(
         self, ref: CheckpointRef, ready: Sequence[str], retained_max: int, deleted: Sequence[str]
     ) -> None:
-        """The batch is a checkpoint now. What is no longer retained is named in `doomed` before anyone deletes it."""
+        """The batch is a checkpoint now.
+
+        What is no longer retained is named in `doomed` before anyone deletes it.
+        """
         self._history = replace(
             self._history, entries=(*self._history.entries, replace(ref, volumes={}))[-HISTORY_MAX:]
         )
@@ -168,7 +180,9 @@ class Ledger:
         )
 
     def nobody_needs(self, ref: CheckpointRef) -> bool:
-        """Whether a checkpoint that this fenced generation has published is of no use to anyone: ids only grow, so that cannot change any more."""
+        """Whether a checkpoint that this fenced generation has published is of no use to anyone:
+        ids only grow, so that cannot change any more.
+        """
         entry = self.store.get(PIPELINES, self.key)
         if entry is None:
             return True
@@ -183,7 +197,9 @@ class Ledger:
         failpoint("ledger.save.after")
 
     def check(self) -> Check:
-        """What fences a write to another record: this pipeline is as it was last seen, and so of this generation."""
+        """What fences a write to another record: this pipeline is as it was last seen, and so of
+        this generation.
+        """
         return Check(PIPELINES, self.key, self._version)
 
     def confirm(self) -> None:
@@ -198,7 +214,9 @@ class Ledger:
             self._log("source unreachable", condition=failure.condition, why=failure.message)
 
     def retry(self, failure: Failure) -> None:
-        """An attempt failed and another one follows: counted durably, so that no restart resets the budget."""
+        """An attempt failed and another one follows: counted durably, so that no restart resets the
+        budget.
+        """
         self._change(lambda s: replace(s, restarts=s.restarts + 1, error=failure))
         self._log(
             "attempt failed",
@@ -208,7 +226,10 @@ class Ledger:
         )
 
     def end(self, status: PipelineStatus, failure: Failure | None = None) -> None:
-        """The pipeline ends. FINISHED makes the last checkpoint the completed point, in the same transaction."""
+        """The pipeline ends.
+
+        FINISHED makes the last checkpoint the completed point, in the same transaction.
+        """
         failpoint("ledger.end.before")
         self._change(lambda s: _ended(s, status, failure))
         failpoint("ledger.end.after")
@@ -231,7 +252,8 @@ class Ledger:
             )
         if self._state is None:
             self._history = self._read_history()
-        self._state, self._version = state, entry.version
+        self._state = state
+        self._version = entry.version
 
     def _read_history(self) -> CheckpointHistory:
         """The last checkpoints, for displays: where they cannot be read, the list begins anew."""
@@ -284,7 +306,10 @@ class Ledger:
         )
 
     def _patient(self, attempt: Callable[[], None]) -> None:
-        """Wait while the store is out of reach. Given up only when this driver is told to end at once."""
+        """Wait while the store is out of reach.
+
+        Given up only when this driver is told to end at once.
+        """
         tries = 0
         while True:
             try:

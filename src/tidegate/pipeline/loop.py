@@ -1,6 +1,8 @@
-"""The loop of one pipeline: plan, begin, write, commit, publish, complete (see the package). Called by driver, one thread for each pipeline.
+"""The loop of one pipeline: plan, begin, write, commit, publish, complete (see the package). Called
+by driver, one thread for each pipeline.
 
-It must not know Spark, nor which connectors there are. A crash between any two lines is repaired by `open` of the next generation.
+It must not know Spark, nor which connectors there are. A crash between any two lines is repaired by
+`open` of the next generation.
 """
 
 import logging
@@ -55,7 +57,11 @@ UNREACHABLE_PAUSE_S_MIN = 1.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Surroundings:
-    """What a loop works with. `stop` asks it to end at the next checkpoint; `savepoints` knows whether one is wanted (None: nobody can ask)."""
+    """What a loop works with.
+
+    `stop` asks it to end at the next checkpoint; `savepoints` knows whether one is wanted (None:
+    nobody can ask).
+    """
 
     job: JobRecord
     storage: CheckpointStorage
@@ -75,7 +81,10 @@ class Loop:
     """One attempt at running a pipeline, from its restore point until it ends or fails."""
 
     def __init__(self, around: Surroundings, graph: Graph, ledger: Ledger, meter: Meter) -> None:
-        self.around, self.graph, self.ledger, self.meter = around, graph, ledger, meter
+        self.around = around
+        self.graph = graph
+        self.ledger = ledger
+        self.meter = meter
         self.pace = Pace.of(around.job.plan.env, around.interval_s)
         self.bounded = all(source.bounded for source in graph.sources.values())
         self.scale = 1.0
@@ -114,7 +123,9 @@ class Loop:
         return status
 
     def _forget(self) -> None:
-        """Only a savepoint can bring a finished pipeline back: without one, no sink needs its record any more. What fails here is left where it is."""
+        """Only a savepoint can bring a finished pipeline back: without one, no sink needs its
+        record any more. What fails here is left where it is.
+        """
         desk = self.around.savepoints
         if desk is not None and (desk.wanted is not None or desk.has_any(self.ledger.pipeline)):
             return
@@ -155,13 +166,14 @@ class Loop:
             self._pause(pause_s if pending else max(pause_s, IDLE_PAUSE_S_MIN))
 
     def _pending(self) -> PendingBatch | None:
-        """The batch to repeat."""
         return self.ledger.state.pending if self.abandoned is None else None
 
     def _wait_for_source(self, error: SourceUnreachable) -> None:
-        """A source that comes back by itself is waited for, where the pipeline has no end: nothing is confirmed meanwhile, so it becomes LATE with this reason.
+        """A source that comes back by itself is waited for, where the pipeline has no end: nothing
+        is confirmed meanwhile, so it becomes LATE with this reason.
 
-        A stop is obeyed: a batch that was begun waits for the next start."""
+        A stop is obeyed: a batch that was begun waits for the next start.
+        """
         if self.bounded:
             raise error
         self.meter.phase("planning")
@@ -175,7 +187,9 @@ class Loop:
             raise error
 
     def _stopped(self) -> bool:
-        """Between two batches: give what a savepoint wants of this pipeline, and wait with it where the job is to end with the savepoint. Whether to end."""
+        """Between two batches: give what a savepoint wants of this pipeline, and wait with it where
+        the job is to end with the savepoint. Whether to end.
+        """
         desk = self.around.savepoints
         while not self.around.stop.is_set():
             if desk is None:
@@ -191,7 +205,9 @@ class Loop:
         return True
 
     def _resume_saving(self) -> None:
-        """A part that was chosen and not copied is copied first: the batches to come may take the place of its checkpoint."""
+        """A part that was chosen and not copied is copied first: the batches to come may take the
+        place of its checkpoint.
+        """
         part, desk = self.ledger.state.savepoint, self.around.savepoints
         if desk is not None and part is not None and not part.copied:
             desk.serve(self.ledger)
@@ -203,9 +219,11 @@ class Loop:
             self.around.savepoints.wait(self.around.stop, seconds)
 
     def _open(self) -> None:
-        """Take up the place that the store, the last checkpoint and the sinks tell; sinks undo or finish what is newer.
+        """Take up the place that the store, the last checkpoint and the sinks tell; sinks undo or
+        finish what is newer.
 
-        All sinks are fenced and asked before the first one is told what becomes of the batches after the restore point.
+        All sinks are fenced and asked before the first one is told what becomes of the batches
+        after the restore point.
         """
         self.meter.phase("restoring")
         state = self.ledger.load()
@@ -278,7 +296,9 @@ class Loop:
         resumes: Mapping[str, Resume],
         expected: frozenset[str],
     ) -> None:
-        """Before anything is created in a target: it must remember the checkpoint that it is to go on from."""
+        """Before anything is created in a target: it must remember the checkpoint that it is to go
+        on from.
+        """
         consented = consented_checkpoint(self.around.job, self.ledger.pipeline)
         for name, committer in committers.items():
             must = name in expected and resumes[name].checkpoint != consented
@@ -304,20 +324,27 @@ class Loop:
                 )
 
     def _catch_up(self) -> None:
-        """Repeat what the sinks have and the registry has lost, each batch under its own id. Asked for again by whoever comes after a crash in the middle."""
+        """Repeat what the sinks have and the registry has lost, each batch under its own id.
+
+        Asked for again by whoever comes after a crash in the middle.
+        """
         pending = self.ledger.state.pending
         if pending is not None and [record.checkpoint for record in self.ahead] in (
             [],
             [pending.checkpoint],
         ):
-            return  # as after any crash: the very same batch is repeated, and sinks refuse one with other ranges
+            # as after any crash: the very same batch is repeated, and sinks refuse one with other
+            # ranges
+            return
         for record in self.ahead:
             if self.around.stop.is_set() and self.ledger.state.pending is None:
                 return
             self._batch(self.ledger.repeat(record.checkpoint, ranges_of(record)))
 
     def _recall(self, state: PipelineState) -> Mapping[str, Any]:
-        """The states of the latest checkpoint, which must be sound; of older ones only the offsets, where they can be read."""
+        """The states of the latest checkpoint, which must be sound; of older ones only the offsets,
+        where they can be read.
+        """
         states: Mapping[str, Any] = {}
         for ref in state.retained:
             try:
@@ -339,7 +366,9 @@ class Loop:
         return states
 
     def _start(self, restored: Mapping[str, Offset], begun: Mapping[str, Offset]) -> None:
-        """The offsets to go on from: the checkpoint's, else where the source began (the store knows it, or a sink's first record), else where it begins."""
+        """The offsets to go on from: the checkpoint's, else where the source began (the store knows
+        it, or a sink's first record), else where it begins.
+        """
         known = {
             **begun,
             **{
@@ -367,8 +396,10 @@ class Loop:
             )
 
     def _plan(self) -> PendingBatch | None:
-        """The next range of every source, recorded; None where there is nothing new. The first batch is made even if it is empty: so every pipeline has a
-        checkpoint, and can be saved. Where the job is to end with a savepoint, that one reads nothing."""
+        """The next range of every source, recorded; None where there is nothing new. The first
+        batch is made even if it is empty: so every pipeline has a checkpoint, and can be saved.
+        Where the job is to end with a savepoint, that one reads nothing.
+        """
         self.meter.phase("planning")
         desk, first = self.around.savepoints, self.ledger.state.latest is None
         hurry = first and desk is not None and desk.wanted is not None and desk.wanted.stop
@@ -500,7 +531,10 @@ class Loop:
         )
 
     def _tidy(self) -> None:
-        """Delete what is doomed, let sinks and sources forget what no restore point needs. All of it is done again if it was not done."""
+        """Delete what is doomed, let sinks and sources forget what no restore point needs.
+
+        All of it is done again if it was not done.
+        """
         state = self.ledger.state
         for ref in state.doomed:
             self.around.storage.delete(ref.path, self.ledger.generation, self.ledger.token)
@@ -520,7 +554,9 @@ class Loop:
                 source.release(points[oldest][name])
 
     def _ready(self) -> list[str]:
-        """The sources that have nothing more to read after the current offsets: derived, so a lost set costs nothing."""
+        """The sources that have nothing more to read after the current offsets: derived, so a lost
+        set costs nothing.
+        """
         return sorted(
             name
             for name, source in self.graph.sources.items()
@@ -528,12 +564,16 @@ class Loop:
         )
 
     def _behind(self) -> bool | None:
-        """Whether some source has more than the last batch was allowed to take; None where none says so and one cannot tell."""
+        """Whether some source has more than the last batch was allowed to take; None where none
+        says so and one cannot tell.
+        """
         told = {source.behind(self.offsets[name]) for name, source in self.graph.sources.items()}
         return True if True in told else None if None in told else False
 
     def _finish(self) -> PipelineStatus:
-        """All sources are ready to close: the sinks agree, then the completed point and FINISHED at once."""
+        """All sources are ready to close: the sinks agree, then the completed point and FINISHED at
+        once.
+        """
         self.meter.phase("finishing")
         failpoint("batch.finish.before")
         for committer in self.committers.values():

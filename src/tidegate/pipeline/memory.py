@@ -1,8 +1,9 @@
-"""Whether the sinks still remember the checkpoint that a driver restores. Called by the loop before it fences a sink, and by restore plans.
+"""Whether the sinks still remember the checkpoint that a driver restores. Called by the loop before
+it fences a sink, and by restore plans.
 
 A sink that keeps a record has one of every checkpoint that is complete: the sinks commit before a
-checkpoint is published. Where the target knows nothing of it, or only of an older one, it is not the
-target that was written: its disk is not mounted, it was emptied, or put back from a backup.
+checkpoint is published. Where the target knows nothing of it, or only of an older one, it is not
+the target that was written: its disk is not mounted, it was emptied, or put back from a backup.
 """
 
 import threading
@@ -16,14 +17,21 @@ from tidegate.pipeline.clock import Clock
 from tidegate.plugin.contract import SinkMemory
 
 LINEAGE = "lineage"
-"""The key in a sink's state of a checkpoint: under which lineage the target keeps the record of that checkpoint. Checkpoints of older releases lack it."""
+"""The key in a sink's state of a checkpoint: under which lineage the target keeps the record of
+that checkpoint. Checkpoints of older releases lack it.
+"""
 WAIT_S = 5.0
-"""How long one attempt waits for a target that is out of sight: a disk that is mounted again, a directory that is moved back."""
+"""How long one attempt waits for a target that is out of sight: a disk that is mounted again, a
+directory that is moved back.
+"""
 POLL_S = 0.25
 
 
 class SinkLostRecord(TransientError):
-    """The target does not know of a checkpoint that was committed to it. A mount may come back: retried within the budget."""
+    """The target does not know of a checkpoint that was committed to it.
+
+    A mount may come back: retried within the budget.
+    """
 
     condition = "sink-record-lost"
     domain = Domain.EXTERNAL
@@ -32,12 +40,10 @@ class SinkLostRecord(TransientError):
         super().__init__(
             lost_words(operator, memory, checkpoint) + f". Nothing was written. {CHOICES}"
         )
-        self.operator, self.place, self.found, self.checkpoint = (
-            operator,
-            memory.place,
-            memory.checkpoint,
-            checkpoint,
-        )
+        self.operator = operator
+        self.place = memory.place
+        self.found = memory.checkpoint
+        self.checkpoint = checkpoint
 
 
 CHOICES = (
@@ -67,7 +73,10 @@ def appends_beside(memory: SinkMemory) -> str:
 
 
 def recorded_sinks(state: PipelineState, states: Mapping[str, Any]) -> frozenset[str]:
-    """The sinks whose targets must know of the latest checkpoint. Not those that are new, whose state is given up, or that were another lineage's (a fork)."""
+    """The sinks whose targets must know of the latest checkpoint.
+
+    Not those that are new, whose state is given up, or that were another lineage's (a fork).
+    """
     return frozenset(
         name
         for name, saved in states.items()
@@ -79,7 +88,9 @@ def recorded_sinks(state: PipelineState, states: Mapping[str, Any]) -> frozenset
 
 
 def consented_checkpoint(job: JobRecord, pipeline: int) -> int:
-    """The checkpoint of which somebody has agreed that the target has lost it; 0 where nobody has. A later loss is not covered."""
+    """The checkpoint of which somebody has agreed that the target has lost it; 0 where nobody has.
+    A later loss is not covered.
+    """
     if job.on_sink_lost != OnSinkLost.CONTINUE or job.restore is None:
         return 0
     return next((each.checkpoint for each in job.restore.pipelines if each.pipeline == pipeline), 0)

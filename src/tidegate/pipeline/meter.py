@@ -1,4 +1,6 @@
-"""How far a pipeline is, for displays: filled by the loop, read and written behind by the driver. Never used for decisions."""
+"""How far a pipeline is, for displays: filled by the loop, read and written behind by the driver.
+Never used for decisions.
+"""
 
 import threading
 from collections.abc import Sequence

@@ -1,8 +1,11 @@
-"""How fast committed rows pass a pipeline: the one place where a rate is computed. Called by the meter; everything that shows a rate shows this one.
+"""How fast committed rows pass a pipeline: the one place where a rate is computed. Called by the
+meter; everything that shows a rate shows this one.
 
-The rows of a batch count evenly over the time since the batch before it. The rate is what falls into the last WINDOW_S of the time that is accounted for, which
-ends with the last completed batch, or with the last time at which there was nothing to read. What is overdue counts as nothing, so that the rate of a
-pipeline that hangs falls to 0. All times are monotonic: a step of the wall clock changes no rate.
+The rows of a batch count evenly over the time since the batch before it. The rate is what falls
+into the last WINDOW_S of the time that is accounted for, which ends with the last completed batch,
+or with the last time at which there was nothing to read. What is overdue counts as nothing, so that
+the rate of a pipeline that hangs falls to 0. All times are monotonic: a step of the wall clock
+changes no rate.
 """
 
 from collections import deque
@@ -44,7 +47,9 @@ class RateWindow:
         self._counts = False  # whether this driver has completed anything yet
 
     def open(self, retained: Sequence[CheckpointRef], now_s: float, now_ms: int) -> None:
-        """Begin, with the batches that earlier drivers completed a moment ago: a restart is no reason to forget them. A second time changes nothing."""
+        """Begin, with the batches that earlier drivers completed a moment ago: a restart is no
+        reason to forget them. A second time changes nothing.
+        """
         if self._start_s is not None:
             return
         self._start_s = self._known_s = now_s
@@ -63,11 +68,11 @@ class RateWindow:
                 )
 
     def completed(self, ref: CheckpointRef, now_s: float) -> None:
-        """One batch more."""
         assert self._start_s is not None, "open first"
         self._gap_s = max(now_s - self._known_s, 1e-6)
         self._spans.append(_Span(now_s - self._gap_s, now_s, ref))
-        self._known_s, self._counts = now_s, True
+        self._known_s = now_s
+        self._counts = True
         while self._spans and self._spans[0].until_s < now_s - WINDOW_S:
             self._spans.popleft()
 
@@ -76,7 +81,9 @@ class RateWindow:
         self._known_s, self._counts = max(self._known_s, now_s), True
 
     def rates(self, now_s: float) -> PipelineRates | None:
-        """Rows and bytes per second; None until this driver has completed a batch, or found nothing to read."""
+        """Rows and bytes per second; None until this driver has completed a batch, or found nothing
+        to read.
+        """
         if self._start_s is None or not self._counts:
             return None
         end_s = max(self._known_s, now_s - max(OVERDUE_S_MIN, OVERDUE_GAPS * self._gap_s))

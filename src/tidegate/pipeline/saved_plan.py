@@ -1,4 +1,6 @@
-"""The plan of a job as a savepoint keeps it: what a restore elsewhere has to compare, and no secret. Pure. Called by savepoint."""
+"""The plan of a job as a savepoint keeps it: what a restore elsewhere has to compare, and no
+secret. Pure. Called by savepoint.
+"""
 
 import hashlib
 import json
@@ -12,7 +14,9 @@ from tidegate.plugin.secret import MASK, masked
 
 
 def operators_digest(plan: Plan) -> str:
-    """Which operators there are and how they are joined, as one word: the same word where the state of one job fits the other."""
+    """Which operators there are and how they are joined, as one word: the same word where the state
+    of one job fits the other.
+    """
     operators = [
         [p.id, a.operator, a.kind.value, a.plugin, list(a.inputs)]
         for p in plan.pipelines

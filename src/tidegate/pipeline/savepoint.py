@@ -1,4 +1,5 @@
-"""A driver's part in savepoints: what is wanted, each pipeline's copy, the head when all copies are there. Made by the driver, called by its loops.
+"""A driver's part in savepoints: what is wanted, each pipeline's copy, the head when all copies are
+there. Made by the driver, called by its loops.
 
     choose    pipeline's state in the store: this checkpoint, for that savepoint                  killed after it, the successor copies the same one
     copy      savepoint/<job>/<id>/<pipeline>/, its manifest last                                 copies again, to the same bytes
@@ -6,7 +7,8 @@
     seal      _savepoint.json, by whoever finds all parts there                                   writes it again, the same
     done      the request: DONE. With `stop`, every pipeline ends now, and not before             ends at once
 
-The request is a wish in the store. Nobody has to pass it on: no leader, no worker. What cannot be done is said in the request, and the job goes on.
+The request is a wish in the store. Nobody has to pass it on: no leader, no worker. What cannot be
+done is said in the request, and the job goes on.
 """
 
 import logging
@@ -46,10 +48,16 @@ HELD_S_MAX = (
 
 
 class SavepointDesk:
-    """One for each driver. `step` is called by one thread, the rest by the loops of its pipelines."""
+    """One for each driver.
+
+    `step` is called by one thread, the rest by the loops of its pipelines.
+    """
 
     def __init__(self, store: Store, job: JobRecord, savepoints: Savepoints, clock: Clock) -> None:
-        self.store, self.job, self.savepoints, self.clock = store, job, savepoints, clock
+        self.store = store
+        self.job = job
+        self.savepoints = savepoints
+        self.clock = clock
         self._request: SavepointRequest | None = None
         self._version = 0
         self._held: dict[int, tuple[int, float, Mapping[int, Mapping[str, Offset]]]] = {}
@@ -62,12 +70,10 @@ class SavepointDesk:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread."""
         self._ended.set()
         self._thread.join()
 
     def step(self) -> None:
-        """Read what is wanted."""
         entry = self.store.get(SAVEPOINTS, str(self.job.job_id))
         with self._lock:
             found = (
@@ -76,9 +82,11 @@ class SavepointDesk:
                 else None
             )
             mine = found is not None and found.initialization_ms == self.job.initialization_ms
-            self._request, self._version = found if mine else None, entry.version if entry else 0
+            self._request = found if mine else None
+            self._version = entry.version if entry else 0
 
-    # -- asked by the loops ------------------------------------------------------------------------------------------------------------------------
+    # -- asked by the loops
+    # ------------------------------------------------------------------------------------------------------------------------
 
     @property
     def wanted(self) -> SavepointRequest | None:
@@ -98,7 +106,9 @@ class SavepointDesk:
         return wanted is not None and (part is None or part.id != wanted.id or not part.copied)
 
     def waits(self, state: PipelineState) -> bool:
-        """Whether this pipeline has given its part and must begin nothing more until the others have."""
+        """Whether this pipeline has given its part and must begin nothing more until the others
+        have.
+        """
         wanted = self.wanted
         return wanted is not None and wanted.stop and not self.open_part(state)
 
@@ -111,8 +121,10 @@ class SavepointDesk:
                 return
 
     def serve(self, ledger: Ledger) -> None:
-        """Give this pipeline's part, where it is wanted and there is a checkpoint; then the head, where this was the last part. Called between batches, and
-        when a pipeline has finished. While the store is out of reach nothing is said: the next turn comes back to it."""
+        """Give this pipeline's part, where it is wanted and there is a checkpoint; then the head,
+        where this was the last part. Called between batches, and when a pipeline has finished.
+        While the store is out of reach nothing is said: the next turn comes back to it.
+        """
         wanted = self.wanted
         if wanted is None:
             return
@@ -157,7 +169,10 @@ class SavepointDesk:
         return True
 
     def _assemble(self, wanted: SavepointRequest, ledger: Ledger) -> None:
-        """Write the head where every pipeline has given its part. One that has finished takes part with its completed point."""
+        """Write the head where every pipeline has given its part.
+
+        One that has finished takes part with its completed point.
+        """
         points: dict[int, SavedPoint] = {}
         for entry in self.store.list(PIPELINES, f"{self.job.job_id}/"):
             state = from_document(PipelineState, entry.value, f"pipeline {entry.key}")
@@ -197,7 +212,10 @@ class SavepointDesk:
         return None
 
     def _answer(self, ledger: Ledger, answer: SavepointRequest) -> None:
-        """Say what became of the request, fenced by the generation of the pipeline. Where somebody has answered already, that holds."""
+        """Say what became of the request, fenced by the generation of the pipeline.
+
+        Where somebody has answered already, that holds.
+        """
         key = str(self.job.job_id)
         answer = replace(answer, ended_ms=self.clock.now_ms())
         while True:
@@ -231,13 +249,16 @@ class SavepointDesk:
             )
             return self.step()
 
-    # -- what must be kept for savepoints ------------------------------------------------------------------------------------------------------------
+    # -- what must be kept for savepoints
+    # ------------------------------------------------------------------------------------------------------------
 
     def held(
         self, pipeline: int, retained: tuple[CheckpointRef, ...]
     ) -> Mapping[int, Mapping[str, Offset]] | None:
-        """The checkpoints before the retained ones that savepoints of a pipeline need, with the offsets of the sources in them. Read anew when the request
-        changes, else rarely; None where that is not known now."""
+        """The checkpoints before the retained ones that savepoints of a pipeline need, with the
+        offsets of the sources in them. Read anew when the request changes, else rarely; None where
+        that is not known now.
+        """
         version, now_s = self._version, self.clock.monotonic_s()
         known = self._held.get(pipeline)
         if known is None or known[0] != version or (known[2] and now_s - known[1] > HELD_S_MAX):
@@ -251,7 +272,9 @@ class SavepointDesk:
         }
 
     def has_any(self, pipeline: int) -> bool:
-        """Whether a savepoint of this lineage has a part of this pipeline; also where that is not known now."""
+        """Whether a savepoint of this lineage has a part of this pipeline; also where that is not
+        known now.
+        """
         held = self.held(pipeline, ())
         return held is None or bool(self._held[pipeline][2])
 

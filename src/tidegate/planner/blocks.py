@@ -1,4 +1,7 @@
-"""One block of a job file by itself: its connector, its options, what it can do with them. Called by plan.py; knows nothing of the other blocks."""
+"""One block of a job file by itself: its connector, its options, what it can do with them.
+
+Called by plan.py; knows nothing of the other blocks.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,7 +21,10 @@ _VERBS = {BlockKind.SOURCE: "read", BlockKind.SINK: "write"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Known:
-    """A block whose connector is there. With problems of severity error its values are only what could be read."""
+    """A block whose connector is there.
+
+    With problems of severity error its values are only what could be read.
+    """
 
     block: PluginBlock
     connector: Connector
@@ -59,7 +65,8 @@ def examine(block: PluginBlock, mode: JobMode, strictness: Strictness) -> Known 
     values, problems = connector.options.read(whole, also=COMMON_KEYS)
     problems = [*problems, *_deeper(connector, whole, values)]
     problems = [_weighed(problem, block, connector, strictness) for problem in problems]
-    # Options that are wrong promise nothing; and what refines capabilities may take right ones for granted.
+    # Options that are wrong promise nothing; and what refines capabilities may take right ones for
+    # granted.
     is_wrong = any(problem.severity is Severity.ERROR for problem in problems)
     capabilities = connector.capabilities if is_wrong else connector.capabilities_of(values)
     return Known(
@@ -93,7 +100,10 @@ def _without_effect(connector: Connector) -> frozenset[str]:
 
 
 def _deeper(connector: Connector, block: Block, values: Values) -> Iterator[Problem]:
-    """What the connector itself finds. It may be anybody's code: where it stumbles, that is a problem of this block and hides no other."""
+    """What the connector itself finds.
+
+    It may be anybody's code: where it stumbles, that is a problem of this block and hides no other.
+    """
     try:
         yield from connector.check(block, values) if connector.check else ()
     except RecursionError:

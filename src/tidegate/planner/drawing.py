@@ -1,4 +1,6 @@
-"""The graph of a pipeline as a tree of text: sources at the left, what reads them below and to the right. Called by `tidegate explain`."""
+"""The graph of a pipeline as a tree of text: sources at the left, what reads them below and to the
+right. Called by `tidegate explain`.
+"""
 
 from collections.abc import Iterator
 
@@ -7,7 +9,10 @@ from tidegate.model.plan import Action, PipelinePlan
 
 
 def draw(pipeline: PipelinePlan) -> list[str]:
-    """The lines of the drawing. What several read or give is drawn once and named again where it is met again."""
+    """The lines of the drawing.
+
+    What several read or give is drawn once and named again where it is met again.
+    """
     readers = {
         action.operator: [other for other in pipeline.actions if action.operator in other.inputs]
         for action in pipeline.actions

@@ -1,6 +1,8 @@
-"""Names that SeaTunnel knows and that are not here: its connectors, and options of those that are here.
+"""Names that SeaTunnel knows and that are not here: its connectors, and options of those that are
+here.
 
-Asked by blocks.py, only after the registry, to tell a name that is not supported from a misspelt one.
+Asked by blocks.py, only after the registry, to tell a name that is not supported from a misspelt
+one.
 """
 
 _NAMES = """

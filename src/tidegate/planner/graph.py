@@ -1,4 +1,6 @@
-"""Arithmetic of graphs whose nodes are the paths of blocks: circles, an order, connected components. Called by plan.py; knows no job."""
+"""Arithmetic of graphs whose nodes are the paths of blocks: circles, an order, connected
+components. Called by plan.py; knows no job.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -7,7 +9,9 @@ Inputs = Mapping[str, Sequence[str]]
 
 
 def circles(nodes: Iterable[str], inputs: Inputs) -> list[list[str]]:
-    """Every circle once, beginning with its first node and following the flow: each node gives to the next."""
+    """Every circle once, beginning with its first node and following the flow: each node gives to
+    the next.
+    """
     found: list[list[str]] = []
     done: set[str] = set()
     for start in nodes:
@@ -38,7 +42,10 @@ def _follow(
 
 
 def ordered(nodes: Sequence[str], inputs: Inputs) -> list[str]:
-    """The nodes so that every input comes before its reader; otherwise as they came. There must be no circle."""
+    """The nodes so that every input comes before its reader; otherwise as they came.
+
+    There must be no circle.
+    """
     result: list[str] = []
     placed: set[str] = set()
     waiting = list(nodes)

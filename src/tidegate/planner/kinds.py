@@ -1,7 +1,9 @@
-"""Whether changes reach a sink that takes every row for one to add. Called by plan.py; asks capabilities only.
+"""Whether changes reach a sink that takes every row for one to add. Called by plan.py; asks
+capabilities only.
 
-A row that deletes, or says what was there before an update, is no row to add. A sink that does not understand kinds writes it like any other, or fails the job:
-both are better known before the job runs.
+A row that deletes, or says what was there before an update, is no row to add. A sink that does not
+understand kinds writes it like any other, or fails the job: both are better known before the job
+runs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,7 +52,9 @@ def kind_problems(
 def _arriving(
     sink: str, known: Mapping[str, Known], inputs: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[str, frozenset[RowKind]]]:
-    """The sources that may give more than inserts, each with the kinds that no transform on the way to the sink takes from their rows."""
+    """The sources that may give more than inserts, each with the kinds that no transform on the way
+    to the sink takes from their rows.
+    """
     pending = [(giver, frozenset(RowKind)) for giver in inputs.get(sink, ())][::-1]
     seen: set[tuple[str, frozenset[RowKind]]] = set()
     while pending:

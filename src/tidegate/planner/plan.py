@@ -20,7 +20,10 @@ NAME_BYTES_MAX = 200  # file systems stop at 255; some of it is for hidden names
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Planned:
-    """`plan` is None exactly where a problem is an error. `problems` are errors, warnings and notices in file order, each once."""
+    """`plan` is None exactly where a problem is an error.
+
+    `problems` are errors, warnings and notices in file order, each once.
+    """
 
     plan: Plan | None
     problems: list[Problem]
@@ -62,9 +65,12 @@ def in_file_order(problems: Sequence[Problem], file: str) -> list[Problem]:
 
 
 def _operator_problems(known: Sequence[Known]) -> Iterator[Problem]:
-    """Operator ids are the keys of state: no two blocks may share one, and each is the name of a directory."""
+    """Operator ids are the keys of state: no two blocks may share one, and each is the name of a
+    directory.
+    """
     owners: dict[str, Known] = {}
-    # Labels first: they cannot clash with each other, so it is always a given name that must change.
+    # Labels first: they cannot clash with each other, so it is always a given name that must
+    # change.
     for one in sorted(known, key=lambda one: one.operator != one.label):
         owner = owners.setdefault(one.operator, one)
         if owner is not one:

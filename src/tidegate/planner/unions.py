@@ -1,6 +1,8 @@
-"""Whether datasets that flow together have the same columns, as far as the job file itself says. Called by plan.py.
+"""Whether datasets that flow together have the same columns, as far as the job file itself says.
+Called by plan.py.
 
-Only sources whose whole table stands in their `schema` block are compared; what a transform or a file makes of it is known to the driver, which asks again.
+Only sources whose whole table stands in their `schema` block are compared; what a transform or a
+file makes of it is known to the driver, which asks again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,11 +1,14 @@
-"""Names of datasets -> who reads whom. Called by plan.py; looks at names only, so it works for blocks whose plugin or options are wrong.
+"""Names of datasets -> who reads whom. Called by plan.py; looks at names only, so it works for
+blocks whose plugin or options are wrong.
 
-A job of one source, at most one transform and one sink is a chain, and its names may be missing. Anything larger says with `plugin_output` and
-`plugin_input` what flows where. A name that nobody gives is an error in both, except in a chain whose reading block can only mean the one block before
+A job of one source, at most one transform and one sink is a chain, and its names may be missing.
+Anything larger says with `plugin_output` and `plugin_input` what flows where. A name that nobody
+gives is an error in both, except in a chain whose reading block can only mean the one block before
 it, because that one gives no name at all.
 
-Where several blocks give one name, the later one replaces the earlier one for those who read after it, as in SeaTunnel: sources come before transforms,
-transforms before sinks. That is a warning. Only a transform that stands before all of them has no clear answer, and that is an error.
+Where several blocks give one name, the later one replaces the earlier one for those who read after
+it, as in SeaTunnel: sources come before transforms, transforms before sinks. That is a warning.
+Only a transform that stands before all of them has no clear answer, and that is an error.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +22,9 @@ INPUT_KEYS = ("plugin_input", "source_table_name")
 OUTPUT_KEYS = ("plugin_output", "result_table_name")
 
 Edges = Mapping[str, tuple[str, ...]]
-"""Path of a reading block (`sink[0]`) -> paths of the blocks that it reads, in the order in which it names them."""
+"""Path of a reading block (`sink[0]`) -> paths of the blocks that it reads, in the order in which
+it names them.
+"""
 
 
 @dataclass(slots=True)
@@ -201,7 +206,10 @@ class _Wiring:
 
 
 def wire(spec: JobSpec) -> tuple[Edges, list[Problem]]:
-    """Who reads whom, and all that is wrong with the names. Without sources or sinks there is nothing to wire."""
+    """Who reads whom, and all that is wrong with the names.
+
+    Without sources or sinks there is nothing to wire.
+    """
     if not spec.sources or not spec.sinks:
         return {}, []
     wiring = _Wiring(spec)

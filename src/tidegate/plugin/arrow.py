@@ -1,4 +1,7 @@
-"""Our types as Arrow types and back, and the exact shape that every batch must have. Called in drivers and tasks only: it imports pyarrow."""
+"""Our types as Arrow types and back, and the exact shape that every batch must have.
+
+Called in drivers and tasks only: it imports pyarrow.
+"""
 
 from typing import Any
 
@@ -46,13 +49,17 @@ def arrow_type(kind: DataType) -> Any:
 
 
 def table_schema(table: Table) -> pa.Schema:
-    """The schema of every batch of a table: all columns nullable, ROW_KIND last where kinds travel along."""
+    """The schema of every batch of a table: all columns nullable, ROW_KIND last where kinds travel
+    along.
+    """
     fields = [pa.field(c.name, arrow_type(c.type)) for c in table.columns]
     return pa.schema([*fields, pa.field(ROW_KIND, pa.int8())] if table.kinds else fields)
 
 
 def data_type(arrow: Any) -> DataType:
-    """Our type of an Arrow type, of files and of Spark's batches; what has no counterpart becomes the nearest wider one."""
+    """Our type of an Arrow type, of files and of Spark's batches; what has no counterpart becomes
+    the nearest wider one.
+    """
     if arrow in _NAMES:
         return DataType(_NAMES[arrow])
     if pa.types.is_decimal(arrow):
@@ -98,7 +105,9 @@ def _nearest(arrow: Any) -> TypeName:
 
 
 def table_of(schema: pa.Schema, path: str, *, like: Table | None = None) -> Table:
-    """The table of an Arrow schema, with keys and name of another one where columns of these names are still there."""
+    """The table of an Arrow schema, with keys and name of another one where columns of these names
+    are still there.
+    """
     kinds = ROW_KIND in schema.names
     before = {c.name: c for c in like.columns} if like else {}
     columns = tuple(
@@ -125,7 +134,10 @@ def _column(name: str, kind: DataType, before: Column | None) -> Column:
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Exactly this schema: order, names, types. Columns are found by name; a missing one is an error that names it."""
+    """Exactly this schema: order, names, types.
+
+    Columns are found by name; a missing one is an error that names it.
+    """
     if batch.schema.equals(schema):
         return batch
     arrays = []

@@ -1,4 +1,7 @@
-"""A connector as data: name, options, capabilities, and where its code is. Importable without Spark and without Arrow."""
+"""A connector as data: name, options, capabilities, and where its code is.
+
+Importable without Spark and without Arrow.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -38,7 +41,8 @@ class Capabilities:
     )
     refuses: tuple[
         RowKind, ...
-    ] = ()  # a sink that does not understand them: rows of these kinds fail the job; others are added
+        # a sink that does not understand them: rows of these kinds fail the job; others are added
+    ] = ()
     multi_table: bool = False
     fusable: bool = False  # works over Arrow in the task, without a DataFrame
     state: str = "none"
@@ -46,7 +50,10 @@ class Capabilities:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Connector:
-    """One source, transform or sink. `implementation` is `module:Class`, imported only by drivers."""
+    """One source, transform or sink.
+
+    `implementation` is `module:Class`, imported only by drivers.
+    """
 
     name: str
     kind: BlockKind
@@ -54,7 +61,9 @@ class Connector:
     options: OptionSet
     capabilities: Capabilities
     implementation: str
-    spark: str = ""  # `module:function`: the way through a DataFrame, see spark/build.py; empty where Arrow is the only way
+    # `module:function`: the way through a DataFrame, see spark/build.py; empty where Arrow is the
+    # only way
+    spark: str = ""
     check: Callable[[Block, Values], Iterable[Problem]] | None = (
         None  # deeper checks of read values; may look at the disk, never at the network
     )
@@ -62,14 +71,18 @@ class Connector:
         None  # capabilities that depend on options
     )
     kinds: Callable[[Values], frozenset[RowKind]] | None = (
-        None  # a transform: the kinds that its rows may have and that no column of them tells; None: any
+        # a transform: the kinds that its rows may have and that no column of them tells; None: any
+        None
     )
     aliases: tuple[str, ...] = ()
     resources: "Callable[[Values, OperatorContext], Iterable[Resource]] | None" = (
         None  # what a job will have outside, from the options alone: no I/O
     )
-    choose: "Callable[[Values], Connector | None] | None" = None  # another way for some options: of the same name and options, with its own implementation
-    drop: str = ""  # `module:function(resource, values)`: takes a lasting resource away, without Spark; what is not there is fine, what fails is tried again
+    # another way for some options: of the same name and options, with its own implementation
+    choose: "Callable[[Values], Connector | None] | None" = None
+    # `module:function(resource, values)`: takes a lasting resource away, without Spark; what is not
+    # there is fine, what fails is tried again
+    drop: str = ""
 
     def of(self, values: Values) -> "Connector":
         """The connector that serves these options: itself, unless another way is chosen."""
@@ -85,7 +98,6 @@ class Connector:
         )
 
     def load(self) -> Any:
-        """The implementing class."""
         return self._named(self.implementation)
 
     def dropper(self) -> "Callable[[Resource, Values], None] | None":

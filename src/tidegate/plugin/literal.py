@@ -1,7 +1,9 @@
-"""Values as written in a job file (`rows` of FakeSource, `equals_to` of Assert, default values of columns) -> Python values that Arrow takes.
+"""Values as written in a job file (`rows` of FakeSource, `equals_to` of Assert, default values of
+columns) -> Python values that Arrow takes.
 
-Called by connectors. Knows neither Arrow nor a clock. The way of writing is the reference's: bytes as base64, a nested row as a list or a block, a map as a
-block, dates and times as text. ValueError says in words for a person what is wrong.
+Called by connectors. Knows neither Arrow nor a clock. The way of writing is the reference's: bytes
+as base64, a nested row as a list or a block, a map as a block, dates and times as text. ValueError
+says in words for a person what is wrong.
 """
 
 import base64
@@ -22,7 +24,9 @@ _FLOATS = (TypeName.FLOAT_VECTOR, TypeName.FLOAT16_VECTOR, TypeName.BFLOAT16_VEC
 
 
 def literal(kind: DataType, raw: Any) -> Any:
-    """The value of a type: a dict for a row, a list of pairs for a map, otherwise what Python has for it. None stays None."""
+    """The value of a type: a dict for a row, a list of pairs for a map, otherwise what Python has
+    for it. None stays None.
+    """
     if raw is None or kind.name is TypeName.NULL:
         return None
     match kind.name:
@@ -51,7 +55,10 @@ def literal(kind: DataType, raw: Any) -> Any:
 
 
 def row_literal(columns: tuple[Column, ...], raw: Any) -> dict[str, Any]:
-    """A row from a list (by position) or a block (by name); what is not given is null. The message of an error names the column."""
+    """A row from a list (by position) or a block (by name); what is not given is null.
+
+    The message of an error names the column.
+    """
     if isinstance(raw, str):
         raw = _parsed(raw)
     if isinstance(raw, list):

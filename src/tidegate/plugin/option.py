@@ -1,7 +1,8 @@
 """Options as data: what a connector accepts, and the reading of a block by it.
 
-Called by config (env), planner (blocks), connectors (nested blocks such as `tables_configs`), the CLI and the reference docs. The rules are the
-reference's: `a.b` is looked up flat and then nested, then by each fallback key; ints from text, booleans only true/false, enums by name in any case,
+Called by config (env), planner (blocks), connectors (nested blocks such as `tables_configs`), the
+CLI and the reference docs. The rules are the reference's: `a.b` is looked up flat and then nested,
+then by each fallback key; ints from text, booleans only true/false, enums by name in any case,
 lists from comma text, text from anything. All problems are collected.
 """
 
@@ -36,7 +37,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One key. `default` None means: none. `choices` are the names of an enum, upper or lower case as documented."""
+    """One key. `default` None means: none.
+
+    `choices` are the names of an enum, upper or lower case as documented.
+    """
 
     key: str
     kind: Kind
@@ -51,7 +55,6 @@ class Option:
 
     @property
     def expected(self) -> str:
-        """The type in words."""
         return f"one of {', '.join(self.choices)}" if self.choices else self.kind.value
 
 
@@ -66,7 +69,10 @@ class When:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block's data with its places: what is read. `prefix` is its path for messages: `source[0]`."""
+    """A block's data with its places: what is read.
+
+    `prefix` is its path for messages: `source[0]`.
+    """
 
     data: Mapping[str, Any]
     locate: Callable[[Path], Location]
@@ -112,7 +118,9 @@ class Block:
         return Block(data, lambda below: self.locate((*path, *below)), self.prefix + dotted)
 
     def find(self, key: str) -> tuple[Path, Any] | None:
-        """A value by flat key, else by walking nested maps, else as a block of all flat keys below it (`schema.fields { ... }`)."""
+        """A value by flat key, else by walking nested maps, else as a block of all flat keys below
+        it (`schema.fields { ... }`).
+        """
         if key in self.data:
             return (key,), self.data[key]
         found = self._walk(key) if self._nested and "." in key else None
@@ -168,7 +176,10 @@ class OptionSet:
     def read(
         self, block: Block, *, strict: bool = False, also: Iterable[str] = ()
     ) -> tuple[Values, list[Problem]]:
-        """All values and all problems. `also` are keys that belong to the block but not to the connector."""
+        """All values and all problems.
+
+        `also` are keys that belong to the block but not to the connector.
+        """
         values: Values = {}
         given: dict[str, Path] = {}
         problems: list[Problem] = []
@@ -259,7 +270,9 @@ class OptionSet:
 
 
 def _heads(keys: Iterable[str]) -> set[str]:
-    """What these keys begin with: whatever is found for a dotted key, flat or nested, stands below one with the same head."""
+    """What these keys begin with: whatever is found for a dotted key, flat or nested, stands below
+    one with the same head.
+    """
     return {key.partition(".")[0] for key in keys}
 
 
@@ -345,7 +358,9 @@ UNITS_MS = {
 
 
 def milliseconds(raw: Any) -> int:
-    """A span of time: a number of milliseconds, figures with units (`10S`, `500 ms`, `1m30s`), or ISO 8601 (`PT10S`)."""
+    """A span of time: a number of milliseconds, figures with units (`10S`, `500 ms`, `1m30s`), or
+    ISO 8601 (`PT10S`).
+    """
     if not isinstance(raw, str) or raw.strip().lstrip("+-").isdigit():
         return _whole(raw, 63)
     text = re.sub(r"^p(?:(\d+d))?t?", r"\1", raw.strip().lower())

@@ -1,4 +1,6 @@
-"""The words of a sink's options that stand for the table that comes to it: `${database_name}`, `${table_name:default}`. Pure; called by sinks."""
+"""The words of a sink's options that stand for the table that comes to it: `${database_name}`,
+`${table_name:default}`. Pure; called by sinks.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -11,11 +13,16 @@ WORD = re.compile(
 )
 
 NAME_PARTS = "name-parts"
-"""The key in Table.options under which a source leaves the parts of a path where one of them has a dot in it. They count while the path is theirs."""
+"""The key in Table.options under which a source leaves the parts of a path where one of them has a
+dot in it. They count while the path is theirs.
+"""
 
 
 def table_words(table: Table, dot: str = ".") -> dict[str, str]:
-    """What the placeholders stand for; those that a table has nothing for are left out. `dot` is written for a dot within a name."""
+    """What the placeholders stand for; those that a table has nothing for are left out.
+
+    `dot` is written for a dot within a name.
+    """
     known = [str(part) for part in table.options.get(NAME_PARTS, ())]
     parts = (
         [part.replace(".", dot) for part in known]
@@ -38,7 +45,9 @@ def table_words(table: Table, dot: str = ".") -> dict[str, str]:
 
 
 def for_table(text: str, words: Mapping[str, str], change: Callable[[str], str] = str) -> str:
-    """A text with its placeholders replaced: by the table's, else by their default, each changed by `change`; else left as they are."""
+    """A text with its placeholders replaced: by the table's, else by their default, each changed by
+    `change`; else left as they are.
+    """
 
     def word(match: re.Match[str]) -> str:
         found: str | None = (

@@ -45,7 +45,9 @@ class UnknownConnector(UserError):
         hint = f"; did you mean {suggestion!r}?" if suggestion else ""
         broken = "".join(f". {each}" for each in broken_packages())
         super().__init__(f"there is no {kind.value} {name!r}{hint}{broken}")
-        self.kind, self.name, self.suggestion = kind, name, suggestion
+        self.kind = kind
+        self.name = name
+        self.suggestion = suggestion
 
 
 @dataclass(frozen=True, slots=True)

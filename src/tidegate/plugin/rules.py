@@ -1,4 +1,7 @@
-"""The rules between the options of a connector, in words. Used by the command line, the API and the reference docs."""
+"""The rules between the options of a connector, in words.
+
+Used by the command line, the API and the reference docs.
+"""
 
 from tidegate.plugin.option import OptionSet
 

@@ -1,4 +1,6 @@
-"""The `schema { ... }` block of a job file (fields or columns, keys, table name) -> Table, with all its problems. Called by connectors that take a schema."""
+"""The `schema { ... }` block of a job file (fields or columns, keys, table name) -> Table, with all
+its problems. Called by connectors that take a schema.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +16,9 @@ DEFAULT_TABLE = "default.default.default"
 def read_schema(
     block: Block, raw: Any, path: Path = ("schema",), default_table: str = DEFAULT_TABLE
 ) -> tuple[Table | None, list[Problem]]:
-    """The table that a schema block describes, or its problems (then the table holds what could be read)."""
+    """The table that a schema block describes, or its problems (then the table holds what could be
+    read).
+    """
     if not isinstance(raw, Mapping):
         return None, [block.problem(path, "a schema is a block { fields { name = type } }")]
     problems: list[Problem] = []
@@ -94,7 +98,9 @@ def _unique_key(raw: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _names(raw: Any) -> tuple[str, ...]:
-    """A list of names; one name alone is a list too, and names may stand in one text between commas."""
+    """A list of names; one name alone is a list too, and names may stand in one text between
+    commas.
+    """
     if isinstance(raw, str):
         return tuple(part.strip() for part in raw.split(",") if part.strip())
     return tuple(map(str, raw)) if isinstance(raw, list) else ()

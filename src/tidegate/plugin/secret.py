@@ -1,14 +1,16 @@
-"""Secrets: which values must not be seen, in one place. Every way out (answers, pages, logs, bundles, messages) asks here; nothing else has a list of words.
+"""Secrets: which values must not be seen, in one place. Every way out (answers, pages, logs,
+bundles, messages) asks here; nothing else has a list of words.
 
-The rule. A value is hidden as a whole where its key is *delicate* (`DELICATE`: password, token, sas ...), or
-where its key is *free* (spark.*, hadoop, fs.*, headers, properties: `FREE`), unless key or value are known to be
-harmless (numbers, sizes, class names, the master ...). Of an http address under such a key only scheme and host
-are shown, as the path of a webhook is its password. Of any other text the parts are hidden that are secrets by
-their form (`_FORMS`): user parts and parameters of addresses, `Bearer ...`, `password=...`, keys in PEM.
+The rule. A value is hidden as a whole where its key is *delicate* (`DELICATE`: password, token, sas
+...), or where its key is *free* (spark.*, hadoop, fs.*, headers, properties: `FREE`), unless key or
+value are known to be harmless (numbers, sizes, class names, the master ...). Of an http address
+under such a key only scheme and host are shown, as the path of a webhook is its password. Of any
+other text the parts are hidden that are secrets by their form (`_FORMS`): user parts and parameters
+of addresses, `Bearer ...`, `password=...`, keys in PEM.
 
-In a plan secrets are packed where it is made and unpacked where an operator is built, so that no record shows
-them by chance. Packed is not encrypted: whoever may read the store can undo it, as a driver must. The store and
-the home directory are what has to be guarded.
+In a plan secrets are packed where it is made and unpacked where an operator is built, so that no
+record shows them by chance. Packed is not encrypted: whoever may read the store can undo it, as a
+driver must. The store and the home directory are what has to be guarded.
 """
 
 import base64
@@ -133,7 +135,9 @@ def unpacked(values: Mapping[str, Any]) -> Values:
 
 
 def masked(key: str, value: Any, *, free: bool = False) -> Any:
-    """The value without what must not be seen, however deep; `free` where its block has keys that nobody knows."""
+    """The value without what must not be seen, however deep; `free` where its block has keys that
+    nobody knows.
+    """
     free = free or _is_free(key)
     if isinstance(value, Mapping):
         if set(value) == {_MARK}:
@@ -151,7 +155,9 @@ def masked(key: str, value: Any, *, free: bool = False) -> Any:
 
 
 def masked_text(text: str) -> str:
-    """A free text (a line of a log, a message, an address) without the parts that are secrets by their form."""
+    """A free text (a line of a log, a message, an address) without the parts that are secrets by
+    their form.
+    """
     return _spliced(text, _form_spans(text))
 
 
@@ -171,7 +177,9 @@ def shown(address: str) -> str:
 
 
 def secret_texts(options: Mapping[str, Any], *, free: bool = False) -> frozenset[str]:
-    """Every text in these options that must not be seen, packed or not, however deep: for masking it in what others say."""
+    """Every text in these options that must not be seen, packed or not, however deep: for masking
+    it in what others say.
+    """
     return frozenset(
         text
         for key, value in options.items()

@@ -1,4 +1,7 @@
-"""Names, texts and types as Spark SQL writes them. Called by connectors that build expressions; text only, no pyspark."""
+"""Names, texts and types as Spark SQL writes them.
+
+Called by connectors that build expressions; text only, no pyspark.
+"""
 
 from tidegate.model.types import DataType, TypeName
 
@@ -16,7 +19,6 @@ _SPARK = {
 
 
 def sql_type(kind: DataType) -> str:
-    """A type."""
     match kind.name:
         case TypeName.DECIMAL:
             return f"DECIMAL({kind.precision},{kind.scale})"

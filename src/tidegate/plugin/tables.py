@@ -1,7 +1,9 @@
-"""The keys by which one transform block treats several tables differently: `table_match_regex`, `table_transform`, `rule_match_mode`.
+"""The keys by which one transform block treats several tables differently: `table_match_regex`,
+`table_transform`, `rule_match_mode`.
 
-Called by the transforms, in options.py (declaration and check) and where they run (which rules hold for a table). Knows no transform: a rule is
-the block's own options, read once more from an entry of `table_transform`. A table without a rule passes unchanged.
+Called by the transforms, in options.py (declaration and check) and where they run (which rules hold
+for a table). Knows no transform: a rule is the block's own options, read once more from an entry of
+`table_transform`. A table without a rule passes unchanged.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -38,9 +40,11 @@ Check = Callable[[Block, Values], Iterable[Problem]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuleSet:
-    """The options of a transform as rules: `required` are needed wherever the options are used, so not in a block that has only `table_transform`.
+    """The options of a transform as rules: `required` are needed wherever the options are used, so
+    not in a block that has only `table_transform`.
 
-    So is one of `any_of`; the check says so. Where neither is declared, a block is a rule whatever it has.
+    So is one of `any_of`; the check says so. Where neither is declared, a block is a rule whatever
+    it has.
     """
 
     options: OptionSet
@@ -91,7 +95,10 @@ class RuleSet:
             yield from self.check(block, values)
 
     def all_rules(self, values: Values) -> list[Values]:
-        """Every whole rule of the block, whichever table it is for. Entries that are no rules have problems of their own."""
+        """Every whole rule of the block, whichever table it is for.
+
+        Entries that are no rules have problems of their own.
+        """
         entries = [
             self._read(entry)
             for entry in values.get("table_transform") or ()

@@ -1,1 +1,4 @@
-"""Starts and stops drivers, and finds what they run on. Called by the command line and the worker; knows nothing of Spark."""
+"""Starts and stops drivers, and finds what they run on.
+
+Called by the command line and the worker; knows nothing of Spark.
+"""

@@ -1,4 +1,7 @@
-"""How a driver says that it has ended, to whoever started it. What became of its pipelines is in the store."""
+"""How a driver says that it has ended, to whoever started it.
+
+What became of its pipelines is in the store.
+"""
 
 from enum import IntEnum
 

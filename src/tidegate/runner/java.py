@@ -1,9 +1,11 @@
 """Finds the Java that Spark will run on.
 
-Callers: the runner before it starts a driver (it exports `home` as JAVA_HOME), `tidegate doctor`, and the set-up of the repository
-(`python -m tidegate.runner.java`). Java is only looked for, never installed and never changed; no pyspark here.
+Callers: the runner before it starts a driver (it exports `home` as JAVA_HOME), `tidegate doctor`,
+and the set-up of the repository (`python -m tidegate.runner.java`). Java is only looked for, never
+installed and never changed; no pyspark here.
 
-What a Java can do is read from the `release` file of its home, which costs no JVM start; only a home without one is asked by running it.
+What a Java can do is read from the `release` file of its home, which costs no JVM start; only a
+home without one is asked by running it.
 """
 
 import importlib.util
@@ -113,7 +115,9 @@ def find_java(environ: Mapping[str, str]) -> Java:
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """Where to look, in the order in which a person would expect it; lazily, as most searches end at the first."""
+    """Where to look, in the order in which a person would expect it; lazily, as most searches end
+    at the first.
+    """
     if home := environ.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(home) / "bin" / "java"
     if on_path := shutil.which("java", path=environ.get("PATH", "")):
@@ -164,7 +168,9 @@ def _read_release(path: Path) -> _Known | None:
 
 
 def _ask(path: Path) -> _Known | _Unfit:
-    """Run it. Needed for launchers of version managers, whose place says nothing about the home of the Java behind them."""
+    """Run it. Needed for launchers of version managers, whose place says nothing about the home of
+    the Java behind them.
+    """
     command = [str(path), "-XshowSettings:properties", "-version"]
     try:
         answer = subprocess.run(

@@ -1,7 +1,9 @@
-"""Starting a driver process, and the ways to end it: ask, then kill the whole session. Called by coordinator/supervisor and the worker.
+"""Starting a driver process, and the ways to end it: ask, then kill the whole session. Called by
+coordinator/supervisor and the worker.
 
-Every driver leads a session of its own and is told what to do on its standard input. Embedded ones are held by that pipe: when it closes they end, and what
-they print is read here. Detached ones hold on to nothing of ours, only to files, so that they outlive whoever started them.
+Every driver leads a session of its own and is told what to do on its standard input. Embedded ones
+are held by that pipe: when it closes they end, and what they print is read here. Detached ones hold
+on to nothing of ours, only to files, so that they outlive whoever started them.
 """
 
 import contextlib
@@ -44,7 +46,6 @@ class Program:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Its environment."""
         return {**self.environ, "PYTHONUNBUFFERED": "1"}
 
 
@@ -52,7 +53,8 @@ class DriverProcess:
     """A driver that was started here. It leads a session of its own."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", error_log: Path) -> None:
-        self.process, self.error_log = process, error_log
+        self.process = process
+        self.error_log = error_log
         self.ref: ProcessRef = reference(process.pid)
 
     @property
@@ -81,7 +83,10 @@ class DriverProcess:
         terminate_session(self.ref)
 
     def kill(self) -> ProvenDead | StillThere:
-        """End the whole session at once and prove it. A process that cannot be killed is not waited for."""
+        """End the whole session at once and prove it.
+
+        A process that cannot be killed is not waited for.
+        """
         proof = kill_session(self.ref)
         if isinstance(proof, ProvenDead):
             self.process.wait()
@@ -146,7 +151,9 @@ def _embedded(
 def _detached(
     command: Sequence[str], order: DriverOrder, program: Program, logs: Path
 ) -> "subprocess.Popen[bytes]":
-    """The order is in a file without a name, whole before the process begins: a death of ours in between leaves no driver that waits."""
+    """The order is in a file without a name, whole before the process begins: a death of ours in
+    between leaves no driver that waits.
+    """
     with (
         os.fdopen(os.memfd_create("order"), "r+b", buffering=0) as line,
         (logs / CONSOLE_LOG).open("ab") as console,

@@ -1,4 +1,7 @@
-"""What a driver is told, made from the engine's settings, and as the line that it reads. Called by whoever starts drivers, and by the driver."""
+"""What a driver is told, made from the engine's settings, and as the line that it reads.
+
+Called by whoever starts drivers, and by the driver.
+"""
 
 import json
 import os
@@ -22,7 +25,9 @@ def driver_order(
     worker: str = "",
     detached: bool = False,
 ) -> DriverOrder:
-    """The order for one generation: the engine's defaults, over which the job's env wins in the driver."""
+    """The order for one generation: the engine's defaults, over which the job's env wins in the
+    driver.
+    """
     checkpoint = settings.checkpoint
     return DriverOrder(
         home=str(home.root),
@@ -51,7 +56,6 @@ def home_of(order: DriverOrder) -> Home:
 
 
 def encode(order: DriverOrder) -> bytes:
-    """One line."""
     return json.dumps(to_document(order)).encode() + b"\n"
 
 
@@ -66,7 +70,9 @@ def send(order: DriverOrder, descriptor: int) -> None:
 
 
 def receive(descriptor: int) -> DriverOrder | None:
-    """Read one line; None where the other end closes before it is whole. What comes after the line is left alone."""
+    """Read one line; None where the other end closes before it is whole. What comes after the line
+    is left alone.
+    """
     line = bytearray()
     while not line.endswith(b"\n"):
         part = os.read(

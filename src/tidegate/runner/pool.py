@@ -1,7 +1,9 @@
-"""Drivers that wait with a started JVM, so that a job begins at once. Owned by a worker's launcher, one thread.
+"""Drivers that wait with a started JVM, so that a job begins at once. Owned by a worker's launcher,
+one thread.
 
-Their standard input is a pipe from us: a worker that dies takes those that wait with it. One is started at a time, as the start of a JVM takes all that a host
-has. One that dies is replaced, after a pause that grows while they keep dying.
+Their standard input is a pipe from us: a worker that dies takes those that wait with it. One is
+started at a time, as the start of a JVM takes all that a host has. One that dies is replaced, after
+a pause that grows while they keep dying.
 """
 
 import logging
@@ -32,12 +34,18 @@ class NoneWaits:
 
 
 class WarmPool:
-    """Keeps so many drivers waiting. `order` is one without a job: the settings that all of them start with."""
+    """Keeps so many drivers waiting.
+
+    `order` is one without a job: the settings that all of them start with.
+    """
 
     def __init__(
         self, program: Program, order: DriverOrder, count: int, monotonic_s: Callable[[], float]
     ) -> None:
-        self.program, self.order, self.count, self.monotonic_s = program, order, count, monotonic_s
+        self.program = program
+        self.order = order
+        self.count = count
+        self.monotonic_s = monotonic_s
         self.home: Home = orders.home_of(order)
         self.waiting: list[DriverProcess] = []
         self._deaths = 0

@@ -1,7 +1,8 @@
-"""Processes by name and not by luck: a pid with its start time, and the session that it leads. Called by coordinator (who lives?) and worker.
+"""Processes by name and not by luck: a pid with its start time, and the session that it leads.
+Called by coordinator (who lives?) and worker.
 
-A driver is one session: Python, its JVM, the worker daemons. Daemons make process groups of their own, so only an empty session
-proves death. Linux only (/proc).
+A driver is one session: Python, its JVM, the worker daemons. Daemons make process groups of their
+own, so only an empty session proves death. Linux only (/proc).
 """
 
 import contextlib
@@ -47,7 +48,9 @@ def boot_id() -> str:
 
 
 def started_at(pid: int, *, zombie: bool = False) -> int | None:
-    """The start time of a process in clock ticks since boot; None where there is none, or, unless it is asked for, only its zombie."""
+    """The start time of a process in clock ticks since boot; None where there is none, or, unless
+    it is asked for, only its zombie.
+    """
     try:
         text = (PROC / str(pid) / "stat").read_text()
     except OSError:
@@ -57,7 +60,9 @@ def started_at(pid: int, *, zombie: bool = False) -> int | None:
 
 
 def held_up(process: ProcessRef) -> str:
-    """Why a session on this host makes no progress, as far as the kernel says; empty where it says nothing, or the process is elsewhere."""
+    """Why a session on this host makes no progress, as far as the kernel says; empty where it says
+    nothing, or the process is elsewhere.
+    """
     if (
         process.host != socket.gethostname()
         or process.boot != boot_id()
@@ -83,7 +88,9 @@ def _name_and_state(pid: int) -> tuple[str, str]:
 
 
 def reference(pid: int) -> ProcessRef:
-    """The name of this process or of a child that nobody has waited for: it has a name even when it has died already."""
+    """The name of this process or of a child that nobody has waited for: it has a name even when it
+    has died already.
+    """
     return ProcessRef(
         pid=pid,
         started=started_at(pid, zombie=True) or 0,
@@ -102,7 +109,10 @@ def is_alive(process: ProcessRef) -> bool:
 
 
 def session_members(process: ProcessRef) -> list[int]:
-    """The pids of the session that this process leads, or led. A later process with the same pid is not taken for it."""
+    """The pids of the session that this process leads, or led.
+
+    A later process with the same pid is not taken for it.
+    """
     if process.host != socket.gethostname() or process.boot != boot_id():
         return []
     leader = started_at(process.pid)

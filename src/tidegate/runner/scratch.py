@@ -1,7 +1,9 @@
-"""Scratch directories of drivers, each with the name of its owner in it; and the sweeper of those whose owner is dead. Called by the driver and by the worker.
+"""Scratch directories of drivers, each with the name of its owner in it; and the sweeper of those
+whose owner is dead. Called by the driver and by the worker.
 
-Who proves a driver dead removes its directory. What is left is of drivers that died together with their worker, or with the host. One without a name is of a
-driver in its first moment, or of one that died there: it goes when two sweeps in a row have found it so.
+Who proves a driver dead removes its directory. What is left is of drivers that died together with
+their worker, or with the host. One without a name is of a driver in its first moment, or of one
+that died there: it goes when two sweeps in a row have found it so.
 """
 
 import contextlib
@@ -27,7 +29,8 @@ def make(place: Path) -> None:
     for _ in range(RACES_MAX):
         with contextlib.suppress(
             FileNotFoundError
-        ):  # whoever removes a neighbour removes the directory above too, if it is empty at that moment
+            # whoever removes a neighbour removes the directory above too, if it is empty at that moment
+        ):
             place.mkdir(parents=True, exist_ok=True)
             break
     (place / OWNER).write_text(json.dumps(to_document(reference(os.getpid()))), encoding="utf-8")
@@ -44,7 +47,9 @@ class Sweeper:
     """Sweeps the scratch directories of a home, now and then, in a thread."""
 
     def __init__(self, home: Home, host: str, monotonic_s: Callable[[], float]) -> None:
-        self.home, self.host, self.monotonic_s = home, host, monotonic_s
+        self.home = home
+        self.host = host
+        self.monotonic_s = monotonic_s
         self._nameless: set[Path] = set()
         self._next_s = float("-inf")
 

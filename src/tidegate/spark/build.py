@@ -1,11 +1,13 @@
-"""A graph as DataFrames, for batches that need SQL. Called by engine.py; one FrameBuilder for each pipeline, as schemas do not change between batches.
+"""A graph as DataFrames, for batches that need SQL. Called by engine.py; one FrameBuilder for each
+pipeline, as schemas do not change between batches.
 
     source   a frame per table over its splits (mapInArrow), or the source's own `frame` where Spark reads better
     transform   its `frame` function, and `rejected` for the rows that it puts aside; where it has none, its Arrow way inside mapInArrow
     sink     a frame of messages per input (mapInArrow: one writer per task), or its own `save`
 
-All message frames are one frame, and so one Spark job. What several operators read is cached, so that every source is read once: a transform must not make a
-temporary view of its frame, as Spark frees the cache below a view that is dropped or replaced.
+All message frames are one frame, and so one Spark job. What several operators read is cached, so
+that every source is read once: a transform must not make a temporary view of its frame, as Spark
+frees the cache below a view that is dropped or replaced.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,7 +57,11 @@ class Save:
 
 @dataclass(kw_only=True, slots=True)
 class Frames:
-    """One batch, ready to run. `observed` counts the rows of sources that Spark reads by itself; `cached` must be freed afterwards."""
+    """One batch, ready to run.
+
+    `observed` counts the rows of sources that Spark reads by itself; `cached` must be freed
+    afterwards.
+    """
 
     messages: list[DataFrame] = field(default_factory=list)
     saves: list[Save] = field(default_factory=list)
@@ -70,7 +76,9 @@ class Frames:
 
 
 def _united(frames: Sequence[DataFrame]) -> DataFrame:
-    """By halves: Spark analyses every union anew, which would be quadratic with hundreds of tables in a row."""
+    """By halves: Spark analyses every union anew, which would be quadratic with hundreds of tables
+    in a row.
+    """
     if len(frames) == 1:
         return frames[0]
     half = len(frames) // 2
@@ -111,13 +119,16 @@ class FrameBuilder:
         self, spark: SparkSession, graph: Graph, counts: Accumulator[dict[str, Volume]]
     ) -> None:
         self.graph = graph
-        self._spark, self._counts = spark, counts
+        self._spark = spark
+        self._counts = counts
         self._structs: dict[tuple[str, int], StructType] = {}
         self._tables: dict[tuple[str, int], Table] = {}
         self._cached = _cached_operators(graph)
 
     def build(self, batch: Batch, name: str, width: int) -> Frames:
-        """All frames of a batch; `name` is the prefix of its counts, `width` how many tasks can run at once."""
+        """All frames of a batch; `name` is the prefix of its counts, `width` how many tasks can run
+        at once.
+        """
         frames = Frames()
         streams: dict[str, list[Stream]] = {}
         for operator, node in self.graph.nodes.items():
@@ -176,7 +187,9 @@ class FrameBuilder:
         return self._structs[operator, number]
 
     def _observed(self, operator: str, table: Table, frame: DataFrame, frames: Frames) -> Stream:
-        """Rows that Spark reads by itself are counted on the way; where they are cached, the cache is asked (an observation below a cache tells nothing)."""
+        """Rows that Spark reads by itself are counted on the way; where they are cached, the cache
+        is asked (an observation below a cache tells nothing).
+        """
         if operator in self._cached:
             frames.observed.append((operator, table.path, frame))
             return Stream(table, frame)
@@ -214,7 +227,9 @@ class FrameBuilder:
     def _after(
         self, operator: str, number: int, transform: Transform, table: Table, frame: DataFrame
     ) -> Table:
-        """The table that a transform gives: its schema is the frame's, its name and keys are the transform's where it knows them."""
+        """The table that a transform gives: its schema is the frame's, its name and keys are the
+        transform's where it knows them.
+        """
         if (operator, number) not in self._tables:
             self._tables[operator, number] = table_of(frame.schema, transform.table(table) or table)
         return self._tables[operator, number]
@@ -251,7 +266,9 @@ def _put_aside(reference: str, transform: Transform, inputs: Sequence[Stream]) -
 
 
 def _cached_operators(graph: Graph) -> frozenset[str]:
-    """Whose rows are kept: what is read more than once (a transform that puts rows aside reads twice), and the sources below it that Spark reads."""
+    """Whose rows are kept: what is read more than once (a transform that puts rows aside reads
+    twice), and the sources below it that Spark reads.
+    """
     reads = {
         name: sum(1 + _rejects(graph.nodes[reader].operator) for reader in readers)
         for name, readers in graph.readers.items()

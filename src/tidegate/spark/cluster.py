@@ -1,7 +1,9 @@
-"""What is different where tasks run in other processes and on other hosts (spark://, k8s://, yarn). Called by session.py, engine.py and the `spark-conf` verb.
+"""What is different where tasks run in other processes and on other hosts (spark://, k8s://, yarn).
+Called by session.py, engine.py and the `spark-conf` verb.
 
-The driver always runs where it was started (Spark's client mode): it is the driver that the store knows, fences and kills. Executors only stage; what they
-leave behind when they are lost, or go on writing when they are only cut off, is named by nobody and swept.
+The driver always runs where it was started (Spark's client mode): it is the driver that the store
+knows, fences and kills. Executors only stage; what they leave behind when they are lost, or go on
+writing when they are only cut off, is named by nobody and swept.
 
 How long a loss can go unnoticed, with the settings from here (a user's own win):
 
@@ -24,7 +26,9 @@ from site import getsitepackages, getusersitepackages
 import tidegate
 from tidegate.model.errors import Domain, TransientError, UserError
 
-NO_EXECUTOR_S_MAX = 45.0  # before the job counts as stalled, which would cost the driver: executors that are on their way serve the next attempt
+# before the job counts as stalled, which would cost the driver: executors that are on their way
+# serve the next attempt
+NO_EXECUTOR_S_MAX = 45.0
 NO_EXECUTOR_KEY = "spark.tidegate.noExecutorTimeout"
 CONNECT_S_MAX = 5.0
 STANDALONE_PORT = 7077
@@ -66,10 +70,11 @@ def is_local(master: str) -> bool:
 
 
 def cluster_conf(master: str, user: Mapping[str, str], *, sockets_in_tmp: bool) -> dict[str, str]:
-    """Settings of ours for a cluster; the user's come after these, and win. `sockets_in_tmp`: the driver's directory for temporary files has a short name.
+    """Settings of ours for a cluster; the user's come after these, and win. `sockets_in_tmp`: the
+    driver's directory for temporary files has a short name.
 
-    No spark.local.dir: it would be the driver's directory on every host. The driver's own files go where its JVM's temporary files go, the executors' where
-    their host says.
+    No spark.local.dir: it would be the driver's directory on every host. The driver's own files go
+    where its JVM's temporary files go, the executors' where their host says.
     """
     check_deploy_mode(user)
     sockets = (
@@ -81,7 +86,9 @@ def cluster_conf(master: str, user: Mapping[str, str], *, sockets_in_tmp: bool) 
 
 
 def executor_java_options(master: str, user: Mapping[str, str]) -> dict[str, str]:
-    """The user's options for executors, with ours before them; in the driver's JVM there are no others."""
+    """The user's options for executors, with ours before them; in the driver's JVM there are no
+    others.
+    """
     key = "spark.executor.extraJavaOptions"
     return (
         {}
@@ -99,7 +106,11 @@ def check_deploy_mode(user: Mapping[str, str]) -> None:
 
 
 def _source_tree(master: str, user: Mapping[str, str]) -> dict[str, str]:
-    """Workers import this package too. Installed, they find it by their Python; a source tree is named, which helps on hosts that share it."""
+    """Workers import this package too.
+
+    Installed, they find it by their Python; a source tree is named, which helps on hosts that share
+    it.
+    """
     place = Path(tidegate.__file__).parent.parent
     installed = [
         Path(site)
@@ -131,7 +142,10 @@ def masters(master: str) -> list[tuple[str, int]]:
 
 
 def check_master(master: str) -> None:
-    """MasterUnreachable where no master takes a connection. Spark itself would try for a minute and end without a reason."""
+    """MasterUnreachable where no master takes a connection.
+
+    Spark itself would try for a minute and end without a reason.
+    """
     why = ""
     for host, port in masters(master):
         try:
@@ -144,7 +158,9 @@ def check_master(master: str) -> None:
 
 
 class StartState:
-    """What the start of Spark waits for: the JVM, or the cluster, as far as spark.log says from here on."""
+    """What the start of Spark waits for: the JVM, or the cluster, as far as spark.log says from
+    here on.
+    """
 
     def __init__(self, master: str, spark_log: Path) -> None:
         self._master = master
@@ -174,7 +190,10 @@ class StartState:
 
 
 def no_executor_s_max(conf: Mapping[str, str]) -> float:
-    """How long a batch may wait for a first executor. Seconds, or with a unit as in all settings of Spark."""
+    """How long a batch may wait for a first executor.
+
+    Seconds, or with a unit as in all settings of Spark.
+    """
     given = conf.get(NO_EXECUTOR_KEY, "")
     found = re.fullmatch(r"\s*(\d+)\s*(ms|s|m|min|h|d)?\s*", given)
     if not given:

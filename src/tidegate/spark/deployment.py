@@ -1,6 +1,8 @@
-"""What a cluster needs, written out: the `spark` block of the engine's file, and the files and commands that go with it. Called by the `spark-conf` verb. Pure.
+"""What a cluster needs, written out: the `spark` block of the engine's file, and the files and
+commands that go with it. Called by the `spark-conf` verb. Pure.
 
-The same values can stand in a job's `env`. Nothing here is needed at run time: whoever knows Spark may write all of it by hand.
+The same values can stand in a job's `env`. Nothing here is needed at run time: whoever knows Spark
+may write all of it by hand.
 """
 
 import sys
@@ -73,7 +75,9 @@ def _sizes(wanted: Wanted) -> dict[str, str]:
 
 
 def _containers(wanted: Wanted) -> dict[str, str]:
-    """Rows are in the Python workers, outside the JVM's memory: a container that has no room for them is killed."""
+    """Rows are in the Python workers, outside the JVM's memory: a container that has no room for
+    them is killed.
+    """
     return {
         "spark.executor.instances": str(wanted.executors),
         "spark.executor.memoryOverhead": wanted.python_memory,
@@ -102,7 +106,9 @@ def _disk(wanted: Wanted) -> str:
 
 
 def _standalone(wanted: Wanted) -> Deployment:
-    """An application takes all cores that are free, unless it is told how many: the second job would wait for the first."""
+    """An application takes all cores that are free, unless it is told how many: the second job
+    would wait for the first.
+    """
     conf = {
         **_sizes(wanted),
         "spark.cores.max": str(wanted.executors * wanted.cores),
@@ -210,7 +216,9 @@ CMD ["tidegate", "--help"]
 
 
 def access(namespace: str) -> str:
-    """What drivers in this namespace must be allowed to do: Spark starts, watches and removes the pods of their executors."""
+    """What drivers in this namespace must be allowed to do: Spark starts, watches and removes the
+    pods of their executors.
+    """
     return f"""\
 apiVersion: v1
 kind: ServiceAccount
@@ -233,7 +241,10 @@ roleRef: {{kind: Role, name: tidegate, apiGroup: rbac.authorization.k8s.io}}
 
 
 def engine_block(made: Deployment) -> str:
-    """For the engine's file; the steps as comments before it. YAML needs no quotes around these values but where they would be numbers."""
+    """For the engine's file; the steps as comments before it.
+
+    YAML needs no quotes around these values but where they would be numbers.
+    """
     lines = [
         *(f"# {number}. {step}" for number, step in enumerate(made.steps, 1)),
         "tidegate:",
@@ -254,7 +265,9 @@ def _scalar(value: str) -> str:
 
 
 def job_block(made: Deployment) -> str:
-    """The same for a job's file, in which nothing of the environment is filled in: without it, Spark finds the driver's address."""
+    """The same for a job's file, in which nothing of the environment is filled in: without it,
+    Spark finds the driver's address.
+    """
     return (
         "\n".join(
             [

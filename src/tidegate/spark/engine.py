@@ -1,6 +1,8 @@
-"""Runs the batches of a driver's pipelines as Spark jobs: fused in the Python workers where no SQL is needed, through DataFrames otherwise.
+"""Runs the batches of a driver's pipelines as Spark jobs: fused in the Python workers where no SQL
+is needed, through DataFrames otherwise.
 
-Called by the protocol (pipeline/), from one thread for each pipeline; `cancel` and `tasks` from any. It knows neither the store nor the sinks' commits.
+Called by the protocol (pipeline/), from one thread for each pipeline; `cancel` and `tasks` from
+any. It knows neither the store nor the sinks' commits.
 """
 
 import threading
@@ -40,7 +42,9 @@ class _Running:
 
 
 class SparkEngine:
-    """An Engine over a session, or over a context: then there is a session only once a batch needs SQL."""
+    """An Engine over a session, or over a context: then there is a session only once a batch needs
+    SQL.
+    """
 
     def __init__(self, spark: SparkSession | SparkContext) -> None:
         self._session = spark if isinstance(spark, SparkSession) else None
@@ -71,11 +75,15 @@ class SparkEngine:
 
     @property
     def width(self) -> int:
-        """How many tasks can run at once; in a cluster it changes with the executors that are there."""
+        """How many tasks can run at once; in a cluster it changes with the executors that are
+        there.
+        """
         return self._local_width or self._context.defaultParallelism
 
     def warm_up(self) -> None:
-        """A job without work: afterwards the Python workers are there, and the JVM knows the way of a fused batch."""
+        """A job without work: afterwards the Python workers are there, and the JVM knows the way of
+        a fused batch.
+        """
         with translating():
             self._empty(self.width).mapPartitionsWithIndex(nothing).collect()
 
@@ -125,7 +133,9 @@ class SparkEngine:
             running.over.wait(CANCEL_AGAIN_S)
 
     def _watch(self, running: _Running) -> None:
-        """Gives a batch up that no executor is there for: Spark itself would wait for one without end."""
+        """Gives a batch up that no executor is there for: Spark itself would wait for one without
+        end.
+        """
         alone_since_s: float | None = None
         while not running.over.wait(LOOK_S):
             count = self._executors.count()
@@ -184,8 +194,12 @@ class SparkEngine:
     def _run_fused(self, graph: Graph, batch: Batch) -> Written:
         width = self.width
         tasks = fused_tasks(
-            graph, batch, 1
-        )  # only to see how heavy they are: to cut a file may cost a look at all of it, which one split does not need
+            graph,
+            batch,
+            1,
+            # only to see how heavy they are: to cut a file may cost a look at all of it, which one
+            # split does not need
+        )
         if not tasks.splits:
             return collect(graph, [])
         wanted = split_count([split for _, split in tasks.splits], width)
@@ -197,7 +211,10 @@ class SparkEngine:
         )
 
     def _empty(self, partitions: int) -> RDD[object]:
-        """So many partitions with nothing in them. Not a DataFrame: Spark's SQL would add a second to the first batch, and 40 ms to each."""
+        """So many partitions with nothing in them.
+
+        Not a DataFrame: Spark's SQL would add a second to the first batch, and 40 ms to each.
+        """
         if partitions not in self._empties:
             self._empties[partitions] = self._context.parallelize([], partitions)
         return self._empties[partitions]

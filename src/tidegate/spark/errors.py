@@ -1,7 +1,9 @@
-"""What Spark throws -> our errors. Called where Spark is called: engine, build, session; `marked` also in the tasks.
+"""What Spark throws -> our errors. Called where Spark is called: engine, build, session; `marked`
+also in the tasks.
 
-An error of ours that is raised in a task travels as one line of JSON behind a marker, in the text of the exception that Spark carries to the driver,
-and is built again here with its class and its facts. Everything else becomes its one useful line. The whole story is in Spark's own log.
+An error of ours that is raised in a task travels as one line of JSON behind a marker, in the text
+of the exception that Spark carries to the driver, and is built again here with its class and its
+facts. Everything else becomes its one useful line. The whole story is in Spark's own log.
 """
 
 import json
@@ -58,7 +60,9 @@ class JvmGone(EngineGone):
 
 
 class ApplicationEnded(EngineGone):
-    """The context was shut down under the driver: the cluster has removed the application, or the JVM is about to end."""
+    """The context was shut down under the driver: the cluster has removed the application, or the
+    JVM is about to end.
+    """
 
     condition = "spark-application-ended"
 
@@ -190,7 +194,9 @@ def _judged(text: str) -> TidegateError:
 
 
 def _wrapped(error: BaseException) -> Iterator[BaseException]:
-    """The error, and those that PySpark has put into words of its own: a schema that cannot be asked for is called one that cannot be parsed."""
+    """The error, and those that PySpark has put into words of its own: a schema that cannot be
+    asked for is called one that cannot be parsed.
+    """
     found: BaseException | None = error
     while found is not None:
         yield found
@@ -200,7 +206,9 @@ def _wrapped(error: BaseException) -> Iterator[BaseException]:
 
 
 def _is_gone(error: BaseException) -> bool:
-    """Whether nobody is there to answer: the connection is lost, or py4j's own error has no trace from the Java side."""
+    """Whether nobody is there to answer: the connection is lost, or py4j's own error has no trace
+    from the Java side.
+    """
     if isinstance(error, GONE):
         return True
     return (

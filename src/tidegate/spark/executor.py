@@ -1,7 +1,9 @@
-"""The entry point of a container image for executors on Kubernetes: `python -m tidegate.spark.executor executor`. Run by the pod, never by us.
+"""The entry point of a container image for executors on Kubernetes: `python -m
+tidegate.spark.executor executor`. Run by the pod, never by us.
 
-Spark asks an image for one thing: given the word `executor` and its own environment variables, to become the JVM of an executor. Any other command is run as it
-is, so that the same image serves for `tidegate server`. Here is neither a driver nor a session.
+Spark asks an image for one thing: given the word `executor` and its own environment variables, to
+become the JVM of an executor. Any other command is run as it is, so that the same image serves for
+`tidegate server`. Here is neither a driver nor a session.
 """
 
 import os

@@ -1,9 +1,11 @@
-"""Starts the JVM of a driver and connects to it. Called by session.py, once in the life of a process.
+"""Starts the JVM of a driver and connects to it. Called by session.py, once in the life of a
+process.
 
-The JVM is a child of this process with its stdin as a life line: when this process is gone, however, the JVM ends. All that it prints, and all that Python
-workers print, goes into one file.
+The JVM is a child of this process with its stdin as a life line: when this process is gone,
+however, the JVM ends. All that it prints, and all that Python workers print, goes into one file.
 
-Where startup_cache.py knows the exact command line, the JVM is started directly; otherwise by Spark's own launcher, which costs a JVM start of its own.
+Where startup_cache.py knows the exact command line, the JVM is started directly; otherwise by
+Spark's own launcher, which costs a JVM start of its own.
 """
 
 import os
@@ -90,8 +92,10 @@ def submit_command(conf: Mapping[str, str]) -> list[str]:
 
 
 def submit_arguments(conf: Mapping[str, str]) -> list[str]:
-    """What SparkSubmit is told, by either way: only what matters before there is a SparkContext, as everyone can read command lines. The rest, secrets
-    among it, reaches the context through the connection to the JVM."""
+    """What SparkSubmit is told, by either way: only what matters before there is a SparkContext, as
+    everyone can read command lines. The rest, secrets among it, reaches the context through the
+    connection to the JVM.
+    """
     told = [
         (key, value)
         for key, value in conf.items()
@@ -164,7 +168,10 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def kill_family(process: "subprocess.Popen[bytes]") -> None:
-    """The JVM and what it started, at once. Worker daemons lead groups of their own, with their workers in them."""
+    """The JVM and what it started, at once.
+
+    Worker daemons lead groups of their own, with their workers in them.
+    """
     for pid in children(process.pid):
         with suppress(OSError):
             os.killpg(pid, signal.SIGKILL) if os.getpgid(pid) == pid else os.kill(
@@ -185,7 +192,9 @@ def children(parent: int) -> list[int]:
 
 
 def _read_answer(answer: Path) -> tuple[int, str]:
-    """Port and secret of the JVM's end: two 4 byte numbers, the second one the length of the secret."""
+    """Port and secret of the JVM's end: two 4 byte numbers, the second one the length of the
+    secret.
+    """
     raw = answer.read_bytes()
     port, length = struct.unpack(">ii", raw[:8])
     return port, raw[8 : 8 + length].decode("utf-8")

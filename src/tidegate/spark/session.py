@@ -1,10 +1,14 @@
-"""Opens the SparkSession of a driver with the settings that were measured to be best. Called by the driver and by the test suite; one session a process.
+"""Opens the SparkSession of a driver with the settings that were measured to be best. Called by the
+driver and by the test suite; one session a process.
 
-Everything that Spark writes by itself is below `work` (its owner removes it, also after a kill) and `logs`. Nothing reaches stdout or stderr of this process.
+Everything that Spark writes by itself is below `work` (its owner removes it, also after a kill) and
+`logs`. Nothing reaches stdout or stderr of this process.
 
-Two kinds of JVM. Where rows never enter it (`light`), it only schedules tasks: the quick compiler alone and no generated code make it start a second earlier,
-and lose nothing later. Where it does SQL, it needs the thorough compiler too, but only for what is really hot: at ten times the usual thresholds the start
-costs a third less of the processor (7.6 instead of 11.5 s on two cores) and a million rows through SQL take as long as before.
+Two kinds of JVM. Where rows never enter it (`light`), it only schedules tasks: the quick compiler
+alone and no generated code make it start a second earlier, and lose nothing later. Where it does
+SQL, it needs the thorough compiler too, but only for what is really hot: at ten times the usual
+thresholds the start costs a third less of the processor (7.6 instead of 11.5 s on two cores) and a
+million rows through SQL take as long as before.
 """
 
 import logging
@@ -36,9 +40,12 @@ from tidegate.spark import cluster, gateway, startup_cache
 from tidegate.spark.errors import translated, translating
 
 TASK_ATTEMPTS_MAX = 3  # a worker that crashed is no reason to repeat the batch
-STOP_S_MAX = 30.0  # how long the cluster may take to hear that we end; who is not told finds out by the closed connection
+# how long the cluster may take to hear that we end; who is not told finds out by the closed
+# connection
+STOP_S_MAX = 30.0
 CLOSE_S = 10  # how long the JVM may take to end by itself
-SOCKET_PATH_MAX = 103  # Spark refuses directories of more than 60 characters, a little before the system (107) does
+# Spark refuses directories of more than 60 characters, a little before the system (107) does
+SOCKET_PATH_MAX = 103
 SOCKET_NAME = len("/.00000000-0000-0000-0000-000000000000.sock")
 LIGHT_COMPILER = ("-XX:TieredStopAtLevel=1",)
 PATIENT_COMPILER = (
@@ -80,7 +87,10 @@ QUIET_CLASSES = (  # warnings that say nothing here
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionSettings:
-    """What a session needs to know. `conf` are the user's own `spark.*` settings: they win, except where the engine could not work."""
+    """What a session needs to know.
+
+    `conf` are the user's own `spark.*` settings: they win, except where the engine could not work.
+    """
 
     name: str
     work: Path
@@ -102,7 +112,8 @@ def open_session(settings: SessionSettings) -> SparkSession:
 
 
 def open_context(settings: SessionSettings) -> SparkContext:
-    """Spark without SQL, which costs a second to start and which fused pipelines never need: `SparkSession(context)` makes it when it is needed.
+    """Spark without SQL, which costs a second to start and which fused pipelines never need:
+    `SparkSession(context)` makes it when it is needed.
 
     JvmNotStarted and its kin say the one line that matters, and where the rest is.
     """
@@ -149,7 +160,9 @@ def _context(conf: Mapping[str, str], opened: Any) -> SparkContext:
 
 
 def _be_quiet(context: SparkContext) -> None:
-    """What Python's side of Spark writes to stderr when the JVM dies; what it tells is in the errors as well."""
+    """What Python's side of Spark writes to stderr when the JVM dies; what it tells is in the
+    errors as well.
+    """
     for name in QUIET_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_not_of_py4j)  # which logs to the root
@@ -172,7 +185,9 @@ def _forget_jvm(opened: Any) -> None:
 
 
 def end_session(spark: SparkSession | SparkContext) -> None:
-    """At the end of a process: as close_session, but without a farewell of seconds where nobody would hear it (a local master that keeps no event log)."""
+    """At the end of a process: as close_session, but without a farewell of seconds where nobody
+    would hear it (a local master that keeps no event log).
+    """
     opened = SparkContext._gateway
     context = spark.sparkContext if isinstance(spark, SparkSession) else spark
     with suppress(PySparkException, Py4JError, OSError):
@@ -189,7 +204,9 @@ def end_session(spark: SparkSession | SparkContext) -> None:
 
 
 def close_session(spark: SparkSession | SparkContext, wait_s: float = CLOSE_S) -> None:
-    """Stop Spark and its JVM, and wait for the end of both, within bounds: a JVM that does not listen is killed. Harmless where it is gone already."""
+    """Stop Spark and its JVM, and wait for the end of both, within bounds: a JVM that does not
+    listen is killed. Harmless where it is gone already.
+    """
     opened = SparkContext._gateway
     ours = opened is not None and getattr(opened, "proc", None) is not None
     stopping = threading.Thread(
@@ -218,7 +235,9 @@ def _stop(spark: SparkSession | SparkContext, opened: Any) -> None:
 
 
 def jvm_pid(spark: SparkSession) -> int | None:
-    """The process of the JVM where it is our child; a driver watches it, as its death goes unnoticed between two Spark jobs."""
+    """The process of the JVM where it is our child; a driver watches it, as its death goes
+    unnoticed between two Spark jobs.
+    """
     process = getattr(spark.sparkContext._gateway, "proc", None)
     return None if process is None else int(process.pid)
 
@@ -243,10 +262,12 @@ def spark_conf(settings: SessionSettings, cached: startup_cache.Cached | None) -
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
-        "spark.sql.timeType.enabled": "true",  # off by default, though Spark 4.1 and newer have the type
+        # off by default, though Spark 4.1 and newer have the type
+        "spark.sql.timeType.enabled": "true",
         "spark.scheduler.mode": "FAIR",
         "spark.python.unix.domain.socket.enabled": "true",
-        "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": "1",  # SQL sets it; where plain jobs have it too, both share their Python workers
+        # SQL sets it; where plain jobs have it too, both share their Python workers
+        "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": "1",
         "spark.python.task.killTimeout": "500ms",  # how long a cancelled task keeps its core
         **(
             _local_conf(master, settings.work)
@@ -271,7 +292,10 @@ def master_of(master: str) -> str:
 
 
 def java_options(settings: SessionSettings, cached: startup_cache.Cached | None) -> list[str]:
-    """How the driver's JVM runs. Deep stack: Spark's regular expressions overflow the default one on long error texts."""
+    """How the driver's JVM runs.
+
+    Deep stack: Spark's regular expressions overflow the default one on long error texts.
+    """
     return [
         "-Xss8m",
         "-XX:+UseSerialGC",
@@ -297,14 +321,18 @@ def _local_conf(master: str, work: Path) -> dict[str, str]:
 
 
 def _cluster_conf(master: str, user: Mapping[str, str], work: Path) -> dict[str, str]:
-    """Sockets are in each JVM's directory for temporary files, unless the name of ours is too long for one."""
+    """Sockets are in each JVM's directory for temporary files, unless the name of ours is too long
+    for one.
+    """
     return cluster.cluster_conf(
         master, user, sockets_in_tmp=len(os.fsencode(work / "tmp")) + SOCKET_NAME <= SOCKET_PATH_MAX
     )
 
 
 def _socket_dir(work: Path) -> Path:
-    """Where the workers' sockets are: below `work`, or, where that name is too long for a socket, in a directory that bears the owner's pid."""
+    """Where the workers' sockets are: below `work`, or, where that name is too long for a socket,
+    in a directory that bears the owner's pid.
+    """
     here = work / "s"
     if len(os.fsencode(here)) + SOCKET_NAME <= SOCKET_PATH_MAX:
         here.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,10 @@
-"""What makes the next start of a JVM quicker: an archive of loaded classes (CDS), and the command line that Spark's launcher would work out again.
+"""What makes the next start of a JVM quicker: an archive of loaded classes (CDS), and the command
+line that Spark's launcher would work out again.
 
-Called by session.py (find, command, options), by the driver of a run that lasts (`build_in_background`) and by the set-up of a repository. An entry belongs to
-one Java and one set of Spark's jars: its directory is named by both, so that a changed one is never used. Entries are made whole and renamed into place;
-the JVM itself ignores an archive that does not fit.
+Called by session.py (find, command, options), by the driver of a run that lasts
+(`build_in_background`) and by the set-up of a repository. An entry belongs to one Java and one set
+of Spark's jars: its directory is named by both, so that a changed one is never used. Entries are
+made whole and renamed into place; the JVM itself ignores an archive that does not fit.
 
     <cache>/cds/<key>/classes.jsa     -XX:SharedArchiveFile
     <cache>/cds/<key>/command.json    {"version": 2, "command": [...]} with places for options and memory
@@ -92,7 +94,9 @@ def options(cached: Cached) -> list[str]:
 
 
 def command(cached: Cached, conf: Mapping[str, str]) -> list[str]:
-    """The command line of the JVM itself; by Spark's launcher where settings are used that only that one understands."""
+    """The command line of the JVM itself; by Spark's launcher where settings are used that only
+    that one understands.
+    """
     if (
         any(conf.get(key) for key in LAUNCHER_OWN)
         or any(os.environ.get(key) for key in ENVIRON_OWN)
@@ -114,7 +118,9 @@ def _configured(place: Path) -> bool:
 
 
 def build_in_background(cache: Path) -> None:
-    """Make the entry for the next start, in a process of its own that outlives this one and stays out of everyone's way. Nothing is done where it is there."""
+    """Make the entry for the next start, in a process of its own that outlives this one and stays
+    out of everyone's way. Nothing is done where it is there.
+    """
     java = find_java(os.environ)
     if find(cache, java, gateway.spark_home()) is not None:
         return
@@ -129,7 +135,10 @@ def build_in_background(cache: Path) -> None:
 
 
 def build(cache: Path) -> Path:
-    """The entry for this Java and Spark; made here unless it is there. One builder at a time: others wait for it."""
+    """The entry for this Java and Spark; made here unless it is there.
+
+    One builder at a time: others wait for it.
+    """
     java, home = find_java(os.environ), gateway.spark_home()
     entry = cache / "cds" / key_of(java, home)
     entry.parent.mkdir(parents=True, exist_ok=True)
@@ -161,7 +170,9 @@ def _remove_leftovers(place: Path) -> None:
 
 
 def _archive(draft: Path) -> None:
-    """Run a typical small job in a process of its own and let its JVM write down the classes that it loaded."""
+    """Run a typical small job in a process of its own and let its JVM write down the classes that
+    it loaded.
+    """
     work = draft / "work"
     subprocess.run(
         [sys.executable, "-m", "tidegate.spark.startup_job", str(work), str(draft / "classes.jsa")],
@@ -177,7 +188,9 @@ def _archive(draft: Path) -> None:
 
 
 def launcher_command(java: Java, home: Path) -> list[str]:
-    """What Spark's launcher makes of a start, with places for options and memory; without the arguments of SparkSubmit."""
+    """What Spark's launcher makes of a start, with places for options and memory; without the
+    arguments of SparkSubmit.
+    """
     asked = [
         "--conf",
         f"spark.driver.extraJavaOptions={OPTIONS_HERE}",

@@ -1,4 +1,5 @@
-"""A typical small job, run once by startup_cache.py in a process of its own, so that the JVM can write down at its end which classes a job needs.
+"""A typical small job, run once by startup_cache.py in a process of its own, so that the JVM can
+write down at its end which classes a job needs.
 
 python -m tidegate.spark.startup_job <work directory> <archive to write>
 """

@@ -1,8 +1,9 @@
-"""What runs inside the Python workers, as small plain objects that travel there by pickle: functions over Arrow batches (Spark calls them by `mapInArrow`), and
-the whole of a fused task.
+"""What runs inside the Python workers, as small plain objects that travel there by pickle:
+functions over Arrow batches (Spark calls them by `mapInArrow`), and the whole of a fused task.
 
-Errors leave a task in the form that errors.py understands. Retried and speculative attempts run all of it again: staged names are made of a token that is new
-for every attempt, and counts are kept by split, so that a second attempt replaces the first one's.
+Errors leave a task in the form that errors.py understands. Retried and speculative attempts run all
+of it again: staged names are made of a token that is new for every attempt, and counts are kept by
+split, so that a second attempt replaces the first one's.
 """
 
 import uuid
@@ -54,14 +55,15 @@ def _message(text: str) -> pa.RecordBatch:
 
 
 class CountsParam(AccumulatorParam[dict[str, Volume]]):
-    """Rows and bytes by name. The same name twice is the same count told twice: by a retry, by a recomputed partition."""
+    """Rows and bytes by name.
+
+    The same name twice is the same count told twice: by a retry, by a recomputed partition.
+    """
 
     def zero(self, value: dict[str, Volume]) -> dict[str, Volume]:  # noqa: ARG002  # the signature is pyspark's
-        """Nothing counted."""
         return {}
 
     def addInPlace(self, value1: dict[str, Volume], value2: dict[str, Volume]) -> dict[str, Volume]:  # noqa: N802, RUF100  # the name is pyspark's
-        """Both."""
         value1.update(value2)
         return value1
 
@@ -83,7 +85,10 @@ def nothing(partition: int, rows: Iterable[object]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class RunFused:
-    """Read, transform and stage in one worker; gives messages. Partition i of `partitions` has the splits i, i + partitions, and so on."""
+    """Read, transform and stage in one worker; gives messages.
+
+    Partition i of `partitions` has the splits i, i + partitions, and so on.
+    """
 
     tasks: FusedTasks
     partitions: int
@@ -104,7 +109,9 @@ class RunFused:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadSplits:
-    """The rows of a source's splits of one table; how much they are goes into `counts` under `name` and the split's index."""
+    """The rows of a source's splits of one table; how much they are goes into `counts` under `name`
+    and the split's index.
+    """
 
     source: Source
     table: Table
@@ -121,13 +128,17 @@ class ReadSplits:
                 for batch in self.source.read(self.splits[index]):
                     seen += Volume(batch.num_rows, batch.nbytes)
                     yield conform(batch, schema)
-            finally:  # also where nobody wants more rows (LIMIT); a failed attempt's counts do not leave its worker
+            # also where nobody wants more rows (LIMIT); a failed attempt's counts do not leave its
+            # worker
+            finally:
                 self.counts.add({f"{self.name}{index}": seen})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ApplyTransform:
-    """A transform that works over Arrow, in a pipeline that goes through DataFrames for another reason."""
+    """A transform that works over Arrow, in a pipeline that goes through DataFrames for another
+    reason.
+    """
 
     transform: Transform
     table: Table
@@ -142,7 +153,9 @@ class ApplyTransform:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WriteRows:
-    """Stage the rows of a partition into a sink; gives its message, and nothing where there was no row."""
+    """Stage the rows of a partition into a sink; gives its message, and nothing where there was no
+    row.
+    """
 
     sink: Sink
     operator: str
@@ -178,7 +191,8 @@ class WriteRows:
     def _task(self) -> WriteTask:
         context = TaskContext.get()
         assert context is not None, "only called in tasks"
-        # Frames of several inputs and sinks are one job, so that the number of the partition is unique in the batch.
+        # Frames of several inputs and sinks are one job, so that the number of the partition is
+        # unique in the batch.
         return WriteTask(
             lineage=self.lineage,
             checkpoint=self.checkpoint,

@@ -1,7 +1,8 @@
-"""Our types as Spark's, and back. Called by build.py and by connectors' spark.py through the frames that they get.
+"""Our types as Spark's, and back. Called by build.py and by connectors' spark.py through the frames
+that they get.
 
-Spark knows fewer types than a schema can name: vectors travel as arrays and maps. What a column really is comes back from the table that it came from, where
-name and Spark type are still the same.
+Spark knows fewer types than a schema can name: vectors travel as arrays and maps. What a column
+really is comes back from the table that it came from, where name and Spark type are still the same.
 """
 
 from collections.abc import Mapping
@@ -105,7 +106,9 @@ def data_type(kind: spark.DataType) -> DataType:
 
 
 def table_of(schema: spark.StructType, like: Table) -> Table:
-    """The table of a frame: columns from its schema, everything else from the table that it came from, as far as it still fits."""
+    """The table of a frame: columns from its schema, everything else from the table that it came
+    from, as far as it still fits.
+    """
     before = {c.name: c for c in like.columns}
     columns = tuple(
         _column(field, before.get(field.name)) for field in schema.fields if field.name != ROW_KIND

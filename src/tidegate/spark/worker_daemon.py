@@ -1,9 +1,12 @@
-"""Forks the Python workers of an executor: all that a task needs is imported once, before the fork. Run by Spark (`spark.python.daemon.module`), local or not.
+"""Forks the Python workers of an executor: all that a task needs is imported once, before the fork.
+Run by Spark (`spark.python.daemon.module`), local or not.
 
-Two costs of every task go away: pyspark's daemon collects garbage after each task, which walks every object of every imported module (30-40 ms) unless they
-are frozen; and before Spark 4.2 each task reads the zip archives on sys.path again (about 100 ms), which nothing here needs.
+Two costs of every task go away: pyspark's daemon collects garbage after each task, which walks
+every object of every imported module (30-40 ms) unless they are frozen; and before Spark 4.2 each
+task reads the zip archives on sys.path again (about 100 ms), which nothing here needs.
 
-Nothing may be printed: stdout is the wire to the JVM. An import that fails is left to the task that needs it, so that its error reaches the driver.
+Nothing may be printed: stdout is the wire to the JVM. An import that fails is left to the task that
+needs it, so that its error reaches the driver.
 """
 
 import gc
@@ -30,7 +33,9 @@ PRELOADED = (
 
 
 def preload() -> None:
-    """Import what tasks use, connectors included; not those that work in the driver alone, by Spark's own SQL."""
+    """Import what tasks use, connectors included; not those that work in the driver alone, by
+    Spark's own SQL.
+    """
     for name in PRELOADED:
         with suppress(Exception):
             import_module(name)
@@ -56,7 +61,8 @@ def leave_out_archives() -> None:
 
 
 if __name__ == "__main__":
-    # First: on clusters pyspark may come from such an archive only, and then the path stays as it is.
+    # First: on clusters pyspark may come from such an archive only, and then the path stays as it
+    # is.
     archives = [place for place in sys.path if place.endswith(".zip")]
     sys.path[:] = [place for place in sys.path if not place.endswith(".zip")]
     try:

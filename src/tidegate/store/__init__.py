@@ -1,4 +1,5 @@
-"""Durable maps: named maps of versioned JSON documents, with one primitive, a transaction of conditions and writes.
+"""Durable maps: named maps of versioned JSON documents, with one primitive, a transaction of
+conditions and writes.
 
 The protocol of a transaction, which every backend keeps:
 
@@ -9,7 +10,8 @@ The protocol of a transaction, which every backend keeps:
 4. A transaction carries a token that is written with it. When the answer is lost, the token is looked up: it is there (written), or it is made
    void in the same step (not written, and a late arrival is turned away). Only when even that cannot be done is it `OutcomeUnknown`.
 
-Callers: checkpoints, election, coordinator, worker, pipeline, driver. They come in through `open_store` and see only the names below.
+Callers: checkpoints, election, coordinator, worker, pipeline, driver. They come in through
+`open_store` and see only the names below.
 """
 
 from tidegate.store.base import (

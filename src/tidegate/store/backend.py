@@ -1,6 +1,8 @@
-"""The seam between the front (base.py) and the backends: what a backend gets and what it must answer.
+"""The seam between the front (base.py) and the backends: what a backend gets and what it must
+answer.
 
-A backend gets only what the front has checked and encoded: it never sees a document, only its text. It must not retry, sleep or log.
+A backend gets only what the front has checked and encoded: it never sees a document, only its text.
+It must not retry, sleep or log.
 """
 
 from collections.abc import Collection, Sequence
@@ -55,8 +57,6 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """A question: one entry."""
-
     map: str
     key: str
 
@@ -81,7 +81,10 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of one entry. The value is not kept: who wants it reads the entry, which may be newer by then."""
+    """One change of one entry.
+
+    The value is not kept: who wants it reads the entry, which may be newer by then.
+    """
 
     map: str
     key: str
@@ -91,7 +94,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Everything that happened to some maps after `since`, ordered by revision, map and key, up to `revision`: the next `since`."""
+    """Everything that happened to some maps after `since`, ordered by revision, map and key, up to
+    `revision`: the next `since`.
+    """
 
     events: tuple[Change, ...]
     revision: int
@@ -139,13 +144,16 @@ class Backend(Protocol):
         """The entries whose key begins so, as of one moment, ordered by code points."""
 
     def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
-        """The rows of each question, all as of one moment; however many there are, no more round trips than it needs."""
+        """The rows of each question, all as of one moment; however many there are, no more round
+        trips than it needs.
+        """
 
     def revision(self) -> int:
         """The revision of the newest transaction."""
 
     def apply(self, transaction: Transaction) -> int:
-        """Judge and write. Conflict, StoreUnavailable = not written; AnswerLost = who knows. Without writes: the revision of that moment.
+        """Judge and write. Conflict, StoreUnavailable = not written; AnswerLost = who knows.
+        Without writes: the revision of that moment.
 
         A token that was made void is turned away with StoreUnavailable.
         """
@@ -154,13 +162,18 @@ class Backend(Protocol):
         """Was it written? If not, make the token void in the same step. May be repeated."""
 
     def feed(self, maps: Collection[str], since: int) -> Changes | Compacted:
-        """The change log of these maps. A `since` that is ahead of the store is Compacted: it belongs to another store's life."""
+        """The change log of these maps.
+
+        A `since` that is ahead of the store is Compacted: it belongs to another store's life.
+        """
 
     def size_by_map(self) -> dict[str, MapSize]:
         """The maps that have entries."""
 
     def compact(self) -> None:
-        """Do now what the store otherwise does by and by: shorten the log and the tokens, give space back."""
+        """Do now what the store otherwise does by and by: shorten the log and the tokens, give
+        space back.
+        """
 
     def close(self) -> None:
         """Let go of everything. May be repeated."""
@@ -171,7 +184,9 @@ DEFAULT_COMPACTION_THRESHOLD = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long the change log and the tokens may get: at most `threshold` rows; a compaction leaves nine tenths of that."""
+    """How long the change log and the tokens may get: at most `threshold` rows; a compaction leaves
+    nine tenths of that.
+    """
 
     threshold: int = DEFAULT_COMPACTION_THRESHOLD
 

@@ -1,4 +1,5 @@
-"""The front of every store: checks what callers give, encodes it, and resolves lost answers. Backends do the rest (backend.py).
+"""The front of every store: checks what callers give, encodes it, and resolves lost answers.
+Backends do the rest (backend.py).
 
 Callers get a `Store` from `open_store`. Nothing here may know which backend it stands on.
 """
@@ -72,8 +73,10 @@ class Entry:
 
 
 class DamagedEntry(Entry):
-    """A document that is not what was written: its key and version may be used, and whoever asks for its value is told. So one that is damaged
-    keeps nobody from the others of a list, or from taking it away."""
+    """A document that is not what was written: its key and version may be used, and whoever asks
+    for its value is told. So one that is damaged keeps nobody from the others of a list, or from
+    taking it away.
+    """
 
     __slots__ = ("damage",)
     damage: DocumentDamaged
@@ -85,7 +88,6 @@ class DamagedEntry(Entry):
 
     @property
     def value(self) -> dict[str, Any]:
-        """There is none: DocumentDamaged."""
         raise DocumentDamaged(self.damage.map, self.damage.key, self.damage.why)
 
 
@@ -107,7 +109,10 @@ class Delete:
 
 
 class OutcomeUnknown(TransientError):
-    """A transaction may or may not have been written, and the store could not be asked. `Store.settle(token)` asks again."""
+    """A transaction may or may not have been written, and the store could not be asked.
+
+    `Store.settle(token)` asks again.
+    """
 
     condition = "store-outcome-unknown"
     domain = Domain.EXTERNAL
@@ -130,20 +135,28 @@ class Store:
         self._seen = backend.revision()  # a revision that surely came before the next transaction
 
     def get(self, map: str, key: str) -> Entry | None:
-        """The entry, or nothing. Reading the value of one that is damaged is DocumentDamaged, here and in all that is read below."""
+        """The entry, or nothing.
+
+        Reading the value of one that is damaged is DocumentDamaged, here and in all that is read
+        below.
+        """
         check_map(map)
         check_key(key)
         row = self.backend.read(map, key)
         return None if row is None else _entry(map, row)
 
     def list(self, map: str, prefix: str = "") -> Entries:
-        """The entries whose key begins with `prefix`, as of one moment, ordered by the code points of their keys."""
+        """The entries whose key begins with `prefix`, as of one moment, ordered by the code points
+        of their keys.
+        """
         check_map(map)
         check_prefix(prefix)
         return [_entry(map, row) for row in self.backend.scan(map, prefix)]
 
     def ask(self, questions: Sequence[Question]) -> Answers:
-        """Several questions at once, all answered as of one moment: for a `Get` its entry, if there is one; for a `Listing` what `list` gives."""
+        """Several questions at once, all answered as of one moment: for a `Get` its entry, if there
+        is one; for a `Listing` what `list` gives.
+        """
         for question in questions:
             check_map(question.map)
             if isinstance(question, Get):
@@ -159,8 +172,8 @@ class Store:
     def transact(self, checks: Sequence[Check] = (), writes: Sequence[Put | Delete] = ()) -> int:
         """If all checks hold, make all writes; the revision.
 
-        Conflict, StoreUnavailable, StoreRefused: nothing was written. OutcomeUnknown: could not be found out. Without writes it is a question:
-        did all checks hold at one moment?
+        Conflict, StoreUnavailable, StoreRefused: nothing was written. OutcomeUnknown: could not be
+        found out. Without writes it is a question: did all checks hold at one moment?
         """
         transaction = Transaction(
             token=self._token(), checks=_checked(checks), writes=_encoded(writes)
@@ -173,7 +186,9 @@ class Store:
         return self._saw(revision)
 
     def settle(self, token: Token) -> Committed | Void:
-        """What became of a transaction whose outcome was unknown; after `Void` it is sure that it will never be written."""
+        """What became of a transaction whose outcome was unknown; after `Void` it is sure that it
+        will never be written.
+        """
         for pause_s in (*SETTLE_PAUSES_S, None):
             try:
                 outcome = self.backend.settle(token)
@@ -192,7 +207,10 @@ class Store:
         return self._saw(self.backend.revision())
 
     def changes(self, maps: str | Collection[str], since: int) -> Changes | Compacted:
-        """What happened to a map, or to several, after revision `since`. To follow them: `revision()`, `list`, then this again and again."""
+        """What happened to a map, or to several, after revision `since`.
+
+        To follow them: `revision()`, `list`, then this again and again.
+        """
         names = (maps,) if isinstance(maps, str) else maps
         for name in names:
             check_map(name)
@@ -205,11 +223,17 @@ class Store:
         return self.backend.size_by_map()
 
     def compact(self) -> None:
-        """Shorten the change log and give space back now. Never needed for correctness: the store also does it by itself."""
+        """Shorten the change log and give space back now.
+
+        Never needed for correctness: the store also does it by itself.
+        """
         self.backend.compact()
 
     def close(self) -> None:
-        """Let go of files and connections. May be repeated; any other call afterwards is StoreClosed."""
+        """Let go of files and connections.
+
+        May be repeated; any other call afterwards is StoreClosed.
+        """
         self.backend.close()
 
     def _apply(self, transaction: Transaction) -> int:
@@ -226,7 +250,8 @@ class Store:
         return Token(id=os.urandom(16), since=self._seen)
 
     def _saw(self, revision: int) -> int:
-        # Two threads may race here; the loser leaves an older revision, which is as true and only less sharp.
+        # Two threads may race here; the loser leaves an older revision, which is as true and only
+        # less sharp.
         self._seen = max(self._seen, revision)
         return revision
 
@@ -239,7 +264,10 @@ def _entry(map: str, row: Row) -> Entry:
 
 
 def sound(entries: Iterable[Entry]) -> Entries:
-    """Those that are not damaged, for callers to whom one that is missing makes no difference. Follower.unreadable names the others."""
+    """Those that are not damaged, for callers to whom one that is missing makes no difference.
+
+    Follower.unreadable names the others.
+    """
     return [entry for entry in entries if not isinstance(entry, DamagedEntry)]
 
 

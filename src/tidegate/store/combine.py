@@ -1,7 +1,10 @@
-"""Threads that write at the same moment share a turn of the store, and so its fsync. Called by the backends in which writers take turns.
+"""Threads that write at the same moment share a turn of the store, and so its fsync. Called by the
+backends in which writers take turns.
 
-Everyone queues its transaction and waits for the turn. Whoever gets it carries out all that is queued, one after the other, durable together; the others find
-theirs done when their turn comes. A transaction of a batch that meets a conflict has written nothing, and the rest of the batch does not mind.
+Everyone queues its transaction and waits for the turn. Whoever gets it carries out all that is
+queued, one after the other, durable together; the others find theirs done when their turn comes. A
+transaction of a batch that meets a conflict has written nothing, and the rest of the batch does not
+mind.
 """
 
 import os
@@ -21,25 +24,34 @@ Outcome: TypeAlias = int | TidegateError
 
 
 class _Wanted:
-    """A transaction in the queue. After a fork the child has copies of those of its parent: they are none of its business."""
+    """A transaction in the queue.
+
+    After a fork the child has copies of those of its parent: they are none of its business.
+    """
 
     __slots__ = ("outcome", "process", "transaction")
 
     def __init__(self, transaction: Transaction) -> None:
-        self.transaction, self.process = transaction, os.getpid()
+        self.transaction = transaction
+        self.process = os.getpid()
         self.outcome: Outcome | None = None
 
 
 class Combiner:
-    """The queue of one backend. `carry_out` makes a batch durable; what it raises holds for all of the batch. The queue needs no lock: a deque's own
-    operations are whole, and only who has the turn takes from it, but for those who give up."""
+    """The queue of one backend. `carry_out` makes a batch durable; what it raises holds for all of
+    the batch. The queue needs no lock: a deque's own operations are whole, and only who has the
+    turn takes from it, but for those who give up.
+    """
 
     def __init__(self, carry_out: Callable[[Sequence[Transaction]], Sequence[Outcome]]) -> None:
         self._carry_out = carry_out
         self._queue: deque[_Wanted] = deque()
 
     def apply(self, transaction: Transaction, turn: AbstractContextManager[None]) -> int:
-        """Carry it out, or have it carried out. What entering the turn raises means that nothing was written."""
+        """Carry it out, or have it carried out.
+
+        What entering the turn raises means that nothing was written.
+        """
         mine, entered = _Wanted(transaction), False
         self._queue.append(mine)
         try:

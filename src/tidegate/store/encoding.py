@@ -1,6 +1,7 @@
 """Names and documents as they are stored: what is allowed, and the one text of each document.
 
-Called by the front (base.py) and by follow.py only, so that all backends take and refuse the same things. Pure.
+Called by the front (base.py) and by follow.py only, so that all backends take and refuse the same
+things. Pure.
 
 **Checksum.** The last field of a stored document, `"~crc~"`, is the CRC-32 of its map, its key and all that stands before this field, so a
 changed character, a shortened text, and a text that belongs to another key or map are found. Every backend keeps the text as it is given (SQLite
@@ -19,7 +20,8 @@ from tidegate.store.errors import DocumentDamaged, StoreRefused
 MAP_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 KEY_BYTES_MAX = 512
-# etcd takes requests of 1.5 MiB and 128 operations by default: what does not fit there is refused everywhere.
+# etcd takes requests of 1.5 MiB and 128 operations by default: what does not fit there is refused
+# everywhere.
 VALUE_BYTES_MAX = 1024 * 1024
 OPERATIONS_MAX = 100
 DEPTH_MAX = 64
@@ -63,7 +65,9 @@ def check_prefix(prefix: object) -> None:
 
 
 def encode(map: str, key: str, value: dict[str, Any]) -> str:
-    """The JSON of a document and its checksum: names in their order (a schema is an ordered thing), no spaces, no NaN. Tuples become arrays."""
+    """The JSON of a document and its checksum: names in their order (a schema is an ordered thing),
+    no spaces, no NaN. Tuples become arrays.
+    """
     where = f"the value of {map}/{key}"
     if not isinstance(value, dict):
         raise StoreRefused(f"{where} is a {type(value).__name__}; every value is a JSON object")
@@ -84,7 +88,10 @@ def encode(map: str, key: str, value: dict[str, Any]) -> str:
 
 
 def decode(map: str, key: str, text: str) -> dict[str, Any]:
-    """The document of a stored text. What `encode` has not written for this very map and key is DocumentDamaged."""
+    """The document of a stored text.
+
+    What `encode` has not written for this very map and key is DocumentDamaged.
+    """
     summed = text.startswith(_SUM_START, len(text) - _SUM_CHARS)
     if summed:
         _verify(map, key, text)
@@ -106,7 +113,9 @@ def decode(map: str, key: str, text: str) -> dict[str, Any]:
 
 
 def verify(map: str, key: str, text: str) -> None:
-    """DocumentDamaged where `decode` would raise it; without reading the document, where its checksum tells enough."""
+    """DocumentDamaged where `decode` would raise it; without reading the document, where its
+    checksum tells enough.
+    """
     if text.startswith(_SUM_START, len(text) - _SUM_CHARS):
         _verify(map, key, text)
     else:
@@ -129,7 +138,9 @@ def _checksum(map: str, key: str, data: bytes) -> int:
 
 
 def _check_names(where: str, value: object, depth: int) -> None:
-    """json.dumps would turn the name 1 into "1" silently, and the document would not come back as it was."""
+    """json.dumps would turn the name 1 into "1" silently, and the document would not come back as
+    it was.
+    """
     if depth > DEPTH_MAX:
         raise StoreRefused(f"{where} is nested more than {DEPTH_MAX} deep")
     items: Iterable[object] = ()

@@ -1,4 +1,7 @@
-"""What can go wrong with a store. Raised by the front and by every backend; foreign exceptions never pass."""
+"""What can go wrong with a store.
+
+Raised by the front and by every backend; foreign exceptions never pass.
+"""
 
 from tidegate.model.errors import Domain, TerminalError, TransientError
 
@@ -12,7 +15,10 @@ class Conflict(TransientError):
         super().__init__(
             f"{map}/{key} is {_state(found)} and not {_state(expected)} as expected: someone else has changed it; nothing was written"
         )
-        self.map, self.key, self.expected, self.found = map, key, expected, found
+        self.map = map
+        self.key = key
+        self.expected = expected
+        self.found = found
 
 
 class StoreUnavailable(TransientError):
@@ -23,7 +29,10 @@ class StoreUnavailable(TransientError):
 
 
 class AnswerLost(StoreUnavailable):
-    """A backend cannot say whether a transaction was written. `Store.transact` resolves it; callers of the store never see it."""
+    """A backend cannot say whether a transaction was written.
+
+    `Store.transact` resolves it; callers of the store never see it.
+    """
 
     condition = "store-answer-lost"
 
@@ -49,7 +58,10 @@ class DocumentDamaged(StoreDamaged):
 
 
 class StoreLost(StoreUnavailable):
-    """The store is not where it was: removed, unmounted, or another one is in its place. It is waited for, and never made anew."""
+    """The store is not where it was: removed, unmounted, or another one is in its place.
+
+    It is waited for, and never made anew.
+    """
 
     condition = "store-lost"
 

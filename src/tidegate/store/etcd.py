@@ -1,8 +1,10 @@
 """The store on etcd: for servers, workers and drivers on several hosts. Opened by open.py only.
 
-A transaction is one of etcd's: its checks are conditions on the etcd revisions of the entries, so transactions that have nothing to do with each other do
-not meet. What is believed without asking (the charter, the newest revision) is a condition too; where it is old, etcd's answer says what is there now, and
-the transaction is planned once more. etcd_layout.py says how revisions, the log and given-up tokens are kept.
+A transaction is one of etcd's: its checks are conditions on the etcd revisions of the entries, so
+transactions that have nothing to do with each other do not meet. What is believed without asking
+(the charter, the newest revision) is a condition too; where it is old, etcd's answer says what is
+there now, and the transaction is planned once more. etcd_layout.py says how revisions, the log and
+given-up tokens are kept.
 """
 
 from collections.abc import Collection, Sequence
@@ -48,13 +50,17 @@ from tidegate.store.places import (
 )
 
 PATIENCE_S = 20.0  # with other writers, before a transaction gives up
-GAPS_MAX = 1000  # given-up tokens that are not counted as revisions; more would make the charter long, and then revisions jump
+# given-up tokens that are not counted as revisions; more would make the charter long, and then
+# revisions jump
+GAPS_MAX = 1000
 Name = tuple[str, str]  # map, key
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Look:
-    """What a transaction is planned on: etcd's revisions of the entries that matter (0 = absent), as they are or as its author believes."""
+    """What a transaction is planned on: etcd's revisions of the entries that matter (0 = absent),
+    as they are or as its author believes.
+    """
 
     charter: Charter
     hint: int
@@ -218,7 +224,10 @@ class EtcdBackend:
         return replace(plan.charter, mod=answer.revision), answer
 
     def _conditions(self, look: _Look) -> list[Json]:
-        """That all is as it was seen. Where that is too much for etcd, that nothing at all was written."""
+        """That all is as it was seen.
+
+        Where that is too much for etcd, that nothing at all was written.
+        """
         same_charter = if_mod(self._layout.charter, look.charter.mod)
         if len(look.mods) + 3 > OPERATIONS_MAX:
             return [same_charter, if_mod(self._layout.last, look.last_mod)]
@@ -248,7 +257,9 @@ class EtcdBackend:
         return acts, rows
 
     def _guess(self, transaction: Transaction) -> _Look | None:
-        """What must be there for the transaction to pass, if that says enough: then one round trip will do."""
+        """What must be there for the transaction to pass, if that says enough: then one round trip
+        will do.
+        """
         charter, hint = self._view.charter, self._view.hint
         mods = {
             (check.map, check.key): charter.version_mod(check.version)
@@ -260,7 +271,11 @@ class EtcdBackend:
         return _Look(charter=charter, hint=hint, last_mod=0, mods=mods)
 
     def _look(self, transaction: Transaction) -> _Look:
-        """What is there. If it does not fit into one question, `last` comes first: if it is unchanged when the transaction is made, so is all the rest."""
+        """What is there.
+
+        If it does not fit into one question, `last` comes first: if it is unchanged when the
+        transaction is made, so is all the rest.
+        """
         questions, first = self._questions(transaction), OPERATIONS_MAX - 2
         moment = self._view.moment(*questions[:first])
         rest = self._view.moment(*questions[first:]).found if len(questions) > first else []

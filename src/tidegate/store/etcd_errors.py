@@ -5,7 +5,8 @@ from typing import Any
 from tidegate.model.errors import TidegateError, UserError
 from tidegate.store.errors import AnswerLost, StoreRefused, StoreUnavailable
 
-# Texts of etcd that say: nothing was done. Of anything else that is no refusal of the request itself, nobody knows.
+# Texts of etcd that say: nothing was done. Of anything else that is no refusal of the request
+# itself, nobody knows.
 _TOKEN_EXPIRED = (
     "invalid auth token",
     "revision in header is old",

@@ -1,7 +1,9 @@
-"""The line to etcd: its JSON gateway over plain HTTP, with the standard library only (etcd's client libraries clash with the protobuf that Spark brings).
+"""The line to etcd: its JSON gateway over plain HTTP, with the standard library only (etcd's client
+libraries clash with the protobuf that Spark brings).
 
-Called by etcd.py; knows nothing of stores. What may be done twice goes to the next endpoint when one fails. What must not be done twice goes to the next one
-only while it is sure that none has got it; after that, no answer means AnswerLost. Passwords and tokens are in no text that is made here.
+Called by etcd.py; knows nothing of stores. What may be done twice goes to the next endpoint when
+one fails. What must not be done twice goes to the next one only while it is sure that none has got
+it; after that, no answer means AnswerLost. Passwords and tokens are in no text that is made here.
 """
 
 import http.client
@@ -29,7 +31,10 @@ _clients: "weakref.WeakSet[EtcdClient]" = weakref.WeakSet()
 
 
 class EtcdClient:
-    """Connections to one cluster. Threads may share it: each call has a connection of its own while it lasts."""
+    """Connections to one cluster.
+
+    Threads may share it: each call has a connection of its own while it lasts.
+    """
 
     def __init__(
         self, endpoints: Sequence[str], *, username: str, password: str, tls: bool
@@ -40,7 +45,8 @@ class EtcdClient:
                 "the address of the store on etcd names no host: it is etcd://host:port[,host:port...]/prefix"
             )
         self.shown = ",".join(f"{host}:{port}" for host, port in self.endpoints)
-        self._username, self._password = username, password
+        self._username = username
+        self._password = password
         self._context = ssl.create_default_context() if tls else None
         self._token = ""
         self._preferred = 0  # the endpoint that answered last
@@ -54,7 +60,10 @@ class EtcdClient:
         return self._call(path, body, once=False)
 
     def call_once(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """A call that must not be made twice. StoreUnavailable = it was not made; AnswerLost = who knows."""
+        """A call that must not be made twice.
+
+        StoreUnavailable = it was not made; AnswerLost = who knows.
+        """
         return self._call(path, body, once=True)
 
     def suggest(self, path: str, body: dict[str, Any], *, to_each: bool = False) -> None:
@@ -73,7 +82,9 @@ class EtcdClient:
         self._drop_idle()
 
     def forget_parent(self) -> None:
-        """In a forked child: the connections are the parent's, and threads that held a lock are not here."""
+        """In a forked child: the connections are the parent's, and threads that held a lock are not
+        here.
+        """
         self._mutex = threading.Lock()
         self._drop_idle()
 
@@ -107,7 +118,11 @@ class EtcdClient:
     def _answer(
         self, number: int, path: str, body: dict[str, Any], *, once: bool
     ) -> dict[str, Any]:
-        """Of one endpoint. A token that is too old is turned away before anything is done, so the call may be made again with a new one."""
+        """Of one endpoint.
+
+        A token that is too old is turned away before anything is done, so the call may be made
+        again with a new one.
+        """
         data = json.dumps(body).encode()
         if not self._username:
             return self._post(number, path, data, once=once)
@@ -177,7 +192,10 @@ class EtcdClient:
         return connection
 
     def _from_idle(self, number: int) -> http.client.HTTPConnection | None:
-        """A connection that is still open. One that has something to read has nothing to say: the other side has closed it."""
+        """A connection that is still open.
+
+        One that has something to read has nothing to say: the other side has closed it.
+        """
         while True:
             with self._mutex:
                 if self._closed:

@@ -40,12 +40,17 @@ class StoreTooNew(UserError):
         super().__init__(
             f"the store under {prefix} in etcd has format {found}; this Tidegate knows {FORMAT}: upgrade it, or use another prefix"
         )
-        self.prefix, self.found = prefix, found
+        self.prefix = prefix
+        self.found = found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Charter:
-    """What changes rarely. The log is complete after revision `floor`; `history` is etcd's revision when it was pruned last."""
+    """What changes rarely.
+
+    The log is complete after revision `floor`; `history` is etcd's revision when it was pruned
+    last.
+    """
 
     store: str  # made with the store, so that one that took its place is not taken for it
     floor: int = 0
@@ -122,7 +127,6 @@ class Layout:
         return self.entries + map.encode() + b"/"
 
     def entry(self, map: str, key: str) -> bytes:
-        """One entry."""
         return self.map(map) + key.encode()
 
     def hint(self, number: int) -> bytes:
@@ -130,7 +134,6 @@ class Layout:
         return self.log + b"%0*d" % (DIGITS, max(number, 0))
 
     def record(self, hint: int, token: bytes, rows: int) -> bytes:
-        """A log record."""
         return self.hint(hint) + f"/{token.hex()}/{rows}".encode()
 
     def void(self, token: bytes) -> bytes:
@@ -173,7 +176,10 @@ class Layout:
         return int(pair.key.rpartition(b"/")[2])
 
     def read_row(self, charter: Charter, start: bytes, pair: Pair) -> Row:
-        """An entry of the map whose keys begin with `start`. Bytes that are no text become text that its checksum does not fit."""
+        """An entry of the map whose keys begin with `start`.
+
+        Bytes that are no text become text that its checksum does not fit.
+        """
         key, text = pair.key[len(start) :], pair.value
         return Row(
             key.decode(errors="backslashreplace"),

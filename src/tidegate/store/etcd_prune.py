@@ -1,7 +1,9 @@
-"""Shortens the change log of a store on etcd. Called by etcd.py: every now and then after a transaction, and by `compact`.
+"""Shortens the change log of a store on etcd. Called by etcd.py: every now and then after a
+transaction, and by `compact`.
 
-Pruning by and by costs no revision: what may go is planned after one transaction and goes with the next one of this process. Nothing here is needed for
-correctness, so where it fails it is left to the next one.
+Pruning by and by costs no revision: what may go is planned after one transaction and goes with the
+next one of this process. Nothing here is needed for correctness, so where it fails it is left to
+the next one.
 """
 
 from dataclasses import dataclass, replace
@@ -27,7 +29,10 @@ VOIDS_AT_ONCE = 20  # as many acts as fit into a transaction beside all others
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What may go: good as long as the charter is the one that it was made for. `charter` is the one after it."""
+    """What may go: good as long as the charter is the one that it was made for.
+
+    `charter` is the one after it.
+    """
 
     made_for: Charter
     charter: Charter
@@ -38,12 +43,12 @@ class Pruner:
     """Keeps the log of one store within its retention."""
 
     def __init__(self, view: EtcdView, retention: Retention) -> None:
-        self._view, self._retention = view, retention
+        self._view = view
+        self._retention = retention
         self._every = max(1, (retention.threshold - retention.kept) // 2)
         self._plan: Plan | None = None
 
     def plan_if_due(self, count: int) -> None:
-        """After transaction number `count`."""
         if count % self._every == 0:
             try:
                 self._plan = self._made(always=False)
@@ -56,7 +61,10 @@ class Pruner:
         return plan if plan is not None and plan.made_for == charter else None
 
     def pruned(self, before: Charter) -> None:
-        """The plan was carried out. Etcd may forget what was before the last time: nobody reads it any more."""
+        """The plan was carried out.
+
+        Etcd may forget what was before the last time: nobody reads it any more.
+        """
         self._plan = None
         self._forget_history(before.history)
 
@@ -72,7 +80,10 @@ class Pruner:
             self._view.check_patience(give_up_at)
 
     def give_space_back(self) -> None:
-        """Have etcd forget all history and make its file small. Where that is not allowed to us, somebody else does it."""
+        """Have etcd forget all history and make its file small.
+
+        Where that is not allowed to us, somebody else does it.
+        """
         self._forget_history(self._view.moment().etcd_revision, physical=True)
         self._view.client.suggest("/v3/maintenance/defragment", {}, to_each=True)
 
@@ -101,7 +112,9 @@ class Pruner:
         return Plan(moment.charter, charter, acts)
 
     def _shortened(self, moment: Moment, log: list[Pair], *, always: bool) -> Charter:
-        """The charter with the floor where it should be: so high that at most `kept` rows, and as many transactions, are above it."""
+        """The charter with the floor where it should be: so high that at most `kept` rows, and as
+        many transactions, are above it.
+        """
         charter, kept = moment.charter, self._retention.kept
         live = sorted(
             (pair for pair in log if charter.number(pair.mod) > charter.floor),

@@ -1,4 +1,6 @@
-"""The pieces of etcd's requests and answers, as its JSON gateway has them: bytes in base64, 64-bit numbers as text. Called by etcd*.py; pure."""
+"""The pieces of etcd's requests and answers, as its JSON gateway has them: bytes in base64, 64-bit
+numbers as text. Called by etcd*.py; pure.
+"""
 
 import base64
 from dataclasses import dataclass
@@ -9,7 +11,9 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A key, its value, and etcd's revisions of its first and its last writing, and how many there were."""
+    """A key, its value, and etcd's revisions of its first and its last writing, and how many there
+    were.
+    """
 
     key: bytes
     value: bytes
@@ -20,7 +24,9 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a transaction brought: were its conditions met, etcd's revision then, and the pairs of each of its questions, in order."""
+    """What a transaction brought: were its conditions met, etcd's revision then, and the pairs of
+    each of its questions, in order.
+    """
 
     succeeded: bool
     revision: int
@@ -33,14 +39,15 @@ def end_of(prefix: bytes) -> bytes:
 
 
 def get(key: bytes) -> Json:
-    """A question: one key."""
     return {"request_range": {"key": _b64(key)}}
 
 
 def span(
     start: bytes, end: bytes, *, limit: int = 0, since: int = 0, keys_only: bool = False
 ) -> Json:
-    """A question: the keys from start to end, those that were written at etcd's revision `since` or later."""
+    """A question: the keys from start to end, those that were written at etcd's revision `since` or
+    later.
+    """
     limits = {"limit": str(limit), "min_mod_revision": str(since), "keys_only": keys_only}
     return {"request_range": {"key": _b64(start), "range_end": _b64(end), **limits}}
 
@@ -71,7 +78,9 @@ def delete_span(start: bytes, end: bytes) -> Json:
 
 
 def if_mod(key: bytes, mod: int, result: str = "EQUAL") -> Json:
-    """A condition: the last writing of a key was at this revision of etcd's (or LESS); 0 = it is absent."""
+    """A condition: the last writing of a key was at this revision of etcd's (or LESS); 0 = it is
+    absent.
+    """
     return {"key": _b64(key), "target": "MOD", "result": result, "mod_revision": str(mod)}
 
 

@@ -1,4 +1,7 @@
-"""What a store on etcd holds, each answer as of one moment. Called by etcd.py; writes nothing but the charter of a new store."""
+"""What a store on etcd holds, each answer as of one moment.
+
+Called by etcd.py; writes nothing but the charter of a new store.
+"""
 
 import os
 import time
@@ -29,7 +32,8 @@ from tidegate.store.places import after_creation, before_creation, inside_creati
 PAGE_KEYS = 500
 REACH_MIN = 64
 COUNTS_KEPT = 16
-OPERATIONS_MAX = 128  # etcd's default for the conditions, and for each of the two lists of acts, of one transaction
+# etcd's default for the conditions, and for each of the two lists of acts, of one transaction
+OPERATIONS_MAX = 128
 TRANSACTION, RANGE = "/v3/kv/txn", "/v3/kv/range"
 
 
@@ -44,17 +48,22 @@ class Moment:
 
     @property
     def revision(self) -> int:
-        """Of the store."""
         return self.charter.number(self.last.mod)
 
 
 class EtcdView:
-    """Reads one store. `charter` and `hint` are the newest that this process has seen; both may be old, and who builds on them has etcd compare them."""
+    """Reads one store.
+
+    `charter` and `hint` are the newest that this process has seen; both may be old, and who builds
+    on them has etcd compare them.
+    """
 
     def __init__(
         self, client: EtcdClient, layout: Layout, *, patience_s: float, create: bool = True
     ) -> None:
-        self.client, self.layout, self.patience_s = client, layout, patience_s
+        self.client = client
+        self.layout = layout
+        self.patience_s = patience_s
         self.charter, self.hint = self._open_or_create(create=create), 0
         self._store = self.charter.store
         self._reach = REACH_MIN  # how far before `since` the hints of what came after it lay lately
@@ -85,17 +94,25 @@ class EtcdView:
         return moment
 
     def saw(self, charter: Charter, revision: int) -> None:
-        """Remember. Threads may race here; who is left with something older has to ask once more, and that is all."""
-        self.charter, self.hint = charter, revision
+        """Remember. Threads may race here; who is left with something older has to ask once more,
+        and that is all.
+        """
+        self.charter = charter
+        self.hint = revision
 
     def records(self, since: int) -> tuple[Moment, list[LogRecord]]:
-        """The log from the transaction `since` on, itself included where it is kept; maybe some before it."""
+        """The log from the transaction `since` on, itself included where it is kept; maybe some
+        before it.
+        """
         moment = self.moment(self._log_question(since, self.layout.window))
         return moment, self._log(moment)
 
     def news(self, since: int) -> tuple[Moment, list[LogRecord]]:
-        """The log after the transaction `since`; maybe some before it. Where nothing came, etcd does not look through its log; where this process has seen
-        `since` before, only through the part that the last readings needed. Whether that was all is known by the number of transactions."""
+        """The log after the transaction `since`; maybe some before it. Where nothing came, etcd
+        does not look through its log; where this process has seen `since` before, only through the
+        part that the last readings needed. Whether that was all is known by the number of
+        transactions.
+        """
         counted, reach = self._counts.get(since), self._reach
         if counted is None or reach >= self.layout.window:
             return self._news(since, self.layout.window)
@@ -114,7 +131,10 @@ class EtcdView:
         return since in self._counts
 
     def answers(self, questions: Sequence[Json]) -> tuple[Charter, list[list[Pair]]]:
-        """The pairs of each question as of one moment, however many they are. Questions about many keys have PAGE_KEYS as their limit."""
+        """The pairs of each question as of one moment, however many they are.
+
+        Questions about many keys have PAGE_KEYS as their limit.
+        """
         give_up_at = self.give_up_at()
         while True:
             try:
@@ -123,7 +143,6 @@ class EtcdView:
                 self.check_patience(give_up_at)
 
     def give_up_at(self) -> float:
-        """When to stop trying."""
         return time.monotonic() + self.patience_s
 
     def check_patience(self, give_up_at: float) -> None:
@@ -153,7 +172,8 @@ class EtcdView:
         return moment, self._log(moment) if moment.found else []
 
     def _log_question(self, since: int, reach: int) -> Json:
-        # Where the charter is old, it lists fewer gaps, so the question is for a little more than is needed.
+        # Where the charter is old, it lists fewer gaps, so the question is for a little more than
+        # is needed.
         return span(
             self.layout.hint(since - reach),
             end_of(self.layout.log),
@@ -167,7 +187,9 @@ class EtcdView:
         ]
 
     def _answers(self, questions: Sequence[Json]) -> tuple[Charter, list[list[Pair]]]:
-        """As many questions in one request as etcd takes, and no answer too big; the later ones as of the moment of the first."""
+        """As many questions in one request as etcd takes, and no answer too big; the later ones as
+        of the moment of the first.
+        """
         first = OPERATIONS_MAX - len(self.questions())
         moment = self.moment(*questions[:first])
         found = list(moment.found)

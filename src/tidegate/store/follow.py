@@ -1,7 +1,10 @@
-"""A copy of some maps in memory, kept up to date by the change log: reads cost nothing, and a thousand idle jobs cost one question a turn.
+"""A copy of some maps in memory, kept up to date by the change log: reads cost nothing, and a
+thousand idle jobs cost one question a turn.
 
-Called by servers and workers, each from one thread; what others may read is replaced whole and never changed in place. The copy may be old by one turn:
-every decision that is made on it is recorded with the versions that were seen, so that an old copy leads to a Conflict and never to a wrong write.
+Called by servers and workers, each from one thread; what others may read is replaced whole and
+never changed in place. The copy may be old by one turn: every decision that is made on it is
+recorded with the versions that were seen, so that an old copy leads to a Conflict and never to a
+wrong write.
 """
 
 import logging
@@ -18,24 +21,33 @@ from tidegate.store.encoding import decode, verify
 LOG = logging.getLogger("tidegate.store")
 T = TypeVar("T")
 SINGLE_READS_MAX = 16  # so many entries of a map are always read by their keys,
-SINGLE_READS_SHARE = 4  # and more of them up to this part of the map: a question about one key costs as much as so many entries of a list
+# and more of them up to this part of the map: a question about one key costs as much as so many
+# entries of a list
+SINGLE_READS_SHARE = 4
 
 
 class Seen(Generic[T]):
-    """A record, the version of its document, and when this process first saw that version, on its monotonic clock. Its text is read on first use."""
+    """A record, the version of its document, and when this process first saw that version, on its
+    monotonic clock. Its text is read on first use.
+    """
 
     __slots__ = ("_map", "_peeked", "_text", "_value", "key", "kind", "since_s", "version")
 
     def __init__(self, kind: type[T], map: str, row: Row, since_s: float) -> None:
-        self.kind, self.key, self.version, self.since_s = kind, row.key, row.version, since_s
-        self._map, self._text = map, row.text
+        self.kind = kind
+        self.key = row.key
+        self.version = row.version
+        self.since_s = since_s
+        self._map = map
+        self._text = row.text
         self._value: T | None = None
         self._peeked: dict[str, Any] | None = None
 
     @property
     def value(self) -> T:
-        """The record."""
-        text = self._text  # before the look at the value: another thread may read it at the same moment, and let the text go
+        # before the look at the value: another thread may read it at the same moment, and let the
+        # text go
+        text = self._text
         if self._value is None:
             self._value = from_document(
                 self.kind, decode(self._map, self.key, text), f"{self._map}/{self.key}"
@@ -58,7 +70,8 @@ class Seen(Generic[T]):
 
 
 class Follower:
-    """Follows the maps that it was given, each with the kind of its records. A document that cannot be read is left out and named once in the log.
+    """Follows the maps that it was given, each with the kind of its records. A document that cannot
+    be read is left out and named once in the log.
 
     Records of the maps in `lazy` are many and rarely needed: they are read when someone asks.
     """
@@ -70,14 +83,20 @@ class Follower:
         monotonic_s: Callable[[], float],
         lazy: Collection[str] = (),
     ) -> None:
-        self.store, self.kinds, self.monotonic_s, self.lazy = store, kinds, monotonic_s, lazy
+        self.store = store
+        self.kinds = kinds
+        self.monotonic_s = monotonic_s
+        self.lazy = lazy
         self._since: int | None = None
         self._maps: dict[str, dict[str, Seen[Any]]] = {map: {} for map in kinds}
         self._turn = threading.Lock()
         self.unreadable: dict[tuple[str, str], str] = {}
 
     def refresh(self) -> set[tuple[str, str]]:
-        """Catch up; the (map, key) of all that has changed since the last time. After StoreUnavailable the copy is as it was."""
+        """Catch up; the (map, key) of all that has changed since the last time.
+
+        After StoreUnavailable the copy is as it was.
+        """
         with self._turn:
             if self._since is None:
                 return self._load(self.store.revision())
@@ -94,7 +113,6 @@ class Follower:
             return {(map, key) for map, changed in keys.items() for key in changed}
 
     def get(self, map: str, key: str) -> Seen[Any] | None:
-        """One record."""
         return self._maps[map].get(key)
 
     def all(self, map: str) -> Mapping[str, Seen[Any]]:
@@ -107,7 +125,9 @@ class Follower:
         return known is not None and known.version >= event.version
 
     def _read(self, keys: Mapping[str, set[str]]) -> None:
-        """These entries as of one moment, past the front of the store: it would decode a whole map where only some of it has changed."""
+        """These entries as of one moment, past the front of the store: it would decode a whole map
+        where only some of it has changed.
+        """
         questions: list[Question] = []
         for map, changed in keys.items():
             single = len(changed) <= max(

@@ -1,8 +1,10 @@
-"""A lock file that serves the processes of one host about in turn, and with a time limit. Called by sqlite_file.py.
+"""A lock file that serves the processes of one host about in turn, and with a time limit. Called by
+sqlite_file.py.
 
-SQLite's own lock is enough to be right, but who waits for it sleeps and looks again, and busy writers starve the others for seconds; waiters of
-`flock` are woken by the kernel. `flock` has no time limit, though, and a process that is stopped while it holds the lock would stop all others
-for good: therefore who has to wait lets a thread wait, and gives up on it when the time is over.
+SQLite's own lock is enough to be right, but who waits for it sleeps and looks again, and busy
+writers starve the others for seconds; waiters of `flock` are woken by the kernel. `flock` has no
+time limit, though, and a process that is stopped while it holds the lock would stop all others for
+good: therefore who has to wait lets a thread wait, and gives up on it when the time is over.
 """
 
 import errno
@@ -24,7 +26,10 @@ class Acquired:
 
 @dataclass(frozen=True, slots=True)
 class HeldBy:
-    """Time is over; this process has it (0 = it did not say who it is). `stopped`: by SIGSTOP, so that waiting longer is of no use."""
+    """Time is over; this process has it (0 = it did not say who it is).
+
+    `stopped`: by SIGSTOP, so that waiting longer is of no use.
+    """
 
     pid: int
     stopped: bool = False
@@ -57,13 +62,20 @@ class FileLock:
         fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Forget the file. In a forked child it must come before anything else: the child's copy would keep its parent's lock alive."""
+        """Forget the file.
+
+        In a forked child it must come before anything else: the child's copy would keep its
+        parent's lock alive.
+        """
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def _sign(self) -> None:
-        """So that who waits in vain can say for whom. A full disk must not keep anybody out, so it is only tried."""
+        """So that who waits in vain can say for whom.
+
+        A full disk must not keep anybody out, so it is only tried.
+        """
         try:
             os.pwrite(self._fd, f"{os.getpid():<10}\n".encode(), 0)
         except OSError as error:
@@ -87,7 +99,10 @@ def is_stopped(pid: int) -> bool:
 
 
 class _Waiter:
-    """A thread that waits for the lock. If nobody wants it any more when it comes, it is given back at once."""
+    """A thread that waits for the lock.
+
+    If nobody wants it any more when it comes, it is given back at once.
+    """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -97,8 +112,10 @@ class _Waiter:
         threading.Thread(target=self._run, name="store-lock", daemon=True).start()
 
     def wait(self, timeout_s: float, hopeless: Callable[[], bool]) -> bool | None:
-        """None when it has come in time, else whether it was `hopeless`, which is asked now and then and ends the wait when it is true twice in a row. Where
-        it does not come, also by an exception such as Ctrl-C, the lock and its file are given back."""
+        """None when it has come in time, else whether it was `hopeless`, which is asked now and
+        then and ends the wait when it is true twice in a row. Where it does not come, also by an
+        exception such as Ctrl-C, the lock and its file are given back.
+        """
         came, before, end_s = False, False, time.monotonic() + timeout_s
         try:
             while not came and (left_s := end_s - time.monotonic()) > 0:

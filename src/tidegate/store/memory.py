@@ -1,6 +1,7 @@
 """A store that lives as long as its object: for unit tests and simulation. Opened by open.py only.
 
-It keeps the same contract as the durable ones, the bounded change log included, so that what passes on it passes there.
+It keeps the same contract as the durable ones, the bounded change log included, so that what passes
+on it passes there.
 """
 
 import threading

@@ -22,12 +22,15 @@ _TRUTH = {"true": True, "false": False}
 def open_store(
     url: str, *, compaction_threshold: int = DEFAULT_COMPACTION_THRESHOLD, create: bool = True
 ) -> Store:
-    """Open the store at this address, and make it if it is not there; without `create` that is StoreLost.
+    """Open the store at this address, and make it if it is not there; without `create` that is
+    StoreLost.
 
-    `sqlite:///path`: the path is absolute and literal (nothing in it is unquoted), so `f"sqlite:///{path}"` is right for any absolute path.
-    `postgresql://user:password@host:port/database?schema=name`: as libpq takes it, and the schema, `tidegate` where none is given.
-    `etcd://user:password@host:port,host:port/prefix?tls=true`: port 2379, prefix `tidegate` and no TLS where none are given.
-    `compaction_threshold`: rows that the change log may have; what is older is Compacted.
+    `sqlite:///path`: the path is absolute and literal (nothing in it is unquoted), so
+    `f"sqlite:///{path}"` is right for any absolute path.
+    `postgresql://user:password@host:port/database?schema=name`: as libpq takes it, and the schema,
+    `tidegate` where none is given. `etcd://user:password@host:port,host:port/prefix?tls=true`: port
+    2379, prefix `tidegate` and no TLS where none are given. `compaction_threshold`: rows that the
+    change log may have; what is older is Compacted.
     """
     if compaction_threshold < 1:
         raise UserError(f"compaction-threshold is {compaction_threshold}; it must be at least 1")
@@ -94,6 +97,8 @@ def _with_port(url: str, host: str) -> str:
 
 
 def _shown(url: str) -> str:
-    """An address may carry a password: only its scheme is shown where there is a user part or there are parameters."""
+    """An address may carry a password: only its scheme is shown where there is a user part or there
+    are parameters.
+    """
     scheme, _, rest = url.partition(":")
     return repr(f"{scheme}:...") if "@" in rest or "?" in rest else repr(url)

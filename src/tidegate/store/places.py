@@ -1,4 +1,5 @@
-"""The failpoints that every durable backend passes. A name stands in one place only, so backends share them by these functions. Called by backends only.
+"""The failpoints that every durable backend passes. A name stands in one place only, so backends
+share them by these functions. Called by backends only.
 
 The front (base.py) has those before and after a transaction.
 """
@@ -7,7 +8,9 @@ from tidegate.failpoint import failpoint
 
 
 def inside_transaction() -> None:
-    """Everything is decided or ready to be sent, and nothing is durable yet: who dies here has written nothing."""
+    """Everything is decided or ready to be sent, and nothing is durable yet: who dies here has
+    written nothing.
+    """
     failpoint("store.transact.middle")
 
 
@@ -27,7 +30,6 @@ def after_creation() -> None:
 
 
 def before_compaction() -> None:
-    """Everything is there."""
     failpoint("store.compact.before")
 
 

@@ -1,8 +1,9 @@
 """The store of several hosts: a schema of a PostgreSQL database. Opened by open.py only.
 
-Every transaction that writes is one call of a function in the server (sql/postgres.sql) and locks the one row of `state` first: the checks, the next
-revision and the writes are one moment, revisions are in the order of commits, and no client holds the lock while it thinks. Several threads of a process
-that write at once share such a statement and its commit (combine.py).
+Every transaction that writes is one call of a function in the server (sql/postgres.sql) and locks
+the one row of `state` first: the checks, the next revision and the writes are one moment, revisions
+are in the order of commits, and no client holds the lock while it thinks. Several threads of a
+process that write at once share such a statement and its commit (combine.py).
 """
 
 import json
@@ -39,7 +40,8 @@ from tidegate.store.postgres_address import read_address
 from tidegate.store.postgres_connections import SQL, Connections, Limits
 from tidegate.store.postgres_schema import prepare
 
-# No key is longer, and no code point is behind this one: what begins with a prefix lies between the prefix and the prefix with this behind it.
+# No key is longer, and no code point is behind this one: what begins with a prefix lies between the
+# prefix and the prefix with this behind it.
 _LAST = "\U0010ffff" * (KEY_BYTES_MAX // 4)
 _QUERIES = {
     name: SQL[name].encode()
@@ -63,8 +65,6 @@ VACUUM_EVERY_MIN = 1_000  # revisions
 
 
 class PostgresBackend:
-    """One schema."""
-
     def __init__(
         self, url: str, *, retention: Retention, limits: Limits | None = None, create: bool = True
     ) -> None:
@@ -171,7 +171,9 @@ class PostgresBackend:
             self._vacuuming.join()  # its statements have a time limit
 
     def _write_all(self, transactions: Sequence[Transaction]) -> list[Outcome]:
-        """All of them in one statement, so that nobody holds the lock while it is stopped; those that meet a conflict write nothing."""
+        """All of them in one statement, so that nobody holds the lock while it is stopped; those
+        that meet a conflict write nothing.
+        """
         common = {
             "store": self._store,
             "threshold": self._retention.threshold,
@@ -201,8 +203,10 @@ class PostgresBackend:
         return outcomes
 
     def _vacuum_if_due(self, revisions: Iterable[int]) -> None:
-        """Dead rows become free room before there are many: the server's own vacuum comes round once a minute, whatever is written meanwhile. Revisions are
-        given once, so that one process does it."""
+        """Dead rows become free room before there are many: the server's own vacuum comes round
+        once a minute, whatever is written meanwhile. Revisions are given once, so that one process
+        does it.
+        """
         if any(revision % self._vacuum_every == 0 for revision in revisions):
             self._vacuuming = threading.Thread(
                 target=self._vacuum_behind, name="store-vacuum", daemon=True
@@ -251,7 +255,9 @@ class PostgresBackend:
         return row
 
     def _recognise(self, store: object) -> None:
-        """What is read must come from the store that was opened: who follows it asks for its revision again and again."""
+        """What is read must come from the store that was opened: who follows it asks for its
+        revision again and again.
+        """
         if store != self._store:
             raise self._refusal("replaced")
 

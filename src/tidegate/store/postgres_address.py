@@ -1,6 +1,9 @@
-"""The address of a store on PostgreSQL: `postgresql://[user[:password]@]host[:port][,host...]/database[?schema=name&...]`. Called by postgres.py.
+"""The address of a store on PostgreSQL:
+`postgresql://[user[:password]@]host[:port][,host...]/database[?schema=name&...]`. Called by
+postgres.py.
 
-Everything but `schema` is libpq's and is handed on. The address may carry a password: it is in no text that is made here.
+Everything but `schema` is libpq's and is handed on. The address may carry a password: it is in no
+text that is made here.
 """
 
 import re
@@ -15,7 +18,8 @@ from tidegate.model.errors import UserError
 
 DEFAULT_SCHEMA = "tidegate"
 SCHEMA_NAME = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
-# A password whose special characters were not written as %XX ends up here in part: such an address is refused before anything can show it.
+# A password whose special characters were not written as %XX ends up here in part: such an address
+# is refused before anything can show it.
 HOST_NAMES = re.compile(r"[A-Za-z0-9._,:/%*\[\]-]*")
 FORM = (
     "postgresql://user:password@host:port/database, with special characters of the password as %XX"
@@ -24,7 +28,10 @@ FORM = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PostgresAddress:
-    """Where a store is. `parameters` has the password, so it is kept out of the text of this object too."""
+    """Where a store is.
+
+    `parameters` has the password, so it is kept out of the text of this object too.
+    """
 
     shown: str  # for a person, without user and password
     schema: str

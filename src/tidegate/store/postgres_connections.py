@@ -1,7 +1,9 @@
-"""Connections to a PostgreSQL server: lends them to threads, gives up on the broken ones, and translates errors. Called by postgres.py; knows no entries.
+"""Connections to a PostgreSQL server: lends them to threads, gives up on the broken ones, and
+translates errors. Called by postgres.py; knows no entries.
 
-Every wait has a limit: for a free connection, for the server to take one, for a lock, for a statement, and (by our own clock, as a server that is
-stopped still acknowledges packets) for an answer. A connection belongs to the process that made it: a forked child begins with none.
+Every wait has a limit: for a free connection, for the server to take one, for a lock, for a
+statement, and (by our own clock, as a server that is stopped still acknowledges packets) for an
+answer. A connection belongs to the process that made it: a forked child begins with none.
 """
 
 import os
@@ -31,7 +33,8 @@ CONNECTIONS_MAX = (
 _WAKE_S = 0.1  # how often a wait looks at the clock
 
 _all: "weakref.WeakSet[Connections]" = weakref.WeakSet()
-_inherited: "list[LimitedConnection]" = []  # of the parent process: neither used nor closed here, as that would end them for the parent
+# of the parent process: neither used nor closed here, as that would end them for the parent
+_inherited: "list[LimitedConnection]" = []
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +59,9 @@ class LimitedConnection(psycopg.Connection[tuple[Any, ...]]):
 
 
 def _within(gen: PQGen[RV], limit_s: float) -> PQGen[RV]:
-    """The same exchange, ended by NoAnswer when its time is over. psycopg wakes it when the socket is ready, and every `interval`."""
+    """The same exchange, ended by NoAnswer when its time is over. psycopg wakes it when the socket
+    is ready, and every `interval`.
+    """
     deadline_s = time.monotonic() + limit_s
     try:
         wanted = next(gen)
@@ -71,12 +76,16 @@ def _within(gen: PQGen[RV], limit_s: float) -> PQGen[RV]:
 
 
 class Connections:
-    """Lends connections to one database. The first one is made at once, so that a wrong address is known at the start."""
+    """Lends connections to one database.
+
+    The first one is made at once, so that a wrong address is known at the start.
+    """
 
     def __init__(
         self, address: PostgresAddress, *, limits: Limits, connections_max: int = CONNECTIONS_MAX
     ) -> None:
-        self.address, self.limits = address, limits
+        self.address = address
+        self.limits = limits
         self._max = connections_max
         self._closed = False
         self._idle: list[LimitedConnection] = []
@@ -99,7 +108,9 @@ class Connections:
 
     @contextmanager
     def writing(self) -> Iterator[LimitedConnection]:
-        """A connection for one statement that writes: when the connection breaks under it, who knows; any other error has undone it."""
+        """A connection for one statement that writes: when the connection breaks under it, who
+        knows; any other error has undone it.
+        """
         with self._borrowed() as connection:
             try:
                 yield connection
@@ -136,7 +147,8 @@ class Connections:
         self._renew_locks()
 
     def _renew_locks(self) -> None:
-        self._lock, self._turn = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
+        self._turn = threading.Lock()
         self._free = threading.Semaphore(self._max)
 
     @contextmanager
@@ -188,7 +200,8 @@ class Connections:
     def _judge(self, connection: LimitedConnection, error: psycopg.Error) -> bool:
         """Is the connection lost? Then the others most likely are, too.
 
-        The server's last word may come after a commit, so only an error that leaves the connection in use is the word that nothing was done.
+        The server's last word may come after a commit, so only an error that leaves the connection
+        in use is the word that nothing was done.
         """
         lost = (
             connection.closed
@@ -244,7 +257,9 @@ class Connections:
 
 
 def _has_news(connection: LimitedConnection) -> bool:
-    """Has the server said something to a connection that asked nothing? It is its last word, or the end of the line."""
+    """Has the server said something to a connection that asked nothing? It is its last word, or the
+    end of the line.
+    """
     if connection.closed:
         return True
     poll = select.poll()

@@ -6,7 +6,8 @@ from tidegate.model.errors import TidegateError, UserError
 from tidegate.store.errors import StoreDamaged, StoreLost, StoreUnavailable
 
 SCHEMA_VERSION = 1
-# libpq gives a refused connection no code, only words; where the server speaks another language, it is a store that is unavailable.
+# libpq gives a refused connection no code, only words; where the server speaks another language, it
+# is a store that is unavailable.
 _REFUSALS = (
     "password authentication failed",
     "no password supplied",
@@ -39,7 +40,10 @@ class StoreSchemaTooNew(UserError):
 
 
 class NoAnswer(psycopg.OperationalError):
-    """The server took a question and says nothing: it is stopped, or the line is dead. Raised by our own clock inside psycopg, and translated like the rest."""
+    """The server took a question and says nothing: it is stopped, or the line is dead.
+
+    Raised by our own clock inside psycopg, and translated like the rest.
+    """
 
 
 def from_server(shown: str, error: psycopg.Error) -> TidegateError:

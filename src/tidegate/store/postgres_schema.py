@@ -1,6 +1,8 @@
-"""Makes a store in a PostgreSQL database, or finds the one that is there. Called by postgres.py when it opens.
+"""Makes a store in a PostgreSQL database, or finds the one that is there. Called by postgres.py
+when it opens.
 
-Any number of processes may start at the same moment: one makes the schema, in one transaction, and the others wait for it.
+Any number of processes may start at the same moment: one makes the schema, in one transaction, and
+the others wait for it.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
 """The embedded store: one SQLite file, several processes of one host. Opened by open.py only.
 
-Every transaction that writes is alone in the store (sqlite_file.py), so the checks, the next revision and the writes are one moment, and
-revisions are in the order of commits. Those of several threads share a commit (combine.py). SQL is in sql/sqlite.sql.
+Every transaction that writes is alone in the store (sqlite_file.py), so the checks, the next
+revision and the writes are one moment, and revisions are in the order of commits. Those of several
+threads share a commit (combine.py). SQL is in sql/sqlite.sql.
 """
 
 import json
@@ -128,8 +129,10 @@ class SqliteBackend:
         self._file.close()
 
     def _write_all(self, transactions: Sequence[Transaction]) -> list[Outcome]:
-        """All of them in one commit; those that meet a conflict write nothing. Few statements, however many transactions there are and however much they
-        write: around each statement this thread gives way to all others, with the store in its hands."""
+        """All of them in one commit; those that meet a conflict write nothing. Few statements,
+        however many transactions there are and however much they write: around each statement this
+        thread gives way to all others, with the store in its hands.
+        """
         with self._file.writing_in_turn() as db:
             batch = decided(
                 transactions,
@@ -150,7 +153,11 @@ class SqliteBackend:
         return revision
 
     def _rows(self, ask: Callable[[sqlite3.Connection], T]) -> T:
-        """Rows as of one moment. Bytes that are no text, which only damage leaves there, become text that its checksum does not fit."""
+        """Rows as of one moment.
+
+        Bytes that are no text, which only damage leaves there, become text that its checksum does
+        not fit.
+        """
         with self._file.reading() as db:
             try:
                 return ask(db)
@@ -236,7 +243,9 @@ def _write(db: sqlite3.Connection, batch: Batch) -> None:
 
 
 def _behind(prefix: str) -> str | None:
-    """The smallest text that is behind every text with this prefix; none if the prefix is made of the last code point only."""
+    """The smallest text that is behind every text with this prefix; none if the prefix is made of
+    the last code point only.
+    """
     stem = prefix.rstrip("\U0010ffff")
     if not stem:
         return None

@@ -1,5 +1,7 @@
-"""What a batch of transactions comes to, decided in memory: one after the other, each as if those before it were written. Called by sqlite.py, with the store
-in its hands; it writes the whole of it in a few statements."""
+"""What a batch of transactions comes to, decided in memory: one after the other, each as if those
+before it were written. Called by sqlite.py, with the store in its hands; it writes the whole of it
+in a few statements.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +17,11 @@ Place: TypeAlias = tuple[str, str]
 
 @dataclass(slots=True)
 class Batch:
-    """What there is to write. An entry that is written more than once is here as it is in the end, and in `changes` every time."""
+    """What there is to write.
+
+    An entry that is written more than once is here as it is in the end, and in `changes` every
+    time.
+    """
 
     revision: int  # the newest
     outcomes: list[Outcome] = field(default_factory=list)  # one for each transaction
@@ -34,12 +40,13 @@ class Batch:
 
     @property
     def gone(self) -> list[Place]:
-        """What is taken away."""
         return [place for place, entry in self.entries.items() if entry is None]
 
 
 def places_of(transactions: Iterable[Transaction]) -> set[Place]:
-    """Whose versions must be known: what is checked, and what is deleted, as a deletion of nothing is no change."""
+    """Whose versions must be known: what is checked, and what is deleted, as a deletion of nothing
+    is no change.
+    """
     checked = {
         (check.map, check.key) for transaction in transactions for check in transaction.checks
     }

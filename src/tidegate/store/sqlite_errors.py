@@ -1,4 +1,7 @@
-"""SQLite's and the file system's errors as sentences. Called by sqlite_file.py, where they enter."""
+"""SQLite's and the file system's errors as sentences.
+
+Called by sqlite_file.py, where they enter.
+"""
 
 import errno
 import sqlite3
@@ -28,12 +31,17 @@ class StoreTooNew(UserError):
         super().__init__(
             f"the store {path} has schema version {found}; this Tidegate knows up to {SCHEMA_VERSION}: upgrade it, or use another home"
         )
-        self.path, self.found = path, found
+        self.path = path
+        self.found = found
 
 
 @contextmanager
 def translated(path: Path, *, opening: bool = False) -> Iterator[None]:
-    """Foreign exceptions become ours. What is a mistake in the settings when a store is opened is an outage of one that was open before."""
+    """Foreign exceptions become ours.
+
+    What is a mistake in the settings when a store is opened is an outage of one that was open
+    before.
+    """
     try:
         yield
     except sqlite3.Error as error:

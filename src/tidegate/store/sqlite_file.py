@@ -1,15 +1,17 @@
-"""The file of an SQLite store: makes and opens it, and hands out its connections. Called by sqlite.py; knows nothing of entries.
+"""The file of an SQLite store: makes and opens it, and hands out its connections. Called by
+sqlite.py; knows nothing of entries.
 
-One connection reads and one writes, each behind its own mutex, so that a thread that waits for another process' write does not keep the
-readers of this one.
+One connection reads and one writes, each behind its own mutex, so that a thread that waits for
+another process' write does not keep the readers of this one.
 
 **Identity.** An open file that was deleted, renamed or covered by a mount still takes writes, which nobody would find again. Therefore every use
 first checks that the path leads to the open file (device and inode). While nothing is there, it is StoreLost; a file that appears in its place is
 opened only if it is the same store: the same random name in its table `identity`, and no older than what was seen. A store that was open is never
 made anew.
 
-SQLite keeps its locks by process, in memory too: a child that is forked while a connection is open would believe to hold locks that only its
-parent has, and write into a journal that the parent takes away. Therefore all connections are closed before a fork, and both sides open new ones.
+SQLite keeps its locks by process, in memory too: a child that is forked while a connection is open
+would believe to hold locks that only its parent has, and write into a journal that the parent takes
+away. Therefore all connections are closed before a fork, and both sides open new ones.
 """
 
 import errno
@@ -59,11 +61,13 @@ class StoreFile:
 
     def __init__(self, path: Path, *, busy_timeout_s: float, create: bool = True) -> None:
         self.path = path
-        self.revision_seen = 0  # the newest one that was read or written here: a file that is older is not this store
+        # the newest one that was read or written here: a file that is older is not this store
+        self.revision_seen = 0
         self._busy_timeout_s = busy_timeout_s
         self._closed = self._forked_inside = False
         self._reader = self._writer = None
-        self._reader_mutex, self._writer_mutex = threading.Lock(), threading.Lock()
+        self._reader_mutex = threading.Lock()
+        self._writer_mutex = threading.Lock()
         self._lock = FileLock(path.with_name(path.name + ".lock"))
         self._identity = ""
         try:
@@ -99,7 +103,9 @@ class StoreFile:
 
     @contextmanager
     def writing_in_turn(self) -> Iterator[sqlite3.Connection]:
-        """For who has the turn, a transaction alone among all processes: committed at the end, undone by any exception."""
+        """For who has the turn, a transaction alone among all processes: committed at the end,
+        undone by any exception.
+        """
         with translated(self.path), self._usable_writer() as db:
             db.execute(SQL["begin_write"])
             try:
@@ -111,7 +117,6 @@ class StoreFile:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Both at once."""
         with self.turn(), self.writing_in_turn() as db:
             yield db
 
@@ -132,7 +137,10 @@ class StoreFile:
             self._close_connections()
 
     def rest(self) -> bool:
-        """Before a fork: finish what is under way, close, and keep all threads out. False = could not, somebody is stuck in a transaction."""
+        """Before a fork: finish what is under way, close, and keep all threads out.
+
+        False = could not, somebody is stuck in a transaction.
+        """
         if not self._reader_mutex.acquire(timeout=self._busy_timeout_s):
             return False
         if not self._writer_mutex.acquire(timeout=self._busy_timeout_s):
@@ -147,10 +155,13 @@ class StoreFile:
         self._reader_mutex.release()
 
     def give_up(self) -> None:
-        """In a child that was forked although `rest` could not: nothing may be done here any more, and our copy of the parent's lock must go."""
+        """In a child that was forked although `rest` could not: nothing may be done here any more,
+        and our copy of the parent's lock must go.
+        """
         self._lock.close()
         self._forked_inside = True
-        self._reader_mutex, self._writer_mutex = threading.Lock(), threading.Lock()
+        self._reader_mutex = threading.Lock()
+        self._writer_mutex = threading.Lock()
 
     def _close_connections(self) -> None:
         for opened in (self._reader, self._writer):
@@ -219,7 +230,10 @@ class StoreFile:
             yield self._writer.db
 
     def _found(self) -> tuple[int, int]:
-        """Which file the path leads to. What is written to one that is no longer there would be acknowledged and lost."""
+        """Which file the path leads to.
+
+        What is written to one that is no longer there would be acknowledged and lost.
+        """
         try:
             found = os.stat(self.path)
         except (FileNotFoundError, NotADirectoryError) as error:
@@ -259,7 +273,8 @@ class StoreFile:
             db.close()
 
     def _open_writer(self, *, create: bool) -> _Opened:
-        # Only a file that is not there is opened here: closing a file descriptor of a database takes away this process' locks on it.
+        # Only a file that is not there is opened here: closing a file descriptor of a database
+        # takes away this process' locks on it.
         if self.path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if create and not self.path.exists():
@@ -295,7 +310,9 @@ class StoreFile:
         )
 
     def _recognise(self, db: sqlite3.Connection) -> None:
-        """The first time, which store it is; from then on, that it is the same one, and not an older copy of it."""
+        """The first time, which store it is; from then on, that it is the same one, and not an
+        older copy of it.
+        """
         tables = {name for (name,) in db.execute(SQL["table_names"])}
         named = db.execute(SQL["identity"]).fetchone() if "identity" in tables else None
         found = named[0] if named else ""

@@ -1,4 +1,6 @@
-"""The public test kit: parts that fail on purpose, contract suites for backends, in-process stand-ins. Production never imports it."""
+"""The public test kit: parts that fail on purpose, contract suites for backends, in-process
+stand-ins. Production never imports it.
+"""
 
 from typing import TYPE_CHECKING, Any
 

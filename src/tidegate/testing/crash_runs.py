@@ -1,7 +1,9 @@
-"""Runs of a job that may be killed at any failpoint, a hundred a minute: real processes in sessions of their own, real SIGKILL, the plain engine.
+"""Runs of a job that may be killed at any failpoint, a hundred a minute: real processes in sessions
+of their own, real SIGKILL, the plain engine.
 
-A zygote process (`python -m tidegate.testing.crash_runs`, driven by `CrashRuns`) imports everything once and forks a child for each run, which takes the job up
-as `tidegate run` does (claim, driver, end), only in one process.
+A zygote process (`python -m tidegate.testing.crash_runs`, driven by `CrashRuns`) imports everything
+once and forks a child for each run, which takes the job up as `tidegate run` does (claim, driver,
+end), only in one process.
 """
 
 import faulthandler
@@ -51,7 +53,9 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended: `code` as a process's return code (KILLED, HUNG, 0 where it ended well), `status` as the job's."""
+    """How a run ended: `code` as a process's return code (KILLED, HUNG, 0 where it ended well),
+    `status` as the job's.
+    """
 
     code: int
     status: str = ""
@@ -115,7 +119,10 @@ def serve() -> None:
 
 
 def _child(request: RunRequest, answer: int) -> None:
-    """In the child: a session of its own, nothing of the zygote's pipes; ends with os._exit. One that hangs says where, and dies of it."""
+    """In the child: a session of its own, nothing of the zygote's pipes; ends with os._exit.
+
+    One that hangs says where, and dies of it.
+    """
     os.setsid()
     faulthandler.register(signal.SIGALRM, chain=True)
     signal.alarm(RUN_S_MAX)

@@ -1,4 +1,6 @@
-"""Which failpoints there are: read from the source, so that a test of all of them cannot forget one."""
+"""Which failpoints there are: read from the source, so that a test of all of them cannot forget
+one.
+"""
 
 import ast
 from pathlib import Path

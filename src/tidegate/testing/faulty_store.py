@@ -1,6 +1,7 @@
 """A store that fails on purpose, over any real one: for the contract suite and for simulation.
 
-`faulty_store(store, choose)` gives a second front over the same data. Before every call, `choose(operation)` says what goes wrong.
+`faulty_store(store, choose)` gives a second front over the same data. Before every call,
+`choose(operation)` says what goes wrong.
 """
 
 import random
@@ -40,7 +41,10 @@ class Operation(StrEnum):
 
 
 class Fault(StrEnum):
-    """What goes wrong with one call. For calls that write nothing, all but NONE and SLOW are UNAVAILABLE."""
+    """What goes wrong with one call.
+
+    For calls that write nothing, all but NONE and SLOW are UNAVAILABLE.
+    """
 
     NONE = "none"
     SLOW = "slow"  # `pause` is called first
@@ -60,7 +64,9 @@ def scripted(faults: Mapping[Operation, Iterable[Fault]]) -> Choose:
 
 
 def seeded(seed: int, probability: float) -> Choose:
-    """Each call fails with this probability, the kind by chance; the same seed gives the same faults."""
+    """Each call fails with this probability, the kind by chance; the same seed gives the same
+    faults.
+    """
     chance = random.Random(seed)
     kinds = [fault for fault in Fault if fault is not Fault.NONE]
     lock = threading.Lock()
@@ -161,7 +167,10 @@ class FaultyBackend:
 def faulty_store(
     store: Store, choose: Choose, *, pause: Callable[[], None] = lambda: None
 ) -> tuple[Store, FaultyBackend]:
-    """A front over the same data that fails as chosen, and its backend (`deliver`, `choose`). Opening it does not fail, and it never sleeps."""
+    """A front over the same data that fails as chosen, and its backend (`deliver`, `choose`).
+
+    Opening it does not fail, and it never sleeps.
+    """
     backend = FaultyBackend(store.backend, lambda _: Fault.NONE, pause=pause)
     front = Store(backend, pause=lambda _: None)
     backend.choose = choose

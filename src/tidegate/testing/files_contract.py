@@ -1,7 +1,9 @@
-"""The contract of the files that checkpoints are written with, as a suite: every kind of them passes all of it.
+"""The contract of the files that checkpoints are written with, as a suite: every kind of them
+passes all of it.
 
-A test module derives a class from `FilesContract` and gives it the fixture `files`: an empty root. `FencedFilesContract` is for those where two writers at the
-very same moment are told apart, and for the checkpoints on top of them.
+A test module derives a class from `FilesContract` and gives it the fixture `files`: an empty root.
+`FencedFilesContract` is for those where two writers at the very same moment are told apart, and for
+the checkpoints on top of them.
 """
 
 import threading
@@ -33,8 +35,6 @@ def manifest(checkpoint: int = 1, generation: int = 1) -> Manifest:
 
 
 class FilesContract:
-    """What holds everywhere."""
-
     def test_a_file_that_is_written_is_read_and_replaced(self, files: Files) -> None:
         files.write("a/b/c", b"one")
         files.write("a/b/c", b"")

@@ -1,4 +1,6 @@
-"""A whole run of a job in this process: taken up, driven and ended as `tidegate run` does, with any engine. For tests that share one JVM or need none."""
+"""A whole run of a job in this process: taken up, driven and ended as `tidegate run` does, with any
+engine. For tests that share one JVM or need none.
+"""
 
 import os
 import threading
@@ -38,19 +40,16 @@ class Shared:
         self.engine = engine
 
     def run(self, graph: Graph, batch: Batch) -> Written:
-        """As the engine."""
         return self.engine.run(graph, batch)
 
     def tasks(self, pipeline: int) -> TaskCount:
-        """As the engine."""
         return self.engine.tasks(pipeline)
 
     def cancel(self, pipeline: int) -> None:
-        """As the engine."""
         self.engine.cancel(pipeline)
 
     def close(self) -> None:
-        """The engine stays open."""
+        pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +77,10 @@ def run_in_process(
     accept_changes: Sequence[str] = (),
     on_sink_lost: str = "fail",
 ) -> Ran:
-    """Run a job file until it has ended, or has been stopped at the checkpoint after `stop_at_rows` rows. `restore_from`: take another job's state.
-    `save`: with its first savepoint, where there is none yet."""
+    """Run a job file until it has ended, or has been stopped at the checkpoint after `stop_at_rows`
+    rows. `restore_from`: take another job's state. `save`: with its first savepoint, where there is
+    none yet.
+    """
     clock = SystemClock()
     home.make()
     plan = planned(file, variables, strict=Strictness.NORMAL)

@@ -1,7 +1,9 @@
-"""`python -m tidegate.testing.plain_driver`: a driver process as in production, with the plain engine.
+"""`python -m tidegate.testing.plain_driver`: a driver process as in production, with the plain
+engine.
 
-TIDEGATE_TEST_METRICS_DELAY_S: how often it writes its figures. A test that pauses the process (SIGSTOP) must not catch it inside a transaction for them: the
-embedded store has one writer at a time.
+TIDEGATE_TEST_METRICS_DELAY_S: how often it writes its figures. A test that pauses the process
+(SIGSTOP) must not catch it inside a transaction for them: the embedded store has one writer at a
+time.
 """
 
 import os

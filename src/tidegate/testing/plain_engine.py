@@ -1,4 +1,6 @@
-"""An engine without Spark: the same fused tasks, one after the other, in the driver's own process. For tests of the protocol that need no JVM."""
+"""An engine without Spark: the same fused tasks, one after the other, in the driver's own process.
+For tests of the protocol that need no JVM.
+"""
 
 from tidegate.pipeline.engine import Batch, TaskCount, Written
 from tidegate.pipeline.fused import collect, fused_tasks
@@ -19,11 +21,10 @@ class PlainEngine:
         )
 
     def tasks(self, pipeline: int) -> TaskCount:  # noqa: ARG002  # the engine's signature
-        """Unknown."""
         return TaskCount(0, 0)
 
     def cancel(self, pipeline: int) -> None:
-        """Not possible here."""
+        pass
 
     def close(self) -> None:
-        """Nothing is open."""
+        pass

@@ -1,7 +1,9 @@
-"""The contract of a store as a suite: every backend passes all of it, and what is not in it does not exist.
+"""The contract of a store as a suite: every backend passes all of it, and what is not in it does
+not exist.
 
-A backend's test module derives a class from `StoreContract` (or from `DurableStoreContract`, store_durability.py) and gives it the fixture
-`world`: an empty store that several users can open. Lost answers are judged in store_outcomes.py, which is part of the suite.
+A backend's test module derives a class from `StoreContract` (or from `DurableStoreContract`,
+store_durability.py) and gives it the fixture `world`: an empty store that several users can open.
+Lost answers are judged in store_outcomes.py, which is part of the suite.
 """
 
 import os
@@ -101,12 +103,12 @@ class StoreWorld(Protocol):
         """One more user. The first one decides the threshold."""
 
     def work(self, act: str, *, workers: int, amount: int) -> None:
-        """Let workers of store_worker.py do something at the same time, to the end: processes where the store can have several."""
+        """Let workers of store_worker.py do something at the same time, to the end: processes where
+        the store can have several.
+        """
 
 
 class StoreContract(OutcomeContract):
-    """What every store does."""
-
     @pytest.fixture
     def store(self, world: StoreWorld) -> Iterator[Store]:
         store = world.open()

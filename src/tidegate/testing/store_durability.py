@@ -1,7 +1,8 @@
-"""The part of the store's contract that is about death: for backends that outlive their users' processes.
+"""The part of the store's contract that is about death: for backends that outlive their users'
+processes.
 
-A backend's test module derives a class from `DurableStoreContract` and gives it the fixture `world`, here with an address that other processes
-can open.
+A backend's test module derives a class from `DurableStoreContract` and gives it the fixture
+`world`, here with an address that other processes can open.
 """
 
 import os

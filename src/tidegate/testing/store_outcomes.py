@@ -1,4 +1,5 @@
-"""The part of the store's contract that is about lost answers: a transaction was written or it was not, and its author gets to know which.
+"""The part of the store's contract that is about lost answers: a transaction was written or it was
+not, and its author gets to know which.
 
 Part of `StoreContract` (store_contract.py); not to be used alone.
 """

@@ -1,6 +1,8 @@
-"""What several users do to one store at the same time, for the contract suite: as threads, or as processes of their own.
+"""What several users do to one store at the same time, for the contract suite: as threads, or as
+processes of their own.
 
-As a process: `python -m tidegate.testing.store_worker URL ACT WORKER AMOUNT`. It ends with 0 if the act did.
+As a process: `python -m tidegate.testing.store_worker URL ACT WORKER AMOUNT`. It ends with 0 if the
+act did.
 """
 
 import os
@@ -31,7 +33,9 @@ def transfer(store: Store, worker: int, amount: int) -> None:
 
 
 def record(store: Store, worker: int, amount: int) -> None:
-    """Write pairs of entries for ever (or `amount` pairs), and say of each which revision was acknowledged: the process is killed meanwhile."""
+    """Write pairs of entries for ever (or `amount` pairs), and say of each which revision was
+    acknowledged: the process is killed meanwhile.
+    """
     number = len(store.list("left", f"{worker}/"))
     end = number + amount if amount else sys.maxsize
     while number < end:
@@ -45,7 +49,6 @@ def record(store: Store, worker: int, amount: int) -> None:
 
 
 def compact(store: Store, worker: int, amount: int) -> None:  # noqa: ARG001  # all acts have the same arguments
-    """Compact, `amount` times."""
     for _ in range(amount):
         store.compact()
 

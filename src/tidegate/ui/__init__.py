@@ -1,4 +1,5 @@
-"""The web pages: rendered here from the models of the typed API, patched by its events. No build step, no request to anybody else; reading needs no script.
+"""The web pages: rendered here from the models of the typed API, patched by its events. No build
+step, no request to anybody else; reading needs no script.
 
 app        the routes
 frame      what all pages share: templates, who may see them, how errors look

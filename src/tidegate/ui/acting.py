@@ -1,6 +1,8 @@
-"""What changes something. Each is a page that says what it keeps and what it costs, with its twin on the command line; then the wish; then back to the fact.
+"""What changes something. Each is a page that says what it keeps and what it costs, with its twin
+on the command line; then the wish; then back to the fact.
 
-Forms work without scripts. Who is let in by a token has it in a cookie that scripts cannot read and other sites cannot use.
+Forms work without scripts. Who is let in by a token has it in a cookie that scripts cannot read and
+other sites cannot use.
 """
 
 from collections.abc import Mapping
@@ -55,10 +57,10 @@ COOKIE_S = 12 * 3600
 
 
 class Acting:
-    """The handlers."""
-
     def __init__(self, frame: Frame) -> None:
-        self.frame, self.desk, self.writes = frame, frame.desk, Writes(frame.desk)
+        self.frame = frame
+        self.desk = frame.desk
+        self.writes = Writes(frame.desk)
 
     async def stop(self, request: Request) -> Response:
         """What stopping means for this job; then the wish."""
@@ -143,7 +145,9 @@ class Acting:
         )
 
     async def accept_change(self, request: Request) -> Response:
-        """What a decision about a change of a table means, with the restore plan; then the job goes on with it."""
+        """What a decision about a change of a table means, with the restore plan; then the job goes
+        on with it.
+        """
         job_id = job_id_of(request.path_params["job_id"])
         if request.method == "POST":
             decided = _decision(await _form(request))
@@ -192,7 +196,6 @@ class Acting:
         )
 
     async def undo(self, request: Request) -> Response:
-        """Take a quarantine back."""
         await run_in_threadpool(undo, self.desk, (await _form(request)).get("id", ""))
         return self.frame.moved("/ui/storage")
 
@@ -264,7 +267,6 @@ class Acting:
         return answer
 
     async def logout(self, _request: Request) -> Response:
-        """Forget the token."""
         answer = self.frame.moved("/ui/login")
         answer.delete_cookie(
             COOKIE, path="/", httponly=True, samesite="strict", secure=self._secure()

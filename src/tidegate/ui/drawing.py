@@ -59,8 +59,6 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """All of it."""
-
     nodes: list[Node]
     edges: list[Edge]
     width: int
@@ -115,7 +113,9 @@ def _edge(places: dict[tuple[int, str], tuple[int, int]], giver: Vertex, vertex:
 
 
 def _labels(giver: Vertex, vertex: Vertex) -> tuple[str, str]:
-    """What passes an edge: what its giver gives; else what its sink takes, where nobody else gives to it; else nothing is said."""
+    """What passes an edge: what its giver gives; else what its sink takes, where nobody else gives
+    to it; else nothing is said.
+    """
     told = (
         giver
         if giver.rows is not None

@@ -66,7 +66,10 @@ class Frame:
     def page(
         self, request: Request, template: str, *, status: int = 200, **values: Any
     ) -> Response:
-        """A whole page. Nothing on it may come from elsewhere, be framed, or be kept by anybody on the way."""
+        """A whole page.
+
+        Nothing on it may come from elsewhere, be framed, or be kept by anybody on the way.
+        """
         who = who_of(request)
         now = datetime.fromtimestamp(self.desk.clock.now_ms() / 1000, UTC)
         known = {
@@ -95,7 +98,6 @@ class Frame:
         return {server.address for server in coordinators_of(self.desk) if server.address}
 
     def servers(self) -> list[str]:
-        """The others, for scripts."""
         return sorted(self._servers() - {self.desk.me.address})
 
     def moved(self, path: str) -> Response:

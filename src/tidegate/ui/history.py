@@ -15,8 +15,6 @@ COMMANDS = {"cancel": "stop at the next checkpoint", "force-stop": "stop at once
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line."""
-
     at: datetime
     what: str
     why: str = ""
@@ -25,7 +23,10 @@ class Event:
 
 
 def events_of(picture: Picture, job: models.JobDetails) -> list[Event]:
-    """All of them, the newest first. A job that ran under a release without a history has at least the last time of each status."""
+    """All of them, the newest first.
+
+    A job that ran under a release without a history has at least the last time of each status.
+    """
     if not job.events:
         found = [*_failures(job.failures), *_stages(picture, job)]
         return sorted(found, key=lambda event: event.at, reverse=True)

@@ -1,4 +1,6 @@
-"""A log of JSON lines for people: time, level, what happened, its fields, and stack traces over as many lines as they have. Pure."""
+"""A log of JSON lines for people: time, level, what happened, its fields, and stack traces over as
+many lines as they have. Pure.
+"""
 
 import json
 from typing import Any

@@ -1,4 +1,7 @@
-"""GET: one function for each page. Everything comes from this server's picture of the store, as the models of the typed API have it."""
+"""GET: one function for each page.
+
+Everything comes from this server's picture of the store, as the models of the typed API have it.
+"""
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -37,10 +40,9 @@ class NoSuchPage(UserError):
 
 
 class Pages:
-    """The handlers."""
-
     def __init__(self, frame: Frame) -> None:
-        self.frame, self.desk = frame, frame.desk
+        self.frame = frame
+        self.desk = frame.desk
 
     async def overview(self, request: Request) -> Response:
         """What needs attention, and why; then the figures."""
@@ -143,7 +145,6 @@ class Pages:
         raise NoSuchPage(request.url.path)
 
     async def cluster(self, request: Request) -> Response:
-        """Workers and servers."""
         return self.frame.page(
             request,
             "cluster.html",
@@ -152,7 +153,9 @@ class Pages:
         )
 
     async def storage(self, request: Request) -> Response:
-        """What is below the namespace, as the last pass of the collector saw it; savepoints; quarantines."""
+        """What is below the namespace, as the last pass of the collector saw it; savepoints;
+        quarantines.
+        """
         seen, saved = await run_in_threadpool(
             lambda: (storage(self.desk), self.desk.commands.savepoints.list())
         )

@@ -57,7 +57,6 @@ def number(value: float | int | None) -> str:
 
 
 def size(count: int | None) -> str:
-    """Bytes with their unit."""
     return NOT_KNOWN if count is None else size_text(count)
 
 
@@ -89,7 +88,6 @@ def utc(moment: datetime | None) -> str:
 
 
 def iso(moment: datetime | None) -> str:
-    """For machines."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else ""
 
 
@@ -99,7 +97,6 @@ def ago(moment: datetime | None, now: datetime) -> str:
 
 
 def counted(count: int, word: str) -> str:
-    """`1 job`, `2 jobs`."""
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 

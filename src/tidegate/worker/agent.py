@@ -1,7 +1,9 @@
-"""The decisions of a worker, one turn at a time (see the package). Called by WorkerThread, and by simulations.
+"""The decisions of a worker, one turn at a time (see the package). Called by WorkerThread, and by
+simulations.
 
-It must not sleep, start threads or touch processes: those are behind `Launcher`. The copy of the store that it looks at may be old by a turn; so whatever it
-writes is checked against the versions that it read, and a second driver for one generation is refused by the store.
+It must not sleep, start threads or touch processes: those are behind `Launcher`. The copy of the
+store that it looks at may be old by a turn; so whatever it writes is checked against the versions
+that it read, and a second driver for one generation is refused by the store.
 """
 
 import logging
@@ -56,11 +58,15 @@ class Told(Enum):
 
     NOW = "now"  # it is on record
     LATE = "late"  # it is known already, or the job has moved on
-    OF_ANOTHER = "of-another"  # another process is the driver of this generation: this death says nothing about it
+    # another process is the driver of this generation: this death says nothing about it
+    OF_ANOTHER = "of-another"
 
 
 class Worker:
-    """One worker of a host, for the life of its process. `me` is its record: `me.id` is unique, also among its predecessors."""
+    """One worker of a host, for the life of its process.
+
+    `me` is its record: `me.id` is unique, also among its predecessors.
+    """
 
     def __init__(
         self,
@@ -71,14 +77,12 @@ class Worker:
         launcher: Launcher,
         clock: Clock,
     ) -> None:
-        self.store, self.settings, self.me, self.home, self.launcher, self.clock = (
-            store,
-            settings,
-            me,
-            home,
-            launcher,
-            clock,
-        )
+        self.store = store
+        self.settings = settings
+        self.me = me
+        self.home = home
+        self.launcher = launcher
+        self.clock = clock
         self.elector = Elector(
             store, worker_office(me.id), me.id, me.address, settings.worker.lease_ms, clock
         )
@@ -122,12 +126,17 @@ class Worker:
         self._forget(self.follower.all(ASSIGNMENTS))
 
     def retag(self, tags: Mapping[str, str]) -> None:
-        """Other tags from the next turn on. Any thread may call it; jobs that run stay where they are."""
+        """Other tags from the next turn on.
+
+        Any thread may call it; jobs that run stay where they are.
+        """
         self.me = replace(self.me, tags=dict(tags))
         self._announced = 0
 
     def leave(self) -> None:
-        """An orderly end: the drivers stay, and whoever looks sees at once that this worker is gone."""
+        """An orderly end: the drivers stay, and whoever looks sees at once that this worker is
+        gone.
+        """
         standing = self.elector.leadership()
         if isinstance(standing, Leading):
             failpoint("worker.leave.before")
@@ -197,7 +206,9 @@ class Worker:
         )
 
     def _is_plain(self, job_id: int) -> bool:
-        """Whether a driver that waits with a started JVM can run this job: it asks for nothing of Spark that the engine does not give to all."""
+        """Whether a driver that waits with a started JVM can run this job: it asks for nothing of
+        Spark that the engine does not give to all.
+        """
         entry = self.store.get(JOBS, str(job_id)) if self.settings.worker.warm else None
         if entry is None:
             return False
@@ -236,7 +247,11 @@ class Worker:
             self._obey(held)
 
     def _obey(self, held: Held) -> None:
-        """Carry out the order. A driver whose assignment is gone is one that nobody wants any more; one that is another worker's now is that one's business."""
+        """Carry out the order.
+
+        A driver whose assignment is gone is one that nobody wants any more; one that is another
+        worker's now is that one's business.
+        """
         seen = self.follower.get(ASSIGNMENTS, str(held.job_id))
         if (ASSIGNMENTS, str(held.job_id)) in self.follower.unreadable:
             return  # it is there, in words of a newer version

@@ -1,4 +1,7 @@
-"""This host as the agent sees it: real processes, real threads. Also how a worker is put together and kept going. Called by server and command line."""
+"""This host as the agent sees it: real processes, real threads.
+
+Also how a worker is put together and kept going. Called by server and command line.
+"""
 
 import logging
 import os
@@ -49,7 +52,9 @@ class Session:
         terminate_session(self.ref)
 
     def kill(self) -> None:
-        """Begin to kill it, unless that is under way; a process that does not die is tried again when the deadline of the last try is over."""
+        """Begin to kill it, unless that is under way; a process that does not die is tried again
+        when the deadline of the last try is over.
+        """
         if self._killing is None or not self._killing.is_alive():
             self._killing = threading.Thread(
                 target=kill_session, args=(self.ref,), name=f"kill-{self.ref.pid}", daemon=True
@@ -65,7 +70,9 @@ class Child(Session):
         self.driver = driver
 
     def look(self) -> Living | Dead:
-        """Its exit code, once nothing of its session is left; what its leader leaves behind is killed."""
+        """Its exit code, once nothing of its session is left; what its leader leaves behind is
+        killed.
+        """
         code = self.driver.poll()
         if code is None:
             return Living()
@@ -99,24 +106,27 @@ class Stillborn:
     """A driver that could not be started."""
 
     def __init__(self, why: str) -> None:
-        self.ref, self.why = NOWHERE, why
+        self.ref = NOWHERE
+        self.why = why
 
     def look(self) -> Dead:
-        """Always."""
         return Dead(proof="not started", last_words=self.why)
 
     def terminate(self) -> None:
-        """Nothing is there."""
+        pass
 
     def kill(self) -> None:
-        """Nothing is there."""
+        pass
 
 
 class HostLauncher:
     """Drivers as sessions of this host."""
 
     def __init__(self, home: Home, program: Program, pool: WarmPool, sweeper: Sweeper) -> None:
-        self.home, self.program, self.pool, self.sweeper = home, program, pool, sweeper
+        self.home = home
+        self.program = program
+        self.pool = pool
+        self.sweeper = sweeper
 
     def start(self, order: DriverOrder, *, plain: bool) -> Grip:
         """One that waits, else a new one."""
@@ -133,7 +143,6 @@ class HostLauncher:
             return Stillborn(f"the driver cannot be started: {error}")
 
     def adopt(self, process: ProcessRef, job_id: int) -> Grip:
-        """Whatever it is doing."""
         return Foundling(process, self.home.logs(job_id) / ERROR_LOG)
 
     def clear(self, job_id: int, generation: int, process: ProcessRef) -> None:
@@ -201,11 +210,15 @@ def open_worker(
 
 
 class WorkerThread:
-    """Keeps a worker going: one thread for its turns, one for its lease, so that a slow turn costs it nothing."""
+    """Keeps a worker going: one thread for its turns, one for its lease, so that a slow turn costs
+    it nothing.
+    """
 
     def __init__(self, worker: Worker, clock: Clock) -> None:
-        self.worker, self.clock = worker, clock
-        self._ended, self._wake = threading.Event(), threading.Event()
+        self.worker = worker
+        self.clock = clock
+        self._ended = threading.Event()
+        self._wake = threading.Event()
         beat_s = worker.settings.worker.lease_ms / 10_000
         self._threads = [
             threading.Thread(target=self._turns, name="worker", daemon=True),
@@ -218,7 +231,6 @@ class WorkerThread:
         ]
 
     def start(self) -> None:
-        """Begin."""
         for thread in self._threads:
             thread.start()
 
@@ -232,7 +244,10 @@ class WorkerThread:
         self.wake()
 
     def stop(self) -> None:
-        """Leave in order: the drivers go on, those that wait for work end. A turn that hangs, as the store does, is left behind."""
+        """Leave in order: the drivers go on, those that wait for work end.
+
+        A turn that hangs, as the store does, is left behind.
+        """
         self._ended.set()
         self._wake.set()
         for thread in self._threads:

@@ -1,4 +1,7 @@
-"""What the agent needs of a host: processes that can be started, watched and ended. Implemented by host.py, and by simulations. No call may block for long."""
+"""What the agent needs of a host: processes that can be started, watched and ended.
+
+Implemented by host.py, and by simulations. No call may block for long.
+"""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -25,11 +28,13 @@ class Grip(Protocol):
     """One driver in the hands of this worker."""
 
     @property
-    def ref(self) -> ProcessRef:
-        """Its name."""
+    def ref(self) -> ProcessRef: ...
 
     def look(self) -> Living | Dead:
-        """Whether it lives; a child that has ended is waited for here. Dead for ever once it is dead."""
+        """Whether it lives; a child that has ended is waited for here.
+
+        Dead for ever once it is dead.
+        """
 
     def terminate(self) -> None:
         """SIGTERM to every process of its session."""
@@ -42,8 +47,10 @@ class Launcher(Protocol):
     """Starts drivers and finds those that others have started."""
 
     def start(self, order: DriverOrder, *, plain: bool) -> Grip:
-        """A driver for this order. `plain`: it needs nothing of Spark but what the engine's settings say, so one that waits already will do.
-        Where none can be started, the grip is of one that is dead, and says why."""
+        """A driver for this order. `plain`: it needs nothing of Spark but what the engine's
+        settings say, so one that waits already will do. Where none can be started, the grip is of
+        one that is dead, and says why.
+        """
 
     def adopt(self, process: ProcessRef, job_id: int) -> Grip:
         """A driver of this host that somebody else has started, perhaps before the host was."""
@@ -52,7 +59,9 @@ class Launcher(Protocol):
         """Remove the scratch files of a driver that is proven dead."""
 
     def tend(self) -> None:
-        """One turn of what there is to do besides: drivers that wait for work, scratch files that nobody owns."""
+        """One turn of what there is to do besides: drivers that wait for work, scratch files that
+        nobody owns.
+        """
 
     def close(self) -> None:
         """This worker ends in order. Drivers that have work go on."""

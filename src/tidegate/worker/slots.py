@@ -1,4 +1,7 @@
-"""How many drivers fit on a host: what the settings say, else as many as its memory allows. Pure, but for the reading of two files."""
+"""How many drivers fit on a host: what the settings say, else as many as its memory allows.
+
+Pure, but for the reading of two files.
+"""
 
 import re
 from pathlib import Path
@@ -15,7 +18,9 @@ def slots(wanted: int | None, memory_bytes: int) -> int:
 
 
 def memory_bytes(meminfo: Path = MEMINFO, cgroup_limit: Path = CGROUP_LIMIT) -> int:
-    """The memory of this host, or what the container that we live in may have of it; 0 where it cannot be told."""
+    """The memory of this host, or what the container that we live in may have of it; 0 where it
+    cannot be told.
+    """
     found = re.search(r"^MemTotal:\s+(\d+) kB", _text(meminfo), re.MULTILINE)
     total = int(found[1]) * 1024 if found else 0
     limit = _text(cgroup_limit).strip()

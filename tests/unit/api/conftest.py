@@ -1,4 +1,6 @@
-"""A server's API on a store in memory, a clock that stands until it is turned, and records made by hand."""
+"""A server's API on a store in memory, a clock that stands until it is turned, and records made by
+hand.
+"""
 
 import asyncio
 import threading
@@ -58,7 +60,8 @@ class Hands:
     """A clock that tests turn."""
 
     def __init__(self) -> None:
-        self.at_ms, self.at_s = NOW_MS, 100.0
+        self.at_ms = NOW_MS
+        self.at_s = 100.0
 
     def now_ms(self) -> int:
         return self.at_ms
@@ -107,7 +110,9 @@ class Site:
     """The API, what stands behind it, and ways to put things there."""
 
     def __init__(self, tmp_path: Path, settings: EngineSettings) -> None:
-        self.clock, self.settings, self.fault = Hands(), settings, Fault.NONE
+        self.clock = Hands()
+        self.settings = settings
+        self.fault = Fault.NONE
         self.solid = open_store("memory:")
         self.store, _ = faulty_store(self.solid, self._choose)
         self.picture = Picture(self.store, self.clock)
@@ -252,7 +257,6 @@ class Site:
             )
 
     def leader(self, name: str = "server-1") -> None:
-        """Who leads."""
         self.put(LEASES, COORDINATOR, Lease(holder=name, term=3, address="http://127.0.0.1:8080"))
 
 
@@ -270,7 +274,6 @@ def site(tmp_path: Path, settings: EngineSettings) -> Iterator[Site]:
 
 @pytest.fixture
 def make_site(tmp_path: Path) -> Iterator[Callable[[EngineSettings], Site]]:
-    """One with other settings."""
     made: list[Site] = []
 
     def make(settings: EngineSettings) -> Site:

@@ -1,4 +1,6 @@
-"""A job that a change of a table has stopped, through the API and the pages: what it is stopped at, the choices, and the decision."""
+"""A job that a change of a table has stopped, through the API and the pages: what it is stopped at,
+the choices, and the decision.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -163,7 +165,6 @@ def test_a_submit_can_carry_decisions(site) -> None:
 
 @pytest.fixture
 def paged(site) -> Any:
-    """With its pages."""
     site.http.close()
     site.http = type(site.http)(make_app(site.desk, pages(site.desk)))
     return site

@@ -1,4 +1,6 @@
-"""Lists of many jobs cost what is shown of them and what has changed, not what is there; and they are the same as if they were made anew."""
+"""Lists of many jobs cost what is shown of them and what has changed, not what is there; and they
+are the same as if they were made anew.
+"""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""Both descriptions, asked everything that they allow: no server error, no answer that is not described."""
+"""Both descriptions, asked everything that they allow: no server error, no answer that is not
+described.
+"""
 
 import re
 from dataclasses import replace
@@ -37,7 +39,6 @@ def site(make_site: Any) -> Any:
 
 
 def furnished(site: Any) -> Any:
-    """Something of everything."""
     site.leader()
     site.worker("w1", slots=2, holds=(1,))
     site.running(

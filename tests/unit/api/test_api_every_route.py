@@ -1,4 +1,6 @@
-"""Every route of both APIs and of the pages, found in their own tables: strangers, lookers, requests that make no sense. A clear 4xx, and nothing changed."""
+"""Every route of both APIs and of the pages, found in their own tables: strangers, lookers,
+requests that make no sense. A clear 4xx, and nothing changed.
+"""
 
 import asyncio
 import re

@@ -1,4 +1,6 @@
-"""When the store is out of reach, who may come in, what is not there, and how long a long list takes."""
+"""When the store is out of reach, who may come in, what is not there, and how long a long list
+takes.
+"""
 
 import time
 

@@ -1,4 +1,6 @@
-"""Figures for scrapers: all of them are there, documented, and in a format that strict readers take."""
+"""Figures for scrapers: all of them are there, documented, and in a format that strict readers
+take.
+"""
 
 import re
 from pathlib import Path
@@ -28,7 +30,9 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 
 
 def families(text: str, *, open_format: bool = False) -> dict[str, dict[str, float]]:
-    """By name, what a strict reader finds: head, kind and samples of a family together, no sample twice."""
+    """By name, what a strict reader finds: head, kind and samples of a family together, no sample
+    twice.
+    """
     found: dict[str, dict[str, float]] = {}
     kinds: dict[str, str] = {}
     lines = text.removesuffix("# EOF\n").splitlines()

@@ -1,4 +1,6 @@
-"""What operators ask of a server besides jobs: checkpoints, the queue, logs, threads, tags, options, lists of wishes."""
+"""What operators ask of a server besides jobs: checkpoints, the queue, logs, threads, tags,
+options, lists of wishes.
+"""
 
 import json
 import logging

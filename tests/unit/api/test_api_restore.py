@@ -1,4 +1,6 @@
-"""From where a submitted job goes on: our parameters and the reference's, their refusals in the words of a request, and the restore report in job-info."""
+"""From where a submitted job goes on: our parameters and the reference's, their refusals in the
+words of a request, and the restore report in job-info.
+"""
 
 import json
 import socket
@@ -243,7 +245,9 @@ def test_going_back_asks_for_consent_where_rows_would_come_twice(site) -> None:
 
 
 def lost(site, tmp_path: Path, host: str) -> dict[str, Any]:
-    """A job that has ended, whose file sink has nothing of it any more, and a worker on this host or another one."""
+    """A job that has ended, whose file sink has nothing of it any more, and a worker on this host
+    or another one.
+    """
     sink = "Sink[0]-LocalFile"
     ended(site)
     state = {

@@ -44,7 +44,6 @@ LARGE = {SOURCE: {"db.t": Volume(90_000_000, 9)}, SINK: {"db.t": Volume(90_000_0
 
 @pytest.fixture
 def site(site):
-    """With the pages."""
     site.http.close()
     site.http = type(site.http)(make_app(site.desk, pages(site.desk)))
     return site

@@ -1,4 +1,6 @@
-"""The typed API: shapes, cursors, roles, conditions, idempotency, and everything that a schema can ask."""
+"""The typed API: shapes, cursors, roles, conditions, idempotency, and everything that a schema can
+ask.
+"""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,6 @@
-"""Bytes, and rows by table: with the keys of the reference in v2, on the graph in v1 and on the page of a job."""
+"""Bytes, and rows by table: with the keys of the reference in v2, on the graph in v1 and on the
+page of a job.
+"""
 
 from tidegate.api.v1.models import Vertex
 from tidegate.model.volume import PipelineRates, Rate, Volume

@@ -1,4 +1,6 @@
-"""Which connection goes where there is no room, and how many there may be: on sockets of this process, without a server."""
+"""Which connection goes where there is no room, and how many there may be: on sockets of this
+process, without a server.
+"""
 
 import resource
 import socket
@@ -14,7 +16,9 @@ from tidegate.model.engine import HttpSettings
 
 class Transport:
     def __init__(self, made: socket.socket) -> None:
-        self.made, self.unread, self.written = made, 0, b""
+        self.made = made
+        self.unread = 0
+        self.written = b""
 
     def get_extra_info(self, _name: str) -> socket.socket:
         return self.made

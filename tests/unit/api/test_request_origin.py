@@ -1,4 +1,6 @@
-"""Which requests a server serves: the names in Host, the pages that may act, and what clients without a browser send."""
+"""Which requests a server serves: the names in Host, the pages that may act, and what clients
+without a browser send.
+"""
 
 import logging
 from dataclasses import replace

@@ -125,7 +125,8 @@ def test_a_loop_that_is_woken_turns_before_its_time() -> None:
 def test_a_job_that_moves_is_looked_at_again_in_the_same_turn_and_the_worker_is_told() -> None:
     class Moves:
         def __init__(self) -> None:
-            self.left, self.told = [2, 1, 0], 0
+            self.left = [2, 1, 0]
+            self.told = 0
 
         def step(self, _leading: object) -> int:
             return self.left.pop(0)

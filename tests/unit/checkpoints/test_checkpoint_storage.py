@@ -170,8 +170,6 @@ def test_deleting_a_jobs_checkpoints_leaves_those_of_a_newer_incarnation_alone(
 
 
 class Listed(LocalFiles):
-    """Remembers what was listed."""
-
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.listed: list[str] = []

@@ -1,4 +1,6 @@
-"""The collector on a namespace where everything is mixed: what it takes, what it never takes, what it leaves when it is killed at any step."""
+"""The collector on a namespace where everything is mixed: what it takes, what it never takes, what
+it leaves when it is killed at any step.
+"""
 
 import os
 import re
@@ -87,7 +89,9 @@ TAKEN = [
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Live jobs, retained ones, jobs whose history has expired, savepoints, half-written directories, foreign files."""
+    """Live jobs, retained ones, jobs whose history has expired, savepoints, half-written
+    directories, foreign files.
+    """
     root = tmp_path / "namespace"
     for path in ("1/1/5", "1/1/4", "2/1/7", "2/1/6", "3/1/1", "3/1/2", "4/1/3"):
         checkpoint(root, path)
@@ -151,7 +155,7 @@ def collect(root: Path, store: Store | None = None, now_ms: int = NOW_MS) -> Rep
 
 
 class Crash(BaseException):
-    """The process ends here."""
+    pass
 
 
 @pytest.fixture
@@ -385,7 +389,10 @@ def test_a_leader_that_is_not_sure_of_itself_stops_and_the_next_one_goes_on(root
 
 
 class Copied(FsspecFiles):
-    """A file system without a rename. `dying`: the process ends between the copy and the deletion, when some files are deleted."""
+    """A file system without a rename.
+
+    `dying`: the process ends between the copy and the deletion, when some files are deleted.
+    """
 
     dying = False
 

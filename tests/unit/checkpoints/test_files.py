@@ -23,7 +23,9 @@ class TestLocalFiles(FilesContract):
 
 
 class TestLocalExclusion:
-    """Everything but generations that publish at the very same moment: there a rename into a taken name is an error, and the batch is tried again."""
+    """Everything but generations that publish at the very same moment: there a rename into a taken
+    name is an error, and the batch is tried again.
+    """
 
     @pytest.fixture
     def files(self, tmp_path: Path) -> Files:

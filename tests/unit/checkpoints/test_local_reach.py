@@ -1,4 +1,6 @@
-"""A disk with checkpoints that is full, gone or covered for a while is waited for by drivers, and nothing is written beside it."""
+"""A disk with checkpoints that is full, gone or covered for a while is waited for by drivers, and
+nothing is written beside it.
+"""
 
 import errno
 import subprocess

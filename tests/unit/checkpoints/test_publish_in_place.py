@@ -1,4 +1,6 @@
-"""Where directories cannot be renamed: a publication that is killed before its manifest is none, and a repeat makes it one."""
+"""Where directories cannot be renamed: a publication that is killed before its manifest is none,
+and a repeat makes it one.
+"""
 
 import os
 import signal

@@ -1,4 +1,6 @@
-"""Savepoints on disk: whole or none, every damage is named, every step can be broken off and repeated."""
+"""Savepoints on disk: whole or none, every damage is named, every step can be broken off and
+repeated.
+"""
 
 import json
 from dataclasses import replace
@@ -18,7 +20,7 @@ JOB = 5
 
 
 class BrokenOff(BaseException):
-    """As a kill."""
+    pass
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""Decisions about changes of tables as words of the command line, and the commands that a run advises."""
+"""Decisions about changes of tables as words of the command line, and the commands that a run
+advises.
+"""
 
 import shlex
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""`tidegate seatunnel --dry-run`: what is outside is asked, a few rows are read, and nothing is left behind."""
+"""`tidegate seatunnel --dry-run`: what is outside is asked, a few rows are read, and nothing is
+left behind.
+"""
 
 import sqlite3
 from contextlib import closing

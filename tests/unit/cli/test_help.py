@@ -1,4 +1,6 @@
-"""What the command line says about itself: every verb has an example that works, and shells can complete it."""
+"""What the command line says about itself: every verb has an example that works, and shells can
+complete it.
+"""
 
 import re
 import shlex

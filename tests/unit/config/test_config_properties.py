@@ -253,7 +253,8 @@ def test_substitutions_however_tangled_end_in_data_or_problems(text):
 
 @pytest.mark.timeout(120)
 def test_a_long_file_of_hard_lines_comes_to_an_end():
-    # Each line has what could make a parser look far ahead or back; a quadratic one would hang on this.
+    # Each line has what could make a parser look far ahead or back; a quadratic one would hang on
+    # this.
     line = 'a { b = [1, ${?x} y, "z"], c += 1 } \n k = x*y z\n l = ${l} [1\n] } \n'
     document = parse_hocon(line * 5_000, "job")
     assert len(document.data["a"]["c"]) == 5_000

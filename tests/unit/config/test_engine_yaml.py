@@ -1,4 +1,6 @@
-"""YAML of the engine's file: plain values of YAML 1.2 with their lines, every mistake named, nothing constructed, no words of the file in messages."""
+"""YAML of the engine's file: plain values of YAML 1.2 with their lines, every mistake named,
+nothing constructed, no words of the file in messages.
+"""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,7 @@
-"""What HOCON text means, value by value. The expectations were compared once with the reference's own parser."""
+"""What HOCON text means, value by value.
+
+The expectations were compared once with the reference's own parser.
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Job files of a few hundred bytes that would expand without end, and files of megabytes: refused by a limit, with bounded memory."""
+"""Job files of a few hundred bytes that would expand without end, and files of megabytes: refused
+by a limit, with bounded memory.
+"""
 
 import tracemalloc
 
@@ -80,7 +82,9 @@ def test_thousands_of_appended_values_are_all_there() -> None:
 
 
 def test_appended_values_do_not_change_what_was_copied_before() -> None:
-    """A reference to a list that grows afterwards sees the final list; a copy made by joining does not alias it."""
+    """A reference to a list that grows afterwards sees the final list; a copy made by joining does
+    not alias it.
+    """
     text = "a = [1]\na += 2\nb = ${a} [9]\na += 3\na += 4\n"
     reading = read_text(HEAD + text + SMALL.replace("[1]", "${b}"), "job")
     assert reading.spec is not None

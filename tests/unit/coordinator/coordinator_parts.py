@@ -1,4 +1,6 @@
-"""What the tests of the coordinator share: a clock with hands, a plan without connectors, an installation on a memory store."""
+"""What the tests of the coordinator share: a clock with hands, a plan without connectors, an
+installation on a memory store.
+"""
 
 import threading
 from dataclasses import replace

@@ -1,4 +1,6 @@
-"""What the tests of restores share: a store that is lost, damage, savepoints, a leader that starts the next generation."""
+"""What the tests of restores share: a store that is lost, damage, savepoints, a leader that starts
+the next generation.
+"""
 
 from pathlib import Path
 
@@ -12,7 +14,8 @@ from tidegate.model.records import CheckpointRef, JobStatus, PipelineState
 def without_store(here: Installation, place: Path) -> Installation:
     """The same checkpoints, and a store that knows nothing."""
     lost = Installation(place)
-    lost.storage, lost.commands.storage = here.storage, here.storage
+    lost.storage = here.storage
+    lost.commands.storage = here.storage
     lost.clock.ms = here.clock.ms + 1_000
     return lost
 

@@ -1,4 +1,6 @@
-"""Decisions about a change of a table: only where the job is stopped at it, kept with the job, used by nobody else."""
+"""Decisions about a change of a table: only where the job is stopped at it, kept with the job, used
+by nobody else.
+"""
 
 from dataclasses import replace
 

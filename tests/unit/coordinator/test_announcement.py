@@ -1,4 +1,6 @@
-"""Servers that announce themselves: seen while they live, gone when they leave, taken away by the leader when they were silent for a lease."""
+"""Servers that announce themselves: seen while they live, gone when they leave, taken away by the
+leader when they were silent for a lease.
+"""
 
 from typing import Any
 
@@ -36,7 +38,8 @@ class World:
     """Servers on one store, and how one of them, the leader, sees them."""
 
     def __init__(self) -> None:
-        self.clock, self.store = Hands(), open_store("memory:")
+        self.clock = Hands()
+        self.store = open_store("memory:")
         self.picture = Picture(self.store, self.clock)
         self.elector = Elector(self.store, "coordinator", "a", "", LEASE_MS, self.clock)
 
@@ -51,7 +54,9 @@ class World:
         return made
 
     def turn(self, *living: Announcement, seconds: float = 0.0) -> None:
-        """Time passes in tenths of a lease; these give their signs of life, and the leader looks and sweeps."""
+        """Time passes in tenths of a lease; these give their signs of life, and the leader looks
+        and sweeps.
+        """
         end_s = self.clock.at_s + seconds
         while True:
             for each in living:

@@ -1,4 +1,6 @@
-"""What a turn of the leader costs: what has happened since the last one, and not what is there. Counted, never timed."""
+"""What a turn of the leader costs: what has happened since the last one, and not what is there.
+Counted, never timed.
+"""
 
 import threading
 from collections import Counter

@@ -1,4 +1,6 @@
-"""The collector with a store behind it: what it knows of jobs, whose namespace it is, what the leader's passes do and report."""
+"""The collector with a store behind it: what it knows of jobs, whose namespace it is, what the
+leader's passes do and report.
+"""
 
 import os
 from dataclasses import replace

@@ -1,4 +1,6 @@
-"""Events of jobs: what is told, in which words, and a webhook that stumbles without anybody noticing."""
+"""Events of jobs: what is told, in which words, and a webhook that stumbles without anybody
+noticing.
+"""
 
 import base64
 import json
@@ -67,7 +69,7 @@ class Hook:
                     self.end_headers()
 
             def log_message(self, *_: object) -> None:
-                """Not to the terminal."""
+                pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.thread = threading.Thread(

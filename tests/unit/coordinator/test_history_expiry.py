@@ -1,4 +1,6 @@
-"""What the expiry of history covers, row by row as the documents promise it, and what it leaves to the collector."""
+"""What the expiry of history covers, row by row as the documents promise it, and what it leaves to
+the collector.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +36,9 @@ MINUTE_MS = 60_000
 
 @pytest.fixture
 def old(tmp_path: Path) -> Installation:
-    """A cancelled job on a store with files, cleaned up, with checkpoints and a savepoint; its time in the history is over."""
+    """A cancelled job on a store with files, cleaned up, with checkpoints and a savepoint; its time
+    in the history is over.
+    """
     here = Installation(tmp_path)
     here.store.close()
     here.store = open_store(f"sqlite:///{tmp_path / 'store.db'}", compaction_threshold=40)

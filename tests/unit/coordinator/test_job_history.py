@@ -61,7 +61,9 @@ def begin_batch(here: Installation) -> None:
 
 
 def restarted(leader: Leader, times: int) -> None:
-    """The driver dies so often, each time after a checkpoint: none of it counts against the budget for long."""
+    """The driver dies so often, each time after a checkpoint: none of it counts against the budget
+    for long.
+    """
     for _ in range(times):
         leader.here.checkpoint()
         leader.dies(leader.drive())

@@ -1,4 +1,6 @@
-"""One leader, one worker's lease, records written by hand where a driver would write them: what the reconciler makes of it."""
+"""One leader, one worker's lease, records written by hand where a driver would write them: what the
+reconciler makes of it.
+"""
 
 import os
 from dataclasses import replace
@@ -61,7 +63,8 @@ class Leader:
     """A server that leads, with its parts in reach."""
 
     def __init__(self, here: Installation, name: str = "server") -> None:
-        self.here, self.heard = here, Heard()
+        self.here = here
+        self.heard = Heard()
         self.elector = Elector(
             here.store, "coordinator", name, "", here.settings.coordinator.lease_ms, here.clock
         )
@@ -276,7 +279,9 @@ def test_a_driver_that_is_heard_of_while_its_leader_was_held_up_is_not_buried(
     held_up, heard = Recorder.go, []
 
     def go(recorder: Recorder, lease: Check, known: Known, view: JobView, decision: Go) -> None:
-        """Between the leader's look, which found nothing but silence, and its word the driver gives a sign of life."""
+        """Between the leader's look, which found nothing but silence, and its word the driver gives
+        a sign of life.
+        """
         if decision.proof and not heard:
             figures = PipelineMetrics(pipeline=1, generation=1, at_ms=leader.here.clock.now_ms())
             heard.append(

@@ -1,4 +1,6 @@
-"""Things outside: recorded with the job, refused to others, kept while the job can be resumed, dropped when it cannot."""
+"""Things outside: recorded with the job, refused to others, kept while the job can be resumed,
+dropped when it cannot.
+"""
 
 from pathlib import Path
 
@@ -28,7 +30,8 @@ class World:
     """An installation, and a server outside."""
 
     def __init__(self, place: Path) -> None:
-        self.here, self.server = Installation(place), place / "server"
+        self.here = Installation(place)
+        self.server = place / "server"
         self.server.mkdir()
 
     def plan(self, *slots: str) -> Plan:

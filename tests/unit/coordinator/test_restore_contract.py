@@ -1,4 +1,6 @@
-"""From where a submitted job goes on: lost stores, other jobs' state, savepoints, places, and a defined answer where the state does not fit."""
+"""From where a submitted job goes on: lost stores, other jobs' state, savepoints, places, and a
+defined answer where the state does not fit.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +32,8 @@ from tidegate.model.records import (
 from tidegate.model.restore import OnMissing, Verdict
 from tidegate.store.base import Put
 
-# -- the store is lost ------------------------------------------------------------------------------------------------------------------------------
+# -- the store is lost
+# ------------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("word", ["auto", "latest"])
@@ -99,7 +102,8 @@ def _resubmitted(here: Installation, place: Path) -> Installation:
     return lost
 
 
-# -- another job's state ----------------------------------------------------------------------------------------------------------------------------
+# -- another job's state
+# ----------------------------------------------------------------------------------------------------------------------------
 
 
 def test_the_state_of_an_ended_job_is_continued_with_its_lineage_and_above_its_numbers(
@@ -210,7 +214,8 @@ def test_a_fresh_start_with_the_state_of_another_job_makes_no_sense(here: Instal
         here.submit(8, restore="fresh", source=7)
 
 
-# -- savepoints and places --------------------------------------------------------------------------------------------------------------------------
+# -- savepoints and places
+# --------------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_savepoint_that_is_the_newest_point_is_restored_without_going_back(
@@ -326,7 +331,8 @@ def test_a_place_without_state_is_refused(here: Installation, word: str) -> None
         here.submit(8, restore=word)
 
 
-# -- taking over ------------------------------------------------------------------------------------------------------------------------------------
+# -- taking over
+# ------------------------------------------------------------------------------------------------------------------------------------
 
 
 def test_taking_over_fences_the_running_driver_at_once_and_continues_its_lineage(
@@ -360,7 +366,8 @@ def test_servers_do_not_take_over_from_an_embedded_run(here: Installation) -> No
         here.submit(takeover=True)
 
 
-# -- cleanup and claims -----------------------------------------------------------------------------------------------------------------------------
+# -- cleanup and claims
+# -----------------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_cleanup_leaves_what_a_newer_generation_has_made_under_an_old_id(

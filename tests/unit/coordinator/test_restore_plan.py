@@ -1,4 +1,6 @@
-"""State that does not fit, and what the restore plan says of it: compatible changes pass, others are named, and each has its option."""
+"""State that does not fit, and what the restore plan says of it: compatible changes pass, others
+are named, and each has its option.
+"""
 
 from dataclasses import replace
 from pathlib import Path

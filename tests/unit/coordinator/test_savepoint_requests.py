@@ -39,7 +39,6 @@ def standing(here: Installation) -> SavepointRequest:
 
 
 def answer(here: Installation, status: SavepointStatus, reason: str = "") -> None:
-    """As the driver would."""
     request = replace(standing(here), status=status, reason=reason, path="savepoint/7/1")
     here.store.transact([], [Put(SAVEPOINTS, "7", to_document(request))])
 

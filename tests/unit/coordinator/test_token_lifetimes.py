@@ -1,4 +1,6 @@
-"""How long a token lives: what is refused, and what becomes of records that an earlier release could write."""
+"""How long a token lives: what is refused, and what becomes of records that an earlier release
+could write.
+"""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,6 @@
-"""The file behind standard output is bounded, and nothing that is printed is lost while it is turned over."""
+"""The file behind standard output is bounded, and nothing that is printed is lost while it is
+turned over.
+"""
 
 import os
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""The figures of a driver: written when they change, at a bounded rate; as a sign of life when they do not; by nobody but the driver on record."""
+"""The figures of a driver: written when they change, at a bounded rate; as a sign of life when they
+do not; by nobody but the driver on record.
+"""
 
 import itertools
 import os
@@ -51,7 +53,9 @@ class World:
     """A driver of generation 3 with two pipelines."""
 
     def __init__(self, store: Store, write_behind_ms: int = 500) -> None:
-        self.store, self.clock, self.meters = store, Hands(), [Meter(1, 3), Meter(2, 3)]
+        self.store = store
+        self.clock = Hands()
+        self.meters = [Meter(1, 3), Meter(2, 3)]
         order = driver_order(
             EngineSettings(write_behind_ms=write_behind_ms),
             Home(Path("/nowhere")),

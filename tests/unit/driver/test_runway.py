@@ -1,4 +1,6 @@
-"""How long sources hold what the oldest restore point needs: asked, kept with the figures, told when it gets short."""
+"""How long sources hold what the oldest restore point needs: asked, kept with the figures, told
+when it gets short.
+"""
 
 import json
 import logging
@@ -43,11 +45,9 @@ class World:
     """A driver with one source, and what the server says."""
 
     def __init__(self, place: Path) -> None:
-        self.place, self.storage, self.meter = (
-            place,
-            CheckpointStorage(place / "checkpoints"),
-            Meter(1, 1),
-        )
+        self.place = place
+        self.storage = CheckpointStorage(place / "checkpoints")
+        self.meter = Meter(1, 1)
         self.store: Store = open_store("memory:")
         self.put(
             PipelineState(

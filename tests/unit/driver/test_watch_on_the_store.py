@@ -21,7 +21,9 @@ class World:
     """A driver of generation 3, and what it was told."""
 
     def __init__(self, store: Store) -> None:
-        self.store, self.told = store, []  # type: Store, list[str]
+        # type: Store, list[str]
+        self.store = store
+        self.told = []
         order = driver_order(
             EngineSettings(), Home(Path("/nowhere")), job_id=7, generation=3, detached=True
         )

@@ -1,5 +1,7 @@
-"""Seeded lives of an office with five candidates: clocks that run 5 % apart, pauses between any two calls of the store, kills, faults, requests that arrive
-late. Whoever thinks that it leads tries to write, trusted or not. The seed of a life that went wrong is in the name of the example and in the message.
+"""Seeded lives of an office with five candidates: clocks that run 5 % apart, pauses between any two
+calls of the store, kills, faults, requests that arrive late. Whoever thinks that it leads tries to
+write, trusted or not. The seed of a life that went wrong is in the name of the example and in the
+message.
 """
 
 import random
@@ -64,7 +66,8 @@ class Work:
 
 class World:
     def __init__(self, seed: int) -> None:
-        self.seed, self.chance = seed, random.Random(seed)
+        self.seed = seed
+        self.chance = random.Random(seed)
         self.at_s = 0.0
         self.truth = open_store("memory:", compaction_threshold=1_000_000)
         self.fault_share = self.chance.choice([0.0, 0.05, 0.2])
@@ -183,7 +186,9 @@ class World:
             self.trouble_some()
 
     def calm_down(self) -> None:
-        """The world is kind from now on: whatever was in doubt has been settled or given up, and somebody leads."""
+        """The world is kind from now on: whatever was in doubt has been settled or given up, and
+        somebody leads.
+        """
         self.fault_share = self.pause_share = 0.0
         for candidate in self.candidates:
             candidate.storm_until_s = 0.0
@@ -199,7 +204,9 @@ def lived(seed: int) -> World:
 
 
 def holders_by_revision(world: World) -> list[tuple[int, str, int]]:
-    """Every lease that was ever written, from the change log, with who held it; a lease that nobody ever knew to be its own is left out."""
+    """Every lease that was ever written, from the change log, with who held it; a lease that nobody
+    ever knew to be its own is left out.
+    """
     changes = world.truth.changes(LEASES, 0)
     versions = [event.version for event in changes.events]  # type: ignore[union-attr]  # nothing was compacted
     return [(version, *world.takes.get(version, ("nobody", 0))) for version in versions]

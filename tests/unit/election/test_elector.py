@@ -1,4 +1,6 @@
-"""One office, seen from its candidates: taking, renewing, losing, giving back, and answers that are lost."""
+"""One office, seen from its candidates: taking, renewing, losing, giving back, and answers that are
+lost.
+"""
 
 import threading
 

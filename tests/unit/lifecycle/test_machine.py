@@ -167,7 +167,9 @@ def test_nothing_is_scheduled_or_ended_while_a_driver_may_live_unless_it_was_kil
 @settings(max_examples=300, deadline=None)
 @given(VIEWS)
 def test_a_state_with_a_deadline_ends_in_time_if_nothing_else_happens(view: JobView) -> None:
-    """Turn by turn, carrying out what is decided about the order, and nothing else: no fact ever comes."""
+    """Turn by turn, carrying out what is decided about the order, and nothing else: no fact ever
+    comes.
+    """
     state = machine.STATES[view.state.status]
     if state.DEADLINE is None or (
         view.state.leader is not None and view.embedded_alive is not False

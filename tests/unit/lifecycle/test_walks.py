@@ -1,4 +1,6 @@
-"""Seeded random walks: the machine against a small model of workers, drivers and leaders, in which everything dies, hangs or gets cut off."""
+"""Seeded random walks: the machine against a small model of workers, drivers and leaders, in which
+everything dies, hangs or gets cut off.
+"""
 
 import random
 from collections import Counter
@@ -61,7 +63,8 @@ class World:
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
-        self.now_ms, self.leaderless = 1_000_000, 0
+        self.now_ms = 1_000_000
+        self.leaderless = 0
         self.workers = {"a1", "b1"}
         self.cut_off: set[str] = set()
         self.processes: list[Process] = []
@@ -328,7 +331,9 @@ class World:
             process.alive = False
 
     def _save(self, process: Process, request: SavepointRequest) -> None:
-        """Make the savepoint, or say why not; with one that is done the pipelines end, if they were to."""
+        """Make the savepoint, or say why not; with one that is done the pipelines end, if they were
+        to.
+        """
         if request.status is SavepointStatus.WANTED:
             done = self.random.random() < 0.6
             self.savepoint = replace(
@@ -567,7 +572,8 @@ def walk(seed: int) -> World:
         if world.state.status.terminal:
             break
     ended = world.state if world.state.status.terminal else None
-    world.cut_off, world.workers = set(), {"a1", "b1"}
+    world.cut_off = set()
+    world.workers = {"a1", "b1"}
     for _ in range(KIND_STEPS):
         world.kind()
         if world.state.status.terminal:

@@ -89,7 +89,7 @@ class Full:
         return 0
 
     def close(self) -> None:
-        """Nothing is open."""
+        pass
 
 
 def test_a_line_that_the_disk_does_not_take_is_dropped(

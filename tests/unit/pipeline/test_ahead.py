@@ -1,4 +1,6 @@
-"""Which batches are repeated where sinks are ahead of the restore point: one chain of all records, from the end of the restore point on."""
+"""Which batches are repeated where sinks are ahead of the restore point: one chain of all records,
+from the end of the restore point on.
+"""
 
 import random
 

@@ -1,6 +1,8 @@
-"""A stream that is behind does not wait for its interval, and one that is not does: the real loop, with a clock in hand.
+"""A stream that is behind does not wait for its interval, and one that is not does: the real loop,
+with a clock in hand.
 
-A log is written at some rate; a batch takes a while of its own and longer with its rows. Time passes only in batches and pauses.
+A log is written at some rate; a batch takes a while of its own and longer with its rows. Time
+passes only in batches and pauses.
 """
 
 import threading
@@ -134,8 +136,6 @@ class Log(Source):
 
 
 class Silent(Log):
-    """One that cannot tell."""
-
     def behind(self, offset: int) -> bool | None:  # noqa: ARG002  # nothing is known
         return None
 
@@ -269,7 +269,9 @@ def test_batches_that_are_kept_tiny_are_at_most_two_a_second(tmp_path: Path) -> 
 
 
 def test_a_burst_after_a_long_quiet_is_not_taken_in_one_piece(tmp_path: Path) -> None:
-    """Batches that were small because there was little to read say nothing about how much one can take."""
+    """Batches that were small because there was little to read say nothing about how much one can
+    take.
+    """
     world = World(rate=1000, until_s=200, burst=50_000_000)
     run(world, tmp_path)
     assert max(rows for _, rows in world.batches) < 1.1 * 10 * ROWS_A_SECOND  # about one interval

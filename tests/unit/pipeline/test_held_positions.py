@@ -1,4 +1,6 @@
-"""A source that does not hold the position of a restore any more: never a silent new snapshot, never a silent gap."""
+"""A source that does not hold the position of a restore any more: never a silent new snapshot,
+never a silent gap.
+"""
 
 from typing import Any
 
@@ -33,8 +35,6 @@ class Log(Source):
 
 
 class Skipping(Log):
-    """One that can skip."""
-
     def newest(self) -> int:
         return 500
 

@@ -1,4 +1,6 @@
-"""A driver's part in savepoints: what it chooses, copies and says, with one pipeline or several, and what it keeps for them."""
+"""A driver's part in savepoints: what it chooses, copies and says, with one pipeline or several,
+and what it keeps for them.
+"""
 
 import threading
 from dataclasses import replace

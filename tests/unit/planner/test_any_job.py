@@ -42,7 +42,9 @@ def spec(sources, transforms, sinks) -> JobSpec:
 
 @st.composite
 def good_jobs(draw) -> JobSpec:
-    """Everything is named, every dataset is read, transforms stand in any order and read what others give."""
+    """Everything is named, every dataset is read, transforms stand in any order and read what
+    others give.
+    """
     threads = st.none() | st.integers(1, 8)
     sources = [
         block(BlockKind.SOURCE, i, output=f"s{i}", parallelism=draw(threads))
@@ -75,7 +77,6 @@ any_inputs = st.lists(names, max_size=3)
 
 @st.composite
 def any_jobs(draw) -> JobSpec:
-    """Names given by chance."""
     given_names = st.none() | st.sampled_from(["x", "y", "Sink[0]-Console"])
     made = {
         kind: [

@@ -1,4 +1,6 @@
-"""Changes that reach a sink which takes every row for one to add: said before the job runs, with the way out."""
+"""Changes that reach a sink which takes every row for one to add: said before the job runs, with
+the way out.
+"""
 
 import re
 from typing import Any

@@ -1,4 +1,6 @@
-"""What a job file becomes: pipelines, operators, what they inherit and promise; and what is said of blocks that cannot be."""
+"""What a job file becomes: pipelines, operators, what they inherit and promise; and what is said of
+blocks that cannot be.
+"""
 
 import dataclasses
 from typing import Any

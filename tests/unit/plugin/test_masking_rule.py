@@ -1,4 +1,6 @@
-"""The one rule of what is hidden: keys that are delicate, blocks with free keys, and secrets by their form; and what stays readable."""
+"""The one rule of what is hidden: keys that are delicate, blocks with free keys, and secrets by
+their form; and what stays readable.
+"""
 
 import json
 from typing import Any

@@ -1,4 +1,6 @@
-"""Secrets in a plan: options that are secret, and addresses that hold a password, whatever their option is called."""
+"""Secrets in a plan: options that are secret, and addresses that hold a password, whatever their
+option is called.
+"""
 
 import json
 

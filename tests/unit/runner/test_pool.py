@@ -1,4 +1,7 @@
-"""Drivers that wait: kept in number, replaced when they die, given away with an order. Real processes that play drivers."""
+"""Drivers that wait: kept in number, replaced when they die, given away with an order.
+
+Real processes that play drivers.
+"""
 
 import os
 import time

@@ -18,7 +18,8 @@ from tidegate.runner.process import (
     session_members,
 )
 
-# A leader, a child in a process group of its own (as Spark's worker daemons), and a grandchild that has lost its parent.
+# A leader, a child in a process group of its own (as Spark's worker daemons), and a grandchild that
+# has lost its parent.
 FAMILY = """
 import os, signal, time
 if os.fork() == 0:

@@ -118,7 +118,9 @@ class World:
     """A store, a host and a worker; the test is the leader and the drivers."""
 
     def __init__(self, store: Store, *, warm: int = 0) -> None:
-        self.store, self.stage, self.clock = store, Stage(), Hands()
+        self.store = store
+        self.stage = Stage()
+        self.clock = Hands()
         self.me = WorkerRecord(id="w", host="here", boot="boot", process=process(1), slots=2)
         settings = EngineSettings(worker=WorkerSettings(lease_ms=4000, warm=warm))
         self.worker = Worker(

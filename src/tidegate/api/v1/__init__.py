@@ -10,5 +10,6 @@
     catalog    connectors with their options; a job file judged without starting it
     live       server-sent events: every change of a job, and a sign of life
 
-It stands on the same desk as the reference's API beside it: the same picture, the same commands, the same roles.
+It stands on the same desk as the reference's API beside it: the same picture, the same commands,
+the same roles.
 """

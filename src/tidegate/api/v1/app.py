@@ -1,4 +1,6 @@
-"""The typed API put together: a mounted application with errors of its own shape, problem+json, whose `condition` is stable."""
+"""The typed API put together: a mounted application with errors of its own shape, problem+json,
+whose `condition` is stable.
+"""
 
 import logging
 

@@ -1,7 +1,9 @@
-"""The JSON text of each job in a list, kept until something of it changes: most pages show what the page before has shown.
+"""The JSON text of each job in a list, kept until something of it changes: most pages show what the
+page before has shown.
 
-Called by jobs, on the event loop only. A job is its text up to the seconds since its last checkpoint, which are put in for every answer. A sign of life that
-counts no new rows makes nothing again.
+Called by jobs, on the event loop only. A job is its text up to the seconds since its last
+checkpoint, which are put in for every answer. A sign of life that counts no new rows makes nothing
+again.
 """
 
 import hashlib
@@ -30,7 +32,6 @@ class Card:
     confirmed_ms: int
 
     def json(self, now_ms: int) -> str:
-        """The whole object."""
         age = max(0, now_ms - self.confirmed_ms) / 1000 if self.confirmed_ms else "null"
         return f'{self.text},"{AGE}":{age}}}'
 

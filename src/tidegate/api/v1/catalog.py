@@ -1,4 +1,6 @@
-"""What helps to write job files: connectors with their options, and a job file judged without starting anything."""
+"""What helps to write job files: connectors with their options, and a job file judged without
+starting anything.
+"""
 
 from typing import Annotated, Any
 
@@ -42,7 +44,9 @@ def routes() -> APIRouter:
 
     @router.post("/validate", dependencies=[OPERATOR])
     def validate_job(body: models.Submission) -> models.Judgement:
-        """Every problem of a job file, with its line, and the graph that it describes; nothing is started."""
+        """Every problem of a job file, with its line, and the graph that it describes; nothing is
+        started.
+        """
         plan, problems = judged(
             decoded(body.text.encode()), format_of(body.format), body.strictness
         )

@@ -19,7 +19,9 @@ def routes(desk: Desk) -> APIRouter:
     def accept_change(
         job_id: JobIdPath, body: models.ChangeDecision, request: Request
     ) -> models.Resumed:
-        """Decide about a change of a table that has stopped a job: it goes on from its last checkpoint. Refused where it is not stopped there."""
+        """Decide about a change of a table that has stopped a job: it goes on from its last
+        checkpoint. Refused where it is not stopped there.
+        """
         record = writes.accept_change(
             job_id_of(job_id),
             AcceptedChange(at=body.at, choice=body.choice, table=body.table),

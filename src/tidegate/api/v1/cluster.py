@@ -78,7 +78,11 @@ def overview_of(desk: Desk) -> models.Overview:
 
 
 def coordinators_of(desk: Desk) -> list[models.Coordinator]:
-    """The servers that live. This one does, and so does the leader, also if they have not announced themselves yet, or are of a release that does not."""
+    """The servers that live.
+
+    This one does, and so does the leader, also if they have not announced themselves yet, or are of
+    a release that does not.
+    """
     picture, lease, me = desk.current(), desk.picture.lease(), desk.me
     leader = lease.value if lease else None
     found = {

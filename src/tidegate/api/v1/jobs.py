@@ -1,4 +1,7 @@
-"""Jobs: list, one, its checkpoints; submit, stop. Reads come from the picture and wait for nothing; wishes are durable before they are answered."""
+"""Jobs: list, one, its checkpoints; submit, stop.
+
+Reads come from the picture and wait for nothing; wishes are durable before they are answered.
+"""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -34,7 +37,6 @@ NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
 
 
 def routes(desk: Desk) -> APIRouter:
-    """All routes below /jobs."""
     router, writes, cards = (
         APIRouter(prefix="/jobs", tags=["jobs"]),
         Writes(desk),
@@ -61,7 +63,10 @@ def routes(desk: Desk) -> APIRouter:
         limit: Limit = 50,
         cursor: Cursor = None,
     ) -> Response:
-        """Jobs, the newest first: those that run or wait, and those that have ended. The page's ETag changes when anything of its jobs does."""
+        """Jobs, the newest first: those that run or wait, and those that have ended.
+
+        The page's ETag changes when anything of its jobs does.
+        """
         desk.current()
         found = matching(desk.roll.rows(ended=ended), status=status, health=health, name=name)
         shown, following = page(found, submitted_of, cursor, limit)
@@ -83,7 +88,10 @@ def routes(desk: Desk) -> APIRouter:
             ),
         ] = None,
     ) -> models.Accepted:
-        """Take a job in. It is durable when this is answered, and runs as soon as there is a slot."""
+        """Take a job in.
+
+        It is durable when this is answered, and runs as soon as there is a slot.
+        """
         query = {
             **query_of(body.id, body.name, body.restore, body.on_sink_lost),
             **body.list_parameters(),
@@ -105,7 +113,10 @@ def routes(desk: Desk) -> APIRouter:
         "/{job_id}", dependencies=[VIEWER], response_model=models.JobDetails, responses=NOT_MODIFIED
     )
     async def get_job(job_id: JobIdPath, request: Request) -> Response:
-        """One job with its pipelines, its graph and its failures. Its ETag changes when anything of it does."""
+        """One job with its pipelines, its graph and its failures.
+
+        Its ETag changes when anything of it does.
+        """
         picture = desk.current()
         tag = etag(picture, job_id_of(job_id))
         return unchanged(request, tag) or json_answer(
@@ -114,7 +125,10 @@ def routes(desk: Desk) -> APIRouter:
 
     @router.post("/{job_id}/stop", status_code=202, dependencies=[OPERATOR])
     def stop_job(job_id: JobIdPath, body: models.Stop, request: Request) -> models.JobDetails:
-        """Want a job to end: at its next checkpoint, with a savepoint, or killed at once. A job that has ended stays as it is."""
+        """Want a job to end: at its next checkpoint, with a savepoint, or killed at once.
+
+        A job that has ended stays as it is.
+        """
         wanted = job_id_of(job_id)
         audit_facts(request, action=str(body.how))
         job_details(desk.current(), wanted, 0)  # an id that nobody knows is told
@@ -129,7 +143,10 @@ def routes(desk: Desk) -> APIRouter:
         limit: Limit = 50,
         cursor: Cursor = None,
     ) -> models.CheckpointPage:
-        """The last checkpoints of a job, the newest first. The history is bounded: 32 for each pipeline."""
+        """The last checkpoints of a job, the newest first.
+
+        The history is bounded: 32 for each pipeline.
+        """
         picture, wanted = desk.current(), job_id_of(job_id)
         job_details(picture, wanted, 0)
         found = checkpoints_of(picture, wanted, pipeline)
@@ -154,12 +171,13 @@ def unchanged(request: Request, tag: str) -> Response | None:
 
 
 def json_answer(text: str, tag: str) -> Response:
-    """JSON that is text already: it was made by the models, and is not made or checked a second time."""
+    """JSON that is text already: it was made by the models, and is not made or checked a second
+    time.
+    """
     return Response(text, media_type="application/json", headers={"ETag": tag})
 
 
 def submitted_of(row: Row) -> tuple[int, int]:
-    """By time of submission."""
     return row.submitted
 
 

@@ -1,11 +1,14 @@
-"""Server-sent events: which jobs have changed, as soon as this server knows, and a sign of life between them.
+"""Server-sent events: which jobs have changed, as soon as this server knows, and a sign of life
+between them.
 
-An event carries the ids that have changed, not what they are: whoever listens asks for what it shows. So a listener that was away asks once for all and has
-lost nothing. Another state of a job is told at once; what happens all the time in a thousand jobs, rows and checkpoints, at most once a second; a sign of
-life in which nothing is new, never.
+An event carries the ids that have changed, not what they are: whoever listens asks for what it
+shows. So a listener that was away asks once for all and has lost nothing. Another state of a job is
+told at once; what happens all the time in a thousand jobs, rows and checkpoints, at most once a
+second; a sign of life in which nothing is new, never.
 
-One task looks at the picture for all listeners, and each event is made once: events are links of a chain, and every listener walks along it at its own pace.
-One that is slow is sent one event for all that it has missed.
+One task looks at the picture for all listeners, and each event is made once: events are links of a
+chain, and every listener walks along it at its own pace. One that is slow is sent one event for all
+that it has missed.
 """
 
 import asyncio
@@ -44,12 +47,17 @@ class Link:
     __slots__ = ("arrived", "following", "number", "text")
 
     def __init__(self, number: int, text: bytes) -> None:
-        self.number, self.text, self.arrived = number, text, asyncio.Event()
+        self.number = number
+        self.text = text
+        self.arrived = asyncio.Event()
         self.following: Link | None = None
 
 
 class News:
-    """What is new, out of what has changed: compares each job with how it was last told. Not for threads."""
+    """What is new, out of what has changed: compares each job with how it was last told.
+
+    Not for threads.
+    """
 
     def __init__(self, picture: Picture) -> None:
         self.picture = picture
@@ -116,7 +124,8 @@ class Live:
     """The stream of one server."""
 
     def __init__(self, desk: Desk) -> None:
-        self.desk, self.listeners = desk, 0
+        self.desk = desk
+        self.listeners = 0
         self._changed: Changed | None = None
         self._news = News(desk.picture)
         self._last = Link(0, b"")
@@ -153,7 +162,6 @@ class Live:
             self.listeners -= 1
 
     async def _look(self) -> None:
-        """While anybody listens."""
         if self._changed is None:
             self._changed = self.desk.picture.listen()
             self._news.look(self.desk.picture.jobs())
@@ -182,7 +190,8 @@ class Live:
             self._told_s = self._alive_s = now_s
         if reason != self._reason or now_s - self._alive_s >= ALIVE_EVERY_S:
             self.tell(event("alive", {"reason": reason}))
-            self._reason, self._alive_s = reason, now_s
+            self._reason = reason
+            self._alive_s = now_s
 
     def tell(self, text: bytes) -> None:
         """One more event, for everybody."""

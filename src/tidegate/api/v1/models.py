@@ -1,5 +1,6 @@
-"""What is sent and what comes back. Field names are those of the vocabulary; times are ISO 8601 in UTC; ids of jobs are text, as 64 bits do not fit into the
-numbers of every language."""
+"""What is sent and what comes back. Field names are those of the vocabulary; times are ISO 8601 in
+UTC; ids of jobs are text, as 64 bits do not fit into the numbers of every language.
+"""
 
 from datetime import datetime
 from typing import Any
@@ -60,8 +61,6 @@ class Failure(Model):
 
 
 class Checkpoint(Model):
-    """A completed checkpoint."""
-
     checkpoint: int
     pipeline: int
     kind: CheckpointKind
@@ -94,8 +93,6 @@ class Figures(Model):
 
 
 class Pipeline(Model):
-    """One loop of batches."""
-
     pipeline: int
     status: PipelineStatus
     generation: int
@@ -120,7 +117,9 @@ class TableVolume(Model):
 
 
 class Vertex(Model):
-    """One operator of the graph, with what it has given (a source, a transform) or taken (a sink): what is committed."""
+    """One operator of the graph, with what it has given (a source, a transform) or taken (a sink):
+    what is committed.
+    """
 
     operator: str
     label: str
@@ -198,8 +197,6 @@ class JobEvent(Model):
 
 
 class JobPage(Model):
-    """Some of the jobs."""
-
     jobs: list[Job]
     next: str | None = Field(description="the cursor of the next page; null at the end")
     total: int = Field(description="how many there are in all with these filters")
@@ -416,8 +413,6 @@ class Survey(Model):
 
 
 class Undone(Model):
-    """What was taken back."""
-
     moved: int
     failed: list[str]
 
@@ -437,7 +432,9 @@ class Worker(Model):
 
 
 class Coordinator(Model):
-    """A server that lives: it has announced itself within a lease, or holds the leader's, or answers this."""
+    """A server that lives: it has announced itself within a lease, or holds the leader's, or
+    answers this.
+    """
 
     id: str
     address: str = Field(description="where its API is; empty where it has none")
@@ -459,8 +456,6 @@ class Cleanup(Model):
 
 
 class Overview(Model):
-    """The installation in figures."""
-
     version: str
     jobs: dict[str, int] = Field(description="how many there are of each status")
     attention: list[str] = Field(description="the ids of jobs that are LATE or STALLED")

@@ -23,7 +23,10 @@ class BadCursor(UserError):
 def page(
     items: Sequence[T], key: Callable[[T], Sequence[Any]], cursor: str | None, limit: int
 ) -> tuple[list[T], str | None]:
-    """The rows after the cursor, by falling key, and the cursor of the next page. Items must be sorted so."""
+    """The rows after the cursor, by falling key, and the cursor of the next page.
+
+    Items must be sorted so.
+    """
     first = _first_after(items, key, _decoded(cursor)) if cursor else 0
     shown = list(items[first : first + limit])
     return shown, _encoded(key(shown[-1])) if len(items) > first + limit else None

@@ -33,7 +33,10 @@ VIEWER, OPERATOR, ADMIN = (Depends(_needs(role)) for role in Role)
 
 
 def describe_roles(router: APIRouter) -> None:
-    """Write the role that each route needs into its description. A route without one is a mistake."""
+    """Write the role that each route needs into its description.
+
+    A route without one is a mistake.
+    """
     roles = {
         depends.dependency: role
         for depends, role in zip((VIEWER, OPERATOR, ADMIN), Role, strict=True)

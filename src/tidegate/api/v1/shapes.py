@@ -1,4 +1,7 @@
-"""Records -> models, pure. Options of plugins are not shown at all, and of `env` only what is no secret."""
+"""Records -> models, pure.
+
+Options of plugins are not shown at all, and of `env` only what is no secret.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime

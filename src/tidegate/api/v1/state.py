@@ -1,4 +1,5 @@
-"""What jobs have left, and what of it can be used: savepoints, restore plans, the checkpoint storage and its collector.
+"""What jobs have left, and what of it can be used: savepoints, restore plans, the checkpoint
+storage and its collector.
 
 These ask the store and the storage themselves, in threads: they are rare, and must be exact.
 """
@@ -37,14 +38,16 @@ SavepointId = Annotated[str, Path(pattern="^[0-9]{1,20}$", description="the id o
 
 
 def routes(desk: Desk) -> APIRouter:
-    """All of them."""
     router = APIRouter(tags=["state"])
 
     @router.post("/jobs/{job_id}/savepoints", status_code=202, dependencies=[OPERATOR])
     def make_savepoint(
         job_id: JobIdPath, body: models.SavepointWish, request: Request
     ) -> models.SavepointState:
-        """Want a savepoint, and with `stop` the end of the job with it. While one is being made, this joins it."""
+        """Want a savepoint, and with `stop` the end of the job with it.
+
+        While one is being made, this joins it.
+        """
         audit_facts(request, action="savepoint and stop" if body.stop else "savepoint")
         made = desk.commands.savepoint(job_id_of(job_id), stop=body.stop, by=who_of(request).name)
         desk.wrote()
@@ -90,12 +93,16 @@ def routes(desk: Desk) -> APIRouter:
 
     @router.post("/storage/survey", dependencies=[OPERATOR])
     def survey_storage() -> models.Survey:
-        """Look at everything below the namespace now: how much of what there is, and what would be collected. Nothing is moved."""
+        """Look at everything below the namespace now: how much of what there is, and what would be
+        collected. Nothing is moved.
+        """
         return survey(desk)
 
     @router.post("/storage/collect", dependencies=[ADMIN])
     def collect_storage() -> models.Storage:
-        """One pass of the collector now: orphans go into quarantine, and quarantines whose time is over are deleted."""
+        """One pass of the collector now: orphans go into quarantine, and quarantines whose time is
+        over are deleted.
+        """
         collect(desk)
         return storage(desk)
 
@@ -194,7 +201,9 @@ def _quarantine(found: Quarantine) -> models.Quarantine:
 
 
 def survey(desk: Desk) -> models.Survey:
-    """Everything below the namespace, added up, and the first things that would be collected or that nobody understands."""
+    """Everything below the namespace, added up, and the first things that would be collected or
+    that nobody understands.
+    """
     usage = Usage()
     findings: list[models.Finding] = []
     collector = Collector(desk.commands.storage.files, StoreWitness(desk.store))

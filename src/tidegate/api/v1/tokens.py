@@ -1,6 +1,8 @@
-"""Access tokens for those who administer: listed, made, revoked. The secret of a token is in one answer, once; a line of the audit log tells of each act.
+"""Access tokens for those who administer: listed, made, revoked. The secret of a token is in one
+answer, once; a line of the audit log tells of each act.
 
-These ask the store itself, in threads: whoever has just made a token wants to see it, at whichever server.
+These ask the store itself, in threads: whoever has just made a token wants to see it, at whichever
+server.
 """
 
 from datetime import datetime
@@ -86,7 +88,10 @@ def routes(desk: Desk) -> APIRouter:
 
 
 def shown(token: AccessToken, now_ms: int) -> dict[str, Any]:
-    """What may be seen of a token. A damaged one has expired in 1970, for readers that know no status."""
+    """What may be seen of a token.
+
+    A damaged one has expired in 1970, for readers that know no status.
+    """
     status = status_of(token, now_ms)
     dates: dict[str, datetime | None] = {"made": shapes.at(0), "expires": shapes.at(0)}
     if status is not TokenStatus.DAMAGED:

@@ -1,7 +1,9 @@
-"""`catalog_table_rule`: the table's name, keys and columns. Called by sink.py in tasks, once for each table.
+"""`catalog_table_rule`: the table's name, keys and columns. Called by sink.py in tasks, once for
+each table.
 
-Our tables carry no catalog name, no names of keys, no sort order and no column length, so that those parts of a rule cannot be checked and are passed over.
-Of constraint keys only unique ones are carried.
+Our tables carry no catalog name, no names of keys, no sort order and no column length, so that
+those parts of a rule cannot be checked and are passed over. Of constraint keys only unique ones are
+carried.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,6 +1,8 @@
-"""Field rules over a batch: vectorised where Arrow can, with Python objects where values are nested. Called by sink.py in tasks.
+"""Field rules over a batch: vectorised where Arrow can, with Python objects where values are
+nested. Called by sink.py in tasks.
 
-The reference contradicts itself on nulls. Here a null fails NOT_NULL, MIN, MAX and equals_to, counts as empty for lengths, and is no matter of types.
+The reference contradicts itself on nulls. Here a null fails NOT_NULL, MIN, MAX and equals_to,
+counts as empty for lengths, and is no matter of types.
 """
 
 import math
@@ -58,7 +60,9 @@ def _check_type(table: Table, batch: pa.RecordBatch, field: FieldRule, column: C
 
 
 def _narrower(wanted: DataType, actual: DataType, values: Any) -> bool:
-    """Decimals of the same scale may be declared with fewer digits than the column could hold, as long as the values fit."""
+    """Decimals of the same scale may be declared with fewer digits than the column could hold, as
+    long as the values fit.
+    """
     if not (wanted.name is actual.name is TypeName.DECIMAL and wanted.scale == actual.scale):
         return False
     most = 10 ** (wanted.precision - wanted.scale)

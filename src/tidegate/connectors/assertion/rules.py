@@ -1,4 +1,7 @@
-"""The `rules` block of Assert as data, with all its problems. Called by options.py (to check) and sink.py (to run). No Arrow here."""
+"""The `rules` block of Assert as data, with all its problems.
+
+Called by options.py (to check) and sink.py (to run). No Arrow here.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -13,8 +16,6 @@ from tidegate.plugin.option import Block, shown, unknown_paths
 
 
 class RuleType(StrEnum):
-    """What a rule asks."""
-
     NOT_NULL = "NOT_NULL"
     NULL = "NULL"
     MIN = "MIN"
@@ -81,8 +82,6 @@ class TableRules:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Everything that must hold."""
-
     tables: tuple[TableRules, ...]
     table_names: tuple[str, ...]
 

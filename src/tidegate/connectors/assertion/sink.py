@@ -1,6 +1,8 @@
-"""Assert: field rules hold or fail in the task, at the row; rows are counted over the whole job, in the driver, and the counts live in the checkpoint.
+"""Assert: field rules hold or fail in the task, at the row; rows are counted over the whole job, in
+the driver, and the counts live in the checkpoint.
 
-Called by the engine through plugin.contract. A repeated batch is counted once: the counts come back as of the last completed checkpoint.
+Called by the engine through plugin.contract. A repeated batch is counted once: the counts come back
+as of the last completed checkpoint.
 """
 
 from collections.abc import Mapping
@@ -38,11 +40,9 @@ class Assert(Sink):
         return parse_rules(Block(self.values, lambda _: Location(""), ""), self.values["rules"])[0]
 
     def writer(self, task: WriteTask) -> Writer:  # noqa: ARG002  # nothing is staged
-        """Checks fields, counts rows."""
         return _Writer(self.rules)
 
     def committer(self) -> Committer:
-        """Checks counts."""
         return _Committer(self.rules)
 
 
@@ -52,7 +52,6 @@ class _Writer(Writer):
         self._counts: dict[str, int] = {}
 
     def write(self, table: Table, batch: pa.RecordBatch) -> None:
-        """Check one batch."""
         mine = [rules for rules in self._rules.tables if rules.about(table.path)]
         if table.path not in self._counts:
             for rules in mine:
@@ -63,11 +62,10 @@ class _Writer(Writer):
             check_fields(table, batch, rules.fields)
 
     def close(self) -> Message:
-        """The counts."""
         return {"rows": sum(self._counts.values()), "counts": self._counts}
 
     def abort(self) -> None:
-        """Nothing was staged."""
+        pass
 
 
 class _Committer(Committer):
@@ -79,10 +77,8 @@ class _Committer(Committer):
     def open(self, resume: Resume) -> None:
         """Counts as of the checkpoint that the job goes on from."""
         state: Mapping[str, Any] = resume.state or {}
-        self._checkpoint, self._counts = (
-            int(state.get("checkpoint", 0)),
-            dict(state.get("counts", {})),
-        )
+        self._checkpoint = int(state.get("checkpoint", 0))
+        self._counts = dict(state.get("counts", {}))
 
     def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
         """Add the rows of a batch; too many of them fail the job at once."""
@@ -93,11 +89,11 @@ class _Committer(Committer):
             for path, rows in message["counts"].items():
                 counts[path] = counts.get(path, 0) + int(rows)
         self._check_rows(counts, RuleType.MAX_ROW)
-        self._checkpoint, self._counts = commit.checkpoint, counts
+        self._checkpoint = commit.checkpoint
+        self._counts = counts
         return Committed()
 
     def state(self) -> Any:
-        """The counts."""
         return {"checkpoint": self._checkpoint, "counts": self._counts}
 
     def finish(self) -> None:

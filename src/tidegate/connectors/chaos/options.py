@@ -1,4 +1,7 @@
-"""The options of Chaos, source and sink: ours, the reference has no such thing. Declarations only: `tidegate validate` imports this."""
+"""The options of Chaos, source and sink: ours, the reference has no such thing.
+
+Declarations only: `tidegate validate` imports this.
+"""
 
 from collections.abc import Callable, Iterable
 

@@ -1,6 +1,8 @@
-"""The server that a Chaos source has things on: a directory, with a file for each. For tests of what becomes of such things; no Spark is needed to drop them.
+"""The server that a Chaos source has things on: a directory, with a file for each. For tests of
+what becomes of such things; no Spark is needed to drop them.
 
-A file `down` in it means that the server cannot be reached. A file `runway` (JSON: the fields of plugin.contract.Runway) is what it says of what it holds.
+A file `down` in it means that the server cannot be reached. A file `runway` (JSON: the fields of
+plugin.contract.Runway) is what it says of what it holds.
 """
 
 import json
@@ -26,7 +28,6 @@ def drop(resource: Resource, values: Values) -> None:  # noqa: ARG001  # the sig
 
 
 def runway(place: str) -> Runway:
-    """What the server says."""
     told = Path(place, "runway")
     return Runway(**json.loads(told.read_text())) if told.exists() else Runway(True)
 

@@ -1,7 +1,9 @@
-"""The Chaos sink: counts rows, or writes the ids of each batch into a file of its own; with trouble in write and commit.
+"""The Chaos sink: counts rows, or writes the ids of each batch into a file of its own; with trouble
+in write and commit.
 
-Called by the engine through plugin.contract. With `path`, a batch is one file that appears whole and exclusively (a link to a finished file), so that of two
-attempts one wins and both may come: the record of the batch (offsets, generation) is in it.
+Called by the engine through plugin.contract. With `path`, a batch is one file that appears whole
+and exclusively (a link to a finished file), so that of two attempts one wins and both may come: the
+record of the batch (offsets, generation) is in it.
 """
 
 import json
@@ -36,10 +38,7 @@ from tidegate.plugin.option import Values
 
 
 class ChaosSink(Sink):
-    """Counts, and fails."""
-
     def writer(self, task: WriteTask) -> Writer:
-        """Collects ids."""
         return _Writer(self.values, task)
 
     def committer(self) -> Committer:
@@ -49,7 +48,8 @@ class ChaosSink(Sink):
 
 class _Writer(Writer):
     def __init__(self, values: Values, task: WriteTask) -> None:
-        self._values, self._task = values, task
+        self._values = values
+        self._task = task
         self._rows = 0
         self._ids: list[Any] = []
 
@@ -70,7 +70,6 @@ class _Writer(Writer):
         return {"rows": self._rows, "ids": list(_runs(ids))}
 
     def abort(self) -> None:
-        """Nothing is staged."""
         self._ids.clear()
 
 
@@ -95,7 +94,9 @@ def committed_ids(path: str) -> list[int]:
 
 
 _tries: "Counter[tuple[str, int]]" = Counter()
-"""How often this process has tried to commit a batch: another attempt of the same generation may end well."""
+"""How often this process has tried to commit a batch: another attempt of the same generation may
+end well.
+"""
 
 
 class ChaosCommitter(Committer):
@@ -116,7 +117,6 @@ class ChaosCommitter(Committer):
         return SinkMemory(place=self._values["path"], checkpoint=max(numbers, default=0))
 
     def ahead(self, resume: Resume) -> Sequence[SinkRange]:
-        """What the files say."""
         records = [json.loads(file.read_text()) for file in self._files(resume.lineage)]
         return [
             SinkRange(checkpoint=r["checkpoint"], offsets=r["offsets"])
@@ -134,9 +134,12 @@ class ChaosCommitter(Committer):
         return [file for file in files if file.name.startswith(self._prefix(lineage))]
 
     def open(self, resume: Resume) -> None:
-        """Take away what is newer than the point to go on from, except the batches that will be repeated."""
+        """Take away what is newer than the point to go on from, except the batches that will be
+        repeated.
+        """
         state = resume.state or {}
-        self._rows, self._checkpoint = int(state.get("rows", 0)), int(state.get("checkpoint", 0))
+        self._rows = int(state.get("rows", 0))
+        self._checkpoint = int(state.get("checkpoint", 0))
         self._spared.update(resume.ahead, [] if resume.pending is None else [resume.pending])
         if self._values["path"] is None:
             return
@@ -155,7 +158,6 @@ class ChaosCommitter(Committer):
         return f"{lineage}-{self._name}-".replace("/", "_")
 
     def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
-        """Once, whatever goes wrong."""
         if str(commit.checkpoint) in map(
             str, self._values["fail_at_checkpoint"] or ()
         ) and self._may_fail(commit.checkpoint):
@@ -208,7 +210,6 @@ class ChaosCommitter(Committer):
         return Committed()
 
     def state(self) -> Any:
-        """The rows so far."""
         return {"rows": self._rows, "checkpoint": self._checkpoint}
 
 

@@ -1,6 +1,8 @@
-"""The Chaos source: rows (id bigint, payload string) numbered from 0, read with trouble. The offset is `{"at": rows read}`.
+"""The Chaos source: rows (id bigint, payload string) numbered from 0, read with trouble. The offset
+is `{"at": rows read}`.
 
-Called by the engine through plugin.contract. The rows depend on their number alone, so that whatever goes wrong, a repeated read has the same ones.
+Called by the engine through plugin.contract. The rows depend on their number alone, so that
+whatever goes wrong, a repeated read has the same ones.
 """
 
 import secrets
@@ -42,8 +44,6 @@ _SPLIT_ROWS_MIN = 100
 
 
 class ChaosSource(Source):
-    """Numbered rows."""
-
     def __init__(self, values: Values, context: OperatorContext) -> None:
         super().__init__(values, context)
         self._since: tuple[int, float] | None = (
@@ -63,7 +63,6 @@ class ChaosSource(Source):
         self._book = book
 
     def tables(self) -> tuple[Table, ...]:
-        """One: chaos."""
         return (TABLE,)
 
     def initial(self) -> Offset:
@@ -102,7 +101,6 @@ class ChaosSource(Source):
         return max(due, at + 1) if self.bounded else due
 
     def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
-        """Ranges of numbers."""
         first, last = start["at"], end["at"]
         if last <= first:
             return []
@@ -116,7 +114,10 @@ class ChaosSource(Source):
         ]
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """In a task: the rows, if all goes well. Half of them come before the trouble, so that sinks see torn tasks."""
+        """In a task: the rows, if all goes well.
+
+        Half of them come before the trouble, so that sinks see torn tasks.
+        """
         first, last = split.payload["first"], split.payload["last"]
         middle = (first + last) // 2
         yield from self._rows(first, middle)
@@ -150,5 +151,4 @@ class ChaosSource(Source):
         )
 
     def progress(self, offset: Offset) -> Progress:
-        """In rows."""
         return Progress(offset["at"], self.values["row.num"], "rows")

@@ -1,4 +1,5 @@
-"""What goes wrong, and when: a hash of (seed, place, attempt) decides, so that the same story can be told again and a repeated attempt may end well.
+"""What goes wrong, and when: a hash of (seed, place, attempt) decides, so that the same story can
+be told again and a repeated attempt may end well.
 
 Called by source.py and sink.py. Makes nothing but trouble.
 """
@@ -54,7 +55,6 @@ class Trouble:
 
     @staticmethod
     def of(values: Values) -> "Trouble":
-        """As the options say."""
         return Trouble(
             seed=values["seed"],
             places=tuple(map(str, values["places"])),
@@ -79,7 +79,6 @@ class Trouble:
         return Act.NOTHING
 
     def meet(self, place: str, *attempt: object) -> None:
-        """Let it happen."""
         if self.slow_s and place in self.places:
             time.sleep(self.slow_s)
         match self.decide(place, *attempt):

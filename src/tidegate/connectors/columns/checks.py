@@ -1,4 +1,6 @@
-"""The deeper checks of the options of this folder's transforms: regular expressions, kinds, nested blocks. Called through options.py; pure."""
+"""The deeper checks of the options of this folder's transforms: regular expressions, kinds, nested
+blocks. Called through options.py; pure.
+"""
 
 import base64
 import binascii
@@ -95,7 +97,9 @@ def _name_regex(block: Block, path: Path, pattern: str) -> Iterator[Problem]:
 
 
 def _one_name(block: Block, key: str) -> Iterator[Problem]:
-    """A list or a block where one column is meant would be taken for a strange name, and found missing only by the run."""
+    """A list or a block where one column is meant would be taken for a strange name, and found
+    missing only by the run.
+    """
     found = block.find(key)
     if found is not None and isinstance(found[1], list | Mapping):
         yield block.problem(found[0], f"{shown(found[1])} is not the name of one column")

@@ -1,7 +1,9 @@
-"""JsonPath as Spark SQL: the value of a path, and whether a row is at fault. Text only; spark.py puts it on a frame.
+"""JsonPath as Spark SQL: the value of a path, and whether a row is at fault. Text only; spark.py
+puts it on a frame.
 
-A path that is not there, text that is no JSON and a value that does not fit its type are faults; JSON's own null is NULL, and NULL in is NULL out.
-As in the reference, text may be a little less than JSON: names and strings without quotes, or in single ones.
+A path that is not there, text that is no JSON and a value that does not fit its type are faults;
+JSON's own null is NULL, and NULL in is NULL out. As in the reference, text may be a little less
+than JSON: names and strings without quotes, or in single ones.
 """
 
 import re
@@ -17,7 +19,9 @@ _LITERAL = r"(?:true|false|null|-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?)(?=\s*+[,}\]
 _SINGLE = r"'((?:[^'\\\"]|\\.)*+)'"
 _BARE = r"""([^\s{}\[\],:"'](?:[^{}\[\],:"']*[^\s{}\[\],:"'])?)"""
 _WORDS = f"({_DOUBLE}|{_LITERAL})|{_SINGLE}|{_BARE}"
-"""What stands between the brackets, commas and colons of JSON: in group 1 what is JSON, in 2 and 3 what needs double quotes."""
+"""What stands between the brackets, commas and colons of JSON: in group 1 what is JSON, in 2 and 3
+what needs double quotes.
+"""
 _OPEN, _CLOSE = "\x01", "\x02"
 """Marks for quotes in the making: what is JSON gets a pair with nothing between, which goes again."""
 _STRINGS = (TypeName.STRING, TypeName.TIME, TypeName.BYTES)  # taken as text, then converted
@@ -43,7 +47,9 @@ def taken(column: JsonColumn, table: Table) -> Taken:
 
 
 def _quoted(text: str) -> str:
-    """The text with double quotes around all words that are not JSON; evaluated only where the text as it stands is none."""
+    """The text with double quotes around all words that are not JSON; evaluated only where the text
+    as it stands is none.
+    """
     marked = f"regexp_replace({text}, {sql_text(_WORDS)}, {sql_text(f'$1{_OPEN}$2$3{_CLOSE}')})"
     return f"translate(replace({marked}, {sql_text(_OPEN + _CLOSE)}, ''), {sql_text(_OPEN + _CLOSE)}, {sql_text(chr(34) * 2)})"
 
@@ -62,7 +68,10 @@ def _converted(json: str, path: str, kind: DataType) -> str:
 
 
 def _json_text(column: JsonColumn, source: DataType) -> tuple[str, str]:
-    """The JSON of a column as text, and the path in it. A row is an array of its fields, so that `$[1]` is its second."""
+    """The JSON of a column as text, and the path in it.
+
+    A row is an array of its fields, so that `$[1]` is its second.
+    """
     name = sql_name(column.source)
     match source.name:
         case TypeName.STRING:

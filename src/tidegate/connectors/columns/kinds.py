@@ -1,4 +1,6 @@
-"""Transforms that read or drop the row kinds, and Metadata, which writes them down beside the table's name."""
+"""Transforms that read or drop the row kinds, and Metadata, which writes them down beside the
+table's name.
+"""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,6 @@
-"""Transforms that only move columns: which column of the input each column of the output is. The same list is what Arrow and what Spark carry out."""
+"""Transforms that only move columns: which column of the input each column of the output is. The
+same list is what Arrow and what Spark carry out.
+"""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -71,7 +73,6 @@ class Filter(Move):
     name = "Filter"
 
     def moves(self, values: Values, table: Table) -> Moves:
-        """The columns that stay."""
         for field in (*(values["include_fields"] or ()), *(values["exclude_fields"] or ())):
             self.column(table, str(field))
         if values["include_fields"] is not None:
@@ -86,7 +87,6 @@ class FieldMapper(Move):
     name = "FieldMapper"
 
     def moves(self, values: Values, table: Table) -> Moves:  # noqa: ARG002  # the same for every table and rule
-        """As written."""
         return [(str(new), str(old)) for old, new in values["field_mapper"].items()]
 
 
@@ -128,7 +128,9 @@ def _copies(values: Values) -> dict[str, str]:
 
 
 def new_name(values: Values, name: str) -> str:
-    """A name by the rules of FieldRename and TableRename: replaced where it matched before its case was changed, then prefix and suffix."""
+    """A name by the rules of FieldRename and TableRename: replaced where it matched before its case
+    was changed, then prefix and suffix.
+    """
     for rule in values.get("specific") or ():
         if str(rule["field_name"]) == name:
             return str(rule["target_name"])

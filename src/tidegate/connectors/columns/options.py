@@ -1,4 +1,6 @@
-"""The transforms that move columns, values and row kinds, as data: options, checks, and when they work without Spark. No pyspark, no pyarrow."""
+"""The transforms that move columns, values and row kinds, as data: options, checks, and when they
+work without Spark. No pyspark, no pyarrow.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +22,10 @@ UNSUPPORTED = {
     "Python": "not available yet: use Sql",
     "TextChunk": "not available yet: use Sql with LATERAL VIEW EXPLODE(...)",
 }
-"""Transforms of the reference that are known and not there, and what to use instead. Read by the planner for its error."""
+"""Transforms of the reference that are known and not there, and what to use instead.
+
+Read by the planner for its error.
+"""
 
 CASES = ("UPPER", "LOWER")
 

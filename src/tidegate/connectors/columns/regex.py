@@ -1,7 +1,8 @@
-"""Which regular expressions mean the same to Java (Spark, the reference) and to RE2 (Arrow), and how they are written for the second.
+"""Which regular expressions mean the same to Java (Spark, the reference) and to RE2 (Arrow), and
+how they are written for the second.
 
-Called by options.py (is a transform with these options fusable?) and by texts.py (in a task). No pyarrow here. Conservative: what is not known to be the same
-is refused, and Spark does the work.
+Called by options.py (is a transform with these options fusable?) and by texts.py (in a task). No
+pyarrow here. Conservative: what is not known to be the same is refused, and Spark does the work.
 """
 
 import re
@@ -18,7 +19,11 @@ _QUANTIFIER = re.compile(r"[*+?]|\{(\d{1,3})(,(\d{1,3})?)?\}")
 
 @dataclass(frozen=True, slots=True)
 class Portable:
-    """A regular expression for RE2. `anchored`: begins with ^; `groups` that can be referred to, 0 where a repeated group makes that unsure."""
+    """A regular expression for RE2.
+
+    `anchored`: begins with ^; `groups` that can be referred to, 0 where a repeated group makes that
+    unsure.
+    """
 
     pattern: str
     anchored: bool
@@ -45,7 +50,9 @@ def literal(pattern: str) -> str | None:
 
 
 def portable(pattern: str) -> Portable | None:
-    """The same expression for RE2; None where it is not known to be the same, and where it matches nothing at all (then the rules differ)."""
+    """The same expression for RE2; None where it is not known to be the same, and where it matches
+    nothing at all (then the rules differ).
+    """
     try:
         made = "".join(_tokens(pattern))
         empty = re.compile(pattern, re.ASCII).match("")
@@ -143,7 +150,9 @@ def _dash(pattern: str, at: int, first: int) -> str:
 
 
 def replacement(java: str, groups: int) -> str | None:
-    """A replacement with $1 and \\x for RE2, with \\1 and \\\\; None where it refers to what is not surely there."""
+    """A replacement with $1 and \\x for RE2, with \\1 and \\\\; None where it refers to what is not
+    surely there.
+    """
     made, at = "", 0
     while at < len(java):
         char, following = java[at], java[at + 1 : at + 2]
@@ -168,7 +177,9 @@ def replacement(java: str, groups: int) -> str | None:
 
 
 def first_only(pattern: str, java_replacement: str) -> tuple[str, str]:
-    """Java's replaceFirst by its replaceAll: what comes before the first match is a group of its own, so that the numbers of all others go up by one."""
+    """Java's replaceFirst by its replaceAll: what comes before the first match is a group of its
+    own, so that the numbers of all others go up by one.
+    """
     found = parsed(pattern)
     return (
         rf"\A(?s:(.*?)){found.shifted(1)}",
@@ -177,7 +188,10 @@ def first_only(pattern: str, java_replacement: str) -> tuple[str, str]:
 
 
 def _shifted_replacement(java: str, groups: int) -> str:
-    """A replacement in which every number of a group is one more. As in Java, a number is as long as there are groups for it."""
+    """A replacement in which every number of a group is one more.
+
+    As in Java, a number is as long as there are groups for it.
+    """
     made, at = "", 0
     while at < len(java):
         if java[at] == "\\":

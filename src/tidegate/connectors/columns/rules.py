@@ -1,4 +1,6 @@
-"""The nested blocks of JsonPath and DataValidator as data: read once with all that is wrong, then used by values.py and spark.py. Pure."""
+"""The nested blocks of JsonPath and DataValidator as data: read once with all that is wrong, then
+used by values.py and spark.py. Pure.
+"""
 
 import math
 import re

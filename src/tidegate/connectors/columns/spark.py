@@ -1,4 +1,7 @@
-"""The same transforms on DataFrames, by Spark's own columns. Drivers only. `frame` is what the engine calls."""
+"""The same transforms on DataFrames, by Spark's own columns.
+
+Drivers only. `frame` is what the engine calls.
+"""
 
 from collections.abc import Callable
 from functools import reduce
@@ -157,7 +160,10 @@ def _tests(transform: Any, values: Values, table: Table) -> list[tuple[FieldRule
 
 
 def rejected(transform: DataValidator, table: Table, df: DataFrame) -> DataFrame:
-    """The rows that do not pass, as rows of the error table. Of several rules for a table, each gets what the ones before it let pass."""
+    """The rows that do not pass, as rows of the error table.
+
+    Of several rules for a table, each gets what the ones before it let pass.
+    """
     frames = []
     for values, before in transform.steps(table):
         if values["row_error_handle_way"] == "ROUTE_TO_TABLE":

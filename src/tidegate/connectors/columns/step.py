@@ -1,4 +1,5 @@
-"""What all transforms of this folder share: the rules for a table, one after the other, on tables and on Arrow batches.
+"""What all transforms of this folder share: the rules for a table, one after the other, on tables
+and on Arrow batches.
 
 Called by the engine, in driver and tasks.
 """
@@ -42,11 +43,16 @@ class MissingField(UserError):
         super().__init__(
             f"{transform}: there is no field {field} in table {table.path}: there are {', '.join(table.names())}{hint}"
         )
-        self.transform, self.field, self.table = transform, field, table.path
+        self.transform = transform
+        self.field = field
+        self.table = table.path
 
 
 class ColumnsTransform(Transform, ABC):
-    """One transform of this folder. Subclasses say what one rule makes of a table (`after`) and of a batch (`apply`)."""
+    """One transform of this folder.
+
+    Subclasses say what one rule makes of a table (`after`) and of a batch (`apply`).
+    """
 
     name: ClassVar[str]
 
@@ -57,7 +63,6 @@ class ColumnsTransform(Transform, ABC):
             table = self.after(values, table)
 
     def table(self, table: Table) -> Table:
-        """What comes out."""
         for values, before in self.steps(table):
             table = self.after(values, before)
         return table

@@ -1,4 +1,6 @@
-"""Transforms of whole tables: their names, which of them go on, the types that a sink gives their columns. Rows are not touched."""
+"""Transforms of whole tables: their names, which of them go on, the types that a sink gives their
+columns. Rows are not touched.
+"""
 
 from dataclasses import replace
 
@@ -25,15 +27,11 @@ def parts(path: str) -> tuple[str | None, str | None, str]:
 
 
 def joined(database: str | None, schema: str | None, table: str) -> str:
-    """A path again."""
     return ".".join(piece for piece in (database, schema, table) if piece)
 
 
 class Named(Move):
-    """All columns stay."""
-
     def moves(self, values: Values, table: Table) -> Moves:  # noqa: ARG002  # the same for every table and rule
-        """Every column is itself."""
         return [(n, n) for n in table.names()]
 
     def after(self, values: Values, table: Table) -> Table:
@@ -51,7 +49,6 @@ class TableRename(Named):
     name = "TableRename"
 
     def path(self, values: Values, table: Table) -> str:
-        """The new path."""
         only_case = {
             "replacements_with_regex": None,
             "prefix": None,
@@ -72,7 +69,6 @@ class TableMerge(Named):
     name = "TableMerge"
 
     def path(self, values: Values, table: Table) -> str:  # noqa: ARG002  # the same for every table and rule
-        """The new path."""
         return joined(values["database"], values["schema"], values["table"])
 
 
@@ -114,5 +110,4 @@ class TableFilter(ColumnsTransform):
         return table
 
     def apply(self, values: Values, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """All rows or none."""
         return batch if self.passes(values, table) else batch.slice(0, 0)

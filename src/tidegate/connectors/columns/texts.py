@@ -1,4 +1,6 @@
-"""Transforms of text: Replace, Split, RegexExtract. Regular expressions are Java's; where Arrow's mean the same (regex.py), they work without Spark."""
+"""Transforms of text: Replace, Split, RegexExtract. Regular expressions are Java's; where Arrow's
+mean the same (regex.py), they work without Spark.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -26,7 +28,6 @@ class Replace(ColumnsTransform):
     fusable = True
 
     def after(self, values: Values, table: Table) -> Table:
-        """The same table."""
         for column in replaced_columns(values):
             self.string(table, column)
         return table
@@ -108,7 +109,10 @@ def _places(lengths: Any, starts: Any, index: Any) -> Any:
 
 
 class RegexExtract(ColumnsTransform):
-    """The groups of the first match as columns. A group that took no part in a match is an empty text."""
+    """The groups of the first match as columns.
+
+    A group that took no part in a match is an empty text.
+    """
 
     name = "RegexExtract"
 

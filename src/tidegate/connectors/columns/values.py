@@ -1,4 +1,6 @@
-"""Transforms that look into values, and that only Spark carries out: JsonPath, DataValidator, FieldEncrypt. Here is what they make of tables."""
+"""Transforms that look into values, and that only Spark carries out: JsonPath, DataValidator,
+FieldEncrypt. Here is what they make of tables.
+"""
 
 from dataclasses import replace
 
@@ -29,7 +31,6 @@ class JsonPath(ColumnsTransform):
     name = "JsonPath"
 
     def columns(self, values: Values) -> list[JsonColumn]:
-        """What is taken."""
         return json_columns(values["columns"])[0]
 
     def after(self, values: Values, table: Table) -> Table:
@@ -62,7 +63,10 @@ ERROR_COLUMNS = tuple(
 
 
 class DataValidator(ColumnsTransform):
-    """Rows that do not pass end the job, are dropped or put aside. NULL passes every rule but NOT_NULL."""
+    """Rows that do not pass end the job, are dropped or put aside.
+
+    NULL passes every rule but NOT_NULL.
+    """
 
     name = "DataValidator"
 
@@ -90,11 +94,9 @@ class DataValidator(ColumnsTransform):
         return None
 
     def rules(self, values: Values) -> list[FieldRule]:
-        """All tests."""
         return validation_rules(values["field_rules"])[0]
 
     def after(self, values: Values, table: Table) -> Table:
-        """The same table."""
         for rule in self.rules(values):
             kind = self.column(table, rule.name).type
             needed = {"RANGE": _NUMBERS, "LENGTH": _WITH_LENGTH}.get(rule.type)
@@ -115,7 +117,6 @@ class FieldEncrypt(ColumnsTransform):
     name = "FieldEncrypt"
 
     def after(self, values: Values, table: Table) -> Table:
-        """The same table."""
         for field in values["fields"]:
             self.string(table, str(field))
         return table

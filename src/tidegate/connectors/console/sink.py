@@ -1,7 +1,9 @@
-"""Console: tasks format rows and send them along, the driver prints them when their batch is committed; so only committed rows are seen, in order of subtasks.
+"""Console: tasks format rows and send them along, the driver prints them when their batch is
+committed; so only committed rows are seen, in order of subtasks.
 
-Called by the engine through plugin.contract. A batch that is repeated after a crash may be printed twice: a terminal keeps no record. What one task may
-send is bounded; rows beyond it are counted and not printed.
+Called by the engine through plugin.contract. A batch that is repeated after a crash may be printed
+twice: a terminal keeps no record. What one task may send is bounded; rows beyond it are counted and
+not printed.
 """
 
 import base64
@@ -33,8 +35,6 @@ _KINDS = [kind.name for kind in RowKind]
 
 
 class Console(Sink):
-    """Prints rows."""
-
     def writer(self, task: WriteTask) -> Writer:
         """Formats the rows of one task."""
         return _Writer(
@@ -42,13 +42,14 @@ class Console(Sink):
         )
 
     def committer(self) -> Committer:
-        """Prints them."""
         return ConsoleCommitter(sys.stdout)
 
 
 class _Writer(Writer):
     def __init__(self, subtask: int, printing: bool, delay_s: float) -> None:
-        self._subtask, self._printing, self._delay_s = subtask, printing, delay_s
+        self._subtask = subtask
+        self._printing = printing
+        self._delay_s = delay_s
         self._rows = self._left_out = 0
         self._tables: dict[str, str] = {}
         self._pack = zlib.compressobj(1)
@@ -56,7 +57,6 @@ class _Writer(Writer):
         self._packed_bytes = 0
 
     def write(self, table: Table, batch: pa.RecordBatch) -> None:
-        """Format one batch."""
         self._rows += batch.num_rows
         self._tables.setdefault(table.path, describe(table))
         if self._printing and self._packed_bytes < _PACKED_BYTES_MAX:
@@ -83,7 +83,6 @@ class _Writer(Writer):
         }
 
     def abort(self) -> None:
-        """Nothing is kept anywhere."""
         self._packed.clear()
 
 
@@ -144,7 +143,6 @@ class ConsoleCommitter(Committer):
         self._out.write(line + "\n")
 
     def state(self) -> Any:
-        """Row numbers."""
         return {"printed": self._printed}
 
 

@@ -1,4 +1,5 @@
-"""Values as the reference prints them: null as nothing (inside a row as `null`), numbers, dates and times as Java writes them, bytes as a list of numbers.
+"""Values as the reference prints them: null as nothing (inside a row as `null`), numbers, dates and
+times as Java writes them, bytes as a list of numbers.
 
 Called by sink.py in tasks. Pure.
 """
@@ -116,7 +117,9 @@ def _clock(value: datetime | time) -> str:
 
 
 def _floating(digits: str) -> str:
-    """Java's text of a floating-point number from Python's shortest one: plain from 0.001 to below 10 million, otherwise as 1.5E10."""
+    """Java's text of a floating-point number from Python's shortest one: plain from 0.001 to below
+    10 million, otherwise as 1.5E10.
+    """
     if digits in ("nan", "inf", "-inf"):
         return digits.replace("nan", "NaN").replace("inf", "Infinity")
     mantissa, _, exponent = digits.partition("e")

@@ -1,6 +1,8 @@
-"""Columns of made-up values, vectorised: every cell is a function of (seed, table, column, row number).
+"""Columns of made-up values, vectorised: every cell is a function of (seed, table, column, row
+number).
 
-Called by source.py in tasks. The ranges are the reference's: letters, whole numbers from min to below max, digits for decimals, this year's dates.
+Called by source.py in tasks. The ranges are the reference's: letters, whole numbers from min to
+below max, digits for decimals, this year's dates.
 """
 
 from collections.abc import Callable
@@ -41,7 +43,10 @@ _CURRENT = {
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Which cells to make: those numbered first .. first + count - 1 under a key. A nested value takes its cells below the one that holds it."""
+    """Which cells to make: those numbered first .. first + count - 1 under a key.
+
+    A nested value takes its cells below the one that holds it.
+    """
 
     key: int
     first: int
@@ -53,7 +58,9 @@ class Cells:
 
 
 def current(kind: DataType, raw: Any, now: datetime) -> Any:
-    """CURRENT_DATE, CURRENT_TIME and CURRENT_TIMESTAMP as text of the moment when the source began; anything else as it is."""
+    """CURRENT_DATE, CURRENT_TIME and CURRENT_TIMESTAMP as text of the moment when the source began;
+    anything else as it is.
+    """
     word = _CURRENT.get(kind.name)
     if word is None or not isinstance(raw, str) or raw.strip().upper() != word[0]:
         return raw
@@ -61,10 +68,16 @@ def current(kind: DataType, raw: Any, now: datetime) -> Any:
 
 
 class Generator:
-    """Makes the columns of one table. `now` is when the source began: it gives the year of dates, so that a repeated read makes the same ones."""
+    """Makes the columns of one table.
+
+    `now` is when the source began: it gives the year of dates, so that a repeated read makes the
+    same ones.
+    """
 
     def __init__(self, settings: TableSettings, seed: int, now: datetime) -> None:
-        self._settings, self._seed, self._now = settings, seed, now
+        self._settings = settings
+        self._seed = seed
+        self._now = now
         self._values = settings.values
 
     def batch(self, first: int, count: int, schema: pa.Schema) -> pa.RecordBatch:
@@ -291,7 +304,9 @@ def _fixed_width(kind: DataType, cells: Cells, length: int, data: bytes) -> Any:
 
 
 def _map_of(kind: DataType, count: int, size: int, keys: Any, items: Any) -> Any:
-    """Maps of up to `size` entries: of entries with the same key the first stays, as a map has a key once."""
+    """Maps of up to `size` entries: of entries with the same key the first stays, as a map has a
+    key once.
+    """
     offsets = _offsets(count, size)
     if pa.types.is_null(keys.type) or size == 0:
         keys, items, offsets = keys.slice(0, 0), items.slice(0, 0), _offsets(count, 0)
@@ -308,7 +323,9 @@ def _map_of(kind: DataType, count: int, size: int, keys: Any, items: Any) -> Any
 
 
 def _codes(keys: Any) -> Any:
-    """A number for every different key; nested keys, which Arrow cannot compare, count as all different."""
+    """A number for every different key; nested keys, which Arrow cannot compare, count as all
+    different.
+    """
     if pa.types.is_nested(keys.type):
         return np.arange(len(keys), dtype=np.int64)
     return keys.dictionary_encode().indices.to_numpy().astype(np.int64)

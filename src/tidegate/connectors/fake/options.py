@@ -1,6 +1,7 @@
 """The options of FakeSource, as the reference has them, and ours: `seed`, and the mode SEQUENCE.
 
-Declarations and checks only: `tidegate validate` imports this, so nothing heavy may be imported here.
+Declarations and checks only: `tidegate validate` imports this, so nothing heavy may be imported
+here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -279,7 +280,9 @@ def _check_rows(block: Block, values: Values, table: Table) -> Iterable[Problem]
 
 
 def without_now(table: Table, fields: Any) -> Any:
-    """The fields of a fixed row with null in place of CURRENT_DATE and its like, whose value is known only when the source begins."""
+    """The fields of a fixed row with null in place of CURRENT_DATE and its like, whose value is
+    known only when the source begins.
+    """
     if isinstance(fields, list):
         kinds = [c.type.name for c in table.columns]
         return [
@@ -349,7 +352,9 @@ def _check_numbers(
 
 
 def refine(values: Values, capabilities: Capabilities) -> Capabilities:
-    """Changes come only from fixed rows that are no inserts, several tables only from tables_configs."""
+    """Changes come only from fixed rows that are no inserts, several tables only from
+    tables_configs.
+    """
     tables = values["tables_configs"] or [values]
     rows = [
         row for table in tables if isinstance(table, Mapping) for row in table.get("rows") or ()

@@ -1,6 +1,8 @@
-"""What one made-up table is like: its schema, sizes, ranges and fixed rows, read from the options of a block or of one of `tables_configs`.
+"""What one made-up table is like: its schema, sizes, ranges and fixed rows, read from the options
+of a block or of one of `tables_configs`.
 
-Called by source.py, in drivers and in tasks: light, no Arrow. The options are checked before (options.py), so that what is wrong here is a defect of ours.
+Called by source.py, in drivers and in tasks: light, no Arrow. The options are checked before
+(options.py), so that what is wrong here is a defect of ours.
 """
 
 from collections.abc import Mapping
@@ -19,7 +21,9 @@ _WHOLE = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableSettings:
-    """One table. `lengths` and `scales` are columnLength and columnScale of the schema; `counted` the columns that count up from a start."""
+    """One table. `lengths` and `scales` are columnLength and columnScale of the schema; `counted`
+    the columns that count up from a start.
+    """
 
     table: Table
     values: Values
@@ -29,7 +33,6 @@ class TableSettings:
     counted: Mapping[str, int] = field(default_factory=dict)
 
     def rows_each(self) -> int:
-        """Rows of one reader."""
         return len(self.rows) if self.rows is not None else int(self.values["row.num"])
 
     def rows_per_split(self) -> int:
@@ -87,7 +90,9 @@ def _column_numbers(schema: Mapping[str, Any], key: str) -> dict[str, int]:
 
 
 def _counted(values: Values, table: Table) -> dict[str, int]:
-    """auto.increment: the whole-number columns of the primary key; without one `id`, else the first whole-number column."""
+    """auto.increment: the whole-number columns of the primary key; without one `id`, else the first
+    whole-number column.
+    """
     if not values["auto.increment.enabled"]:
         return {}
     whole = [c.name for c in table.columns if c.type.name in _WHOLE]

@@ -1,7 +1,10 @@
-"""FakeSource: rows by number. The offset is `{"seed", "now", "at": {table: rows made}}`; the first two are drawn once, in `initial`.
+"""FakeSource: rows by number. The offset is `{"seed", "now", "at": {table: rows made}}`; the first
+two are drawn once, in `initial`.
 
-Called by the engine through plugin.contract. Rows are laid out in rounds, one piece (`split.num`) of every reader each, so that `split.read-interval` is a
-pause between rounds. Where batches are limited, or never end, it is kept by admitting only the rounds that are due; in one single batch the tasks wait.
+Called by the engine through plugin.contract. Rows are laid out in rounds, one piece (`split.num`)
+of every reader each, so that `split.read-interval` is a pause between rounds. Where batches are
+limited, or never end, it is kept by admitting only the rounds that are due; in one single batch the
+tasks wait.
 """
 
 import secrets
@@ -40,8 +43,6 @@ _WIDTHS = {
 
 
 class FakeSource(Source):
-    """Made-up rows."""
-
     def __init__(self, values: Values, context: OperatorContext) -> None:
         super().__init__(values, context)
         self._pace: _Pace | None = None
@@ -68,7 +69,8 @@ class FakeSource(Source):
     def initial(self) -> Offset:
         """A seed, and the moment that CURRENT_DATE and the year of dates are taken from."""
         seed = self.values["seed"] if self.values["seed"] is not None else secrets.randbits(53)
-        # Asked once in the life of a lineage and kept in the offset: a repeated read sees the same moment.
+        # Asked once in the life of a lineage and kept in the offset: a repeated read sees the same
+        # moment.
         now = datetime.now(UTC).replace(tzinfo=None)  # noqa: TID251  # CURRENT_DATE and its like are wall-clock time
         return {
             "seed": seed,
@@ -116,7 +118,9 @@ class FakeSource(Source):
         return settings.rows_per_split() * self.context.parallelism
 
     def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
-        """Ranges of row numbers; fixed rows of a table stay in one piece, as their order may matter."""
+        """Ranges of row numbers; fixed rows of a table stay in one piece, as their order may
+        matter.
+        """
         found: list[Split] = []
         for path, settings in self._settings.items():
             first, last = start["at"].get(path, 0), end["at"].get(path, 0)
@@ -181,7 +185,6 @@ class FakeSource(Source):
         return self._more
 
     def progress(self, offset: Offset) -> Progress:
-        """In rows."""
         done = sum(min(offset["at"].get(p, 0), self._total(s)) for p, s in self._settings.items())
         return Progress(done, sum(map(self._total, self._settings.values())), "rows")
 
@@ -190,7 +193,9 @@ class _Pace:
     """How many rounds of each table are due: one at once, then one more after every interval."""
 
     def __init__(self, begun: dict[str, int], interval_s: float, now_s: float) -> None:
-        self._begun, self._interval_s, self._since_s = begun, interval_s, now_s
+        self._begun = begun
+        self._interval_s = interval_s
+        self._since_s = now_s
 
     def due(self, now_s: float) -> dict[str, int]:
         passed = (

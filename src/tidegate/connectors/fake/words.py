@@ -1,7 +1,9 @@
-"""Random numbers that are a function of their place: cell n of a column is the same whoever makes it, in whatever piece.
+"""Random numbers that are a function of their place: cell n of a column is the same whoever makes
+it, in whatever piece.
 
-Called by generate.py only. A counter goes through the finisher of SplitMix64, so there is no stream to wind forward and nothing depends on the release of
-numpy. Good enough for made-up rows; not for secrets.
+Called by generate.py only. A counter goes through the finisher of SplitMix64, so there is no stream
+to wind forward and nothing depends on the release of numpy. Good enough for made-up rows; not for
+secrets.
 """
 
 import hashlib
@@ -81,7 +83,9 @@ def raw_bytes(key: int, first: int, count: int, length: int) -> npt.NDArray[np.u
 
 
 def digits(key: int, first: int, count: int, precision: int) -> Any:
-    """count whole numbers of up to this many digits, as 128-bit little-endian words: what Arrow's decimals are made of."""
+    """count whole numbers of up to this many digits, as 128-bit little-endian words: what Arrow's
+    decimals are made of.
+    """
     out = np.zeros((count, 2), dtype=np.uint64)
     low = words(key, first * 2, count * 2).reshape(count, 2)
     if precision <= 18:

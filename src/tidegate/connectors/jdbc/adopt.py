@@ -1,8 +1,11 @@
-"""A staging table that becomes the target: where a table is not there yet, the rows of its first batch need not be written twice. PostgreSQL only.
+"""A staging table that becomes the target: where a table is not there yet, the rows of its first
+batch need not be written twice. PostgreSQL only.
 
-A task stages such rows in a logged table of exactly the target's shape, without numbers and kinds. The commit renames the largest of them to the target, adds
-the rows of the others, and makes the key last, all in its one transaction. `may_become` is asked by writer.py, in tasks; `Adoption` by committer.py. Where it
-cannot be done after all (the table has come meanwhile, a key is there twice), the rows are merged in the usual way: their order is that in which they lie.
+A task stages such rows in a logged table of exactly the target's shape, without numbers and kinds.
+The commit renames the largest of them to the target, adds the rows of the others, and makes the key
+last, all in its one transaction. `may_become` is asked by writer.py, in tasks; `Adoption` by
+committer.py. Where it cannot be done after all (the table has come meanwhile, a key is there
+twice), the rows are merged in the usual way: their order is that in which they lie.
 """
 
 from collections.abc import Sequence
@@ -23,7 +26,9 @@ _FOLLOWED = """select 1 from pg_publication_tables where schemaname = %s and tab
 
 
 def may_become(target: Target, values: Values, dialect: Dialect, address: Address) -> bool:
-    """Whether a staging table can have the shape and the place of this target, and nothing else is wanted of the first batch than to insert."""
+    """Whether a staging table can have the shape and the place of this target, and nothing else is
+    wanted of the first batch than to insert.
+    """
     if dialect.system is not System.POSTGRES or values["query"] or target.kinds:
         return False
     if values["schema_save_mode"] not in _MAKES or values["data_save_mode"] == "CUSTOM_PROCESSING":
@@ -41,7 +46,9 @@ class Adoption:
     def __init__(
         self, dialect: Dialect, values: Values, target: Target, places: Sequence[TableName]
     ) -> None:
-        self._dialect, self._target, self._places = dialect, target, places
+        self._dialect = dialect
+        self._target = target
+        self._places = places
         self._keyed = bool(values["create_index"]) and bool(target.key)
 
     def allowed(self, session: Session) -> bool:
@@ -52,7 +59,6 @@ class Adoption:
         )
 
     def statements(self) -> list[str]:
-        """In this order."""
         target, qualified = self._target, self._dialect.qualified
         into, columns = qualified(target.name), self._dialect.names(target.names())
         found = [

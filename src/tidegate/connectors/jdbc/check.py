@@ -1,4 +1,6 @@
-"""What options alone cannot say about a Jdbc block: addresses, patterns, what goes together. Called by options.py; all problems at once, without network."""
+"""What options alone cannot say about a Jdbc block: addresses, patterns, what goes together. Called
+by options.py; all problems at once, without network.
+"""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,5 @@
-"""The Jdbc sink in the driver: makes a batch visible once. Called by the loop through plugin.contract.
+"""The Jdbc sink in the driver: makes a batch visible once. Called by the loop through
+plugin.contract.
 
     memory   the newest checkpoint of which the record tells, read only; 0 where there is no record
     ahead    the record, where it is newer than the restore point: what it tells of is in the tables, and is repeated and skipped
@@ -7,11 +8,14 @@
     commit   one transaction: the row is locked and judged, tables are prepared, staged rows merged, the row moved. Then the staging tables are dropped.
              A table that is not there yet may be made out of what is staged (adopt.py)
 
-A commit whose answer was lost is repeated: the record says whether it happened. Rows that are staged are counted before they are merged, since a database that
-crashed may have lost them (unlogged tables, or all of a table); then the batch is repeated. No connection is held between two batches.
+A commit whose answer was lost is repeated: the record says whether it happened. Rows that are
+staged are counted before they are merged, since a database that crashed may have lost them
+(unlogged tables, or all of a table); then the batch is repeated. No connection is held between two
+batches.
 
-MariaDB and MySQL end a transaction when a table is made. There tables are prepared before, by a second connection, while the first holds the row's lock: nobody
-can take over in between, and none of our rows is in a table that is not marked as prepared.
+MariaDB and MySQL end a transaction when a table is made. There tables are prepared before, by a
+second connection, while the first holds the row's lock: nobody can take over in between, and none
+of our rows is in a table that is not marked as prepared.
 """
 
 import logging
@@ -83,13 +87,19 @@ class JdbcCommitter(Committer):
     """The committer of one sink."""
 
     def __init__(self, address: Address, values: Values, context: OperatorContext) -> None:
-        self._address, self._values, self._context = address, values, context
+        self._address = address
+        self._values = values
+        self._context = context
         self._dialect = dialect_of(address.system)
         self._rules = rules_of(address.system)
         self._preparation = Preparation(self._dialect, values)
         self._resume = Resume(lineage="", generation=0, checkpoint=0)
-        self._lineage, self._generation, self._checkpoint = "", 0, 0
-        self._ahead = 0  # up to here the tables hold more than the checkpoints tell: what lies before the record is skipped
+        self._lineage = ""
+        self._generation = 0
+        self._checkpoint = 0
+        # up to here the tables hold more than the checkpoints tell: what lies before the record is
+        # skipped
+        self._ahead = 0
         self._prepared: frozenset[str] = frozenset()
         self._renewed = (
             False  # the record was lost, and somebody has agreed to go on without what it told of
@@ -107,7 +117,8 @@ class JdbcCommitter(Committer):
     def _records(self) -> Records:
         return Records(self._address, self._dialect, self._context, self._resume)
 
-    # -- open ----------------------------------------------------------------------------------------------------------------------------------
+    # -- open
+    # ----------------------------------------------------------------------------------------------------------------------------------
 
     def memory(self, resume: Resume) -> SinkMemory:
         """See the module's text. A file that is not there is not made."""
@@ -124,7 +135,9 @@ class JdbcCommitter(Committer):
         return SinkMemory(place=str(name or place), checkpoint=found, others="rows" if name else "")
 
     def _holds_rows(self, session: Session) -> TableName | None:
-        """The target's table, where rows are added to it without a key, it has one name for all incoming tables, and it is not empty."""
+        """The target's table, where rows are added to it without a key, it has one name for all
+        incoming tables, and it is not empty.
+        """
         text = str(self._values["table"] or "")
         if (
             self._values["query"]
@@ -149,7 +162,9 @@ class JdbcCommitter(Committer):
         )
 
     def ahead(self, resume: Resume) -> Sequence[SinkRange]:
-        """The one record, where it is newer than the restore point: its batch and all before it are in the tables."""
+        """The one record, where it is newer than the restore point: its batch and all before it are
+        in the tables.
+        """
         with self._session() as session:
             record = self._taken(session, resume)
         if record.offsets is None or record.checkpoint <= resume.checkpoint:
@@ -157,7 +172,6 @@ class JdbcCommitter(Committer):
         return (SinkRange(checkpoint=record.checkpoint, offsets=record.offsets),)
 
     def open(self, resume: Resume) -> None:
-        """See the module's text."""
         with self._session() as session:
             self._taken(session, resume)
             self._drop_dead(session)
@@ -171,11 +185,9 @@ class JdbcCommitter(Committer):
     def _taken(self, session: Session, resume: Resume) -> Record:
         """The record, in the hands of this generation. May be repeated."""
         self._resume = resume
-        self._lineage, self._generation, self._checkpoint = (
-            resume.lineage,
-            resume.generation,
-            resume.checkpoint,
-        )
+        self._lineage = resume.lineage
+        self._generation = resume.generation
+        self._checkpoint = resume.checkpoint
         remembered = frozenset((resume.state or {}).get("prepared", ()))
         self._inputs = dict((resume.state or {}).get("inputs", {}))
         failpoint("jdbcsink.open.before")
@@ -210,10 +222,10 @@ class JdbcCommitter(Committer):
             for (name,) in session.query(sql, [*given, len(prefix), prefix])
         ]
 
-    # -- commit --------------------------------------------------------------------------------------------------------------------------------
+    # -- commit
+    # --------------------------------------------------------------------------------------------------------------------------------
 
     def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
-        """See the module's text."""
         assert commit.generation == self._generation, (
             "a committer commits for the generation that opened it"
         )
@@ -221,11 +233,10 @@ class JdbcCommitter(Committer):
         try:
             return self._commit(commit, targets)
         except BaseException:
-            self._prepared, self._infos, self._fits = (
-                before,
-                {},
-                {},
-            )  # what was prepared in a transaction that failed is not
+            # what was prepared in a transaction that failed is not
+            self._prepared = before
+            self._infos = {}
+            self._fits = {}
             raise
 
     def _commit(
@@ -251,7 +262,9 @@ class JdbcCommitter(Committer):
         return AlreadyCommitted() if had else Committed()
 
     def _check_inputs(self, session: Session, targets: dict[TableName, list[Staged]]) -> None:
-        """Two incoming tables must not meet in one table of the target: rows with the same key would replace each other."""
+        """Two incoming tables must not meet in one table of the target: rows with the same key
+        would replace each other.
+        """
         if self._values["query"] or self._values["allow_shared_table"]:
             return
         if self._folds is None:
@@ -267,7 +280,9 @@ class JdbcCommitter(Committer):
             raise SharedTable(sorted(shared))
 
     def _find_gone(self, session: Session, targets: dict[TableName, list[Staged]]) -> None:
-        """Of a target that was lost with its record: the tables that are not there are as good as never prepared. Those that are there are not emptied."""
+        """Of a target that was lost with its record: the tables that are not there are as good as
+        never prepared. Those that are there are not emptied.
+        """
         for name in targets if self._renewed else ():
             if (
                 name.path in self._prepared
@@ -293,7 +308,9 @@ class JdbcCommitter(Committer):
     def _prepare_apart(
         self, session: Session, commit: Commit, targets: dict[TableName, list[Staged]]
     ) -> None:
-        """Where making a table ends a transaction: by another connection, under the lock of the record."""
+        """Where making a table ends a transaction: by another connection, under the lock of the
+        record.
+        """
         if all(
             name.path in self._prepared and not self._lacks_columns(session, parts[0].target)
             for name, parts in targets.items()
@@ -451,7 +468,9 @@ class JdbcCommitter(Committer):
         merger.run()
 
     def _takes_plain(self, session: Session, target: Target, info: TableInfo) -> bool:
-        """Whether none of our keys should be in the target: it was empty when we first came, and has had plain inserts since. A guess: others may write too."""
+        """Whether none of our keys should be in the target: it was empty when we first came, and
+        has had plain inserts since. A guess: others may write too.
+        """
         path = target.name.path
         if path not in self._plain:
             self._plain[path] = not session.query(
@@ -460,7 +479,9 @@ class JdbcCommitter(Committer):
         return self._plain[path]
 
     def _tried(self, session: Session, statements: Sequence[str], *codes: str) -> bool:
-        """Run them; False where the database minds in such a way, and then nothing of them has happened."""
+        """Run them; False where the database minds in such a way, and then nothing of them has
+        happened.
+        """
         session.execute("savepoint tidegate_merge")
         try:
             for statement in statements:
@@ -488,7 +509,9 @@ class JdbcCommitter(Committer):
             )
 
     def _sweep(self, session: Session, checkpoint: int) -> None:
-        """Staging tables of this batch and of failed attempts; what is left is dropped when the sink is opened again."""
+        """Staging tables of this batch and of failed attempts; what is left is dropped when the
+        sink is opened again.
+        """
         failpoint("jdbcsink.sweep.before")
         for name in self._stages(session):
             stage = Stage.read(name.table)
@@ -499,10 +522,13 @@ class JdbcCommitter(Committer):
                 session.execute(drop_table(self._dialect, name))
         failpoint("jdbcsink.sweep.after")
 
-    # -- after the batches ---------------------------------------------------------------------------------------------------------------------
+    # -- after the batches
+    # ---------------------------------------------------------------------------------------------------------------------
 
     def state(self) -> Any:
-        """The last batch, and the tables whose save modes are done: the target may lose its record, and must not be emptied again."""
+        """The last batch, and the tables whose save modes are done: the target may lose its record,
+        and must not be emptied again.
+        """
         return {
             "version": 1,
             "checkpoint": self._checkpoint,
@@ -511,10 +537,13 @@ class JdbcCommitter(Committer):
         }
 
     def close(self) -> None:
-        """Nothing is held open. The record stays until the store says FINISHED: without it, nobody could tell a finished target from one that was lost."""
+        """Nothing is held open.
+
+        The record stays until the store says FINISHED: without it, nobody could tell a finished
+        target from one that was lost.
+        """
 
     def forget(self) -> None:
-        """See the module's text."""
         failpoint("jdbcsink.finish.before")
         with open_existing(self._address) as session:
             self._records.remove(session)

@@ -1,4 +1,7 @@
-"""The address of a Jdbc block's database, from its options. Called by source and sink, in drivers and tasks."""
+"""The address of a Jdbc block's database, from its options.
+
+Called by source and sink, in drivers and tasks.
+"""
 
 import os
 from collections.abc import Iterator
@@ -13,7 +16,9 @@ from tidegate.plugin.option import Values
 
 
 def address_of(values: Values, database: str = "", *, creates: bool = False) -> Address:
-    """The address; `database` where the URL names none. `creates`: a file that is not there is made."""
+    """The address; `database` where the URL names none. `creates`: a file that is not there is
+    made.
+    """
     properties = {
         **(values.get("properties") or {}),
         "connect_timeout_s": values.get("connection_check_timeout_sec") or 30,
@@ -37,7 +42,9 @@ def existing(address: Address) -> Address:
 
 @contextmanager
 def opened_before(address: Address) -> Iterator[None]:
-    """Around connections to a target that was opened before: a file that is gone may come back, as a server may that does not answer."""
+    """Around connections to a target that was opened before: a file that is gone may come back, as
+    a server may that does not answer.
+    """
     try:
         yield
     except DatabaseMissing:

@@ -1,12 +1,15 @@
-"""Databases that only Spark's JDBC can speak to, because their driver is given: source and sink in the driver. Spark reads and writes (spark.py); no task of
-ours does. `options.py` chooses them by the URL.
+"""Databases that only Spark's JDBC can speak to, because their driver is given: source and sink in
+the driver. Spark reads and writes (spark.py); no task of ours does. `options.py` chooses them by
+the URL.
 
-A source is cut by its options alone, since Spark may still be starting while batches are planned: where both bounds of a partition column are given, into
-chunks of the same width, so that a killed read goes on at a chunk; otherwise each table is one, and is spread over tasks when it is read.
+A source is cut by its options alone, since Spark may still be starting while batches are planned:
+where both bounds of a partition column are given, into chunks of the same width, so that a killed
+read goes on at a chunk; otherwise each table is one, and is spread over tasks when it is read.
 
-A sink stages its rows in a table of the target, and merges them in one transaction with its record (foreign_commit.py). Only where the database is none
-whose SQL is known, and neither a key nor a statement is given, Spark adds the rows directly: it commits each task by itself, so a repeated batch adds them
-again.
+A sink stages its rows in a table of the target, and merges them in one transaction with its record
+(foreign_commit.py). Only where the database is none whose SQL is known, and neither a key nor a
+statement is given, Spark adds the rows directly: it commits each task by itself, so a repeated
+batch adds them again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -60,7 +63,10 @@ NUMBERS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ForeignRead:
-    """One table or query as Spark's JDBC takes it. `column` and `filter` are the person's own words in the database's SQL."""
+    """One table or query as Spark's JDBC takes it.
+
+    `column` and `filter` are the person's own words in the database's SQL.
+    """
 
     path: str
     relation: str
@@ -178,7 +184,9 @@ class ForeignSource(Source):
     def predicates(
         self, table: Table, start: Offset, end: Offset, tasks: int
     ) -> tuple[ForeignRead, list[str]]:
-        """How a table is read, and the conditions of the tasks that read it between two offsets; none where nothing of it lies there."""
+        """How a table is read, and the conditions of the tasks that read it between two offsets;
+        none where nothing of it lies there.
+        """
         begun, until = Position.of(start), Position.of(end).done
         read = next(read for read in self.reads if read.path == table.path)
         for index, first, last in begun.spans(until):
@@ -219,11 +227,9 @@ class ForeignSource(Source):
         return Progress(position.done, position.total, "chunks")
 
     def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # never asked: see spark.py
-        """Never asked."""
         raise Unsupported("this database is read by Spark")
 
     def read(self, split: Split) -> Iterator["pa.RecordBatch"]:  # noqa: ARG002  # never asked: see spark.py
-        """Never asked."""
         raise Unsupported("this database is read by Spark")
 
 
@@ -237,7 +243,11 @@ def adds_directly(values: Values) -> bool:
 
 
 class ForeignSink(Sink):
-    """Tables that Spark writes. `begun` tells with which direct write each one began: what the save modes say is for that one, and for its repeats."""
+    """Tables that Spark writes.
+
+    `begun` tells with which direct write each one began: what the save modes say is for that one,
+    and for its repeats.
+    """
 
     def __init__(self, values: Values, context: OperatorContext) -> None:
         super().__init__(values, context)
@@ -251,7 +261,9 @@ class ForeignSink(Sink):
         return not self.direct
 
     def key(self, table: Table) -> tuple[int, ...]:
-        """The places of the key's columns: primary_keys, else the incoming table's primary key, else its unique key."""
+        """The places of the key's columns: primary_keys, else the incoming table's primary key,
+        else its unique key.
+        """
         names = {name.lower(): number for number, name in enumerate(table.names())}
         wanted = (
             list_for_table(self.values["primary_keys"], table_words(table))
@@ -290,7 +302,6 @@ class ForeignSink(Sink):
         return self.begun.setdefault(place, this) == this
 
     def writer(self, task: WriteTask) -> Writer:  # noqa: ARG002  # never asked: see spark.py
-        """Never asked."""
         raise Unsupported("this database is written by Spark")
 
     def committer(self) -> Committer:
@@ -303,13 +314,14 @@ class ForeignSink(Sink):
 
 
 class _Begun(Committer):
-    """The rows are visible when Spark has written them; what is left is to remember the tables that must not be emptied again."""
+    """The rows are visible when Spark has written them; what is left is to remember the tables that
+    must not be emptied again.
+    """
 
     def __init__(self, sink: ForeignSink) -> None:
         self._sink = sink
 
     def open(self, resume: Resume) -> None:
-        """As the checkpoint says."""
         known: Mapping[str, Sequence[int]] = (resume.state or {}).get("begun", {})
         self._sink.begun = {
             place: (checkpoint, subtask) for place, (checkpoint, subtask) in known.items()

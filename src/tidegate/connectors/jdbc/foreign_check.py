@@ -1,4 +1,6 @@
-"""Whether a table behind a JDBC driver keeps what it is given, by the types that the driver tells. Called by spark.py before a batch is staged."""
+"""Whether a table behind a JDBC driver keeps what it is given, by the types that the driver tells.
+Called by spark.py before a batch is staged.
+"""
 
 from collections.abc import Sequence
 
@@ -45,7 +47,9 @@ def holds(kind: int, digits: int, scale: int) -> Holds:
 def check_foreign_types(
     table: Table, place: str, described: Sequence[tuple[int, int, int]]
 ) -> None:
-    """TargetUnfit with all columns that would round or cut; larger numbers and longer texts are refused by the database itself."""
+    """TargetUnfit with all columns that would round or cut; larger numbers and longer texts are
+    refused by the database itself.
+    """
     problems = []
     for column, about in zip(table.columns, described, strict=True):
         found = fit(column.type, holds(*about))

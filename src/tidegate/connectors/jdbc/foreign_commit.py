@@ -1,4 +1,5 @@
-"""The commit of a sink in a database that is reached through its JDBC driver: rows and record in one transaction.
+"""The commit of a sink in a database that is reached through its JDBC driver: rows and record in
+one transaction.
 
 Called by foreign.py and spark.py, in the driver.
 
@@ -8,9 +9,9 @@ Called by foreign.py and spark.py, in the driver.
     commit   one transaction: lock the record, skip the batch where it is there, else merge every
              staging table and move the record; then the staging tables are dropped
 
-The record is locked by an update of it, which every database has. Its fence is the generation and the
-token of the driver, as record.py has them; it goes when the store says FINISHED (`forget`), so that a
-driver that restores can tell a target that has lost it (`memory`).
+The record is locked by an update of it, which every database has. Its fence is the generation and
+the token of the driver, as record.py has them; it goes when the store says FINISHED (`forget`), so
+that a driver that restores can tell a target that has lost it (`memory`).
 """
 
 import json
@@ -85,7 +86,10 @@ class Connection(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Staged:
-    """One filled staging table. `columns` are the target's, as the database reads them; `names` the incoming ones."""
+    """One filled staging table.
+
+    `columns` are the target's, as the database reads them; `names` the incoming ones.
+    """
 
     place: str
     stage: str
@@ -98,7 +102,10 @@ class Staged:
 
 @dataclass(slots=True)
 class Staging:
-    """What save and commit share, in one driver. A second attempt of a batch takes the place of the first."""
+    """What save and commit share, in one driver.
+
+    A second attempt of a batch takes the place of the first.
+    """
 
     prepared: frozenset[str] = frozenset()
     fresh: set[str] = field(default_factory=set)
@@ -120,7 +127,10 @@ class ForeignCommitter(Committer):
     def __init__(
         self, values: Values, context: OperatorContext, staging: Staging, where: str
     ) -> None:
-        self._values, self._context, self._staging, self._where = values, context, staging, where
+        self._values = values
+        self._context = context
+        self._staging = staging
+        self._where = where
         self._brand = Brand.of(values["url"])
         self._resume = Resume(lineage="", generation=0, checkpoint=0)
         self._checkpoint = 0
@@ -138,7 +148,9 @@ class ForeignCommitter(Committer):
     # Open.
 
     def memory(self, resume: Resume) -> SinkMemory | None:
-        """The newest checkpoint that the record tells of; None outside of a driver, where no JVM can be asked."""
+        """The newest checkpoint that the record tells of; None outside of a driver, where no JVM
+        can be asked.
+        """
         if "pyspark" not in sys.modules:
             return None
         from tidegate.connectors.jdbc.spark import engine_is_up
@@ -166,7 +178,6 @@ class ForeignCommitter(Committer):
         )
 
     def open(self, resume: Resume) -> None:
-        """See the module's text."""
         with self._connection() as connection:
             self._taken(connection, resume)
             for name in connection.tables(stage_prefix(self._context)):
@@ -177,11 +188,9 @@ class ForeignCommitter(Committer):
 
     def _taken(self, connection: Connection, resume: Resume) -> tuple[int, Any]:
         """The record, fenced by this generation: its checkpoint and offsets. May be repeated."""
-        self._resume, self._checkpoint, self._staging.lineage = (
-            resume,
-            resume.checkpoint,
-            resume.lineage,
-        )
+        self._resume = resume
+        self._checkpoint = resume.checkpoint
+        self._staging.lineage = resume.lineage
         state = resume.state or {}
         remembered = frozenset(state.get("prepared", ())) | frozenset(state.get("begun", ()))
         self._staging.inputs = dict(state.get("inputs", {}))
@@ -242,8 +251,10 @@ class ForeignCommitter(Committer):
         return record_id(self._context, self._resume.lineage)
 
     def _locked(self, connection: Connection) -> tuple[int, Any, frozenset[str]]:
-        """Within a transaction: the record, which nobody else can change until its end. Fenced where it belongs to a higher generation, OtherCopy
-        where another driver of this one has it, RecordGone where it is not there."""
+        """Within a transaction: the record, which nobody else can change until its end. Fenced
+        where it belongs to a higher generation, OtherCopy where another driver of this one has it,
+        RecordGone where it is not there.
+        """
         rows: list[tuple[str | None, ...]] = []
         if connection.tables(RECORD):
             connection.execute(
@@ -276,7 +287,6 @@ class ForeignCommitter(Committer):
     # Commit.
 
     def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
-        """See the module's text."""
         parts = self._staging.of(commit.checkpoint)
         with self._connection() as connection:
             failpoint("foreignsink.commit.before")
@@ -309,7 +319,9 @@ class ForeignCommitter(Committer):
         raise OtherOffsets(self._where, commit.checkpoint, checkpoint)
 
     def _check_rows(self, connection: Connection, parts: Sequence[Staged], told: int) -> None:
-        """All rows that Spark wrote must be in the staging tables, and once: a task that was tried twice may have left its rows twice."""
+        """All rows that Spark wrote must be in the staging tables, and once: a task that was tried
+        twice may have left its rows twice.
+        """
         found = sum(
             int(connection.rows(f"select count(*) from {part.stage}")[0][0] or 0) for part in parts
         )
@@ -372,7 +384,9 @@ class ForeignCommitter(Committer):
         connection.execute(sql, commit.checkpoint, offsets, names, self._id())
 
     def _sweep(self, connection: Connection, checkpoint: int) -> None:
-        """The staging tables of this batch and of its failed attempts; what is left is dropped when the sink is opened again."""
+        """The staging tables of this batch and of its failed attempts; what is left is dropped when
+        the sink is opened again.
+        """
         self._staging.parts = {
             place: part for place, part in self._staging.parts.items() if place[0] > checkpoint
         }
@@ -397,7 +411,10 @@ class ForeignCommitter(Committer):
         }
 
     def forget(self) -> None:
-        """The job is FINISHED in the store, and so its record goes. That of another driver stays."""
+        """The job is FINISHED in the store, and so its record goes.
+
+        That of another driver stays.
+        """
         failpoint("foreignsink.finish.before")
         token = self._resume.token
         mine = " and (fence_token is null or fence_token = ?)" if token else ""

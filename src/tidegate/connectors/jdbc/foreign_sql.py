@@ -1,7 +1,10 @@
-"""The statements of a sink in a database that is reached through its JDBC driver: record, staging, merge. Pure; called by foreign_commit.py.
+"""The statements of a sink in a database that is reached through its JDBC driver: record, staging,
+merge. Pure; called by foreign_commit.py.
 
-A batch is staged in a table of its own, which Spark fills; its rows become the target's in one transaction with the sink's record. Of several changes of one
-key only the last one stays in the staging table, so that the merge meets every key once: no database needs window functions or a query as the source.
+A batch is staged in a table of its own, which Spark fills; its rows become the target's in one
+transaction with the sink's record. Of several changes of one key only the last one stays in the
+staging table, so that the merge meets every key once: no database needs window functions or a query
+as the source.
 """
 
 from collections.abc import Sequence
@@ -30,13 +33,14 @@ class Brand(StrEnum):
 
     @staticmethod
     def of(url: str) -> "Brand":
-        """By the URL."""
         name = url.strip().removeprefix("jdbc:").partition(":")[0].lower()
         return next((brand for brand in Brand if brand.value == name), Brand.GENERIC)
 
     @property
     def stages_large_texts(self) -> bool:
-        """Whether Spark writes texts as large objects there, and a NULL of those fits into no other column."""
+        """Whether Spark writes texts as large objects there, and a NULL of those fits into no other
+        column.
+        """
         return self in (Brand.DERBY, Brand.DB2)
 
     @property
@@ -46,7 +50,6 @@ class Brand(StrEnum):
 
 
 def create_record(brand: Brand) -> str:
-    """The table of records."""
     text = {Brand.SQLSERVER: "varchar(max)", Brand.GENERIC: "varchar(4000)"}.get(brand, "clob")
     return (
         f"create table {RECORD} (id varchar(64) not null primary key, lineage varchar(200), job_id {_WHOLE}, pipeline_id {_WHOLE}, sink_name varchar(500), "
@@ -68,11 +71,13 @@ def create_stage(
     columns: Sequence[str],
     large: frozenset[int] = frozenset(),
 ) -> str:
-    """A staging table whose columns have the types of the target's; empty where the brand's words are not known, and Spark makes it.
+    """A staging table whose columns have the types of the target's; empty where the brand's words
+    are not known, and Spark makes it.
 
     `large` are the columns that are staged as large objects, and converted when they are merged.
     """
-    # A case may be null, so that no column is NOT NULL, and none counts by itself. H2 copies neither, and would take the case for a null without a type.
+    # A case may be null, so that no column is NOT NULL, and none counts by itself. H2 copies
+    # neither, and would take the case for a null without a type.
     cases = [
         column if brand is Brand.H2 else f"case when 1 = 0 then {column} end" for column in columns
     ]
@@ -105,7 +110,10 @@ def stage_column(number: int) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ForeignMerge:
-    """The rows of one staging table into its target. Names are written as the database reads them."""
+    """The rows of one staging table into its target.
+
+    Names are written as the database reads them.
+    """
 
     brand: Brand
     place: str

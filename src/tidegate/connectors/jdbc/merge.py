@@ -1,7 +1,9 @@
-"""The statements that bring staged rows into a target, from its columns and key. Pure; called by committer.py, which runs them in its one transaction.
+"""The statements that bring staged rows into a target, from its columns and key. Pure; called by
+committer.py, which runs them in its one transaction.
 
-Of each key the last row of the batch counts (`seq` is the source's order): one that inserts or is the later half of an update puts its values there, one that
-deletes or is the earlier half takes the key away. So a changed key is followed: its old value goes, its new one comes.
+Of each key the last row of the batch counts (`seq` is the source's order): one that inserts or is
+the later half of an update puts its values there, one that deletes or is the earlier half takes the
+key away. So a changed key is followed: its old value goes, its new one comes.
 """
 
 from collections.abc import Sequence
@@ -33,12 +35,17 @@ class ColumnMissing(UserError):
         super().__init__(
             f"the table {table} of the sink has no column {', '.join(columns)}: add it there, or leave it out with a Filter or FieldMapper"
         )
-        self.table, self.columns = table, columns
+        self.table = table
+        self.columns = columns
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement of a merge. `counts` tells that each row that is put is one in its count; `doubled` that a row that was there may be two."""
+    """A statement of a merge.
+
+    `counts` tells that each row that is put is one in its count; `doubled` that a row that was
+    there may be two.
+    """
 
     text: str
     counts: bool = False
@@ -47,7 +54,11 @@ class Statement:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Merge:
-    """One staging table into one target. `inserts` tells that none of its rows updates or deletes, though the incoming table could have such."""
+    """One staging table into one target.
+
+    `inserts` tells that none of its rows updates or deletes, though the incoming table could have
+    such.
+    """
 
     dialect: Dialect
     target: Target
@@ -60,11 +71,12 @@ class Merge:
     number: int = 0
     """Of the staging tables of one target."""
     shaped: bool = False
-    """Whether the staging table has the target's shape (adopt.py): its names, and neither numbers nor kinds; its rows lie in their order."""
+    """Whether the staging table has the target's shape (adopt.py): its names, and neither numbers
+    nor kinds; its rows lie in their order.
+    """
 
     @property
     def info(self) -> TableInfo:
-        """The target's table."""
         return self.relation.info
 
     @property
@@ -79,7 +91,10 @@ class Merge:
         )
 
     def statements(self, *, distinct: bool) -> list[Statement]:
-        """In this order. `distinct`: the same key may be there twice, and the database would mind (PostgreSQL does)."""
+        """In this order.
+
+        `distinct`: the same key may be there twice, and the database would mind (PostgreSQL does).
+        """
         if not self.target.key:
             return [self._put(last=False)]
         if self.target.kinds and not (self.inserts and self._by_index):
@@ -94,14 +109,17 @@ class Merge:
         return self._puts() if self._by_update else [self._put(last=distinct)]
 
     def plain(self) -> list[Statement]:
-        """The same where no key is in the target yet and none is there twice: that costs about half. Empty where rows do
-        more than insert; a key that is there is an error."""
+        """The same where no key is in the target yet and none is there twice: that costs about
+        half. Empty where rows do more than insert; a key that is there is an error.
+        """
         only_inserts = self.inserts or not self.target.kinds
         plain = self.target.key and only_inserts and self._by_index
         return [Statement(self._insert(last=False, conflict=False), counts=True)] if plain else []
 
     def replacing(self) -> list[Statement]:
-        """All keys of the batch go, then its rows come: no row of it can meet another one in between. Columns that only the target has are kept."""
+        """All keys of the batch go, then its rows come: no row of it can meet another one in
+        between. Columns that only the target has are kept.
+        """
         own = {column.name for column in self._native(self.target.names())}
         extra = [
             column.name
@@ -127,8 +145,10 @@ class Merge:
         ]
 
     def merged_rows(self) -> list[str]:
-        """Queries for keys that several rows of the source have: in the batch, and between the batch and the target. None where the key holds that of
-        the source, and none for changes, which may move a key from one row to another."""
+        """Queries for keys that several rows of the source have: in the batch, and between the
+        batch and the target. None where the key holds that of the source, and none for changes,
+        which may move a key from one row to another.
+        """
         key, source = self.target.key, self.target.source_key
         if self.target.kinds or not key or not source or set(source) <= set(key):
             return []
@@ -157,14 +177,19 @@ class Merge:
 
     @property
     def _by_index(self) -> bool:
-        """Whether the database itself can tell that a key is there. Without such an index rows are deleted first: the result is the same."""
+        """Whether the database itself can tell that a key is there.
+
+        Without such an index rows are deleted first: the result is the same.
+        """
         return self.upsert and self.relation.has(
             [column.name for column in self._native(self.target.key)]
         )
 
     @property
     def _by_update(self) -> bool:
-        """Whether a row that is there must be found by its key alone: `on duplicate key` would take one that another unique index tells it of."""
+        """Whether a row that is there must be found by its key alone: `on duplicate key` would take
+        one that another unique index tells it of.
+        """
         key = [column.name for column in self._native(self.target.key)]
         return (
             self.dialect.system is System.MYSQL
@@ -236,8 +261,10 @@ class Merge:
         more: str = "",
         where: str = "",
     ) -> str:
-        """Rows that put something; with what is to be done where their key is there. `kept`: only rows that had these columns in the
-        target, or, where it is empty, only those that were not there."""
+        """Rows that put something; with what is to be done where their key is there. `kept`: only
+        rows that had these columns in the target, or, where it is empty, only those that were not
+        there.
+        """
         natives = self._native(self.target.names())
         columns = self.dialect.names([*(native.name for native in natives), *(kept or ())])
         values = ", ".join(
@@ -319,7 +346,9 @@ class Merge:
                     native.native,
                     lossy=self.lossy,
                 )
-            case _:  # an explicit conversion would make a ? of a character that a column lacks; the server's own one is refused
+            # an explicit conversion would make a ? of a character that a column lacks; the server's
+            # own one is refused
+            case _:
                 return name
 
     def _same(self, table: str, number: int, native: NativeColumn) -> str:
@@ -335,11 +364,14 @@ class Merge:
         same = f"{mine} = {converted} collate {native.collation}"
         if native.charset == "utf8mb4":
             return same
-        return f"{same} and cast(convert({converted} using utf8mb4) as binary) = cast({staged} as binary)"  # a ? is no other character
+        # a ? is no other character
+        return f"{same} and cast(convert({converted} using utf8mb4) as binary) = cast({staged} as binary)"
 
 
 def _postgres_value(name: str, staged: str, native: str, *, lossy: bool) -> str:
-    """A cast where PostgreSQL would not make one by itself; never one that cuts or rounds in silence, unless that is `lossy` on purpose."""
+    """A cast where PostgreSQL would not make one by itself; never one that cuts or rounds in
+    silence, unless that is `lossy` on purpose.
+    """
     base = plain(native)
     aliases = {"timestamp": "timestamp without time zone", "time": "time without time zone"}
     if aliases.get(staged, staged) == base or (staged in _TEXTS and base in _TEXTS):

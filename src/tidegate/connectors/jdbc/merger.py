@@ -1,9 +1,11 @@
-"""Runs the statements of a merge: the fastest that the target allows, and slower ones where rows get into each other's way. Called by committer.py.
+"""Runs the statements of a merge: the fastest that the target allows, and slower ones where rows
+get into each other's way. Called by committer.py.
 
-A batch holds whole transactions of the source, so that after it no two rows have the same value of a
-unique key; in between they may (values are swapped, freed and used again). Where that happens the
-statements are undone, all keys of the batch are deleted and its rows inserted. How many rows were put
-is counted and must be what was staged: a trigger, a rule or another unique index must not lose a row.
+A batch holds whole transactions of the source, so that after it no two rows have the same value of
+a unique key; in between they may (values are swapped, freed and used again). Where that happens the
+statements are undone, all keys of the batch are deleted and its rows inserted. How many rows were
+put is counted and must be what was staged: a trigger, a rule or another unique index must not lose
+a row.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +23,9 @@ _TWICE_IN_ONE_STATEMENT = "21000"
 
 
 class UniqueTaken(UserError):
-    """A row of a batch has a value of a unique index of the target that another row has, which the batch leaves as it is."""
+    """A row of a batch has a value of a unique index of the target that another row has, which the
+    batch leaves as it is.
+    """
 
     condition = "unique-taken"
 
@@ -32,7 +36,9 @@ class UniqueTaken(UserError):
             else "; the target has rows or a unique index that the source does not have"
         )
         super().__init__(f"rows of {table} in {where} meet in a unique index: {why}{more}")
-        self.table, self.why, self.cascades = table, why, tuple(cascades)
+        self.table = table
+        self.why = why
+        self.cascades = tuple(cascades)
 
 
 class RowsLost(TerminalError):
@@ -45,7 +51,9 @@ class RowsLost(TerminalError):
             f"the table {table} in {where} took {counted} of {put} rows, and the batch was rolled back: a trigger, a rule or a unique index of "
             "that table turns rows away; remove it, or write to a table without it"
         )
-        self.table, self.put, self.counted = table, put, counted
+        self.table = table
+        self.put = put
+        self.counted = counted
 
 
 class KeysMerged(UserError):
@@ -66,7 +74,8 @@ class KeysMerged(UserError):
             f"several rows of {path} have the key {shown}, and would be one row of {table}: primary_keys are {', '.join(key)}, and the source tells its rows "
             f"apart by {', '.join(source_key)}. Name columns that are unique, or allow it with allow_merged_keys = true"
         )
-        self.path, self.table = path, table
+        self.path = path
+        self.table = table
 
 
 class ValuesChanged(UserError):
@@ -79,15 +88,20 @@ class ValuesChanged(UserError):
             f"values of {table} in {where} would be changed, and the batch was rolled back: {why}. Widen the column of the target, change "
             "the values before the sink, or allow it with allow_lossy_types = true"
         )
-        self.table, self.why = table, why
+        self.table = table
+        self.why = why
 
 
 class Merger:
     """One staging table with `rows` rows, within the transaction of the session."""
 
     def __init__(self, session: Session, rules: TargetRules, merge: Merge, rows: int) -> None:
-        self._session, self._rules, self.merge, self._rows = session, rules, merge, rows
-        self._table, self._where = merge.info.name.path, str(session.address)
+        self._session = session
+        self._rules = rules
+        self.merge = merge
+        self._rows = rows
+        self._table = merge.info.name.path
+        self._where = str(session.address)
 
     def run(self) -> None:
         """All rows, whatever is in the target."""
@@ -132,8 +146,9 @@ class Merger:
     def tried(
         self, statements: Sequence[Statement], *codes: str, last: bool | None = None
     ) -> StatementRefused | None:
-        """Run them; the error where the database minds in such a way, and then nothing of them has happened. `last`: only the last row of
-        each key is put; otherwise as the merge says."""
+        """Run them; the error where the database minds in such a way, and then nothing of them has
+        happened. `last`: only the last row of each key is put; otherwise as the merge says.
+        """
         self._session.execute("savepoint tidegate_merge")
         try:
             self._run(statements, self.merge.last if last is None else last)
@@ -162,7 +177,11 @@ class Merger:
 def merge_parts(
     session: Session, parts: Sequence[Merger], merge: Callable[[Session, Merger], None]
 ) -> None:
-    """All staging tables of one target. Where a row of one of them meets a row that another one changes, all of them are replaced together."""
+    """All staging tables of one target.
+
+    Where a row of one of them meets a row that another one changes, all of them are replaced
+    together.
+    """
     if len(parts) < 2:
         for part in parts:
             merge(session, part)

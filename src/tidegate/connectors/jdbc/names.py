@@ -1,6 +1,8 @@
-"""The names of staging tables, of which this module is the only author: whose they are, of which generation and batch, and of which attempt of a task. Pure.
+"""The names of staging tables, of which this module is the only author: whose they are, of which
+generation and batch, and of which attempt of a task. Pure.
 
-`tidegate_s_<sink>_<lineage>_<generation>_<checkpoint>_<attempt>_<table>`: a sink finds its dead staging tables by these names, and touches no others.
+`tidegate_s_<sink>_<lineage>_<generation>_<checkpoint>_<attempt>_<table>`: a sink finds its dead
+staging tables by these names, and touches no others.
 """
 
 import re
@@ -15,8 +17,6 @@ _NAME = re.compile(rf"{PREFIX}([0-9a-f]{{8}})_([0-9a-f]{{6}})_(\d+)_(\d+)_([0-9a
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What a name tells."""
-
     sink: str
     lineage: str
     generation: int
@@ -48,7 +48,6 @@ def sink_digest(context: OperatorContext) -> str:
 
 
 def lineage_digest(lineage: str) -> str:
-    """A lineage."""
     return _digest(lineage, 6)
 
 
@@ -63,5 +62,7 @@ def stage_prefix(context: OperatorContext) -> str:
 
 
 def is_dead(stage: Stage, lineage: str, generation: int) -> bool:
-    """Whether nobody can need it when this generation opens: no task of it runs yet, and a job has one incarnation at a time."""
+    """Whether nobody can need it when this generation opens: no task of it runs yet, and a job has
+    one incarnation at a time.
+    """
     return stage.lineage != lineage_digest(lineage) or stage.generation <= generation

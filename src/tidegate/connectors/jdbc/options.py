@@ -1,4 +1,7 @@
-"""The Jdbc connectors: the sink's options, and what source and sink can do. Declarations only: no Arrow, no driver, so that validating is quick."""
+"""The Jdbc connectors: the sink's options, and what source and sink can do.
+
+Declarations only: no Arrow, no driver, so that validating is quick.
+"""
 
 from dataclasses import replace
 

@@ -1,7 +1,9 @@
-"""Where a Jdbc source is: the chunks of every table, fixed when it began, and how many of them are done. Pure; called by source.py.
+"""Where a Jdbc source is: the chunks of every table, fixed when it began, and how many of them are
+done. Pure; called by source.py.
 
-The chunks are part of the offset, so that a batch that is repeated asks for the same ranges, and a killed read goes on at a chunk. The store takes no document
-over 1 MiB, and a pending batch holds two offsets of every source: the chunks of all tables together are kept below EDGES_CHARS_MAX.
+The chunks are part of the offset, so that a batch that is repeated asks for the same ranges, and a
+killed read goes on at a chunk. The store takes no document over 1 MiB, and a pending batch holds
+two offsets of every source: the chunks of all tables together are kept below EDGES_CHARS_MAX.
 """
 
 import json
@@ -39,8 +41,10 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableChunks:
-    """One table: `edges` are the values between its chunks, by `column`; none of both where it is read as a whole. With `nulls` the first chunk is that of the
-    rows without a value; otherwise they are in the first range."""
+    """One table: `edges` are the values between its chunks, by `column`; none of both where it is
+    read as a whole. With `nulls` the first chunk is that of the rows without a value; otherwise
+    they are in the first range.
+    """
 
     path: str
     column: str = ""
@@ -74,7 +78,6 @@ class Position:
 
     @property
     def total(self) -> int:
-        """All chunks."""
         return sum(table.count for table in self.tables)
 
     def rows(self, chunks: int) -> int:
@@ -86,7 +89,9 @@ class Position:
         return rows
 
     def spans(self, until: int) -> Iterator[tuple[int, int, int]]:
-        """What is between `done` and `until`: for each table its index, first chunk, and the one after the last."""
+        """What is between `done` and `until`: for each table its index, first chunk, and the one
+        after the last.
+        """
         before = 0
         for index, table in enumerate(self.tables):
             first, last = max(self.done - before, 0), min(until - before, table.count)
@@ -109,7 +114,6 @@ class Position:
 
     @staticmethod
     def of(raw: Any) -> "Position":
-        """From its JSON."""
         if raw.get("version") not in range(1, VERSION + 1):
             raise TerminalError(
                 f"this position of a Jdbc source has version {raw.get('version')}; versions up to {VERSION} are understood"

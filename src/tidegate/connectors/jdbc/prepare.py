@@ -1,6 +1,8 @@
-"""What happens to a table before the first rows of a lineage: schema_save_mode and data_save_mode; and columns that come later. Called by committer.py.
+"""What happens to a table before the first rows of a lineage: schema_save_mode and data_save_mode;
+and columns that come later. Called by committer.py.
 
-Every step can be repeated: until the record says that a table is prepared, none of our rows is in it.
+Every step can be repeated: until the record says that a table is prepared, none of our rows is in
+it.
 """
 
 from tidegate.connectors.jdbc.target import Target

@@ -1,4 +1,7 @@
-"""A sink's own `query`, run for every staged row in the committer's transaction. Rows pass through the driver: for statements that cannot be generated."""
+"""A sink's own `query`, run for every staged row in the committer's transaction.
+
+Rows pass through the driver: for statements that cannot be generated.
+"""
 
 import re
 from collections.abc import Sequence
@@ -22,7 +25,10 @@ _TOKENS = re.compile(
 
 
 def parameters(query: str, mark: str = "%s") -> tuple[str, tuple[str | None, ...]]:
-    """A statement whose ? and :name are marks, and their names in order (None: by place). What stands in quotes and comments is left alone."""
+    """A statement whose ? and :name are marks, and their names in order (None: by place).
+
+    What stands in quotes and comments is left alone.
+    """
     names: list[str | None] = []
 
     def token(match: re.Match[str]) -> str:
@@ -35,7 +41,9 @@ def parameters(query: str, mark: str = "%s") -> tuple[str, tuple[str | None, ...
 
 
 def columns_of(names: Sequence[str | None], columns: Sequence[str]) -> list[int]:
-    """Which column each parameter takes: those with a name by it, all others in the order of the columns."""
+    """Which column each parameter takes: those with a name by it, all others in the order of the
+    columns.
+    """
     if any(names):
         if None in names:
             raise UserError("query has both ? and :name parameters: write one kind of them")

@@ -1,7 +1,9 @@
-"""The sink's record in the target: one row for each (lineage, pipeline, sink), changed in the same transaction as the data. Called by committer.py.
+"""The sink's record in the target: one row for each (lineage, pipeline, sink), changed in the same
+transaction as the data. Called by committer.py.
 
-Its lock is the fence: whoever commits holds it, and a generation that finds a higher one in it ends. So does a driver that finds its own generation with the
-token of another driver, which is of another copy of its installation. `prepared` names the tables whose save modes are done.
+Its lock is the fence: whoever commits holds it, and a generation that finds a higher one in it
+ends. So does a driver that finds its own generation with the token of another driver, which is of
+another copy of its installation. `prepared` names the tables whose save modes are done.
 """
 
 import json
@@ -28,7 +30,9 @@ _DROPPED = "dropped by "
 
 
 class RecordGone(TransientError):
-    """The row, or its table, is not there any more: the target was emptied, dropped or replaced while the job ran."""
+    """The row, or its table, is not there any more: the target was emptied, dropped or replaced
+    while the job ran.
+    """
 
     condition = "sink-record-gone"
     domain = Domain.EXTERNAL
@@ -38,7 +42,8 @@ class RecordGone(TransientError):
             f"the record of the Jdbc sink {operator} is not in {where} any more (table {TABLE}): the row was deleted, or the database was dropped or replaced "
             "while the job ran"
         )
-        self.where, self.operator = where, operator
+        self.where = where
+        self.operator = operator
 
 
 class DataDropped(TerminalError):
@@ -51,11 +56,15 @@ class DataDropped(TerminalError):
             f"{by} has removed rows that the Jdbc sink {operator} had written to {where}, by its save mode (DROP_DATA or RECREATE_SCHEMA). "
             "Give the two jobs tables of their own, and start this one over with --restore fresh"
         )
-        self.where, self.operator, self.by = where, operator, by
+        self.where = where
+        self.operator = operator
+        self.by = by
 
 
 class OtherOffsets(TerminalError):
-    """The target has this batch with other ranges: two jobs write as one, or the store was put back to an older time."""
+    """The target has this batch with other ranges: two jobs write as one, or the store was put back
+    to an older time.
+    """
 
     condition = "other-offsets"
 
@@ -68,7 +77,8 @@ class OtherOffsets(TerminalError):
         super().__init__(
             f"the database {where} holds the batch of checkpoint {checkpoint} {what} (table {TABLE}): start fresh, or restore that checkpoint"
         )
-        self.checkpoint, self.found = checkpoint, found
+        self.checkpoint = checkpoint
+        self.found = found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,17 +97,13 @@ class Records:
     def __init__(
         self, address: Address, dialect: Dialect, context: OperatorContext, resume: Resume
     ) -> None:
-        self._address, self._dialect, self._context, self._lineage = (
-            address,
-            dialect,
-            context,
-            resume.lineage,
-        )
-        self._generation, self._token, self._installation = (
-            resume.generation,
-            resume.token,
-            resume.installation,
-        )
+        self._address = address
+        self._dialect = dialect
+        self._context = context
+        self._lineage = resume.lineage
+        self._generation = resume.generation
+        self._token = resume.token
+        self._installation = resume.installation
         lineage = resume.lineage
         self._id = record_id(context, lineage)
         self._table = dialect.qualified(stage_place(address, TABLE))
@@ -128,7 +134,10 @@ class Records:
                 raise
 
     def found(self, session: Session) -> int:
-        """The newest checkpoint that the target knows of; 0 where it knows nothing. Changes nothing, and needs no table."""
+        """The newest checkpoint that the target knows of; 0 where it knows nothing.
+
+        Changes nothing, and needs no table.
+        """
         info = self._dialect.table_info(session, stage_place(self._address, TABLE))
         if info is None:
             return 0
@@ -144,7 +153,10 @@ class Records:
         return int(checkpoint or 0)
 
     def begin(self, session: Session, checkpoint: int, prepared: frozenset[str]) -> bool:
-        """Within a transaction: the row of this sink, unless it is there. Whether it was made now."""
+        """Within a transaction: the row of this sink, unless it is there.
+
+        Whether it was made now.
+        """
         words = {
             System.MYSQL: ("insert ignore into", ""),
             System.POSTGRES: ("insert into", "on conflict do nothing"),
@@ -167,8 +179,10 @@ class Records:
         return made > 0
 
     def locked(self, session: Session) -> Record:
-        """Within a transaction: the row, which nobody else can have until its end. Fenced where it belongs to a higher generation, OtherCopy where another
-        driver of this one has it, RecordGone where it is not there."""
+        """Within a transaction: the row, which nobody else can have until its end. Fenced where it
+        belongs to a higher generation, OtherCopy where another driver of this one has it,
+        RecordGone where it is not there.
+        """
         lock = "" if self._dialect.system is System.SQLITE else " for update"
         try:
             rows = session.query(
@@ -209,7 +223,9 @@ class Records:
         )
 
     def drop_others(self, session: Session, path: str) -> None:
-        """The rows of a table are about to be removed, as the save mode says: every other sink that has written to it is stopped by name."""
+        """The rows of a table are about to be removed, as the save mode says: every other sink that
+        has written to it is stopped by name.
+        """
         for key, prepared in session.query(
             f"select id, prepared from {self._table} where id <> %s", (self._id,)
         ):
@@ -242,8 +258,9 @@ class Records:
     def has(
         self, record: Record, checkpoint: int, offsets: Mapping[str, Any], ahead: int = 0
     ) -> bool:
-        """Whether this very batch is there, or lies before the record in a chain up to `ahead` that is being repeated; OtherOffsets where another one is in
-        its place."""
+        """Whether this very batch is there, or lies before the record in a chain up to `ahead` that
+        is being repeated; OtherOffsets where another one is in its place.
+        """
         if checkpoint < record.checkpoint <= ahead:
             return True
         if record.checkpoint < checkpoint or (

@@ -1,4 +1,7 @@
-"""The Jdbc sink: made in the driver from validated options, pickled into the tasks. Joins its writer and its committer; does no I/O itself."""
+"""The Jdbc sink: made in the driver from validated options, pickled into the tasks.
+
+Joins its writer and its committer; does no I/O itself.
+"""
 
 from pathlib import Path
 
@@ -35,9 +38,7 @@ class JdbcSink(Sink):
         return True
 
     def writer(self, task: WriteTask) -> Writer:
-        """In a task."""
         return JdbcWriter(existing(self.address), self.values, self.context, task)
 
     def committer(self) -> Committer:
-        """In the driver."""
         return JdbcCommitter(self.address, self.values, self.context)

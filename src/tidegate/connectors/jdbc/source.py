@@ -1,6 +1,8 @@
-"""The Jdbc source: tables cut into chunks when it begins, batches of chunks, splits of neighbouring chunks. The engine calls it by plugin.contract.
+"""The Jdbc source: tables cut into chunks when it begins, batches of chunks, splits of neighbouring
+chunks. The engine calls it by plugin.contract.
 
-A table that is changed while it is read gives each chunk as it was when that was read. A batch that is repeated asks for the same ranges again.
+A table that is changed while it is read gives each chunk as it was when that was read. A batch that
+is repeated asks for the same ranges again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -132,7 +134,10 @@ class JdbcSource(Source):
         return splits
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """The rows of a range. A table without rows gives an empty batch, so that sinks know of it."""
+        """The rows of a range.
+
+        A table without rows gives an empty batch, so that sinks know of it.
+        """
         path, column, low, high, nulls = split.payload
         read = next((r for r in self.reads() if r.table.path == path), None)
         if read is None:
@@ -157,6 +162,5 @@ class JdbcSource(Source):
         return position.done >= position.total
 
     def progress(self, offset: Offset) -> Progress | None:
-        """In rows, about."""
         position = Position.of(offset)
         return Progress(position.rows(position.done), max(1, position.rows(position.total)), "rows")

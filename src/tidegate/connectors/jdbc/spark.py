@@ -1,4 +1,7 @@
-"""Spark's own JDBC reader and writer, for databases whose driver is given. Called by foreign.py and spark/build.py, in the driver."""
+"""Spark's own JDBC reader and writer, for databases whose driver is given.
+
+Called by foreign.py and spark/build.py, in the driver.
+"""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
@@ -52,7 +55,8 @@ class DriverMissing(UserError):
             f'the JDBC driver {driver!r} for {where} is not there ({why}): name its jar in env {{ jars = "/path/driver.jar" }} (several are separated by ;), '
             "and check `driver` and `url`"
         )
-        self.driver, self.where = driver, where
+        self.driver = driver
+        self.where = where
 
 
 def found_table(values: Values, read: ForeignRead) -> Table:
@@ -99,7 +103,10 @@ def frame(
 
 
 def save(sink: ForeignSink, df: DataFrame, table: Table, task: WriteTask) -> None:
-    """Stage the rows of one batch for the committer, or add them directly. The first write into a table does with it what the save modes say."""
+    """Stage the rows of one batch for the committer, or add them directly.
+
+    The first write into a table does with it what the save modes say.
+    """
     if not sink.direct:
         _stage(sink, df, table, task)
         return
@@ -127,7 +134,8 @@ def _stage(sink: ForeignSink, df: DataFrame, table: Table, task: WriteTask) -> N
         columns: tuple[str, ...] = ()
         large: frozenset[int] = frozenset()
         if place:
-            # Of the frame only its schema: what is observed of it is told by the first action on it.
+            # Of the frame only its schema: what is observed of it is told by the first action on
+            # it.
             _prepare(sink, connection, StructType([df.schema[name] for name in names]), place, key)
             columns = connection.columns(place, [written(name, values) for name in names])
             if not values["allow_lossy_types"]:
@@ -191,7 +199,10 @@ def _prepare(
     place: str,
     key: tuple[int, ...],
 ) -> None:
-    """Once in the life of a lineage, what the save modes say. May be repeated until the first commit: none of our rows is in the table before it."""
+    """Once in the life of a lineage, what the save modes say.
+
+    May be repeated until the first commit: none of our rows is in the table before it.
+    """
     values, staging = sink.values, sink.staging
     if place in staging.fresh or (
         place in staging.prepared and not (staging.renewed and not connection.is_there(place))
@@ -278,13 +289,12 @@ class JvmConnection:
     """A connection without autocommit; what it throws is one of ours."""
 
     def __init__(self, values: Values, java: Any) -> None:
-        self._values, self._java = values, java
+        self._values = values
+        self._java = java
         about = java.getMetaData()
         self._quote = str(about.getIdentifierQuoteString() or "").strip()
-        self._upper, self._lower = (
-            bool(about.storesUpperCaseIdentifiers()),
-            bool(about.storesLowerCaseIdentifiers()),
-        )
+        self._upper = bool(about.storesUpperCaseIdentifiers())
+        self._lower = bool(about.storesLowerCaseIdentifiers())
 
     def execute(self, sql: str, *given: Any) -> int:
         """Run a statement; how many rows it changed."""
@@ -370,7 +380,9 @@ class JvmConnection:
         return [kind for kind, *_ in self.described(place, columns)]
 
     def described(self, place: str, columns: Sequence[str]) -> list[tuple[int, int, int]]:
-        """The types of columns, as numbers of java.sql.Types, with their digits and those after the point."""
+        """The types of columns, as numbers of java.sql.Types, with their digits and those after the
+        point.
+        """
 
         def read(statement: Any) -> list[tuple[int, int, int]]:
             about = statement.executeQuery().getMetaData()
@@ -397,7 +409,9 @@ class JvmConnection:
         return name.upper() if self._upper else name.lower() if self._lower else name
 
     def run_for_rows(self, statement: str, query: str, rows_max: int) -> None:
-        """A statement for every row of a query, with its values as parameters in order; the values stay in the JVM."""
+        """A statement for every row of a query, with its values as parameters in order; the values
+        stay in the JVM.
+        """
         _asked(
             self._values,
             lambda: self._run(
@@ -517,8 +531,10 @@ def _properties(values: Values) -> dict[str, str]:
 
 
 def _asked(values: Values, act: Callable[[], T], *, only_sql: bool = False) -> T:
-    """Do something that asks the database; what Spark throws is one of ours, without a password. `only_sql`: what is not from the database is left to the
-    engine, as rows on their way into it come from anywhere."""
+    """Do something that asks the database; what Spark throws is one of ours, without a password.
+    `only_sql`: what is not from the database is left to the engine, as rows on their way into it
+    come from anywhere.
+    """
     try:
         return act()
     except (PySparkException, Py4JJavaError) as error:
@@ -576,7 +592,9 @@ def _causes(error: PySparkException | Py4JJavaError) -> list[tuple[str, str, str
 
 
 def _only_inserts(df: DataFrame) -> DataFrame:
-    """Spark's writer can only add rows: one that takes something back must not become one that is added."""
+    """Spark's writer can only add rows: one that takes something back must not become one that is
+    added.
+    """
     adds = f.col(ROW_KIND).isin(RowKind.INSERT.code, RowKind.UPDATE_AFTER.code)
     refused = f.raise_error(
         f.lit(

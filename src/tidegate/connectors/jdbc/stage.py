@@ -1,7 +1,8 @@
-"""Staging: what a task writes before anything is visible. One table for each incoming table and attempt, filled in bulk. Called by writer.py.
+"""Staging: what a task writes before anything is visible. One table for each incoming table and
+attempt, filled in bulk. Called by writer.py.
 
-Columns are c0, c1, ... in the incoming order, behind `seq` (the order of the rows) and `kind` (of each row). What has no column type of its own, maps and
-rows, is staged as JSON text.
+Columns are c0, c1, ... in the incoming order, behind `seq` (the order of the rows) and `kind` (of
+each row). What has no column type of its own, maps and rows, is staged as JSON text.
 """
 
 import json
@@ -27,12 +28,10 @@ class StageLoader(ABC):
 
     @property
     @abstractmethod
-    def session(self) -> Session:
-        """The connection for statements."""
+    def session(self) -> Session: ...
 
     @abstractmethod
-    def create(self, name: TableName, types: list[DataType]) -> None:
-        """A new staging table."""
+    def create(self, name: TableName, types: list[DataType]) -> None: ...
 
     def shape(
         self,
@@ -41,7 +40,9 @@ class StageLoader(ABC):
         columns: Sequence[Column],  # noqa: ARG002  # as above
         rows: int,  # noqa: ARG002  # as above
     ) -> bool:
-        """A new staging table that can become the target (adopt.py), where so many rows are worth it; False where it was not made."""
+        """A new staging table that can become the target (adopt.py), where so many rows are worth
+        it; False where it was not made.
+        """
         return False
 
     @abstractmethod
@@ -52,16 +53,16 @@ class StageLoader(ABC):
         """After the last load: all of it stays."""
 
     @abstractmethod
-    def drop(self, name: TableName) -> None:
-        """It goes."""
+    def drop(self, name: TableName) -> None: ...
 
     @abstractmethod
-    def close(self) -> None:
-        """Give the connection back."""
+    def close(self) -> None: ...
 
 
 def stage_place(address: Address, name: str) -> TableName:
-    """Where staging tables and records are: the database of the URL, in the first schema of its search path."""
+    """Where staging tables and records are: the database of the URL, in the first schema of its
+    search path.
+    """
     match address.system:
         case System.MYSQL:
             return TableName(address.database, "", name)

@@ -1,4 +1,6 @@
-"""Staging in MariaDB and MySQL: LOAD DATA LOCAL of a text of our own, in which null (\\N) is no empty text; inserts where the server allows no LOCAL."""
+"""Staging in MariaDB and MySQL: LOAD DATA LOCAL of a text of our own, in which null (\\N) is no
+empty text; inserts where the server allows no LOCAL.
+"""
 
 import os
 import tempfile
@@ -38,7 +40,6 @@ class MySqlLoader(StageLoader):
 
     @property
     def session(self) -> Session:
-        """The connection for statements."""
         return self._session
 
     def create(self, name: TableName, types: list[DataType]) -> None:
@@ -104,7 +105,6 @@ class MySqlLoader(StageLoader):
             raise StatementRefused(str(self._session.address), why)
 
     def drop(self, name: TableName) -> None:
-        """It goes."""
         self._session.execute(f"drop table if exists {self._dialect.qualified(name)}")
 
     def close(self) -> None:
@@ -114,7 +114,9 @@ class MySqlLoader(StageLoader):
 
 
 def encoded(batch: pa.RecordBatch) -> bytes:
-    """Rows as LOAD DATA reads them: tabs between columns, \\N for null, everything that means something escaped."""
+    """Rows as LOAD DATA reads them: tabs between columns, \\N for null, everything that means
+    something escaped.
+    """
     if not batch.num_rows:
         return b""
     lines: Any = pc.binary_join_element_wise(

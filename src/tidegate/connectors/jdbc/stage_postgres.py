@@ -1,11 +1,15 @@
-"""Staging in PostgreSQL: unlogged tables, filled by COPY. They are empty after a crash of the server: the committer counts.
+"""Staging in PostgreSQL: unlogged tables, filled by COPY. They are empty after a crash of the
+server: the committer counts.
 
-A table that can become the target (adopt.py) is logged, and is made and filled in one transaction of a connection of its own: until its end nobody sees it, who
-dies leaves nothing, and rows lie in it in their order, as COPY looks for no gaps in a table of its own transaction. That it reaches the disk is left to the
-commit that adopts it: there is one log, and whatever is in it before that commit is on the disk with it. A crash before that may take the whole table.
+A table that can become the target (adopt.py) is logged, and is made and filled in one transaction
+of a connection of its own: until its end nobody sees it, who dies leaves nothing, and rows lie in
+it in their order, as COPY looks for no gaps in a table of its own transaction. That it reaches the
+disk is left to the commit that adopts it: there is one log, and whatever is in it before that
+commit is on the disk with it. A crash before that may take the whole table.
 
-Many rows go by the Arrow driver's binary COPY. Its connection costs more than a thousand rows do, as it reads the catalogue of all types; so few rows go as
-text by the connection that is there anyway.
+Many rows go by the Arrow driver's binary COPY. Its connection costs more than a thousand rows do,
+as it reads the catalogue of all types; so few rows go as text by the connection that is there
+anyway.
 """
 
 import io
@@ -30,7 +34,8 @@ from tidegate.model.errors import TidegateError
 from tidegate.model.types import Column, DataType
 
 FEW_ROWS = 2000
-# A source may be slow, and this transaction holds nobody up; that its client is gone is noticed by other means.
+# A source may be slow, and this transaction holds nobody up; that its client is gone is noticed by
+# other means.
 _OWN_SETTINGS = {
     "synchronous_commit": "off",
     "idle_in_transaction_session_timeout": "0",
@@ -46,7 +51,8 @@ class PostgresLoader(StageLoader):
     """A connection for statements and few rows, and one of the Arrow driver once there are many."""
 
     def __init__(self, address: Address, dialect: Dialect) -> None:
-        self._address, self._dialect = address, dialect
+        self._address = address
+        self._dialect = dialect
         self._session = PostgresSession(address)
         self._arrow: Any = None
         self._own: Any = None
@@ -54,11 +60,9 @@ class PostgresLoader(StageLoader):
 
     @property
     def session(self) -> Session:
-        """The connection for statements."""
         return self._session
 
     def create(self, name: TableName, types: list[DataType]) -> None:
-        """A new unlogged table."""
         columns = ", ".join(
             f"c{number} {stage_type(kind, self._dialect)}" for number, kind in enumerate(types)
         )
@@ -91,7 +95,6 @@ class PostgresLoader(StageLoader):
         return True
 
     def load(self, name: TableName, batch: pa.RecordBatch) -> None:
-        """By COPY."""
         if name in self._shaped:
             self._load_arrow(self._own, name, batch)
             return
@@ -115,7 +118,9 @@ class PostgresLoader(StageLoader):
             raise self._refused(error, batch) from None
 
     def _refused(self, error: adbc_driver_manager.Error, batch: pa.RecordBatch) -> TidegateError:
-        """The driver breaks off without a reason where it cannot write a value; a connection that is lost has one."""
+        """The driver breaks off without a reason where it cannot write a value; a connection that
+        is lost has one.
+        """
         if getattr(error, "sqlstate", None) or not str(error).rstrip().endswith("COPY data:"):
             return translated(self._address, error)
         for field, column in zip(batch.schema, batch.columns, strict=True):
@@ -129,7 +134,9 @@ class PostgresLoader(StageLoader):
         )
 
     def _let_go(self) -> None:
-        """Close the Arrow driver's connections: one whose COPY failed would hold its table, and nobody could drop it."""
+        """Close the Arrow driver's connections: one whose COPY failed would hold its table, and
+        nobody could drop it.
+        """
         for connection in (self._arrow, self._own):
             if connection is not None:
                 with suppress(adbc_driver_manager.Error):
@@ -137,7 +144,9 @@ class PostgresLoader(StageLoader):
         self._arrow = self._own = None
 
     def _load_text(self, name: TableName, batch: pa.RecordBatch) -> bool:
-        """False where a value has no text that the server takes, such as a year before Christ: then nothing of the batch is staged."""
+        """False where a value has no text that the server takes, such as a year before Christ: then
+        nothing of the batch is staged.
+        """
         statement = f"copy {self._dialect.qualified(name)} from stdin (format csv)"
         try:
             rows = as_csv(batch)
@@ -164,17 +173,17 @@ class PostgresLoader(StageLoader):
             raise translated(self._address, error) from None
 
     def drop(self, name: TableName) -> None:
-        """It goes."""
         self._session.execute(f"drop table if exists {self._dialect.qualified(name)}")
 
     def close(self) -> None:
-        """All connections."""
         self._let_go()
         self._session.close()
 
 
 def has_text(kind: Any) -> bool:
-    """Whether values of an Arrow type have a text that Arrow writes and PostgreSQL reads, digit for digit."""
+    """Whether values of an Arrow type have a text that Arrow writes and PostgreSQL reads, digit for
+    digit.
+    """
     types = pa.types
     looks = (
         types.is_integer,

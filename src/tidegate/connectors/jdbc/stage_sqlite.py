@@ -1,4 +1,7 @@
-"""Staging in SQLite: a table of the same file, filled in one transaction. Tasks wait for each other, as SQLite has one writer."""
+"""Staging in SQLite: a table of the same file, filled in one transaction.
+
+Tasks wait for each other, as SQLite has one writer.
+"""
 
 import datetime
 from decimal import Decimal
@@ -16,15 +19,12 @@ from tidegate.model.types import DataType
 
 
 class SqliteLoader(StageLoader):
-    """A connection."""
-
     def __init__(self, address: Address, dialect: Dialect) -> None:
         self._dialect = dialect
         self._session = SqliteSession(address)
 
     @property
     def session(self) -> Session:
-        """The connection for statements."""
         return self._session
 
     def create(self, name: TableName, types: list[DataType]) -> None:
@@ -47,11 +47,9 @@ class SqliteLoader(StageLoader):
             )
 
     def drop(self, name: TableName) -> None:
-        """It goes."""
         self._session.execute(f"drop table if exists {self._dialect.qualified(name)}")
 
     def close(self) -> None:
-        """The connection."""
         self._session.close()
 
 

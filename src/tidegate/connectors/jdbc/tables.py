@@ -1,4 +1,6 @@
-"""Which tables a Jdbc source reads, with columns and keys: asked of the database once in each driver. Called by source.py; what it gives travels to tasks."""
+"""Which tables a Jdbc source reads, with columns and keys: asked of the database once in each
+driver. Called by source.py; what it gives travels to tasks.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +24,10 @@ from tidegate.plugin.schema import DEFAULT_TABLE
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableRead:
-    """One table or query: what is selected, and by which column it can be cut. `name` is the table whose statistics tell its size, where it is one."""
+    """One table or query: what is selected, and by which column it can be cut.
+
+    `name` is the table whose statistics tell its size, where it is one.
+    """
 
     table: Table
     relation: str

@@ -1,4 +1,6 @@
-"""Where the rows of an incoming table go: the target's name, columns and key, from the options. Pure; called by writer and committer, which must agree."""
+"""Where the rows of an incoming table go: the target's name, columns and key, from the options.
+Pure; called by writer and committer, which must agree.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,14 +20,19 @@ _DOT = "\0"
 
 
 class KeyMissing(UserError):
-    """Rows that update or delete need a key, and there is none; or the key has columns that are not there."""
+    """Rows that update or delete need a key, and there is none; or the key has columns that are not
+    there.
+    """
 
     condition = "key-missing"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """One table of the target. `columns` have the target's names, in the order of the incoming ones; so has `key`."""
+    """One table of the target.
+
+    `columns` have the target's names, in the order of the incoming ones; so has `key`.
+    """
 
     path: str
     """The incoming table."""
@@ -42,11 +49,9 @@ class Target:
     """How the source calls the types of the columns, by the target's names."""
 
     def names(self) -> list[str]:
-        """The columns' names."""
         return [column.name for column in self.columns]
 
     def positions(self, names: tuple[str, ...]) -> list[int]:
-        """Where columns stand."""
         own = self.names()
         return [own.index(name) for name in names]
 
@@ -140,7 +145,10 @@ def _key(table: Table, values: Values, words: dict[str, str]) -> tuple[str, ...]
 
 
 def as_message(table: Table) -> dict[str, Any]:
-    """What a committer must know of a table, as JSON. Maps and rows are staged as texts: what is in them is no matter any more."""
+    """What a committer must know of a table, as JSON.
+
+    Maps and rows are staged as texts: what is in them is no matter any more.
+    """
     return {
         "path": table.path,
         "columns": [[column.name, _type_text(column.type)] for column in table.columns],

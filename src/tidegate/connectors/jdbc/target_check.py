@@ -1,7 +1,9 @@
-"""Whether a table of the target keeps what it is given: types, keys, names, unique indexes. All problems of a table at once.
+"""Whether a table of the target keeps what it is given: types, keys, names, unique indexes. All
+problems of a table at once.
 
 Called by writer.py before it stages the first rows of a table, and by committer.py before it merges
-them; both ask once for each table. A problem that a person may want is allowed by an option of its class.
+them; both ask once for each table. A problem that a person may want is allowed by an option of its
+class.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +27,9 @@ class TargetUnfit(UserError):
     def __init__(self, path: str, target: str, problems: list[str]) -> None:
         told = "; ".join(problems)
         super().__init__(f"the sink's table {target} cannot keep the rows of {path}: {told}")
-        self.path, self.target, self.problems = path, target, problems
+        self.path = path
+        self.target = target
+        self.problems = problems
 
 
 @dataclass(frozen=True, slots=True)

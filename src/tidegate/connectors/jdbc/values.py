@@ -1,7 +1,8 @@
-"""Values that a target would not keep as they are: found in Arrow, before they are staged. Called by writer.py, in tasks.
+"""Values that a target would not keep as they are: found in Arrow, before they are staged. Called
+by writer.py, in tasks.
 
-The checks are those that types cannot decide (databases/targets/fit.py), and values that a database has
-no counterpart for: NaN, infinities, 24:00, years. An error names table, key, column and value.
+The checks are those that types cannot decide (databases/targets/fit.py), and values that a database
+has no counterpart for: NaN, infinities, 24:00, years. An error names table, key, column and value.
 """
 
 from collections.abc import Iterator
@@ -37,7 +38,10 @@ class ValueUnfit(UserError):
             f"the sink cannot keep a value of table {table}, column {column!r}, key {key}: {value} {why}. "
             "Change it at the source, leave the row or column out before the sink, or widen the target's column"
         )
-        self.table, self.key, self.column, self.value = table, key, column, value
+        self.table = table
+        self.key = key
+        self.column = column
+        self.value = value
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,10 @@ class ColumnCheck:
 
 @dataclass(frozen=True, slots=True)
 class ValueChecks:
-    """All that is compared of the values of one incoming table. `padded` are columns of the key whose blanks at the end do not count there."""
+    """All that is compared of the values of one incoming table.
+
+    `padded` are columns of the key whose blanks at the end do not count there.
+    """
 
     target: Target
     rules: TargetRules
@@ -59,8 +66,10 @@ class ValueChecks:
     padded: tuple[int, ...] = ()
 
     def passed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch; ValueUnfit for the first value that would not be kept. Of rows that only take something away the key alone counts: what
-        cannot even be staged of their other columns is left out."""
+        """The batch; ValueUnfit for the first value that would not be kept. Of rows that only take
+        something away the key alone counts: what cannot even be staged of their other columns is
+        left out.
+        """
         puts = pc.is_in(batch.column(ROW_KIND), value_set=_PUTS) if self.target.kinds else None
         arrays = list(batch.columns)
         for number, column in enumerate(self.target.columns):
@@ -228,7 +237,9 @@ def _clock(micros: int) -> str:
 
 
 def _far(value: Any) -> str:
-    """A date or moment of a year that Python does not have, in the calendar that has a year 0 and years below it."""
+    """A date or moment of a year that Python does not have, in the calendar that has a year 0 and
+    years below it.
+    """
     days, rest = (
         (value.cast(pa.int32()).as_py(), 0)
         if pa.types.is_date32(value.type)

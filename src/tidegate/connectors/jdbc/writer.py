@@ -1,7 +1,9 @@
-"""The Jdbc sink in a task: takes batches, loads them into staging tables of this attempt, says what it staged. Called by the engine through plugin.contract.
+"""The Jdbc sink in a task: takes batches, loads them into staging tables of this attempt, says what
+it staged. Called by the engine through plugin.contract.
 
-Nothing of it can be seen in a target. The tables are named by the attempt, so that a retried task cannot confuse them; what a killed task leaves behind is
-dropped when the next generation opens the sink, or after the batch.
+Nothing of it can be seen in a target. The tables are named by the attempt, so that a retried task
+cannot confuse them; what a killed task leaves behind is dropped when the next generation opens the
+sink, or after the batch.
 """
 
 import re
@@ -60,7 +62,10 @@ class JdbcWriter(Writer):
     def __init__(
         self, address: Address, values: Values, context: OperatorContext, task: WriteTask
     ) -> None:
-        self._address, self._values, self._context, self._task = address, values, context, task
+        self._address = address
+        self._values = values
+        self._context = context
+        self._task = task
         self._dialect = dialect_of(address.system)
         self._rules = rules_of(address.system)
         self._loader: StageLoader | None = None
@@ -107,10 +112,15 @@ class JdbcWriter(Writer):
             except StatementRefused as error:
                 raise _named(error, staging, batch) from None
         failpoint("jdbcsink.stage.after")
-        staging.held, staging.held_rows, staging.held_bytes = [], 0, 0
+        staging.held = []
+        staging.held_rows = 0
+        staging.held_bytes = 0
 
     def _fit(self, loader: StageLoader, staging: _Staging) -> TargetFit | None:
-        """How the target fits, where it is there and stays: read once in each process. None: it is made of our own types."""
+        """How the target fits, where it is there and stays: read once in each process.
+
+        None: it is made of our own types.
+        """
         target = staging.target
         if self._values["query"] or self._values["schema_save_mode"] == "RECREATE_SCHEMA":
             return None
@@ -159,7 +169,9 @@ class JdbcWriter(Writer):
         return str(stage)
 
     def _rows(self, staging: _Staging, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """As they are staged: numbered, with their kinds, where the table has not the shape of its target."""
+        """As they are staged: numbered, with their kinds, where the table has not the shape of its
+        target.
+        """
         first, staging.rows = staging.rows, staging.rows + batch.num_rows
         values: list[Any] = [
             staged(batch.column(column.name), column.type, self._dialect)

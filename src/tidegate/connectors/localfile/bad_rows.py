@@ -78,7 +78,6 @@ class BadRows:
     scanned: int = 0
 
     def add(self, row: BadRow) -> None:
-        """One more."""
         self.count += 1
         if len(self.shown) < SHOWN_MAX:
             self.shown.append(row)

@@ -18,8 +18,6 @@ from tidegate.plugin.arrow import arrow_type
 
 
 class Cast:
-    """One column."""
-
     def __init__(self, column: Column, leniency: Leniency) -> None:
         self.column = column
         self.kind = arrow_type(column.type)

@@ -1,6 +1,8 @@
-"""What options alone cannot say about a LocalFile block: formats that are not there, codecs that do not fit, schemas, patterns, paths. Called by options.py.
+"""What options alone cannot say about a LocalFile block: formats that are not there, codecs that do
+not fit, schemas, patterns, paths. Called by options.py.
 
-Reads names on the disk, and the top of the first text files where that costs nothing (top_check.py). Reports everything at once.
+Reads names on the disk, and the top of the first text files where that costs nothing
+(top_check.py). Reports everything at once.
 """
 
 import codecs
@@ -171,7 +173,9 @@ def _check_schema(block: Block, values: Values) -> Iterator[Problem]:
 
 
 def _may_be_empty(values: Values) -> bool:
-    """Whether an empty schema does no harm: nothing is there to be read, and nothing will be looked for later. The reference takes that too."""
+    """Whether an empty schema does no harm: nothing is there to be read, and nothing will be looked
+    for later. The reference takes that too.
+    """
     if (
         values["schema"] is None
         or values["path"] is None
@@ -195,7 +199,10 @@ def _check_path(block: Block, values: Values) -> Iterator[Problem]:
 
 
 def _check_tops(block: Block, values: Values) -> Iterator[Problem]:
-    """What the first files say against the schema. Only a warning here: who runs the job may leave such a file out."""
+    """What the first files say against the schema.
+
+    Only a warning here: who runs the job may leave such a file out.
+    """
     for what in top_problems(values):
         yield replace(
             block.problem(("path",), what, severity=Severity.WARNING), kind=ProblemKind.DATA

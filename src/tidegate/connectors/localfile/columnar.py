@@ -1,4 +1,6 @@
-"""Reads parquet and orc files, in tasks: by row groups and stripes, whose numbers are the positions in such a file. Also tells the driver what is in them."""
+"""Reads parquet and orc files, in tasks: by row groups and stripes, whose numbers are the positions
+in such a file. Also tells the driver what is in them.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -38,7 +40,9 @@ def file_schema(part: Part, form: str) -> pa.Schema:
 
 
 def group_rows(part: Part, form: str) -> list[int]:
-    """The number of rows of every row group or stripe; orc files only say their sum, so it is spread."""
+    """The number of rows of every row group or stripe; orc files only say their sum, so it is
+    spread.
+    """
     with _file(part, form) as file:
         if form == "parquet":
             return [
@@ -48,9 +52,11 @@ def group_rows(part: Part, form: str) -> list[int]:
 
 
 class Columnar:
-    """The reader of one table's parquet or orc files. Columns are found by name, in any case if need be.
+    """The reader of one table's parquet or orc files. Columns are found by name, in any case if
+    need be.
 
-    `exact` says that the columns come from the first file and not from a schema: then no file may have others.
+    `exact` says that the columns come from the first file and not from a schema: then no file may
+    have others.
     """
 
     def __init__(

@@ -1,4 +1,5 @@
-"""Makes the staged files of a batch visible exactly once, on disks that have no transactions. Called by the driver's batch loop, through the contract.
+"""Makes the staged files of a batch visible exactly once, on disks that have no transactions.
+Called by the driver's batch loop, through the contract.
 
 The protocol. Paths are those of write_layout.
 
@@ -97,7 +98,10 @@ _log = logging.getLogger(__name__)
 
 
 class FileCommitter(Committer):
-    """The committer of one file sink. `directory` is where all its files go, or None where that depends on the table."""
+    """The committer of one file sink.
+
+    `directory` is where all its files go, or None where that depends on the table.
+    """
 
     def __init__(
         self,
@@ -108,13 +112,11 @@ class FileCommitter(Committer):
         save_mode: SaveMode,
         directory: str | None,
     ) -> None:
-        self._place, self._job_id, self._transactional, self._save_mode, self._directory = (
-            place,
-            job_id,
-            transactional,
-            save_mode,
-            directory,
-        )
+        self._place = place
+        self._job_id = job_id
+        self._transactional = transactional
+        self._save_mode = save_mode
+        self._directory = directory
         self._layout = place.layout("")
         self._generation = 0
         self._fence_mark = Fence(generation=0)
@@ -125,14 +127,14 @@ class FileCommitter(Committer):
         )
         self._finished = False
 
-    # -- open ----------------------------------------------------------------------------------------------------------------------------------
+    # -- open
+    # ----------------------------------------------------------------------------------------------------------------------------------
 
     @property
     def _what(self) -> str:
         return f"the file sink {self._place.operator}"
 
     def memory(self, resume: Resume) -> SinkMemory:
-        """See the module's text."""
         layout, root = self._place.layout(resume.lineage), self._place.root
         with disk(f"asking {self._what} what it holds"):
             refuse_links(layout)
@@ -171,7 +173,6 @@ class FileCommitter(Committer):
         )
 
     def ahead(self, resume: Resume) -> Sequence[SinkRange]:
-        """See the module's text."""
         self._take_up(resume)
         if not os.path.isdir(self._layout.base):
             return ()  # left as it is: open sees that the records are gone
@@ -190,12 +191,9 @@ class FileCommitter(Committer):
         ]
 
     def open(self, resume: Resume) -> None:
-        """See the module's text."""
         self._take_up(resume)
-        self._committed, self._filled = (
-            resume.checkpoint,
-            0 if resume.fresh else (resume.state or {}).get("filled"),
-        )
+        self._committed = resume.checkpoint
+        self._filled = 0 if resume.fresh else (resume.state or {}).get("filled")
         fresh = resume.fresh
         with disk(f"opening {self._what}"):
             if fresh and self._directory is not None and not os.path.exists(self._layout.started):
@@ -226,7 +224,9 @@ class FileCommitter(Committer):
         verify(self._layout, self._fence_mark, self._identity, self._what)
 
     def _overtaken(self) -> Fenced:
-        """Something of ours is gone: the directory, which is raised, or only what a higher generation has taken away."""
+        """Something of ours is gone: the directory, which is raised, or only what a higher
+        generation has taken away.
+        """
         self._verify()
         current = max(self._layout.fences(), default=0)
         return Fenced(self._what, self._generation, max(current, self._generation + 1))
@@ -280,10 +280,12 @@ class FileCommitter(Committer):
         )
 
     def _take_back_lost(self, resume: Resume) -> None:
-        """A mark without its record, after the restore point and all records: somebody has lost the record of a batch whose files are in place.
+        """A mark without its record, after the restore point and all records: somebody has lost the
+        record of a batch whose files are in place.
 
-        Only after the claim: until then a successor may have come, completed that very batch and dropped its record in good order. On the way back to a point
-        before the oldest record, the names of the files are all that is left to go by.
+        Only after the claim: until then a successor may have come, completed that very batch and
+        dropped its record in good order. On the way back to a point before the oldest record, the
+        names of the files are all that is left to go by.
         """
         held = set(checkpoints(self._layout))
         if resume.back:
@@ -299,7 +301,10 @@ class FileCommitter(Committer):
         return None
 
     def _collect(self) -> None:
-        """Every record that stays was carried out: no staged file is needed any more. Lower fences go too."""
+        """Every record that stays was carried out: no staged file is needed any more.
+
+        Lower fences go too.
+        """
         layout = self._layout
         for generation in _generations(layout.deads):
             if generation < self._generation:
@@ -328,10 +333,10 @@ class FileCommitter(Committer):
             remove_tree(self._layout.staging(self._generation))
             raise Fenced(self._what, self._generation, highest)
 
-    # -- commit --------------------------------------------------------------------------------------------------------------------------------
+    # -- commit
+    # --------------------------------------------------------------------------------------------------------------------------------
 
     def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
-        """See the module's text."""
         assert commit.generation == self._generation, (
             "a committer commits for the generation that opened it"
         )
@@ -392,7 +397,8 @@ class FileCommitter(Committer):
             failpoint("filesink.record.middle")
             created = link(draft, layout.record(commit.checkpoint))
         except FileNotFoundError:
-            raise self._overtaken() from None  # the staging directory was taken away: from here on a higher generation decides
+            # the staging directory was taken away: from here on a higher generation decides
+            raise self._overtaken() from None
         sync(layout.commits)
         failpoint("filesink.record.after")
         if isinstance(created, Created):
@@ -448,21 +454,23 @@ class FileCommitter(Committer):
         return Committed()
 
     def _sweep(self, checkpoint: int) -> None:
-        """What failed attempts of the tasks, a lost race or a draft left in the staging directory, up to this batch."""
+        """What failed attempts of the tasks, a lost race or a draft left in the staging directory,
+        up to this batch.
+        """
         staging = self._layout.staging(self._generation)
         for name in names(staging):
             batch = name.partition("-")[0].removeprefix("c")
             if batch.isdigit() and int(batch) <= checkpoint:
                 discard(os.path.join(staging, name))
 
-    # -- after the batches ---------------------------------------------------------------------------------------------------------------------
+    # -- after the batches
+    # ---------------------------------------------------------------------------------------------------------------------
 
     def state(self) -> Any:
         """The last batch that is in place."""
         return {"version": 1, "checkpoint": self._committed, "filled": self._filled}
 
     def retain(self, oldest: int) -> None:
-        """See the module's text."""
         with disk(f"pruning the commit records of the file sink {self._place.operator}"):
             self._check_fence()
             failpoint("filesink.retain.before")

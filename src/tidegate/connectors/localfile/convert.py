@@ -1,7 +1,10 @@
-"""Texts and JSON values as the Python values that Arrow takes, by type. Called by delimited.py and jsonlines.py where Arrow's own conversion does not reach.
+"""Texts and JSON values as the Python values that Arrow takes, by type. Called by delimited.py and
+jsonlines.py where Arrow's own conversion does not reach.
 
-Every converter takes one value that is not null and raises ValueError in words for a person. Nested values in csv and text files are JSON, or written with
-the reference's separators: \\002 between the elements of an array, the entries of a map, the fields of a row, \\003 between key and value, and so on inwards.
+Every converter takes one value that is not null and raises ValueError in words for a person. Nested
+values in csv and text files are JSON, or written with the reference's separators: \\002 between the
+elements of an array, the entries of a map, the fields of a row, \\003 between key and value, and so
+on inwards.
 """
 
 import base64
@@ -35,7 +38,9 @@ _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How values are read: the three time patterns, as strptime takes them, and what is accepted that does not fit exactly."""
+    """How values are read: the three time patterns, as strptime takes them, and what is accepted
+    that does not fit exactly.
+    """
 
     date: str = "%Y-%m-%d"
     datetime: str = "%Y-%m-%d %H:%M:%S"
@@ -44,7 +49,6 @@ class Rules:
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> "Rules":
-        """From the options."""
         return Rules(
             date=strptime_of(values["date_format"]),
             datetime=strptime_of(values["datetime_format"]),
@@ -130,7 +134,6 @@ def from_json(kind: DataType, rules: Rules) -> Converter:
 
 
 def nullable(convert: Converter) -> Converter:
-    """Null stays null."""
     return lambda value: None if value is None else convert(value)
 
 
@@ -287,7 +290,9 @@ def _boolean(text: str) -> bool:
 
 
 def _decimal(kind: DataType, rules: Rules) -> Converter:
-    """More digits behind the point than the type has are refused, or rounded half up, as databases do."""
+    """More digits behind the point than the type has are refused, or rounded half up, as databases
+    do.
+    """
     unit = Decimal(1).scaleb(-kind.scale)
 
     def convert(text: str) -> Decimal:
@@ -313,7 +318,9 @@ def _decimal(kind: DataType, rules: Rules) -> Converter:
 
 
 def _parsed(text: str, pattern: str) -> datetime | None:
-    """By a pattern; figures without separators must have their full width, or they could mean two things."""
+    """By a pattern; figures without separators must have their full width, or they could mean two
+    things.
+    """
     if pattern in _CLOSE and len(text) != _CLOSE[pattern]:
         return None
     try:
@@ -341,7 +348,6 @@ def _date(text: str, rules: Rules) -> date:
 
 
 def _time(text: str, rules: Rules) -> int:
-    """Nanoseconds of the day."""
     whole, _, fraction = text.partition(".")
     for pattern in (rules.time, "%H:%M:%S", "%H:%M"):
         parsed = _parsed(whole, pattern)

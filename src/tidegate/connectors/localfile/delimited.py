@@ -1,8 +1,10 @@
 """Reads csv and text files, in tasks. Called by tables.py.
 
-Blocks of whole records go through Arrow's parser with the column types of the schema. A block that Arrow refuses, or in which something stands that Arrow
-would let pass (misplaced quotes, zero bytes, numbers that overflow), is read again, field by field in Python: there every row that does not fit is found,
-with its line and column. Both ways give the same rows for what both accept, so that it does not matter where blocks begin.
+Blocks of whole records go through Arrow's parser with the column types of the schema. A block that
+Arrow refuses, or in which something stands that Arrow would let pass (misplaced quotes, zero bytes,
+numbers that overflow), is read again, field by field in Python: there every row that does not fit
+is found, with its line and column. Both ways give the same rows for what both accept, so that it
+does not matter where blocks begin.
 """
 
 import codecs
@@ -73,7 +75,9 @@ _DIRECT = (
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The top of a file: the names in its header line, how many bytes come before its rows, and the blocks behind them."""
+    """The top of a file: the names in its header line, how many bytes come before its rows, and the
+    blocks behind them.
+    """
 
     names: list[str]
     size: int
@@ -82,16 +86,20 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The fields of a record: how many there are, and in which of them each wanted column stands; -1 where in none."""
+    """The fields of a record: how many there are, and in which of them each wanted column stands;
+    -1 where in none.
+    """
 
     places: list[int]
     width: int
 
 
 class Delimited:
-    """The reader of one table's csv or text files. `columns` are those of the files, in order; `wanted` those that are read.
+    """The reader of one table's csv or text files. `columns` are those of the files, in order;
+    `wanted` those that are read.
 
-    `exact` says that the columns come from a header and not from a schema: then no file may have others.
+    `exact` says that the columns come from a header and not from a schema: then no file may have
+    others.
     """
 
     def __init__(
@@ -116,11 +124,9 @@ class Delimited:
         self.refuse_zeros = b"\0" not in separators
 
     def splitter(self) -> Splitter:
-        """Takes records apart."""
         return splitter_of(self.dialect)
 
     def slow(self) -> SlowRows:
-        """The slow way."""
         return SlowRows(
             self.splitter(),
             self.rules,
@@ -307,7 +313,9 @@ class Delimited:
     def _arrays(
         self, block: bytes, faulty: bool, layout: Layout, slow: SlowRows, bad: BadRows, offset: int
     ) -> list[Any] | None:
-        """The arrays of a block by the quick way, else by the slow one; None where it has no rows that fit."""
+        """The arrays of a block by the quick way, else by the slow one; None where it has no rows
+        that fit.
+        """
         if (
             not faulty
             and len(block) <= self.dialect.record_bytes_max
@@ -324,7 +332,9 @@ class Delimited:
         return arrays if arrays and len(arrays[0]) else None
 
     def _width(self, block: bytes, layout: Layout) -> int:
-        """The number of fields that Arrow should expect: that of the first record where others are accepted too; 0 where there is none."""
+        """The number of fields that Arrow should expect: that of the first record where others are
+        accepted too; 0 where there is none.
+        """
         leniency = self.rules.leniency
         if not leniency.fill_short and not leniency.drop_extra:
             return layout.width if _VISIBLE.search(block) else 0
@@ -437,7 +447,9 @@ class Delimited:
 
 
 class Lines:
-    """The reader of csv and text files without a schema: every line that is not empty is a row with one column."""
+    """The reader of csv and text files without a schema: every line that is not empty is a row with
+    one column.
+    """
 
     def __init__(self, values: Values) -> None:
         self.inner = Delimited(

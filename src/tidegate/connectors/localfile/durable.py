@@ -1,6 +1,8 @@
-"""The few durable acts on a local disk that the file sink's protocol is made of, and what their failures are called.
+"""The few durable acts on a local disk that the file sink's protocol is made of, and what their
+failures are called.
 
-Called by the sink's modules of this folder. Knows nothing of commits or generations; must not retry or hide anything.
+Called by the sink's modules of this folder. Knows nothing of commits or generations; must not retry
+or hide anything.
 """
 
 import errno
@@ -63,7 +65,7 @@ class DiskRefused(TerminalError):
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """The name is ours."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,9 @@ class Existed:
 
 @contextmanager
 def disk(doing: str) -> Iterator[None]:
-    """Translates the operating system's errors; `doing` is the part of the sentence before `failed`."""
+    """Translates the operating system's errors; `doing` is the part of the sentence before
+    `failed`.
+    """
     try:
         yield
     except OSError as error:
@@ -99,7 +103,9 @@ def sync_all(directories: Iterable[str]) -> None:
 
 
 def write_new(path: str, data: bytes) -> None:
-    """A new file with these bytes, on the disk; its name is durable only after sync of its directory."""
+    """A new file with these bytes, on the disk; its name is durable only after sync of its
+    directory.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
@@ -117,7 +123,10 @@ def touch(path: str) -> Created | Existed:
 
 
 def link(whole: str, name: str) -> Created | Existed:
-    """Gives a whole file a second name, all at once, unless the name is taken. FileNotFoundError where `whole` is gone."""
+    """Gives a whole file a second name, all at once, unless the name is taken.
+
+    FileNotFoundError where `whole` is gone.
+    """
     try:
         os.link(whole, name)
     except FileExistsError:
@@ -140,7 +149,8 @@ def names(directory: str) -> list[str]:
 
 
 def make_directory(path: str) -> list[str]:
-    """Makes a directory with its parents; returns the directories that got a new name in them, for sync_all.
+    """Makes a directory with its parents; returns the directories that got a new name in them, for
+    sync_all.
 
     A finished neighbour may remove a parent that is still empty between two steps: then once more.
     """
@@ -161,7 +171,9 @@ def make_directory(path: str) -> list[str]:
 
 
 def remove_tree(path: str) -> None:
-    """Removes a directory with everything in it, however often and from whichever state; another process may do the same meanwhile."""
+    """Removes a directory with everything in it, however often and from whichever state; another
+    process may do the same meanwhile.
+    """
     for name in names(path):
         below = os.path.join(path, name)
         if os.path.isdir(below) and not os.path.islink(below):

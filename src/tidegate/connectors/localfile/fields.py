@@ -1,7 +1,9 @@
-"""Records taken apart into fields, one character after the other: the slow way, for blocks in which Arrow's parser or conversion fails. Called by delimited.py.
+"""Records taken apart into fields, one character after the other: the slow way, for blocks in which
+Arrow's parser or conversion fails. Called by delimited.py.
 
-It must agree with Arrow's csv parser on everything that Arrow accepts. What Arrow would accept and nobody meant (a quote that is not closed, text behind a
-closing quote) is marked as a fault of its field; what a fault or a wrong number of fields means is decided by the caller.
+It must agree with Arrow's csv parser on everything that Arrow accepts. What Arrow would accept and
+nobody meant (a quote that is not closed, text behind a closing quote) is marked as a fault of its
+field; what a fault or a wrong number of fields means is decided by the caller.
 """
 
 import re
@@ -13,7 +15,9 @@ from tidegate.connectors.localfile.dialect import Dialect
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field's text; `quoted` tells an empty text from nothing. `start` is where the field begins, in characters."""
+    """One field's text; `quoted` tells an empty text from nothing. `start` is where the field
+    begins, in characters.
+    """
 
     text: str
     quoted: bool = False
@@ -31,7 +35,10 @@ class Record:
 
 
 class Splitter:
-    """Takes csv (with quotes) or text (without) apart. `terminator` None means any of \\n, \\r\\n and \\r."""
+    """Takes csv (with quotes) or text (without) apart.
+
+    `terminator` None means any of \\n, \\r\\n and \\r.
+    """
 
     def __init__(
         self, delimiter: str, quote: str = "", escape: str = "", terminator: str | None = None
@@ -87,7 +94,9 @@ class Splitter:
             parts.append(match[0][1:])
 
     def _quoted(self, text: str, place: int, parts: list[str]) -> tuple[int, str]:
-        """The inside of quotes; gives the place behind the closing one, and what is wrong with the quotes."""
+        """The inside of quotes; gives the place behind the closing one, and what is wrong with the
+        quotes.
+        """
         while True:
             match = self.inside.search(text, place)
             if match is None:

@@ -16,7 +16,6 @@ class JsonNumber(float):
     text: str
 
     def __new__(cls, text: str) -> "JsonNumber":
-        """From its text."""
         number = super().__new__(cls, text)
         number.text = text
         return number

@@ -1,7 +1,9 @@
-"""Reads json files, in tasks: one object per line, or documents and arrays of objects over several lines. Called by tables.py.
+"""Reads json files, in tasks: one object per line, or documents and arrays of objects over several
+lines. Called by tables.py.
 
-Lines go through Arrow's parser where its types and the schema's agree; a block that Arrow refuses, or in which a null may be a key that is not there, is
-read again with Python's, which also takes numbers in quotes, maps and times in other notations, and finds every row that does not fit.
+Lines go through Arrow's parser where its types and the schema's agree; a block that Arrow refuses,
+or in which a null may be a key that is not there, is read again with Python's, which also takes
+numbers in quotes, maps and times in other notations, and finds every row that does not fit.
 """
 
 import json
@@ -62,7 +64,9 @@ _BY_TEXT = (*_AS_TEXT, TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
 
 
 def by_lines(head: bytes) -> bool:
-    """Whether a file that begins like this holds one object per line, so that it can be cut at newlines."""
+    """Whether a file that begins like this holds one object per line, so that it can be cut at
+    newlines.
+    """
     line, newline, _ = head.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")
     if not line.startswith(b"{"):
         return False
@@ -179,7 +183,9 @@ class JsonReader:
         return [self._finished(array, c) for array, c in zip(arrays, self.wanted, strict=True)]
 
     def _check(self, block: bytes, arrays: list[Any]) -> None:
-        """Raises where the slow way has to judge: nulls that may be keys that are not there, numbers that may not fit."""
+        """Raises where the slow way has to judge: nulls that may be keys that are not there,
+        numbers that may not fit.
+        """
         empty = [c for array, c in zip(arrays, self.wanted, strict=True) if array.null_count]
         if any(not c.nullable for c in empty):
             raise BadRowValue("a null where none may be")
@@ -303,7 +309,10 @@ def _holds_empty_child(array: Any) -> bool:
 
 
 def _written(block: bytes, arrays: list[Any], columns: Sequence[Column]) -> bool:
-    """Whether every null stands in the text as one. Only sure for flat objects without escapes, whose keys Arrow has found once each."""
+    """Whether every null stands in the text as one.
+
+    Only sure for flat objects without escapes, whose keys Arrow has found once each.
+    """
     if b"\\" in block or block.count(b"{") != len(arrays[0]):
         return False
     for array, column in zip(arrays, columns, strict=True):

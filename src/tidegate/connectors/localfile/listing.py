@@ -43,7 +43,9 @@ def local(path: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scan:
-    """The files of one table in order of their paths, the mount points that they are on, and the links that lead nowhere."""
+    """The files of one table in order of their paths, the mount points that they are on, and the
+    links that lead nowhere.
+    """
 
     files: list[FileInfo]
     mounts: frozenset[str] = frozenset()
@@ -215,7 +217,8 @@ def _recursive(values: Values) -> bool:
 
 
 class _Walk:
-    """Walks directories. Each real directory is read once, under its own path where a link leads to it too; so links to a directory above end nothing.
+    """Walks directories. Each real directory is read once, under its own path where a link leads to
+    it too; so links to a directory above end nothing.
 
     Links to directories are followed after everything that is really there.
     """
@@ -266,7 +269,9 @@ class _Walk:
                 yield from self._directory(entry.path, below)
 
     def _status(self, path: str) -> os.stat_result | None:
-        """What a name leads to; None for a file that has gone since it was listed, and for a link that leads nowhere."""
+        """What a name leads to; None for a file that has gone since it was listed, and for a link
+        that leads nowhere.
+        """
         try:
             return os.stat(path)
         except OSError as error:

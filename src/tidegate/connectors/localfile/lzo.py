@@ -1,7 +1,9 @@
-"""The lzop container and the LZO1X code inside it: Arrow has neither, and the reference's text and json files may be written with them.
+"""The lzop container and the LZO1X code inside it: Arrow has neither, and the reference's text and
+json files may be written with them.
 
-Called by streams.py (reading) and write_formats.py (writing), in tasks. Plain Python, so slow next to the other codecs (a few megabytes a second); nothing
-but bytes comes in and goes out. Damage is a ValueError in words.
+Called by streams.py (reading) and write_formats.py (writing), in tasks. Plain Python, so slow next
+to the other codecs (a few megabytes a second); nothing but bytes comes in and goes out. Damage is a
+ValueError in words.
 """
 
 import struct
@@ -87,10 +89,17 @@ def decompress(data: bytes, size: int) -> bytes:
 
 
 class _Reader:
-    """One walk through the instructions of a block. `literals` is how many bytes the last instruction copied from the code itself; 4 stands for more."""
+    """One walk through the instructions of a block.
+
+    `literals` is how many bytes the last instruction copied from the code itself; 4 stands for
+    more.
+    """
 
     def __init__(self, data: bytes) -> None:
-        self.data, self.at, self.out, self.literals = data, 0, bytearray(), 0
+        self.data = data
+        self.at = 0
+        self.out = bytearray()
+        self.literals = 0
 
     def run(self, size: int) -> bytearray:
         if self.data[0] > 17:
@@ -160,7 +169,9 @@ class _Reader:
 
 
 def compress(data: bytes) -> bytes:
-    """LZO1X code for at most one block: the nearest earlier place with the same four bytes is taken, and followed as far as it goes."""
+    """LZO1X code for at most one block: the nearest earlier place with the same four bytes is
+    taken, and followed as far as it goes.
+    """
     code = _Code()
     seen: dict[bytes, int] = {}
     at = written = 0
@@ -196,7 +207,10 @@ def _common(data: bytes, one: int, other: int) -> int:
 
 
 class _Code:
-    """Instructions in the making. `tail` is the byte of the last copy that says how many literals follow it; -1 before the first."""
+    """Instructions in the making.
+
+    `tail` is the byte of the last copy that says how many literals follow it; -1 before the first.
+    """
 
     def __init__(self) -> None:
         self.made = bytearray()

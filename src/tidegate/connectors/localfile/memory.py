@@ -28,7 +28,8 @@ class CannotRemember(Exception):
 
     def __init__(self, count: int, away: int) -> None:
         super().__init__(count, away)
-        self.count, self.away = count, away
+        self.count = count
+        self.away = away
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,9 @@ def check_mounts(
     seen: Collection[bytes],
     skips: Callable[[str], bool],
 ) -> None:
-    """SourceUnreachable where a disk that files were read from is not mounted any more, and none of them is there."""
+    """SourceUnreachable where a disk that files were read from is not mounted any more, and none of
+    them is there.
+    """
     for place in mounts:
         if os.path.ismount(place) or skips(place):
             continue

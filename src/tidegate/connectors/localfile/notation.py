@@ -1,6 +1,8 @@
-"""How delimiters and time patterns are written in job files, and what they mean to Python and Arrow.
+"""How delimiters and time patterns are written in job files, and what they mean to Python and
+Arrow.
 
-Called by the checks of options.py, by the readers and by the writers of this folder. Pure text: no files, no Arrow.
+Called by the checks of options.py, by the readers and by the writers of this folder. Pure text: no
+files, no Arrow.
 """
 
 import re
@@ -20,7 +22,9 @@ _TOKENS = re.compile(r"'(?P<quoted>[^']*)'|(?P<letters>([A-Za-z])\3*)|(?P<other>
 
 
 def literal(text: str) -> str:
-    r"""A delimiter as written, with its escapes carried out: `\t`, `\001`, `\u0001`, and `\|` as regular expressions would have it."""
+    r"""A delimiter as written, with its escapes carried out: `\t`, `\001`, `\u0001`, and `\|` as
+    regular expressions would have it.
+    """
     return re.sub(r"\\(u[0-9a-fA-F]{4}|[0-7]{3}|.)", _unescape, text, flags=re.DOTALL)
 
 
@@ -34,7 +38,9 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def strptime_of(pattern: str) -> str:
-    """A Java time pattern (`yyyy-MM-dd HH:mm:ss`) as a strptime/strftime one, fractions of a second left out. ValueError names what has no counterpart."""
+    """A Java time pattern (`yyyy-MM-dd HH:mm:ss`) as a strptime/strftime one, fractions of a second
+    left out. ValueError names what has no counterpart.
+    """
     parts = []
     for token in _TOKENS.finditer(pattern):
         letters = token["letters"]

@@ -1,4 +1,7 @@
-"""The LocalFile connectors: the sink's options, and what source and sink can do. Declarations only: no Arrow, no Spark, so that validating is quick."""
+"""The LocalFile connectors: the sink's options, and what source and sink can do.
+
+Declarations only: no Arrow, no Spark, so that validating is quick.
+"""
 
 from dataclasses import replace
 

@@ -1,7 +1,9 @@
-"""How files are cut, in the driver: into batches by limits, and a batch into parts for tasks. Called by source.py.
+"""How files are cut, in the driver: into batches by limits, and a batch into parts for tasks.
+Called by source.py.
 
-Cuts are places where records end (bytes), or row groups and stripes; what cannot be cut (codecs, archives, JSON documents) is taken whole. Every cut
-follows from the bytes of the file alone, so that it is the same whenever it is made again.
+Cuts are places where records end (bytes), or row groups and stripes; what cannot be cut (codecs,
+archives, JSON documents) is taken whole. Every cut follows from the bytes of the file alone, so
+that it is the same whenever it is made again.
 """
 
 from enum import Enum
@@ -67,10 +69,14 @@ def _content(files: TableFiles) -> bool:
 
 
 class Taker:
-    """Takes files for one batch until a limit is reached, or until the offset that names them is as long as it may be; at least one unit."""
+    """Takes files for one batch until a limit is reached, or until the offset that names them is as
+    long as it may be; at least one unit.
+    """
 
     def __init__(self, limit: Limit, chars_max: int = BATCH_CHARS_MAX) -> None:
-        self.rows, self.bytes, self.files = limit.rows, limit.bytes, limit.files
+        self.rows = limit.rows
+        self.bytes = limit.bytes
+        self.files = limit.files
         self.chars = chars_max
         self.segments: list[Segment] = []
 
@@ -82,7 +88,9 @@ class Taker:
         )
 
     def take(self, files: TableFiles, part: Part, done: int) -> Segment | None:
-        """The next part of a file, of which `done` bytes (about) are done; None where it has to wait for the next batch."""
+        """The next part of a file, of which `done` bytes (about) are done; None where it has to
+        wait for the next batch.
+        """
         left = part.size - done
         if self.rows is None and (self.bytes is None or left <= self.bytes):
             return self._keep(files, part, -1, left, 0)

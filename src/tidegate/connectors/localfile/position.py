@@ -62,11 +62,13 @@ class Partial:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Position:
-    """An offset. `after` and `until` bound a bounded source; `seen` is what a continuous one has done (None where bounded).
+    """An offset. `after` and `until` bound a bounded source; `seen` is what a continuous one has
+    done (None where bounded).
 
-    `listed` is the inventory of a bounded source (None: recorded by version 1, which kept none), `done` what of its current range is done. `away` are those of
-    `seen` that are out of sight, with the minute in which that was found; `mounts` the mount points on which a continuous source has files; `skip` the paths
-    that a person has left out.
+    `listed` is the inventory of a bounded source (None: recorded by version 1, which kept none),
+    `done` what of its current range is done. `away` are those of `seen` that are out of sight, with
+    the minute in which that was found; `mounts` the mount points on which a continuous source has
+    files; `skip` the paths that a person has left out.
     """
 
     after: Key | None = None
@@ -104,7 +106,6 @@ class Position:
 
     @staticmethod
     def of(raw: Any) -> "Position":
-        """From its JSON."""
         if raw.get("version") not in READABLE:
             raise TerminalError(
                 f"this position of a LocalFile source has version {raw.get('version')}; version {VERSION} is understood"
@@ -160,7 +161,6 @@ def pack(hashes: Iterable[bytes]) -> str:
 
 
 def unpack(text: str) -> frozenset[bytes]:
-    """Hashes from their text."""
     data = base64.b64decode(text)
     return frozenset(data[i : i + 8] for i in range(0, len(data), 8))
 

@@ -1,8 +1,10 @@
-"""Where records end in the bytes of csv, text and json-lines files. Called by planning.py (driver: cutting files) and streams.py (tasks: cutting blocks).
+"""Where records end in the bytes of csv, text and json-lines files. Called by planning.py (driver:
+cutting files) and streams.py (tasks: cutting blocks).
 
-A newline ends a record unless it stands in quotes or behind an escape character. What is in quotes is decided as Arrow's parser does: a quote opens only at
-the beginning of a field, and from its closing quote on the field goes on as plain text. So a cut is exact whatever a file holds, and quotes cost time
-only where there are some: blocks without a quote are only searched for it.
+A newline ends a record unless it stands in quotes or behind an escape character. What is in quotes
+is decided as Arrow's parser does: a quote opens only at the beginning of a field, and from its
+closing quote on the field goes on as plain text. So a cut is exact whatever a file holds, and
+quotes cost time only where there are some: blocks without a quote are only searched for it.
 """
 
 import os
@@ -22,7 +24,8 @@ class _Spans:
     """The quoted stretches of a block that begins with a record: [opens[i], closes[i]]."""
 
     def __init__(self, block: bytes, dialect: Dialect) -> None:
-        self.block, self.dialect = block, dialect
+        self.block = block
+        self.dialect = dialect
         self.opens: Any = ()
         self.closes: Any = ()
         self.counted = False
@@ -66,7 +69,9 @@ class _Spans:
 
 
 def _counted(block: bytes, dialect: Dialect) -> tuple[Any, Any] | None:
-    """The stretches by counting quotes, right where each one is in its place: an opening one at the start of a field, a closing one at its end."""
+    """The stretches by counting quotes, right where each one is in its place: an opening one at the
+    start of a field, a closing one at its end.
+    """
     if len(dialect.delimiter) != 1 or len(dialect.terminator) != 1:
         return None
     data = np.frombuffer(block, np.uint8)
@@ -78,7 +83,8 @@ def _counted(block: bytes, dialect: Dialect) -> tuple[Any, Any] | None:
     after = bounds[data[np.minimum(closes + 1, len(data) - 1)]]
     if not np.all(before | (opens == 0)) or not np.all(after | (closes == len(data) - 1)):
         return None
-    # A quote right before an opening one is the closing one of the stretch before: a doubled quote, and the field goes on.
+    # A quote right before an opening one is the closing one of the stretch before: a doubled quote,
+    # and the field goes on.
     return opens, closes if len(closes) == len(opens) else np.append(closes, len(block))
 
 
@@ -125,7 +131,10 @@ def _walked(block: bytes, dialect: Dialect) -> tuple[list[int], list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The last whole record of a block ends at `end` (0: there is none). `open_at` is the quote that is not closed (-1: none)."""
+    """The last whole record of a block ends at `end` (0: there is none).
+
+    `open_at` is the quote that is not closed (-1: none).
+    """
 
     end: int
     misplaced: bool = False
@@ -133,7 +142,9 @@ class Cut:
 
 
 def cut_block(block: bytes, dialect: Dialect) -> Cut:
-    """Where a block that begins with a record can be cut, and whether its quotes are where they belong."""
+    """Where a block that begins with a record can be cut, and whether its quotes are where they
+    belong.
+    """
     width = len(dialect.terminator)
     place = block.rfind(dialect.terminator)
     if dialect.plain:
@@ -154,7 +165,9 @@ def last_end(block: bytes, dialect: Dialect) -> int:
 
 
 def first_end(block: bytes, dialect: Dialect, target: int) -> int:
-    """The first end of a record at or behind a target, in a block that begins with a record; -1 where the block does not hold it."""
+    """The first end of a record at or behind a target, in a block that begins with a record; -1
+    where the block does not hold it.
+    """
     width = len(dialect.terminator)
     place = block.find(dialect.terminator, max(target - width, 0))
     if dialect.plain or place < 0:
@@ -169,7 +182,9 @@ def first_end(block: bytes, dialect: Dialect, target: int) -> int:
 
 
 def record_end(file: int, start: int, target: int, size: int, dialect: Dialect) -> int:
-    """The first end of a record at or behind `target` in a file of `size` bytes, where a record begins at `start`."""
+    """The first end of a record at or behind `target` in a file of `size` bytes, where a record
+    begins at `start`.
+    """
     if dialect.plain:
         start = max(start, target - 1)  # nothing before can matter
     length = 2 * SKIPPED_BYTES  # the target is mostly near
@@ -190,9 +205,11 @@ def record_end(file: int, start: int, target: int, size: int, dialect: Dialect) 
 
 
 def _past_plain(file: int, start: int, target: int, dialect: Dialect) -> int:
-    """A beginning of a record behind `start` and before `target`, as far as there is neither quote nor escape; `start` where there is nothing to skip.
+    """A beginning of a record behind `start` and before `target`, as far as there is neither quote
+    nor escape; `start` where there is nothing to skip.
 
-    The same small buffer again and again: it stays in the processor's cache, and this is four times as quick as reading blocks to search them.
+    The same small buffer again and again: it stays in the processor's cache, and this is four times
+    as quick as reading blocks to search them.
     """
     buffer = bytearray(SKIPPED_BYTES)
     while start + SKIPPED_BYTES < target:
@@ -208,7 +225,9 @@ def _past_plain(file: int, start: int, target: int, dialect: Dialect) -> int:
 
 
 def rows_end(file: int, start: int, rows: int, size: int, dialect: Dialect) -> tuple[int, int]:
-    """The end of at most `rows` lines (but at least one record) from `start` on, and how many lines that are."""
+    """The end of at most `rows` lines (but at least one record) from `start` on, and how many lines
+    that are.
+    """
     place, left = start, rows
     while place < size:
         block = os.pread(file, 1 << 20, place)

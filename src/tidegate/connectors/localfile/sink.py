@@ -1,4 +1,7 @@
-"""The LocalFile sink: made in the driver from validated options, pickled into the tasks. Joins its writer and its committer; does no I/O itself."""
+"""The LocalFile sink: made in the driver from validated options, pickled into the tasks.
+
+Joins its writer and its committer; does no I/O itself.
+"""
 
 import os
 import socket
@@ -30,11 +33,9 @@ class LocalFileSink(Sink):
         self._host = socket.gethostname()  # the driver's
 
     def writer(self, task: WriteTask) -> Writer:
-        """In a task."""
         return FileWriter(self._place, self.values, self.context.job_id, task, self._host)
 
     def committer(self) -> Committer:
-        """In the driver."""
         return FileCommitter(
             self._place,
             job_id=self.context.job_id,

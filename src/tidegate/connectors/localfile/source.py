@@ -69,10 +69,10 @@ class LocalFileSource(Source):
         self._remaining: tuple[Position, list[Listed], list[Key]] | None = None
         self._accepted: set[str] = set()  # files of a batch that was given up: read as they are now
         self._named: set[str] = set()  # files that a warning has named
-        self._more = True  # whether files waited for the next batch; who has not looked yet had better do so soon
+        # whether files waited for the next batch; who has not looked yet had better do so soon
+        self._more = True
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tasks need no listing."""
         return {**self.__dict__, "_listed": None, "_before": {}, "_remaining": None}
 
     @property
@@ -85,7 +85,9 @@ class LocalFileSource(Source):
         return tuple(files.table() for files in self.files)
 
     def initial(self) -> Offset:
-        """Nothing is done; a bounded source ends with the last file that is there now, and records them all."""
+        """Nothing is done; a bounded source ends with the last file that is there now, and records
+        them all.
+        """
         if not self.bounded:
             return Position(seen=frozenset()).to_json()
         listed = self._list()

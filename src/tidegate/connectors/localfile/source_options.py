@@ -1,6 +1,8 @@
-"""The options that LocalFile source and sink share, and the source's own, by the names of the reference. Declarations only.
+"""The options that LocalFile source and sink share, and the source's own, by the names of the
+reference. Declarations only.
 
-Options that the reference has for formats or file systems that are not here are declared too, so that its job files give no warnings about unknown keys.
+Options that the reference has for formats or file systems that are not here are declared too, so
+that its job files give no warnings about unknown keys.
 """
 
 from tidegate.connectors.localfile.bad_rows import EXPANSION_RATIO_MAX, RECORD_BYTES_MAX

@@ -1,6 +1,8 @@
-"""The bytes of a file, or of a part of it, as blocks of whole records in UTF-8. Called by the readers, in tasks; opens files and nothing else.
+"""The bytes of a file, or of a part of it, as blocks of whole records in UTF-8. Called by the
+readers, in tasks; opens files and nothing else.
 
-Codecs and archives are undone here, encodings translated, and the file is compared with what was recorded of it: a file that changed is never read.
+Codecs and archives are undone here, encodings translated, and the file is compared with what was
+recorded of it: a file that changed is never read.
 """
 
 import codecs
@@ -61,7 +63,9 @@ class FileChanged(TerminalError):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A stretch of one file: bytes of text formats, row groups or stripes of parquet and orc; `end` -1 is the end of the file."""
+    """A stretch of one file: bytes of text formats, row groups or stripes of parquet and orc; `end`
+    -1 is the end of the file.
+    """
 
     path: str
     size: int
@@ -94,7 +98,10 @@ def opened(part: Part) -> Iterator[IO[bytes]]:
 
 
 def codec_of(path: str, values: Values) -> str:
-    """The codec of a text file, by the options or else by its name; empty for none. What is in an archive is named by the archive's name."""
+    """The codec of a text file, by the options or else by its name; empty for none.
+
+    What is in an archive is named by the archive's name.
+    """
     archive, option = values["archive_compress_codec"], str(values["compress_codec"])
     if archive == "gz":
         return "gzip"
@@ -112,7 +119,9 @@ def cuttable(encoding: str) -> bool:
 
 
 class Expansion:
-    """How far one file may expand: its codec or archive is undone block by block, and this counts the bytes that come out."""
+    """How far one file may expand: its codec or archive is undone block by block, and this counts
+    the bytes that come out.
+    """
 
     def __init__(self, part: Part, values: Mapping[str, Any]) -> None:
         ratio = int(values.get("max_expansion_ratio") or EXPANSION_RATIO_MAX)
@@ -137,7 +146,9 @@ class Expansion:
 
 
 class _Unpacked:
-    """A gzip stream under a tar archive, bounded: the archive's index is read by going through all of it."""
+    """A gzip stream under a tar archive, bounded: the archive's index is read by going through all
+    of it.
+    """
 
     def __init__(self, file: IO[bytes], expansion: Expansion) -> None:
         self.stream = gzip.GzipFile(fileobj=file, mode="rb")
@@ -159,7 +170,9 @@ class _Unpacked:
 def members(
     file: IO[bytes], part: Part, values: Mapping[str, Any], expansion: Expansion
 ) -> Iterator[tuple[str, Any]]:
-    """The files in an archive with their names: those with a name of the format, or all where none has; the file itself where it is no archive."""
+    """The files in an archive with their names: those with a name of the format, or all where none
+    has; the file itself where it is no archive.
+    """
     archive, form, path = values["archive_compress_codec"], values["file_format_type"], part.path
     try:
         match archive:
@@ -266,7 +279,10 @@ def as_utf8(blocks: Iterator[bytes], encoding: str, part: Part) -> Iterator[byte
 
 
 class RecordTooLong(Exception):
-    """A record is longer than it may be. It begins at `offset` of the text; `open_at` is its quote that is not closed, or -1."""
+    """A record is longer than it may be.
+
+    It begins at `offset` of the text; `open_at` is its quote that is not closed, or -1.
+    """
 
     def __init__(self, offset: int, open_at: int) -> None:
         super().__init__(f"a record at {offset} is too long")
@@ -275,9 +291,11 @@ class RecordTooLong(Exception):
 
 
 class RecordBlocks:
-    """Blocks that begin and end with records. `blocks` begin with a record; the last record may lack its terminator.
+    """Blocks that begin and end with records. `blocks` begin with a record; the last record may
+    lack its terminator.
 
-    `faulty` tells of the block that was given last whether a quote in it is misplaced or not closed.
+    `faulty` tells of the block that was given last whether a quote in it is misplaced or not
+    closed.
     """
 
     def __init__(self, blocks: Iterator[bytes], dialect: Dialect) -> None:
@@ -346,7 +364,6 @@ class RecordBlocks:
 
 
 def record_blocks(blocks: Iterator[bytes], dialect: Dialect) -> RecordBlocks:
-    """Blocks of whole records."""
     return RecordBlocks(blocks, dialect)
 
 
@@ -358,7 +375,6 @@ class _Lines:
         self.last = b""
 
     def add(self, piece: bytes) -> None:
-        """The next piece."""
         if not piece:
             return
         self.line += piece.count(b"\n") + piece.count(b"\r") - piece.count(b"\r\n")
@@ -367,7 +383,10 @@ class _Lines:
 
 
 def line_numbers(part: Part, blocks: Iterator[bytes], offsets: Sequence[int]) -> list[int]:
-    """The lines at which offsets of a part's text stand. Reads all lines before them, so it is for errors only."""
+    """The lines at which offsets of a part's text stand.
+
+    Reads all lines before them, so it is for errors only.
+    """
     lines = _Lines()
     if part.start:
         with opened(part) as file:

@@ -1,4 +1,7 @@
-"""One table of a LocalFile source: its options, its files, its columns, its reader. Made by source.py; small and plain, since it travels to the tasks."""
+"""One table of a LocalFile source: its options, its files, its columns, its reader.
+
+Made by source.py; small and plain, since it travels to the tasks.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +37,9 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a table: all that stand in its files, those of them that are read, and those that come from the path."""
+    """The columns of a table: all that stand in its files, those of them that are read, and those
+    that come from the path.
+    """
 
     in_file: tuple[Column, ...]
     wanted: tuple[Column, ...]
@@ -47,7 +52,9 @@ class TableFiles:
     """One table. The columns are found out once, in the driver, and travel along."""
 
     def __init__(self, index: int, values: Values, name: str) -> None:
-        self.index, self.values, self.name = index, values, name
+        self.index = index
+        self.values = values
+        self.name = name
         self._found: tuple[Columns, Table] | None = None
         if self.form not in SUPPORTED:
             raise Unsupported(
@@ -56,7 +63,6 @@ class TableFiles:
 
     @property
     def form(self) -> str:
-        """The format."""
         return str(self.values["file_format_type"])
 
     def files(self) -> list[FileInfo]:
@@ -81,7 +87,9 @@ class TableFiles:
                     yield pa.RecordBatch.from_arrays([*arrays, *constant], schema=schema)
 
     def inspect(self, rows: int) -> Iterator[str]:
-        """What is wrong with the first rows of each of the first files, in words; reads no more than it has to."""
+        """What is wrong with the first rows of each of the first files, in words; reads no more
+        than it has to.
+        """
         try:
             found = self.files()[:INSPECTED_FILES_MAX]
         except TransientError:

@@ -1,9 +1,10 @@
-"""The fence of a driver in the target: which generation, which driver of it, of which installation. Called by the committer and by write_lineages.
+"""The fence of a driver in the target: which generation, which driver of it, of which installation.
+Called by the committer and by write_lineages.
 
 A fence is created whole and exclusively, by a link. The number orders generations of one
-installation; the token tells two drivers of the same number apart, which only a copied home or store
-can bring about. `checkpoint` is where the driver went on: everything up to it is known here, also
-where its own record was pruned.
+installation; the token tells two drivers of the same number apart, which only a copied home or
+store can bring about. `checkpoint` is where the driver went on: everything up to it is known here,
+also where its own record was pruned.
 """
 
 import json
@@ -32,7 +33,9 @@ DRAFT = "draft-"
 
 
 class DirectoryRemoved(DiskTrouble):
-    """The directory of a file sink is not the one that was opened: removed, emptied, unmounted or replaced. It may come back."""
+    """The directory of a file sink is not the one that was opened: removed, emptied, unmounted or
+    replaced. It may come back.
+    """
 
     condition = "sink-directory-removed"
 
@@ -47,12 +50,17 @@ class DataDropped(TerminalError):
             f"{by} has removed files that {what} had written to {root}, by its save mode (DROP_DATA or RECREATE_SCHEMA). "
             "Give the two jobs directories of their own, and start this one over with --restore fresh"
         )
-        self.root, self.what, self.by = root, what, by
+        self.root = root
+        self.what = what
+        self.by = by
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fence:
-    """What fence-g<generation> says. Those of older releases are empty: then only the number is known."""
+    """What fence-g<generation> says.
+
+    Those of older releases are empty: then only the number is known.
+    """
 
     generation: int
     token: str = ""
@@ -67,7 +75,6 @@ class Fence:
 
     @property
     def holder(self) -> str:
-        """The driver, for people."""
         return f"process {self.pid} on {self.host}" if self.host else ""
 
 
@@ -84,7 +91,10 @@ def new_fence(generation: int, token: str, installation: str, checkpoint: int) -
 
 
 def read_fence(layout: Layout, generation: int) -> Fence:
-    """What a fence says; one that cannot be read says only its number. FileNotFoundError where it is not there."""
+    """What a fence says; one that cannot be read says only its number.
+
+    FileNotFoundError where it is not there.
+    """
     with open(layout.fence(generation), "rb") as file:
         data = file.read()
     try:
@@ -104,7 +114,10 @@ def highest_fence(layout: Layout) -> Fence | None:
 
 
 def raise_fence(layout: Layout, mine: Fence, what: str) -> None:
-    """Put the fence up, or find it there as our own. Fenced or OtherCopy where somebody else is first."""
+    """Put the fence up, or find it there as our own.
+
+    Fenced or OtherCopy where somebody else is first.
+    """
     refuse_links(layout)
     failpoint("filesink.fence.before")
     try:
@@ -148,7 +161,9 @@ def _check_token(layout: Layout, mine: Fence, what: str) -> None:
 
 
 def verify(layout: Layout, mine: Fence, identity: tuple[int, int], what: str) -> None:
-    """Right before something is made visible: the directory is the one that was opened, and this driver's."""
+    """Right before something is made visible: the directory is the one that was opened, and this
+    driver's.
+    """
     check_number(layout, mine.generation, what)
     if (by := dropped_by(layout)) is not None:
         raise DataDropped(layout.place.root, what, by)
@@ -184,7 +199,9 @@ def dropped_by(layout: Layout) -> str | None:
 
 
 def refuse_links(layout: Layout) -> None:
-    """What the sink keeps for itself must be directories below its path: a link leads elsewhere, where renames and links of files end."""
+    """What the sink keeps for itself must be directories below its path: a link leads elsewhere,
+    where renames and links of files end.
+    """
     root = layout.place.bookkeeping
     for path in (
         root,

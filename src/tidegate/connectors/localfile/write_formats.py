@@ -1,6 +1,8 @@
-"""Encoders: record batches into one file of csv, text, json, parquet or orc. Called by the writer, in tasks.
+"""Encoders: record batches into one file of csv, text, json, parquet or orc. Called by the writer,
+in tasks.
 
-An encoder owns its open file until close. It neither names files nor syncs them, and it does no step of Python per row for plain types.
+An encoder owns its open file until close. It neither names files nor syncs them, and it does no
+step of Python per row for plain types.
 """
 
 from abc import ABC, abstractmethod
@@ -72,8 +74,6 @@ class Roll:
 
 
 class Encoder(ABC):
-    """One open file."""
-
     columnar = False
     """Whether small batches should be put together before they come here."""
 
@@ -99,7 +99,8 @@ class ParquetEncoder(Encoder):
         codec = _codec(_PARQUET_CODECS, values)
         self._file = pa.OSFile(path, "wb")
         int96 = bool(values.get("parquet_avro_write_timestamp_as_int96"))
-        # With a codec, dictionaries of numbers cost a third of the time and make the file larger; without one they are what keeps it small.
+        # With a codec, dictionaries of numbers cost a third of the time and make the file larger;
+        # without one they are what keeps it small.
         dictionaries: Any = (
             [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_binary(f.type)]
             if codec != "NONE"
@@ -127,7 +128,9 @@ class ParquetEncoder(Encoder):
 
 
 class OrcEncoder(Encoder):
-    """Stripes; types that ORC lacks take the nearest one: a time is a timestamp of 1970-01-01, a column of nulls one of strings."""
+    """Stripes; types that ORC lacks take the nearest one: a time is a timestamp of 1970-01-01, a
+    column of nulls one of strings.
+    """
 
     columnar = True
 
@@ -167,13 +170,16 @@ def _orc_column(column: Any, kind: Any) -> Any:
 
 
 class LineEncoder(Encoder):
-    """Rows of text: `lines` makes one string of each row, its delimiter included, and their bytes are written as they lie in memory."""
+    """Rows of text: `lines` makes one string of each row, its delimiter included, and their bytes
+    are written as they lie in memory.
+    """
 
     def __init__(
         self, path: str, values: Values, header: str, lines: Callable[[pa.RecordBatch], Any]
     ) -> None:
         codec = codec_name(values)
-        self._lines, self._encoding = lines, _encoding(values)
+        self._lines = lines
+        self._encoding = _encoding(values)
         self._stream: Any = pa.OSFile(path, "wb")
         self._layers = [self._stream]
         if codec != "none":
@@ -228,7 +234,10 @@ def _encoding(values: Values) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Delimited:
-    """How rows of csv and text files look. `quote` is empty where values are never quoted (text)."""
+    """How rows of csv and text files look.
+
+    `quote` is empty where values are never quoted (text).
+    """
 
     field: str
     row: str
@@ -239,7 +248,6 @@ class Delimited:
     times: TimeFormats
 
     def header(self, names: Sequence[str]) -> str:
-        """The first line."""
         line = self.lines(
             pa.RecordBatch.from_arrays(
                 [pa.array([n]) for n in names], names=[str(i) for i in range(len(names))]

@@ -50,7 +50,8 @@ class Place:
     def transaction(self, job_id: int, task: WriteTask) -> str:
         """The transaction id in file names: unique for every sink, task and batch of a lineage.
 
-        The generation is in the digest too, so that a file's name never comes again: who takes a batch back cannot hit what was written after it.
+        The generation is in the digest too, so that a file's name never comes again: who takes a
+        batch back cannot hit what was written after it.
         """
         return f"T_{job_id}_{self.digest(task.lineage, task.generation)}_{task.subtask}_{task.checkpoint}"
 
@@ -111,7 +112,10 @@ class Layout:
         return os.path.join(self.commits, f"{checkpoint}.json")
 
     def done(self, checkpoint: int, identity: str) -> str:
-        """The mark of a record that was carried out. The identity keeps a late mark from being taken for that of a later record."""
+        """The mark of a record that was carried out.
+
+        The identity keeps a late mark from being taken for that of a later record.
+        """
         return os.path.join(self.commits, f"{checkpoint}-{identity}.done")
 
     def prepared(self, directory: str) -> str:

@@ -1,14 +1,17 @@
-"""Collects what older lineages of the same job left for this sink: their drivers are dead, and nothing will ever be restored from them.
+"""Collects what older lineages of the same job left for this sink: their drivers are dead, and
+nothing will ever be restored from them.
 
 Called by the committer when a fresh lineage opens.
 
-A batch that was decided but not carried out is carried out first, so that a reader never keeps half of it. Then everything of the old lineage goes at once, by
-a rename; whatever cuts this off, the next fresh start goes on with it. Published files stay.
+A batch that was decided but not carried out is carried out first, so that a reader never keeps half
+of it. Then everything of the old lineage goes at once, by a rename; whatever cuts this off, the
+next fresh start goes on with it. Published files stay.
 
-Only a lineage is collected whose fence proves that it is ours and dead: it names this installation, and a generation below this one. Numbers only grow
-within an installation, so a copy of it that has gone on since has a higher one. Lineages of other installations stay, and those of releases whose fences named
-nobody.
-A lineage that another job has taken up is that job's: it says so by a mark, and nothing of it is touched.
+Only a lineage is collected whose fence proves that it is ours and dead: it names this installation,
+and a generation below this one. Numbers only grow within an installation, so a copy of it that has
+gone on since has a higher one. Lineages of other installations stay, and those of releases whose
+fences named nobody. A lineage that another job has taken up is that job's: it says so by a mark,
+and nothing of it is touched.
 
 Must not touch anything of another job, pipeline or sink.
 """
@@ -81,7 +84,10 @@ def _is_ours(layout: Layout, mine: Fence) -> bool:
 
 
 def files_of_others(place: Place, lineage: str) -> str:
-    """What of other lineages is below the path, in words; empty where there is nothing. Stops at a few: a directory may be large."""
+    """What of other lineages is below the path, in words; empty where there is nothing.
+
+    Stops at a few: a directory may be large.
+    """
     ours = {place.digest(lineage, generation) for generation in range(GENERATIONS_MAX)}
     found = []
     for path in data_files(place.root):
@@ -93,9 +99,11 @@ def files_of_others(place: Place, lineage: str) -> str:
 
 
 def stop_writers(mine: Layout, removed: Collection[str]) -> None:
-    """The save mode is about to remove these files: a lineage that has written some of them, and has not finished, is stopped by name.
+    """The save mode is about to remove these files: a lineage that has written some of them, and
+    has not finished, is stopped by name.
 
-    First the mark, then its staging directories go: from then on it can commit nothing, and finds the mark.
+    First the mark, then its staging directories go: from then on it can commit nothing, and finds
+    the mark.
     """
     by = f"job {os.path.basename(os.path.dirname(mine.base)).partition('-')[0]} (lineage {os.path.basename(os.path.dirname(mine.base))})"
     removed_digests = {
@@ -146,7 +154,10 @@ def _digests(layout: Layout) -> set[str]:
 
 
 def take_away(alive: str, dead: str) -> None:
-    """Takes a staging directory away. Where one of this name was taken before, its files join the others."""
+    """Takes a staging directory away.
+
+    Where one of this name was taken before, its files join the others.
+    """
     try:
         os.rename(alive, dead)
     except FileNotFoundError:

@@ -1,6 +1,8 @@
-"""The names that the file sink gives: a table's directory, partition directories, file names. Called by the sink and its writer. Pure: no files, no clock.
+"""The names that the file sink gives: a table's directory, partition directories, file names.
+Called by the sink and its writer. Pure: no files, no clock.
 
-Nothing that comes from data or from a table's name can leave the directory that the job file names: such texts are escaped as Hive does it.
+Nothing that comes from data or from a table's name can leave the directory that the job file names:
+such texts are escaped as Hive does it.
 """
 
 import re
@@ -31,13 +33,17 @@ _CODEC_SUFFIXES = {
 
 
 def escape(text: str) -> str:
-    """One component of a path, whatever the text: Hive's escapes, and no leading dot, as that would hide it or lead upwards."""
+    """One component of a path, whatever the text: Hive's escapes, and no leading dot, as that would
+    hide it or lead upwards.
+    """
     escaped = _UNSAFE.sub(lambda m: f"%{ord(m[0]):02X}", text)
     return f"%2E{escaped[1:]}" if escaped.startswith(".") else escaped
 
 
 def for_table(text: str, words: Mapping[str, str], *, in_path: bool = False) -> str:
-    """A text with its placeholders replaced; in a path, so that what a table is called cannot leave it."""
+    """A text with its placeholders replaced; in a path, so that what a table is called cannot leave
+    it.
+    """
     return placeholders.for_table(text, words, escape if in_path else str)
 
 
@@ -50,7 +56,9 @@ def list_for_table(items: Sequence[Any] | None, words: Mapping[str, str]) -> lis
 
 
 def fixed_directory(path: str) -> str:
-    """The part of a path before its first component with a placeholder in it: the directory that is the same for all tables."""
+    """The part of a path before its first component with a placeholder in it: the directory that is
+    the same for all tables.
+    """
     first = placeholders.WORD.search(path)
     return path if first is None else path[: first.start()].rpartition("/")[0] or "/"
 
@@ -84,7 +92,9 @@ def partition_directory(expression: str, keys: Sequence[str], values: Sequence[s
 
 
 def _shown(pattern: str, component: str) -> str:
-    """A component that is not hidden, and leads nowhere else, because of a value: readers pass over names that begin with . or _."""
+    """A component that is not hidden, and leads nowhere else, because of a value: readers pass over
+    names that begin with . or _.
+    """
     hidden = component.startswith(".") or (component.startswith("_") and pattern.startswith("${"))
     return f"%{ord(component[0]):02X}{component[1:]}" if hidden else component
 
@@ -98,7 +108,10 @@ def file_name(
     time_format: str,
     unique: str,
 ) -> str:
-    """A file's name without index and suffix. With transactions the transaction id is always in it: it makes the name unique in the lineage."""
+    """A file's name without index and suffix.
+
+    With transactions the transaction id is always in it: it makes the name unique in the lineage.
+    """
     pattern = expression.strip() or "${transactionId}"
     if transactional and "${transactionId}" not in pattern:
         pattern = "${transactionId}_" + pattern
@@ -113,7 +126,11 @@ def file_name(
 
 
 def suffix(file_format: str, codec: str) -> str:
-    """The end of a file's name. Columnar formats are compressed inside and say so before their suffix; text is compressed as a whole and says so at its end."""
+    """The end of a file's name.
+
+    Columnar formats are compressed inside and say so before their suffix; text is compressed as a
+    whole and says so at its end.
+    """
     if file_format in ("parquet", "orc"):
         return _CODEC_SUFFIXES[codec] + _SUFFIXES[file_format]
     return _SUFFIXES[file_format] + _CODEC_SUFFIXES[codec].replace(".zstd", ".zst")

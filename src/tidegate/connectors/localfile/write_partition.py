@@ -1,4 +1,7 @@
-"""Cuts a batch by the values of its partition columns. Called by the writer, in tasks. Knows values, not directories' names on disk."""
+"""Cuts a batch by the values of its partition columns.
+
+Called by the writer, in tasks. Knows values, not directories' names on disk.
+"""
 
 import datetime
 from collections.abc import Iterator, Sequence
@@ -14,7 +17,10 @@ Key = tuple[str | None, ...]
 
 
 def split(batch: pa.RecordBatch, columns: Sequence[int]) -> Iterator[tuple[Key, pa.RecordBatch]]:
-    """The rows of each combination of values, in their order. Every part has memory of its own, so that keeping a small one does not keep the whole batch."""
+    """The rows of each combination of values, in their order.
+
+    Every part has memory of its own, so that keeping a small one does not keep the whole batch.
+    """
     encoded = [batch.column(c).dictionary_encode(null_encoding="encode") for c in columns]
     codes = np.zeros(batch.num_rows, dtype=np.int64)
     for column in encoded:

@@ -1,4 +1,5 @@
-"""Carries out what a record says: staged files get their final names. Anyone may do it, at any time, together with others, and again.
+"""Carries out what a record says: staged files get their final names. Anyone may do it, at any
+time, together with others, and again.
 
 Called by the committer, and by write_lineages for batches that a dead lineage left half-done.
 """
@@ -23,7 +24,6 @@ def is_done(layout: Layout, record: Record) -> bool:
 
 
 def publish(layout: Layout, record: Record) -> None:
-    """See the module's text."""
     failpoint("filesink.publish.before")
     if not os.path.isdir(
         layout.base

@@ -1,6 +1,8 @@
-"""The record of a batch: which staged files become which final ones, for which ranges of the sources. Written and read by the committer only.
+"""The record of a batch: which staged files become which final ones, for which ranges of the
+sources. Written and read by the committer only.
 
-A record is created whole and exclusively, and never changed. Version 1 is plain JSON; a newer version is refused by name.
+A record is created whole and exclusively, and never changed. Version 1 is plain JSON; a newer
+version is refused by name.
 """
 
 import hashlib
@@ -34,12 +36,15 @@ class OtherOffsets(TerminalError):
             f"the files of checkpoint {checkpoint} are already in place for other ranges of the sources than this batch has (see {path}); "
             "restore from a checkpoint before it, or start fresh"
         )
-        self.path, self.checkpoint = path, checkpoint
+        self.path = path
+        self.checkpoint = checkpoint
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StagedFile:
-    """One file: `staged` is a name in the staging directory of its generation, `final` a path below the root."""
+    """One file: `staged` is a name in the staging directory of its generation, `final` a path below
+    the root.
+    """
 
     staged: str
     final: str
@@ -49,7 +54,10 @@ class StagedFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """What commits/<checkpoint>.json says. `identity` is different for every record that was ever written."""
+    """What commits/<checkpoint>.json says.
+
+    `identity` is different for every record that was ever written.
+    """
 
     lineage: str
     pipeline: int
@@ -78,7 +86,10 @@ class NoRecord:
 
 
 def staged_files(messages: Sequence[Mapping[str, Any]]) -> tuple[StagedFile, ...]:
-    """The files of all writers. Where two of them made the same final name (one task index twice), the later gets another."""
+    """The files of all writers.
+
+    Where two of them made the same final name (one task index twice), the later gets another.
+    """
     files: list[StagedFile] = []
     taken: set[str] = set()
     for raw in (f for m in messages for f in m.get("files", ())):

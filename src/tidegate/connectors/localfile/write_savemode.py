@@ -1,9 +1,12 @@
-"""What happens to a directory that is already there: schema_save_mode and data_save_mode, once in the life of a lineage.
+"""What happens to a directory that is already there: schema_save_mode and data_save_mode, once in
+the life of a lineage.
 
-Called by the committer: for a plain `path` when a fresh lineage opens, for a path with placeholders before the first files of a table get their names.
+Called by the committer: for a plain `path` when a fresh lineage opens, for a path with placeholders
+before the first files of a table get their names.
 
-Only files that are older than the lineage count. That is read from the change time of its `started` mark, which nobody can set by hand, so that a
-generation that was thought dead and goes on dropping cannot hit what its successor has published.
+Only files that are older than the lineage count. That is read from the change time of its `started`
+mark, which nobody can set by hand, so that a generation that was thought dead and goes on dropping
+cannot hit what its successor has published.
 """
 
 import os
@@ -33,8 +36,6 @@ class NotPrepared(UserError):
 
 @dataclass(frozen=True, slots=True)
 class SaveMode:
-    """The two options."""
-
     schema: str
     data: str
 
@@ -47,7 +48,6 @@ class SaveMode:
         )
 
     def check_exists(self, directory: str) -> None:
-        """Before anything is created."""
         if self.schema == "ERROR_WHEN_SCHEMA_NOT_EXIST" and not os.path.isdir(directory):
             raise NotPrepared(
                 f"the directory {directory} does not exist, and schema_save_mode is ERROR_WHEN_SCHEMA_NOT_EXIST"
@@ -59,7 +59,9 @@ class SaveMode:
             sync(layout.base)
 
     def prepare(self, layout: Layout, directory: str) -> None:
-        """Carries the modes out for a table's directory, unless that was done before in this lineage, or it did not begin fresh."""
+        """Carries the modes out for a table's directory, unless that was done before in this
+        lineage, or it did not begin fresh.
+        """
         mark = layout.prepared(directory)
         if self.passive or os.path.exists(mark) or not os.path.exists(layout.started):
             return
@@ -88,7 +90,9 @@ class SaveMode:
 
 
 def _walk(directory: str) -> Iterator[tuple[str, list[str]]]:
-    """Every directory below, children first, with its files; hidden directories and links to directories are not entered."""
+    """Every directory below, children first, with its files; hidden directories and links to
+    directories are not entered.
+    """
     for at, below, files in os.walk(directory, topdown=False):
         hidden = any(
             part.startswith(".")

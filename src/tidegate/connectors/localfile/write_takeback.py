@@ -1,6 +1,8 @@
-"""Takes batches back by the names of their files, where the records are gone: after a job finished, or by hand. Called by the committer when it opens.
+"""Takes batches back by the names of their files, where the records are gone: after a job finished,
+or by hand. Called by the committer when it opens.
 
-The transaction id in every name says sink, lineage, generation and batch. Only names that a lower generation of this very sink can have given are touched.
+The transaction id in every name says sink, lineage, generation and batch. Only names that a lower
+generation of this very sink can have given are touched.
 """
 
 import logging
@@ -27,7 +29,10 @@ def take_back_by_name(
     only: Collection[int] | None = None,
     spared: Collection[int] = (),
 ) -> None:
-    """Removes the files of all batches after the restore point, or of some. The pending one too: without a record its repeat would not be recognised."""
+    """Removes the files of all batches after the restore point, or of some.
+
+    The pending one too: without a record its repeat would not be recognised.
+    """
     digests = {place.digest(resume.lineage, generation) for generation in range(resume.generation)}
     failpoint("filesink.takeback.before")
     newer = [
@@ -51,7 +56,9 @@ def take_back_by_name(
 
 
 class NewerFiles(TerminalError):
-    """The target holds more than the restore point tells of, and the records that would say what it is are gone."""
+    """The target holds more than the restore point tells of, and the records that would say what it
+    is are gone.
+    """
 
     condition = "sink-newer-files"
 
@@ -61,12 +68,16 @@ class NewerFiles(TerminalError):
             "finished the job there, or .tidegate was removed. Nothing was changed. If that output is to go, go back on purpose (--restore checkpoint:<id>), "
             "or start over with --restore fresh"
         )
-        self.root, self.found, self.checkpoint = root, found, checkpoint
+        self.root = root
+        self.found = found
+        self.checkpoint = checkpoint
 
 
 def refuse_newer_by_name(place: Place, resume: Resume, what: str) -> None:
-    """Where all records are gone: files after the restore point are another copy's of this installation, except those of the batch that will be repeated, and
-    those of lower generations on the way back on purpose."""
+    """Where all records are gone: files after the restore point are another copy's of this
+    installation, except those of the batch that will be repeated, and those of lower generations on
+    the way back on purpose.
+    """
     lower = {place.digest(resume.lineage, generation) for generation in range(resume.generation)}
     higher = {
         place.digest(resume.lineage, resume.generation + more) for more in range(GENERATIONS_MAX)
@@ -84,9 +95,11 @@ def refuse_newer_by_name(place: Place, resume: Resume, what: str) -> None:
 
 
 def remembered_by_names(place: Place, resume: Resume, *, transactional: bool) -> int:
-    """The checkpoint that the files prove where neither record nor fence is left: the restore point, or an older one; 0 where nothing is there.
+    """The checkpoint that the files prove where neither record nor fence is left: the restore
+    point, or an older one; 0 where nothing is there.
 
-    The state of the checkpoint says which one was the last with files. Without transactions the names say nothing: then any file will do.
+    The state of the checkpoint says which one was the last with files. Without transactions the
+    names say nothing: then any file will do.
     """
     filled = (resume.state or {}).get("filled")
     if filled == 0:

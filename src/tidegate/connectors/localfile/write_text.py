@@ -1,6 +1,8 @@
-"""Arrow columns as text, without a step of Python per row for plain types. Called by the csv, text and json encoders.
+"""Arrow columns as text, without a step of Python per row for plain types. Called by the csv, text
+and json encoders.
 
-Nested values follow the reference's text syntax: levels are separated by \\002, \\003, ... below the field delimiter.
+Nested values follow the reference's text syntax: levels are separated by \\002, \\003, ... below
+the field delimiter.
 """
 
 import base64
@@ -69,7 +71,9 @@ def plain_text(array: Any, formats: TimeFormats) -> Any:
 
 
 def _float_text(array: Any) -> Any:
-    """Floating numbers show that they are: `80.0`, not `80`, as the reference writes them; NaN and Infinity by their names there."""
+    """Floating numbers show that they are: `80.0`, not `80`, as the reference writes them; NaN and
+    Infinity by their names there.
+    """
     text = array.cast(pa.string())
     whole = pc.match_substring_regex(text, r"^-?[0-9]+$")
     if pc.any(whole).as_py():
@@ -96,7 +100,9 @@ def _decoded(array: Any) -> Any:
 
 
 def temporal_text(array: Any, pattern: str) -> Any:
-    """Dates, times and timestamps in a Java time pattern, by cutting pieces out of the canonical form. Zoned timestamps are shown in UTC."""
+    """Dates, times and timestamps in a Java time pattern, by cutting pieces out of the canonical
+    form. Zoned timestamps are shown in UTC.
+    """
     canonical = _canonical_text(array)
     parts: list[Any] = []
     for token in _TOKENS.finditer(pattern):
@@ -119,7 +125,9 @@ def temporal_text(array: Any, pattern: str) -> Any:
 
 
 def _merged(parts: list[Any]) -> list[Any]:
-    """Neighbours that are neighbours in the canonical form too become one cut: `yyyy-MM-dd HH:mm:ss` is a single one."""
+    """Neighbours that are neighbours in the canonical form too become one cut: `yyyy-MM-dd
+    HH:mm:ss` is a single one.
+    """
     shape = "0000-00-00 00:00:00.000000000"
     merged: list[Any] = []
     for part in parts:
@@ -288,7 +296,10 @@ def _iso_text(array: Any) -> Any:
 
 
 def _json_value(value: Any, kind: Any) -> Any:
-    """A nested Python value with what JSON lacks turned into text. Keys of maps are text in JSON."""
+    """A nested Python value with what JSON lacks turned into text.
+
+    Keys of maps are text in JSON.
+    """
     match value:
         case None | bool() | int() | str():
             return value

@@ -1,6 +1,8 @@
-"""Stages the rows of one task as whole files under names that no other attempt can have. Called in tasks, through the contract.
+"""Stages the rows of one task as whole files under names that no other attempt can have. Called in
+tasks, through the contract.
 
-Writes only into the staging directory of its generation and never creates that directory: where it is gone, a higher generation has taken it away.
+Writes only into the staging directory of its generation and never creates that directory: where it
+is gone, a higher generation has taken it away.
 """
 
 import os
@@ -59,7 +61,9 @@ def _staging(file_format: str) -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableTarget:
-    """What the options mean for one table: where its files go, which columns they have, what its partitions are. Columns are indexes into its batches."""
+    """What the options mean for one table: where its files go, which columns they have, what its
+    partitions are. Columns are indexes into its batches.
+    """
 
     directory: str
     expression: str
@@ -70,7 +74,10 @@ class TableTarget:
 
     @staticmethod
     def of(table: Table, schema: pa.Schema, values: Values, root: str) -> "TableTarget":
-        """For a table whose batches have this schema. UserError where the options name columns that it lacks."""
+        """For a table whose batches have this schema.
+
+        UserError where the options name columns that it lacks.
+        """
         words = table_words(table)
         path = os.path.abspath(for_table(values["path"], words, in_path=True))
         names = [n for n in schema.names if n != ROW_KIND]
@@ -128,7 +135,9 @@ class OpenFile:
         """Hands what was held back to the encoder."""
         if self.pending:
             self.encoder.write(self.pending)
-        self.pending, self.pending_bytes, self.pending_rows = [], 0, 0
+        self.pending = []
+        self.pending_bytes = 0
+        self.pending_rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Rows of the file's schema; columnar formats get them in groups."""
@@ -150,7 +159,10 @@ class FileWriter(Writer):
     def __init__(
         self, place: Place, values: Values, job_id: int, task: WriteTask, host: str
     ) -> None:
-        self._place, self._values, self._task, self._host = place, values, task, host
+        self._place = place
+        self._values = values
+        self._task = task
+        self._host = host
         self._layout: Layout = place.layout(task.lineage)
         self._transaction = place.transaction(job_id, task)
         self._suffix = suffix(values["file_format_type"], codec_name(values))
@@ -238,7 +250,9 @@ class FileWriter(Writer):
         return OpenFile(encoder=encoder, staged=staged, path=path, final=final)
 
     def _not_there(self) -> Fenced | DirectoryRemoved:
-        """The place for staged files is gone: a newer generation took it away, somebody removed it, or it never was on this host."""
+        """The place for staged files is gone: a newer generation took it away, somebody removed it,
+        or it never was on this host.
+        """
         mine, fences, here = self._task.generation, self._layout.fences(), socket.gethostname()
         if fences and (mine in fences or fences[-1] > mine):
             return Fenced(f"the file sink {self._place.operator}", mine, max(fences[-1], mine + 1))

@@ -1,4 +1,6 @@
-"""What becomes of a table at a statement that changes it: it is carried on, a person has decided, or the job stops. Called by source.py."""
+"""What becomes of a table at a statement that changes it: it is carried on, a person has decided,
+or the job stops. Called by source.py.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,9 +36,11 @@ class Decisions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Changed:
-    """A table at a change: as it is recorded, and as the catalogue has it now (None where it is gone).
+    """A table at a change: as it is recorded, and as the catalogue has it now (None where it is
+    gone).
 
-    `is_settled` tells whether the catalogue's definition is the one right after the change: nothing in the log alters the table again.
+    `is_settled` tells whether the catalogue's definition is the one right after the change: nothing
+    in the log alters the table again.
     """
 
     path: str

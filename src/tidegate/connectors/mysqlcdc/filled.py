@@ -1,7 +1,8 @@
-"""What MariaDB and MySQL put into the rows of a table that gets a column: its default, or a zero. Called by source.py, in the driver.
+"""What MariaDB and MySQL put into the rows of a table that gets a column: its default, or a zero.
+Called by source.py, in the driver.
 
-The catalogue has the default of now, the log the one of the statement: only where both are the same it is known what rows of
-before hold.
+The catalogue has the default of now, the log the one of the statement: only where both are the same
+it is known what rows of before hold.
 """
 
 import re
@@ -138,10 +139,11 @@ def why_not(
     types: Mapping[str, tuple[DataType, str]],
     is_last: Callable[[], bool],
 ) -> str:
-    """Which new column of a statement cannot be carried to the rows of before, in words; empty where all can.
+    """Which new column of a statement cannot be carried to the rows of before, in words; empty
+    where all can.
 
-    `types` are those of the pipeline and of the catalogue by column. `is_last` tells that no statement about the table
-    follows: then the catalogue has the default of this one.
+    `types` are those of the pipeline and of the catalogue by column. `is_last` tells that no
+    statement about the table follows: then the catalogue has the default of this one.
     """
     for column in change.added:
         if column.name.lower() in before:
@@ -176,7 +178,9 @@ def _agrees(column: AddedColumn, value: Any, kind: DataType, native: str, sql_mo
 
 
 def _default_of(column: AddedColumn, sql_mode: int) -> Any:
-    """The constant after DEFAULT as a text; None for null, UNKNOWN for what is no plain constant, NOT_GIVEN where there must be a value."""
+    """The constant after DEFAULT as a text; None for null, UNKNOWN for what is no plain constant,
+    NOT_GIVEN where there must be a value.
+    """
     rest = list(column.definition)
     words = [t.value if t.kind is Kind.WORD else "" for t in rest]
     if "default" not in words:

@@ -1,7 +1,9 @@
-"""Settings of a MariaDB or MySQL server that hide changes from its log, checked before anything is read. Called by source.py, in the driver.
+"""Settings of a MariaDB or MySQL server that hide changes from its log, checked before anything is
+read. Called by source.py, in the driver.
 
-Everything that is wrong is one message. What sessions can set for themselves (`sql_log_bin`, `binlog_format`,
-`binlog_row_image`) cannot be seen here: the reader of the log refuses what it can see of them.
+Everything that is wrong is one message. What sessions can set for themselves (`sql_log_bin`,
+`binlog_format`, `binlog_row_image`) cannot be seen here: the reader of the log refuses what it can
+see of them.
 """
 
 import logging
@@ -59,7 +61,9 @@ def _unsuitable(found: Mapping[str, str]) -> Iterator[str]:
 
 
 def _unlogged(session: Session, found: Mapping[str, str]) -> Iterator[str]:
-    """Changes that come from another server are in the log of this one only where it is told to write them."""
+    """Changes that come from another server are in the log of this one only where it is told to
+    write them.
+    """
     name = "log_replica_updates" if "log_replica_updates" in found else "log_slave_updates"
     if found.get(name) != "OFF":
         return
@@ -89,7 +93,9 @@ def _is_replica(session: Session) -> bool:
 def _filtered(
     session: Session, databases: Callable[[], Collection[str]], accepted: bool
 ) -> Iterator[str]:
-    """Rows are filtered by the database of their table; statements such as TRUNCATE by the one that is current where they are run."""
+    """Rows are filtered by the database of their table; statements such as TRUNCATE by the one that
+    is current where they are run.
+    """
     only, ignored = _filters(session)
     if not only and not ignored:
         return

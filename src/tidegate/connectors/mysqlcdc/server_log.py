@@ -1,7 +1,8 @@
-"""The binary log of the server that answers now: its files and ends, and where a position of an offset is in it. Called by source.py.
+"""The binary log of the server that answers now: its files and ends, and where a position of an
+offset is in it. Called by source.py.
 
-A position is believed only where the log before it is the one that it was taken in: same server, same file, same last
-transaction, and no transaction before the file that was not read.
+A position is believed only where the log before it is the one that it was taken in: same server,
+same file, same last transaction, and no transaction before the file that was not read.
 """
 
 from collections.abc import Mapping
@@ -29,7 +30,8 @@ class ServerLog:
     """One connection for statements, and connections for the log as they are needed."""
 
     def __init__(self, session: Session, connect: Connect) -> None:
-        self._session, self._connect = session, connect
+        self._session = session
+        self._connect = connect
         self.is_mariadb = "mariadb" in str(session.one("select version()")).lower()
         self.server = Server(
             str(session.one("select @@global.server_id")),
@@ -97,7 +99,9 @@ class ServerLog:
         return document.plain(found.end, found.gtid, self.server, found.mark)
 
     def here(self, log: Mapping[str, Any]) -> Position:
-        """A position on the server that answers now; PositionGone where it is a replica that has not that much of the log."""
+        """A position on the server that answers now; PositionGone where it is a replica that has
+        not that much of the log.
+        """
         at = Position.of(dict(log))
         if self.server.wrote(log):
             return at
@@ -134,7 +138,9 @@ class ServerLog:
         return Mark.of(dict(log)) if self.server.wrote(log) else Mark()
 
     def check_history(self, log: Mapping[str, Any]) -> None:
-        """Raise PositionGone where the log before a position is another one than it was when the position was taken."""
+        """Raise PositionGone where the log before a position is another one than it was when the
+        position was taken.
+        """
         if not self.server.wrote(log):
             return  # found by transactions
         at, have = Position.of(dict(log)), GtidSet(log.get("gtid", ""))
@@ -154,7 +160,9 @@ class ServerLog:
             )
 
     def _other_history(self, at: Position, have: GtidSet) -> str:
-        """By transactions: those before the file, and those that the server has at all, must be those that were read."""
+        """By transactions: those before the file, and those that the server has at all, must be
+        those that were read.
+        """
         if not have:
             return ""
         if not self.is_mariadb:

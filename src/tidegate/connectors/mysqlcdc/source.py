@@ -1,8 +1,10 @@
-"""MySQL-CDC: the binary log of MariaDB and MySQL as the log of a CaptureSource. Called by the engine through plugin.contract.
+"""MySQL-CDC: the binary log of MariaDB and MySQL as the log of a CaptureSource. Called by the
+engine through plugin.contract.
 
-A position is what document.py says: a byte of a file of one server, and all transactions before it by their global ids. Where
-another server answers, a replica that took over, the place is found there by the ids. Columns are as binlog/definition.py has
-them; the definition of a table is its engine.
+A position is what document.py says: a byte of a file of one server, and all transactions before it
+by their global ids. Where another server answers, a replica that took over, the place is found
+there by the ids. Columns are as binlog/definition.py has them; the definition of a table is its
+engine.
 """
 
 import time
@@ -70,8 +72,6 @@ _COLLATIONS = (
 
 
 class MySqlCdcSource(CaptureSource):
-    """Snapshot and binary log."""
-
     system = System.MYSQL
 
     def __init__(self, values: Values, context: OperatorContext) -> None:
@@ -80,7 +80,6 @@ class MySqlCdcSource(CaptureSource):
         self._is_believed = False  # whether the first position was compared with the log
 
     def session(self) -> Session:
-        """A connection."""
         return patiently(
             lambda: open_session(self.address), int(self.values["connect.max-retries"])
         )
@@ -97,7 +96,9 @@ class MySqlCdcSource(CaptureSource):
     # What is checked before anything is read.
 
     def check_server(self, session: Session) -> None:
-        """Row events with whole images, of all changes, are needed, of tables that are read as they are."""
+        """Row events with whole images, of all changes, are needed, of tables that are read as they
+        are.
+        """
         check_settings(
             session,
             lambda: chosen_databases(session, self.dialect, self.values),
@@ -148,7 +149,9 @@ class MySqlCdcSource(CaptureSource):
     # Where the log begins and ends.
 
     def initial(self) -> Offset:
-        """With the engines of the tables; a start in the past is refused where a table was altered since."""
+        """With the engines of the tables; a start in the past is refused where a table was altered
+        since.
+        """
         offset = super().initial()
         with self.session() as session:
             for path, definition in self._definitions(session, offset).items():
@@ -158,7 +161,6 @@ class MySqlCdcSource(CaptureSource):
         return offset
 
     def log_begin(self, session: Session) -> dict[str, Any]:
-        """By startup.mode."""
         server = self._server(session)
         match self.values["startup.mode"]:
             case "earliest":
@@ -176,7 +178,6 @@ class MySqlCdcSource(CaptureSource):
                 return server.now()
 
     def log_stop(self, session: Session) -> dict[str, Any] | None:
-        """By stop.mode."""
         match self.values["stop.mode"]:
             case "latest":
                 return self._server(session).now()
@@ -191,7 +192,9 @@ class MySqlCdcSource(CaptureSource):
                 return None
 
     def log_now(self, session: Session) -> dict[str, Any]:
-        """The end of the log: a read that has ended has seen nothing after it, as transactions are in the log before they can be seen."""
+        """The end of the log: a read that has ended has seen nothing after it, as transactions are
+        in the log before they can be seen.
+        """
         return self._server(session).end()
 
     def passed(self, log: Mapping[str, Any], stop: Mapping[str, Any]) -> bool:
@@ -201,7 +204,9 @@ class MySqlCdcSource(CaptureSource):
         return Position.of(dict(log)).key >= Position.of(dict(stop)).key
 
     def _check_past(self, session: Session, offset: Offset) -> None:
-        """Columns are taken from the catalogue of now: rows before a statement that altered them would be read by the wrong ones."""
+        """Columns are taken from the catalogue of now: rows before a statement that altered them
+        would be read by the wrong ones.
+        """
         server, log = self._server(session), offset["log"]
         start = Start(at=Position.of(log), gtid=log.get("gtid", ""))
         while True:
@@ -315,7 +320,9 @@ class MySqlCdcSource(CaptureSource):
         }
 
     def _refreshed(self, session: Session, start: Offset, found: Scanned) -> dict[str, list[Any]]:
-        """Tables of which nothing is read yet follow the catalogue; those that an older version recorded get what it did not."""
+        """Tables of which nothing is read yet follow the catalogue; those that an older version
+        recorded get what it did not.
+        """
         fresh: dict[str, list[Any]] = {}
         for path, entry in start["tables"].items():
             if path not in self.captured:
@@ -334,7 +341,9 @@ class MySqlCdcSource(CaptureSource):
         return fresh
 
     def _wait_until_seen(self, session: Session, found: Scanned) -> None:
-        """A commit is in the log a moment before others can see it: chunks of this range must not be read in that moment."""
+        """A commit is in the log a moment before others can see it: chunks of this range must not
+        be read in that moment.
+        """
         deadline_s = time.monotonic() + SEEN_WAIT_S
         while not self._is_seen(session, found):
             if time.monotonic() > deadline_s:
@@ -345,7 +354,9 @@ class MySqlCdcSource(CaptureSource):
             time.sleep(PAUSE_S)  # the commit becomes visible
 
     def _is_seen(self, session: Session, found: Scanned) -> bool:
-        """MariaDB tells the position of a snapshot; MySQL, which transactions are done, where they have global numbers."""
+        """MariaDB tells the position of a snapshot; MySQL, which transactions are done, where they
+        have global numbers.
+        """
         if ":" in found.gtid:
             return bool(
                 session.one("select gtid_subset(%s, @@global.gtid_executed)", (found.gtid,))
@@ -371,7 +382,9 @@ class MySqlCdcSource(CaptureSource):
         watched: Watched,
         decisions: Decisions,
     ) -> None:
-        """What becomes of every table that the change means; TableChanged where nobody has decided about one."""
+        """What becomes of every table that the change means; TableChanged where nobody has decided
+        about one.
+        """
         assert found.change is not None
         change = found.change.judged.statement
         if (
@@ -420,7 +433,8 @@ class MySqlCdcSource(CaptureSource):
         decisions: Decisions,
         is_last: Callable[[], bool],
     ) -> None:
-        """Carry added columns on: as the catalogue has them, where the columns of before are as they were and rows of before can get theirs.
+        """Carry added columns on: as the catalogue has them, where the columns of before are as
+        they were and rows of before can get theirs.
 
         The catalogue may be ahead of the log: what later statements add is left for them.
         """
@@ -445,7 +459,9 @@ class MySqlCdcSource(CaptureSource):
         decisions.columns[changed.path] = [c.json() for c in now]
 
     def _is_settled(self, path: str, found: Scanned, watched: Watched, columns: Recorded) -> bool:
-        """Whether the log from a change on describes a table as the catalogue does, and no statement alters it again."""
+        """Whether the log from a change on describes a table as the catalogue does, and no
+        statement alters it again.
+        """
         ahead = replace(watched, tables={path: columns}, waiting=frozenset())
         start = Start(at=found.end, gtid=found.gtid, mark=found.mark, prepared=found.prepared)
         while True:
@@ -477,9 +493,11 @@ class MySqlCdcSource(CaptureSource):
             start = Start(at=later.end, gtid=later.gtid, mark=later.mark, prepared=later.prepared)
 
     def _check_keys(self, start: Offset, found: Scanned, watched: Watched) -> Decisions:
-        """Rows flow with the key that the catalogue had when the pipeline was built: it cannot tell rows apart that were written under another.
+        """Rows flow with the key that the catalogue had when the pipeline was built: it cannot tell
+        rows apart that were written under another.
 
-        That is so where the key was changed while the job was stopped, and rows before that. The statement is ahead in the log.
+        That is so where the key was changed while the job was stopped, and rows before that. The
+        statement is ahead in the log.
         """
         decisions, at = Decisions(), self.position_text(start["log"])
         for path in found.tables:
@@ -494,11 +512,9 @@ class MySqlCdcSource(CaptureSource):
         return decisions
 
     def filled(self, session: Session, captured: CaptureTable) -> Filled:
-        """Defaults and zeros."""
         return filled(session, captured)
 
     def columns_of(self, captured: CaptureTable) -> list[Any]:
-        """As definition.py records them."""
         info, configured = captured.info, self._configured_key(captured.info.name.path)
         key = configured or info.primary_key or info.unique_key
         sign = 1 if key == info.primary_key else -1
@@ -552,7 +568,9 @@ class MySqlCdcSource(CaptureSource):
         return read_range(self._log_connection, first, last, tables, mark=mark, taken=taken)
 
     def _taken(self, start: Start, end: Position, watched: Watched) -> Taken:
-        """How a range is read that nobody has looked at: up to now, for a chunk, or on another server."""
+        """How a range is read that nobody has looked at: up to now, for a chunk, or on another
+        server.
+        """
         skip: list[Part] = []
         also: list[tuple[Position, Part]] = []
         while start.at.key < end.key:

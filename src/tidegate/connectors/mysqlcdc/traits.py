@@ -1,4 +1,5 @@
-"""What tables have beside their columns that decides whether their log is whole: engine, versions of rows, cascades.
+"""What tables have beside their columns that decides whether their log is whole: engine, versions
+of rows, cascades.
 
 Called by source.py, in the driver.
 """
@@ -53,7 +54,9 @@ def versioned_tables(session: Session) -> list[str]:
 
 
 def check_cascades(session: Session, names: Iterable[TableName]) -> None:
-    """Raise NotSetUp where rows of these tables change without the log: InnoDB carries foreign keys out by itself, and MySQL from 9.6 on does not."""
+    """Raise NotSetUp where rows of these tables change without the log: InnoDB carries foreign keys
+    out by itself, and MySQL from 9.6 on does not.
+    """
     if session.query(
         "show global variables where variable_name = 'innodb_native_foreign_keys' and value = 'OFF'"
     ):
@@ -78,7 +81,9 @@ def check_cascades(session: Session, names: Iterable[TableName]) -> None:
 
 
 def does_more(session: Session, tables: Sequence[tuple[str, str | None]], text: str) -> bool:
-    """Whether a statement that names its tables may change others: by a trigger on them, or by a function that it calls."""
+    """Whether a statement that names its tables may change others: by a trigger on them, or by a
+    function that it calls.
+    """
     triggered = {(str(d).lower(), str(t).lower()) for d, t in session.query(_TRIGGERS)}
     if any((d.lower(), (t or "").lower()) in triggered for d, t in tables):
         return True

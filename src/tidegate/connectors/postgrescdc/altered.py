@@ -1,14 +1,17 @@
-"""Tables that are not as they were: what the catalogue tells, and the first transaction of the slot that shows it. Called by source.py, in the driver.
+"""Tables that are not as they were: what the catalogue tells, and the first transaction of the slot
+that shows it. Called by source.py, in the driver.
 
-The catalogue is as it is now, and the log tells of the past. So each difference says how it is found in the log:
+The catalogue is as it is now, and the log tells of the past. So each difference says how it is
+found in the log:
 
     LOOK     the log decides. A table got new files: it was emptied, which the log tells, or written anew with the same rows (VACUUM FULL), which it does not.
     SHOWN    the table stops the job, and every row after the change is preceded by the table's new form: rows before it are delivered first.
     SILENT   the table stops the job, and rows after the change look as those before it: nothing more is delivered.
 
-A column that was written anew with other values (ALTER COLUMN ... USING) has a new row in the catalogue, and the table new files. VACUUM FULL leaves the
-rows of columns alone, but for those that were added with a constant default, which it writes after it has changed the files: `definition.py` asks for that
-order.
+A column that was written anew with other values (ALTER COLUMN ... USING) has a new row in the
+catalogue, and the table new files. VACUUM FULL leaves the rows of columns alone, but for those that
+were added with a constant default, which it writes after it has changed the files: `definition.py`
+asks for that order.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -153,7 +156,9 @@ def _identity(
 
 
 def _new_files(part: Sequence[Any], rewritten: Sequence[str], *, is_root: bool) -> Difference:
-    """The log tells when a table is emptied, and not when one of its partitions is: what may have been TRUNCATE stops the job."""
+    """The log tells when a table is emptied, and not when one of its partitions is: what may have
+    been TRUNCATE stops the job.
+    """
     if rewritten:
         return Difference(
             Weight.SILENT,
@@ -166,7 +171,9 @@ def _new_files(part: Sequence[Any], rewritten: Sequence[str], *, is_root: bool) 
 
 
 def _rewritten(known: Definition, now: Definition) -> list[str]:
-    """The numbers of columns whose own row in the catalogue was written since, by more than a rewrite of the files."""
+    """The numbers of columns whose own row in the catalogue was written since, by more than a
+    rewrite of the files.
+    """
     before = known["columns"]
     return [
         f"column {n}"
@@ -217,7 +224,9 @@ _ROWS = (messages.INSERT, messages.UPDATE, messages.DELETE)
 
 @dataclass(frozen=True, slots=True)
 class FirstChange:
-    """The commit of the first transaction that shows another table than the known one, and how; `columns` are those that it shows, None for a TRUNCATE."""
+    """The commit of the first transaction that shows another table than the known one, and how;
+    `columns` are those that it shows, None for a TRUNCATE.
+    """
 
     commit: int
     path: str
@@ -227,7 +236,9 @@ class FirstChange:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What messages of a range show: the first change that is not passed over, and whether transactions before it have rows of ours."""
+    """What messages of a range show: the first change that is not passed over, and whether
+    transactions before it have rows of ours.
+    """
 
     first: FirstChange | None
     rows: bool
@@ -240,13 +251,17 @@ def scan(
     begin: int,
     passed: Callable[[str, int], bool],
 ) -> Scan:
-    """Messages up to the first change. `passed` tells of a path and a commit whether a person has passed over a TRUNCATE there."""
+    """Messages up to the first change.
+
+    `passed` tells of a path and a commit whether a person has passed over a TRUNCATE there.
+    """
     at = begin
     rows = earlier = False
     tables: dict[int, tuple[str, messages.Relation]] = {}
     same: dict[
         bytes, bool
-    ] = {}  # by the number of a table whose layout was compared: whether it is one of ours, as it is known
+        # by the number of a table whose layout was compared: whether it is one of ours, as it is known
+    ] = {}
     for data in found:
         kind = data[0]
         if kind in _ROWS:

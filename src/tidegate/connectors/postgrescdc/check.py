@@ -1,8 +1,10 @@
-"""Before a range of the log is read: whether every table is still what the offset knows. The part of Postgres-CDC that decides when a job stops.
+"""Before a range of the log is read: whether every table is still what the offset knows. The part
+of Postgres-CDC that decides when a job stops.
 
-A table is compared in the catalogue (definition.py, altered.py); where something is not as it was, the messages of the range are looked through for the first
-transaction that shows it. Everything before that is delivered first. A stop is raised only at a position before which nothing is left to deliver, so that it is
-the same at every restart, and a person's choice is found by it.
+A table is compared in the catalogue (definition.py, altered.py); where something is not as it was,
+the messages of the range are looked through for the first transaction that shows it. Everything
+before that is delivered first. A stop is raised only at a position before which nothing is left to
+deliver, so that it is the same at every restart, and a person's choice is found by it.
 """
 
 from abc import abstractmethod
@@ -51,7 +53,10 @@ from tidegate.plugin.contract import Offset
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checked:
-    """Up to where the log can be read, and what is recorded with that. `rows`: whether the range has rows of ours, None where nobody looked."""
+    """Up to where the log can be read, and what is recorded with that.
+
+    `rows`: whether the range has rows of ours, None where nobody looked.
+    """
 
     end: int
     columns: dict[str, list[Any]] = field(default_factory=dict)
@@ -71,17 +76,14 @@ class CheckedSource(CaptureSource):
 
     @property
     @abstractmethod
-    def slot(self) -> str:
-        """The slot's name."""
+    def slot(self) -> str: ...
 
     @property
     @abstractmethod
-    def publication(self) -> str:
-        """The publication's name."""
+    def publication(self) -> str: ...
 
     @abstractmethod
-    def _open(self) -> PostgresSession:
-        """A new connection."""
+    def _open(self) -> PostgresSession: ...
 
     def definitions(self, session: Session, paths: Sequence[str] | None = None) -> dict[str, Found]:
         """Of the tables that are read, as the catalogue has them."""
@@ -110,7 +112,10 @@ class CheckedSource(CaptureSource):
     def check_publication(
         self, session: Session, found: Mapping[str, Found], *, members: bool = True
     ) -> None:
-        """NotSetUp where changes of a table would not be in the log. `members`: also where the publication lacks the table."""
+        """NotSetUp where changes of a table would not be in the log.
+
+        `members`: also where the publication lacks the table.
+        """
         if said := self._publication_problems(session, found, members):
             raise NotSetUp("; ".join(dict.fromkeys(said.values())))
 
@@ -127,7 +132,9 @@ class CheckedSource(CaptureSource):
     def checked(
         self, session: Session, start: Offset, begin: int, written: int, bound: Callable[[int], int]
     ) -> Checked:
-        """For the range from a position to `bound` of how far the log is written, which was asked for before anything here."""
+        """For the range from a position to `bound` of how far the log is written, which was asked
+        for before anything here.
+        """
         roots = self._roots = self._roots or roots_of(session, self._wanted())
         seen = fingerprint(
             session, roots, self._schemas(), self.publication, self._types, _version(session)
@@ -224,7 +231,9 @@ class CheckedSource(CaptureSource):
         )
 
     def _is_decodable(self, path: str, columns: Sequence[Sequence[Any]]) -> bool:
-        """Whether rows with these columns fit the pipeline, which is built for the columns that the table had when it started."""
+        """Whether rows with these columns fit the pipeline, which is built for the columns that the
+        table had when it started.
+        """
         flowing = {c.name: c.type for c in self.captured[path].table.columns}
         known = {
             str(c[0]): self.dialect.data_type(NativeColumn(name=str(c[0]), native=str(c[1])))
@@ -248,7 +257,9 @@ class CheckedSource(CaptureSource):
         return said
 
     def _new_partitions(self, session: Session, known: Definition, now: Found) -> list[Difference]:
-        """Partitions that have rows which the log does not tell of; a new one must be set up as the others are."""
+        """Partitions that have rows which the log does not tell of; a new one must be set up as the
+        others are.
+        """
         before = {int(part[0]) for part in known["parts"]}
         new = [part for part in now.definition["parts"] if int(part[0]) not in before]
         if new:
@@ -300,7 +311,9 @@ class CheckedSource(CaptureSource):
         )
 
     def _range_to_look_at(self, session: Session, seen: "_Seen") -> tuple[int, bool]:
-        """Its end, and whether everything that the catalogue shows lies before it: so where the catalogue did not change while the end was taken."""
+        """Its end, and whether everything that the catalogue shows lies before it: so where the
+        catalogue did not change while the end was taken.
+        """
         later = lsn.number(self.log_now(session)["lsn"])
         again = fingerprint(
             session, self._roots, self._schemas(), self.publication, self._types, _version(session)
@@ -364,7 +377,9 @@ class CheckedSource(CaptureSource):
     def _not_in_log(
         self, session: Session, start: Offset, begin: int, path: str, seen: "_Seen"
     ) -> Checked:
-        """A table that differs, and has no row in the log since: nothing is left to deliver before the change."""
+        """A table that differs, and has no row in the log since: nothing is left to deliver before
+        the change.
+        """
         difference = seen.differing[path][0]
         now = seen.found.get(path)
         names = [str(c[0]) for c in start["tables"][path]["columns"]]
@@ -431,7 +446,9 @@ class CheckedSource(CaptureSource):
     def _columns_after(
         self, session: Session, start: Offset, path: str, shown: tuple[str, ...] | None, at: int
     ) -> list[Any]:
-        """Those of the catalogue that a transaction shows, as later ones are not there yet; TableChanged where they are not carried on."""
+        """Those of the catalogue that a transaction shows, as later ones are not there yet;
+        TableChanged where they are not carried on.
+        """
         before = start["tables"][path]["columns"]
         found = self._columns_now(session, self.captured[path])
         now = found if found is None or shown is None else [c for c in found if c[0] in shown]

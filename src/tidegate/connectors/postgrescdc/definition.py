@@ -1,7 +1,9 @@
-"""The definition of tables as the catalogue has it: what an offset records of each, beside its columns. Called by source.py, in the driver.
+"""The definition of tables as the catalogue has it: what an offset records of each, beside its
+columns. Called by source.py, in the driver.
 
-`fingerprint` is one cheap query for all tables, read with every plan: the transactions that wrote the rows of the catalogue. Only where it is another one than
-before, `definitions_of` reads the definitions themselves. A definition is JSON:
+`fingerprint` is one cheap query for all tables, read with every plan: the transactions that wrote
+the rows of the catalogue. Only where it is another one than before, `definitions_of` reads the
+definitions themselves. A definition is JSON:
 
     oid          the table
     attributes   how many columns it ever had
@@ -99,7 +101,9 @@ from used u join pg_type t on t.oid = u.type where t.typtype in ('e', 'c') order
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What changes with every definition, and the tables that somebody may be altering or emptying right now."""
+    """What changes with every definition, and the tables that somebody may be altering or emptying
+    right now.
+    """
 
     value: str
     locked: frozenset[str]
@@ -107,8 +111,9 @@ class Fingerprint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
-    """A table as the catalogue has it: what is recorded of it, and what is needed once. `columns` are (name, type, modifier, number) of those that the log
-    has."""
+    """A table as the catalogue has it: what is recorded of it, and what is needed once. `columns`
+    are (name, type, modifier, number) of those that the log has.
+    """
 
     definition: Definition
     columns: tuple[tuple[str, int, int, int], ...]
@@ -119,7 +124,9 @@ class Found:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
-    """A table that is read: its quoted name, and the columns of its key where the job file names them."""
+    """A table that is read: its quoted name, and the columns of its key where the job file names
+    them.
+    """
 
     quoted: str
     key: tuple[str, ...] = ()
@@ -128,7 +135,10 @@ class Wanted:
 def layout_of_definition(
     columns: Sequence[Sequence[Any]], definition: Mapping[str, Any] | None
 ) -> Layout:
-    """Of a table whose definition is recorded; of its columns only where it is not. The log shows the identity of a partitioned table, not of its parts."""
+    """Of a table whose definition is recorded; of its columns only where it is not.
+
+    The log shows the identity of a partitioned table, not of its parts.
+    """
     if not definition or "oid" not in definition:
         return layout_of(columns)
     root = definition["parts"][0]
@@ -153,7 +163,10 @@ def fingerprint(
     types: "Types",
     version: int,
 ) -> Fingerprint:
-    """Of tables by their oids, and of the types that their columns have. A table that loses its name to another one has its own row written."""
+    """Of tables by their oids, and of the types that their columns have.
+
+    A table that loses its name to another one has its own row written.
+    """
     sql = _for_version(_FINGERPRINT, version)
     paths = list(roots)
     value, locked = session.query(
@@ -234,8 +247,9 @@ def _types_of(
 def _key(
     configured: tuple[str, ...], columns: Sequence[Sequence[Any]], keys: Sequence[Sequence[Any]]
 ) -> tuple[list[str], int, bool, bool]:
-    """The columns that tell rows apart, by the rule of capture/selection.py, what guarantees it, whether it does so at every moment, and
-    whether it was made together with a column."""
+    """The columns that tell rows apart, by the rule of capture/selection.py, what guarantees it,
+    whether it does so at every moment, and whether it was made together with a column.
+    """
     names = {int(c[0]): (str(c[1]), bool(c[4])) for c in columns}
     usable = [
         ([names[n][0] for n in numbers], int(guard), bool(immediate), bool(together))
@@ -251,7 +265,9 @@ def _key(
 def _memberships(
     session: Session, publication: str, roots: Sequence[int], version: int
 ) -> dict[int, list[Any]]:
-    """What ties each table to the publication; numbers that are made anew when it is taken out and put back."""
+    """What ties each table to the publication; numbers that are made anew when it is taken out and
+    put back.
+    """
     found = session.query(
         "select oid::bigint, xmin::text, pubowner::bigint from pg_publication where pubname = %s",
         (publication,),

@@ -1,6 +1,8 @@
-"""What PostgreSQL shows in the rows of a table that has got a column. Called by source.py, in the driver.
+"""What PostgreSQL shows in the rows of a table that has got a column. Called by source.py, in the
+driver.
 
-The catalogue keeps that value for rows that were not written since. Where it keeps none and there is a default, every row may have its own.
+The catalogue keeps that value for rows that were not written since. Where it keeps none and there
+is a default, every row may have its own.
 """
 
 from tidegate.databases.capture.filled import UNKNOWN, Filled, plain
@@ -15,7 +17,6 @@ where attrelid = to_regclass(%s) and attnum > 0 and not attisdropped"""
 
 
 def filled(session: Session, dialect: Dialect, captured: CaptureTable) -> Filled:
-    """By column."""
     types = {c.name: c.type for c in captured.table.columns}
     found: Filled = {}
     for name, missing, computed in session.query(

@@ -1,4 +1,7 @@
-"""What the log keeps of a row before its change: whether that is enough. Called by source.py before it publishes a table, and when a definition changed."""
+"""What the log keeps of a row before its change: whether that is enough.
+
+Called by source.py before it publishes a table, and when a definition changed.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +11,9 @@ from tidegate.databases.capture.errors import NotSetUp
 
 
 def check_identities(definitions: Sequence[Definition], *, full: bool) -> None:
-    """Of tables and all their partitions: NotSetUp with the statements that help. `full`: whether whole rows are needed."""
+    """Of tables and all their partitions: NotSetUp with the statements that help. `full`: whether
+    whole rows are needed.
+    """
     parts = [
         (part, definition["key"][0]) for definition in definitions for part in definition["parts"]
     ]

@@ -1,4 +1,7 @@
-"""The options of Postgres-CDC, as the reference has them. Declarations and checks only: `tidegate validate` imports this."""
+"""The options of Postgres-CDC, as the reference has them.
+
+Declarations and checks only: `tidegate validate` imports this.
+"""
 
 import re
 from collections.abc import Iterable

@@ -1,6 +1,8 @@
-"""What a Postgres-CDC job has on its server: a slot and a publication. Recorded before they are made, dropped when nobody can need them.
+"""What a Postgres-CDC job has on its server: a slot and a publication. Recorded before they are
+made, dropped when nobody can need them.
 
-A slot or publication that was there before the job is somebody's own: it is used, and never dropped.
+A slot or publication that was there before the job is somebody's own: it is used, and never
+dropped.
 """
 
 from collections.abc import Iterator
@@ -25,7 +27,9 @@ def names(values: Values, _context: OperatorContext) -> Iterator[Resource]:
 
 
 def drop(resource: Resource, values: Values) -> None:
-    """Take a slot or a publication away; missing is fine, and one that is still being read is tried again later."""
+    """Take a slot or a publication away; missing is fine, and one that is still being read is tried
+    again later.
+    """
     session = PostgresSession(
         parse_url(str(values["url"]), values["username"], values["password"], {})
     )

@@ -1,4 +1,6 @@
-"""Whether a partition that is new had rows before it was one: the log does not tell of them. Called by check.py, in the driver."""
+"""Whether a partition that is new had rows before it was one: the log does not tell of them. Called
+by check.py, in the driver.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,8 +14,10 @@ from pg_inherits i join pg_class c on c.oid = i.inhrelid join pg_type t on t.oid
 
 
 def rows_of_before(session: Session, part: Sequence[Any], root: str) -> bool:
-    """A partition as definition.py has it. A row of before was written by an earlier command of the transaction that attached the table, or, where
-    the table was made by an earlier transaction, by one before it."""
+    """A partition as definition.py has it. A row of before was written by an earlier command of the
+    transaction that attached the table, or, where the table was made by an earlier transaction, by
+    one before it.
+    """
     found = session.query(_ATTACHED, (int(part[0]),))
     if not found or found[0][4] == "p":  # its own partitions are asked
         return False

@@ -1,4 +1,7 @@
-"""What a publication must have so that every change of the tables is in the log. Called by source.py, in the driver."""
+"""What a publication must have so that every change of the tables is in the log.
+
+Called by source.py, in the driver.
+"""
 
 from collections.abc import Mapping
 
@@ -22,8 +25,10 @@ def quoted(name: str) -> str:
 def problems(
     session: Session, publication: str, tables: Mapping[str, int], version: int, *, members: bool
 ) -> dict[str, str]:
-    """By quoted table, of those with this oid: why changes of it are missing, and the statement that helps. `members`: also that it is not
-    in the publication. Empty where there is no such publication."""
+    """By quoted table, of those with this oid: why changes of it are missing, and the statement
+    that helps. `members`: also that it is not in the publication. Empty where there is no such
+    publication.
+    """
     found = session.query(_FACTS, (publication,))
     if not found:
         return {}

@@ -1,8 +1,11 @@
-"""Postgres-CDC: a logical replication slot as the log of a CaptureSource. Called by the engine through plugin.contract.
+"""Postgres-CDC: a logical replication slot as the log of a CaptureSource. Called by the engine
+through plugin.contract.
 
-A position is {"lsn", "history"}: transactions whose commit lies at or after it are not read yet. Any position is a good end of a range, as whole transactions
-belong to ranges by the position of their commit; so the driver does not read the log, it only asks whether there is something in it, unless the catalogue shows
-that a table is not what it was (check.py). Columns are [name, type in words, type, modifier, number].
+A position is {"lsn", "history"}: transactions whose commit lies at or after it are not read yet.
+Any position is a good end of a range, as whole transactions belong to ranges by the position of
+their commit; so the driver does not read the log, it only asks whether there is something in it,
+unless the catalogue shows that a table is not what it was (check.py). Columns are [name, type in
+words, type, modifier, number].
 """
 
 import time
@@ -52,14 +55,11 @@ NO_SUCH_OBJECT = "42704"
 
 
 class PostgresCdcSource(CheckedSource):
-    """Snapshot and slot."""
-
     system = System.POSTGRES
     _book: Book | None = None
     logs_generated = False
 
     def session(self) -> Session:
-        """A connection."""
         return self._open()
 
     def _open(self) -> PostgresSession:
@@ -74,16 +74,13 @@ class PostgresCdcSource(CheckedSource):
 
     @property
     def slot(self) -> str:
-        """The slot's name."""
         return str(self.values["slot.name"])
 
     @property
     def publication(self) -> str:
-        """The publication's name."""
         return str(self.values["publication.name"] or f"tidegate_{self.slot}")
 
     def check_server(self, session: Session) -> None:
-        """Logical decoding is needed."""
         level = session.one("select current_setting('wal_level')")
         if level != "logical":
             raise NotSetUp(
@@ -93,7 +90,9 @@ class PostgresCdcSource(CheckedSource):
             self._check_kind(session, str(text))
 
     def _check_kind(self, session: Session, text: str) -> None:
-        """A table that is named must be one that has a log: what it is instead is said before anything else is wanted of it."""
+        """A table that is named must be one that has a log: what it is instead is said before
+        anything else is wanted of it.
+        """
         try:
             name = self.dialect.parse_table(text, self.address)
         except ValueError:
@@ -113,7 +112,9 @@ class PostgresCdcSource(CheckedSource):
             )
 
     def _check_tables(self, session: Session) -> dict[str, Found]:
-        """Before anything is published or changed: each table must be one whose changes the log can tell."""
+        """Before anything is published or changed: each table must be one whose changes the log can
+        tell.
+        """
         found = self.definitions(session)
         if unlogged := [
             path for path, table in found.items() if table.definition["persistence"] != "p"
@@ -149,7 +150,9 @@ class PostgresCdcSource(CheckedSource):
         return _document(state.confirmed, self._history(session)[0])
 
     def _with_readable_log(self, session: Session, state: SlotState) -> SlotState:
-        """A slot that was there, and whose log is of a time without the publication, moves on: nobody can read that, and the tables are read anew."""
+        """A slot that was there, and whose log is of a time without the publication, moves on:
+        nobody can read that, and the tables are read anew.
+        """
         _, written = self._history(session)
         try:
             self._anything(state.confirmed, written)
@@ -188,11 +191,12 @@ class PostgresCdcSource(CheckedSource):
             self._book.record(Resource(kind=SLOT, name=self.slot, place=place))
 
     def log_stop(self, session: Session) -> dict[str, Any] | None:
-        """By stop.mode."""
         return self.log_now(session) if self.values["stop.mode"] == "latest" else None
 
     def log_now(self, session: Session) -> dict[str, Any]:
-        """After everything that can be seen now, once it can be read: commits that were not waited for are written a moment later."""
+        """After everything that can be seen now, once it can be read: commits that were not waited
+        for are written a moment later.
+        """
         wanted = str(session.one("select pg_current_wal_insert_lsn()::text"))
         delay_s = (
             1.0
@@ -213,7 +217,8 @@ class PostgresCdcSource(CheckedSource):
             looks += 1
             if (
                 looks == LOOKS_BEFORE_NUDGE
-            ):  # what a read itself wrote may wait for the next commit: a message without rows is one
+                # what a read itself wrote may wait for the next commit: a message without rows is one
+            ):
                 with suppress(TidegateError):
                     session.execute("select pg_logical_emit_message(true, 'tidegate', '')")
             time.sleep(PAUSE_S)  # the server's own writer comes by
@@ -222,7 +227,9 @@ class PostgresCdcSource(CheckedSource):
 
     @staticmethod
     def _history(session: Session) -> tuple[list[str], int]:
-        """The server's identity and timeline, which give positions their meaning, and how far its log is written."""
+        """The server's identity and timeline, which give positions their meaning, and how far its
+        log is written.
+        """
         file, written = session.query(
             "select pg_walfile_name(written), written::text from pg_current_wal_flush_lsn() written"
         )[0]
@@ -233,11 +240,12 @@ class PostgresCdcSource(CheckedSource):
         return [identifier, str(file)[:8]], lsn.number(str(written))
 
     def passed(self, log: Mapping[str, Any], stop: Mapping[str, Any]) -> bool:
-        """By number."""
         return lsn.number(log["lsn"]) >= lsn.number(stop["lsn"])
 
     def look(self, session: Session, start: Offset, limit: Limit) -> Look:
-        """As far as the log is written, within the limit, and up to the first change of a table that is not carried on."""
+        """As far as the log is written, within the limit, and up to the first change of a table
+        that is not carried on.
+        """
         begin = lsn.number(start["log"]["lsn"])
         history, written = self._history(session)
         self._check_position(session, start["log"], history, written)
@@ -276,7 +284,9 @@ class PostgresCdcSource(CheckedSource):
     def _check_position(
         self, session: Session, log: Mapping[str, Any], history: list[str], written: int
     ) -> None:
-        """PositionGone where this is not the log that the position is of, or it does not hold everything from there on."""
+        """PositionGone where this is not the log that the position is of, or it does not hold
+        everything from there on.
+        """
         state = slot_state(session, self.slot)
         why = self._gone(state, log, history, written)
         if why:
@@ -329,7 +339,9 @@ class PostgresCdcSource(CheckedSource):
         return False
 
     def _wait_until_seen(self, session: Session, begin: int, end: int) -> None:
-        """A commit is in the log a moment before others can see it: chunks of this range must not be read in that moment."""
+        """A commit is in the log a moment before others can see it: chunks of this range must not
+        be read in that moment.
+        """
         deadline_s = time.monotonic() + SEEN_WAIT_S
         while time.monotonic() < deadline_s:
             running = {
@@ -373,7 +385,9 @@ class PostgresCdcSource(CheckedSource):
         return read_range(self._open, wanted, tables, self.address.database)
 
     def relation(self, captured: CaptureTable) -> str:
-        """Only the table's own rows: the log has those of tables that inherit from it under their own names. Partitions are the table's own."""
+        """Only the table's own rows: the log has those of tables that inherit from it under their
+        own names. Partitions are the table's own.
+        """
         name = super().relation(captured)
         return f"only {name}" if captured.info.kind == "table" else name
 
@@ -413,7 +427,9 @@ class PostgresCdcSource(CheckedSource):
         )
 
     def release(self, offset: Offset) -> None:
-        """The slot moves on to the oldest position that a restore point needs; where it is being read, with a later checkpoint."""
+        """The slot moves on to the oldest position that a restore point needs; where it is being
+        read, with a later checkpoint.
+        """
         with self.session() as session:
             advance(session, self.slot, lsn.number(offset["log"]["lsn"]))
 

@@ -1,18 +1,16 @@
-"""The Spark sink in the driver: Spark's own writers make the rows visible in the `write` step (spark.py), so there is nothing left to commit."""
+"""The Spark sink in the driver: Spark's own writers make the rows visible in the `write` step
+(spark.py), so there is nothing left to commit.
+"""
 
 from tidegate.model.errors import Unsupported
 from tidegate.plugin.contract import Commit, Committed, Committer, Resume, Sink, Writer, WriteTask
 
 
 class SparkSink(Sink):
-    """Whatever `format` writes."""
-
     def writer(self, task: WriteTask) -> Writer:  # noqa: ARG002  # never asked: see spark.py
-        """Never asked."""
         raise Unsupported("the Spark sink is written by Spark")
 
     def committer(self) -> Committer:
-        """Nothing to commit."""
         return _Written()
 
 

@@ -1,4 +1,7 @@
-"""The Spark source in the driver: a single batch, everything or nothing. Spark itself reads (spark.py); tasks of ours never do."""
+"""The Spark source in the driver: a single batch, everything or nothing.
+
+Spark itself reads (spark.py); tasks of ours never do.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -17,8 +20,6 @@ if TYPE_CHECKING:
 
 
 class SparkSource(Source):
-    """Whatever `format` reads."""
-
     def tables(self) -> tuple[Table, ...]:
         """The one table: from the schema that was given, else as Spark sees it."""
         if (given := self.declared()) is not None:
@@ -44,15 +45,12 @@ class SparkSource(Source):
         return True
 
     def initial(self) -> Offset:
-        """Nothing is read."""
         return {"done": False}
 
     def latest(self, start: Offset, limit: Limit) -> Offset:  # noqa: ARG002  # Spark's readers know no part of their data
-        """Everything."""
         return {"done": True}
 
     def at_end(self, offset: Offset) -> bool:
-        """Whether everything is read."""
         return bool(offset["done"])
 
     def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # never asked: see spark.py
@@ -60,7 +58,6 @@ class SparkSource(Source):
         raise Unsupported("the Spark source is read by Spark")
 
     def read(self, split: Split) -> Iterator["pa.RecordBatch"]:  # noqa: ARG002  # never asked: see spark.py
-        """Never asked."""
         raise Unsupported("the Spark source is read by Spark")
 
 

@@ -1,4 +1,7 @@
-"""The Spark source and sink through Spark's own readers and writers. Called by spark/build.py, in the driver."""
+"""The Spark source and sink through Spark's own readers and writers.
+
+Called by spark/build.py, in the driver.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -71,7 +74,10 @@ def _reader(source: SparkSource, spark: SparkSession) -> DataFrame:
 
 
 def save(sink: Sink, df: DataFrame, table: Table, task: WriteTask) -> None:
-    """Write the rows of one batch. What the mode says holds for the first write; the rest of the job is added to it."""
+    """Write the rows of one batch.
+
+    What the mode says holds for the first write; the rest of the job is added to it.
+    """
     values = sink.values
     mode = values["mode"] if task.checkpoint == 1 and task.subtask == 0 else "append"
     rows = _only_inserts(df) if table.kinds else df
@@ -85,7 +91,9 @@ def save(sink: Sink, df: DataFrame, table: Table, task: WriteTask) -> None:
 
 
 def _only_inserts(df: DataFrame) -> DataFrame:
-    """Spark's writers can only add rows: one that takes something back must not become one that is added."""
+    """Spark's writers can only add rows: one that takes something back must not become one that is
+    added.
+    """
     adds = f.col(ROW_KIND).isin(RowKind.INSERT.code, RowKind.UPDATE_AFTER.code)
     refused = f.raise_error(
         f.lit(
@@ -117,7 +125,9 @@ def _quoted(name: str) -> str:
 
 
 def _texts(options: Mapping[str, Any]) -> dict[str, str]:
-    """Options as text, nested keys joined by dots: HOCON makes `{a.b = 1}` of `{a {b = 1}}` and the other way."""
+    """Options as text, nested keys joined by dots: HOCON makes `{a.b = 1}` of `{a {b = 1}}` and the
+    other way.
+    """
     texts: dict[str, str] = {}
     for key, value in options.items():
         if isinstance(value, Mapping):

@@ -1,4 +1,6 @@
-"""What a function of the reference is: a name, how many arguments, and a Python function that writes its Spark SQL. The functions_*.py register theirs here."""
+"""What a function of the reference is: a name, how many arguments, and a Python function that
+writes its Spark SQL. The functions_*.py register theirs here.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,11 +23,9 @@ class Call:
         return self.args[index].sql
 
     def text(self, index: int) -> str:
-        """An argument as text."""
         return as_text(self.args[index])
 
     def double(self, index: int) -> str:
-        """An argument as DOUBLE."""
         return as_double(self.args[index])
 
     def given(self, index: int) -> bool:

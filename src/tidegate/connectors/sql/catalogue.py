@@ -1,4 +1,6 @@
-"""Which functions a query may call: the reference's (call.FUNCTIONS), Spark's own that work on one row (passed on as they are), and what is said of others."""
+"""Which functions a query may call: the reference's (call.FUNCTIONS), Spark's own that work on one
+row (passed on as they are), and what is said of others.
+"""
 
 from tidegate.connectors.sql import (
     functions_number,

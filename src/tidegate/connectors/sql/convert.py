@@ -1,4 +1,6 @@
-"""Values from one type to another with the reference's meaning: CAST, TRY_CAST, and text of anything (as Java writes it). Called by the translation."""
+"""Values from one type to another with the reference's meaning: CAST, TRY_CAST, and text of
+anything (as Java writes it). Called by the translation.
+"""
 
 from tidegate.connectors.sql.problem import SqlError
 from tidegate.connectors.sql.types import (
@@ -74,7 +76,9 @@ def cast(value: Typed, to: DataType, *, safe: bool = False) -> Typed:
 
 
 def _to_decimal(value: Typed, to: DataType, word: str) -> str:
-    """Fewer digits after the point: text and decimals are rounded up (CEILING), floating numbers half up."""
+    """Fewer digits after the point: text and decimals are rounded up (CEILING), floating numbers
+    half up.
+    """
     if (
         value.type is not None
         and value.type.name is TypeName.DECIMAL
@@ -127,7 +131,6 @@ def coerced(value: Typed, to: DataType | None) -> str:
 
 
 def as_double(value: Typed) -> str:
-    """A number as DOUBLE."""
     return (
         value.sql
         if value.type is not None and value.type.name is TypeName.DOUBLE
@@ -136,7 +139,9 @@ def as_double(value: Typed) -> str:
 
 
 def as_exact(value: Typed) -> str:
-    """A number as the decimal that Java's BigDecimal.valueOf gives; NULL where it has too many digits."""
+    """A number as the decimal that Java's BigDecimal.valueOf gives; NULL where it has too many
+    digits.
+    """
     return f"TRY_CAST({value.sql} AS {spark_type(DECIMAL)})"
 
 

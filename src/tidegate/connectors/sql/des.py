@@ -1,4 +1,5 @@
-"""DES_ENCRYPT and DES_DECRYPT of the reference: DES in CBC mode, a fixed vector, PKCS padding, base64. Kept for old job files; for anything new there is AES.
+"""DES_ENCRYPT and DES_DECRYPT of the reference: DES in CBC mode, a fixed vector, PKCS padding,
+base64. Kept for old job files; for anything new there is AES.
 
 Called row by row in the tasks (spark.py registers it). No key and no text is ever in an error.
 """
@@ -120,7 +121,6 @@ def _key(password: str | None) -> bytes:
 
 
 def encrypt(password: str | None, data: str | None) -> str | None:
-    """The text as base64."""
     keys = _round_keys(_key(password))
     if data is None:
         return None

@@ -1,4 +1,5 @@
-"""The SQL of job files, read by sqlglot: functions stay as they are written, both kinds of quoted names, no backslash escapes in text.
+"""The SQL of job files, read by sqlglot: functions stay as they are written, both kinds of quoted
+names, no backslash escapes in text.
 
 Called by query.py only. Says nothing about what a function means (functions_*.py do).
 """
@@ -36,7 +37,9 @@ class JobSql(Dialect):
         STRING_ESCAPES = ["'"]  # noqa: RUF012  # the base class declares it so
 
     class Parser(parser.Parser):
-        """No function is understood here, so that the order and number of arguments are the writer's."""
+        """No function is understood here, so that the order and number of arguments are the
+        writer's.
+        """
 
         FUNCTIONS = {}  # noqa: RUF012  # the base class declares it so
         FUNCTION_PARSERS = {  # noqa: RUF012  # the base class declares it so
@@ -115,5 +118,7 @@ def _not_sql(query: str, error: ParseError) -> SqlError:
 
 
 def written(node: exp.Expr) -> str:
-    """An expression as text again, for the name of a column without an alias: `id+1` is called `id + 1`."""
+    """An expression as text again, for the name of a column without an alias: `id+1` is called `id
+    + 1`.
+    """
     return node.sql(dialect=JobSql, normalize_functions=False)

@@ -137,7 +137,9 @@ def sign(call: Call) -> Typed:
 
 @function("RAND RANDOM", 0, 1)
 def rand(call: Call) -> Typed:
-    """Without a seed any number; with one always the first number of Java's generator with that seed."""
+    """Without a seed any number; with one always the first number of Java's generator with that
+    seed.
+    """
     if not call.given(0):
         return Typed("rand()", DOUBLE)
     seed = call.constant(0)

@@ -1,4 +1,6 @@
-"""The reference's other functions, as Spark SQL: conditions, arrays and maps, JSON, vectors, encryption."""
+"""The reference's other functions, as Spark SQL: conditions, arrays and maps, JSON, vectors,
+encryption.
+"""
 
 from tidegate.connectors.sql.call import MANY, Call, function
 from tidegate.connectors.sql.convert import as_text, coerced
@@ -123,7 +125,9 @@ def des(call: Call) -> Typed:
 
 @function("AES_ENCRYPT", 2, 3)
 def aes_encrypt(call: Call) -> Typed:
-    """CBC with PKCS padding, as base64; the vector stands before the text unless the query gives one."""
+    """CBC with PKCS padding, as base64; the vector stands before the text unless the query gives
+    one.
+    """
     source, key = call.text(0), _aes_key(call)
     if len(call.args) == 2:
         return Typed(f"base64(aes_encrypt({source}, {key}, 'CBC', 'PKCS'))", STRING)

@@ -1,4 +1,7 @@
-"""The reference's functions on text, as Spark SQL. Positions count from 1; NULL in mostly gives NULL out, except where noted."""
+"""The reference's functions on text, as Spark SQL.
+
+Positions count from 1; NULL in mostly gives NULL out, except where noted.
+"""
 
 from tidegate.connectors.sql.call import MANY, Call, function
 from tidegate.connectors.sql.convert import failing
@@ -149,7 +152,9 @@ def instr(call: Call) -> Typed:
 
 
 def _position(call: Call, what: str, within: str) -> Typed:
-    """0 where it is not there or the text is NULL; a negative start searches backwards from that place."""
+    """0 where it is not there or the text is NULL; a negative start searches backwards from that
+    place.
+    """
     if not call.given(2):
         return Typed(f"coalesce(locate({what}, {within}), 0)", INT)
     start = call.sql(2)

@@ -1,4 +1,7 @@
-"""The reference's functions on dates and times, as Spark SQL. Weeks begin on Monday; units are text constants."""
+"""The reference's functions on dates and times, as Spark SQL.
+
+Weeks begin on Monday; units are text constants.
+"""
 
 from tidegate.connectors.sql.call import Call, function
 from tidegate.connectors.sql.convert import EPOCH, at_midnight
@@ -86,7 +89,8 @@ def _date_plus(date: str, count: str, unit: str) -> str:
 def _time_plus(time: str, count: str, unit: str) -> str:
     if unit not in _SMALL_UNITS:
         return time
-    moment = f"{at_midnight(time)} + make_dt_interval({_SMALL_UNITS[unit].format(n=count)})"  # goes round at midnight; Spark 4.1 has no time_from_micros
+    # goes round at midnight; Spark 4.1 has no time_from_micros
+    moment = f"{at_midnight(time)} + make_dt_interval({_SMALL_UNITS[unit].format(n=count)})"
     return f"to_time(date_format({moment}, 'HH:mm:ss.SSSSSS'), 'HH:mm:ss.SSSSSS')"
 
 
@@ -188,7 +192,9 @@ def formatdatetime(call: Call) -> Typed:
 
 @function("PARSEDATETIME TO_DATE", 2)
 def parsedatetime(call: Call) -> Typed:
-    """What comes out depends on the pattern: with a year and minutes a timestamp, with a year a date, with minutes a time."""
+    """What comes out depends on the pattern: with a year and minutes a timestamp, with a year a
+    date, with minutes a time.
+    """
     kind, how = _parsed(call)
     return Typed(f"{how}({call.text(0)}, {call.text(1)})", kind)
 

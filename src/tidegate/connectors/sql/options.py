@@ -1,4 +1,7 @@
-"""The Sql transform as data. No pyspark, no pyarrow; sqlglot is imported when a query is checked, not before."""
+"""The Sql transform as data.
+
+No pyspark, no pyarrow; sqlglot is imported when a query is checked, not before.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,8 @@
-"""The one error of this connector before a job runs. Raised while a query is read or translated; options.py makes a Problem of it, transform.py a UserError."""
+"""The one error of this connector before a job runs.
+
+Raised while a query is read or translated; options.py makes a Problem of it, transform.py a
+UserError.
+"""
 
 
 class SqlError(Exception):
@@ -6,4 +10,6 @@ class SqlError(Exception):
 
     def __init__(self, message: str, *, line: int = 1, suggestion: str = "") -> None:
         super().__init__(message)
-        self.message, self.line, self.suggestion = message, line, suggestion
+        self.message = message
+        self.line = line
+        self.suggestion = suggestion

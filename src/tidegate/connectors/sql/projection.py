@@ -20,7 +20,10 @@ _SPARSE = (1 / 6, 5 / 6)
 
 
 def reduced(vector: Sequence[float | None] | None, size: int | None, method: str) -> Any:
-    """The vector with `size` elements; one that has no more is given back. A null element counts as 0."""
+    """The vector with `size` elements; one that has no more is given back.
+
+    A null element counts as 0.
+    """
     if vector is None or size is None:
         return None
     if size < 1:

@@ -1,6 +1,8 @@
-"""A whole query -> what Spark is to do with a table: rows to make (LATERAL VIEW), rows to keep (WHERE), columns to give (SELECT).
+"""A whole query -> what Spark is to do with a table: rows to make (LATERAL VIEW), rows to keep
+(WHERE), columns to give (SELECT).
 
-Called by options.py (without a table: is the query possible at all?), by transform.py and by the planner for the columns that a query needs. Pure.
+Called by options.py (without a table: is the query possible at all?), by transform.py and by the
+planner for the columns that a query needs. Pure.
 """
 
 from dataclasses import dataclass, replace
@@ -42,7 +44,10 @@ class Output:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Translation:
-    """A query for one table. `explodes` and `selects` are for DataFrame.selectExpr, in this order around `where`."""
+    """A query for one table.
+
+    `explodes` and `selects` are for DataFrame.selectExpr, in this order around `where`.
+    """
 
     explodes: tuple[tuple[str, ...], ...]
     where: str | None
@@ -172,7 +177,9 @@ def _output_table(table: Table, columns: list[Column], outputs: list[Output]) ->
 
 
 def _generator(value: Typed, *, outer: bool) -> str:
-    """With OUTER every element and a NULL for what has none; without it, only elements that are not NULL, as in SeaTunnel."""
+    """With OUTER every element and a NULL for what has none; without it, only elements that are not
+    NULL, as in SeaTunnel.
+    """
     if value.type is not None and value.type.name is not TypeName.ARRAY:
         raise SqlError(f"EXPLODE takes an array, and {value.sql} is a {value.type}")
     return f"explode_outer({value.sql})" if outer else f"explode(array_compact({value.sql}))"
@@ -181,7 +188,9 @@ def _generator(value: Typed, *, outer: bool) -> str:
 def _exploded(
     lateral: exp.Expr, columns: list[Column] | None, scope: Scope, *, kinds: bool
 ) -> tuple[list[Column] | None, Scope, tuple[str, ...]]:
-    """LATERAL VIEW [OUTER] EXPLODE(array) AS column: the column is put in place of one of its name, else at the end."""
+    """LATERAL VIEW [OUTER] EXPLODE(array) AS column: the column is put in place of one of its name,
+    else at the end.
+    """
     call, alias = lateral.this, lateral.args.get("alias")
     named = [c.name for c in alias.args.get("columns") or ()] if alias else []
     if not (

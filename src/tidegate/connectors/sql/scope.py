@@ -1,4 +1,7 @@
-"""Which columns a query can name, and what `a.b.c` means. Called by the translation. Without a table (the check before a job runs) every name is believed."""
+"""Which columns a query can name, and what `a.b.c` means.
+
+Called by the translation. Without a table (the check before a job runs) every name is believed.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,8 +14,10 @@ from tidegate.model.types import DataType, Table, TypeName
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scope:
-    """The names that hold at one place of a query. `columns` is None where the table is not known; `bound` are variables of `x -> ...`; `used` collects
-    the columns that were looked up, for the pruning of columns."""
+    """The names that hold at one place of a query. `columns` is None where the table is not known;
+    `bound` are variables of `x -> ...`; `used` collects the columns that were looked up, for the
+    pruning of columns.
+    """
 
     columns: Mapping[str, DataType] | None
     tables: frozenset[str] = frozenset()
@@ -28,7 +33,6 @@ class Scope:
         )
 
     def binding(self, names: list[str]) -> "Scope":
-        """Inside `(names) -> ...`."""
         return replace(self, bound=self.bound | set(names))
 
     def resolve(self, parts: list[str]) -> Typed:

@@ -1,4 +1,6 @@
-"""The Sql transform on a DataFrame: plain selectExpr and where, no view in the catalogue, so that pipelines in several threads do not meet. Drivers only."""
+"""The Sql transform on a DataFrame: plain selectExpr and where, no view in the catalogue, so that
+pipelines in several threads do not meet. Drivers only.
+"""
 
 from collections.abc import Callable
 from typing import Any

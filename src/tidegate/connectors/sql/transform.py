@@ -1,4 +1,5 @@
-"""The Sql transform where it runs: which query holds for a table, and what it makes of it. Called by the driver (through the engine) and by the planner.
+"""The Sql transform where it runs: which query holds for a table, and what it makes of it. Called
+by the driver (through the engine) and by the planner.
 
 Only Spark can carry it out (spark.py); there is no Arrow way.
 """

@@ -1,4 +1,7 @@
-"""Expressions of a query -> Spark SQL with types. Called by query.py; pure. What is not listed in `_NODES` is refused by name."""
+"""Expressions of a query -> Spark SQL with types.
+
+Called by query.py; pure. What is not listed in `_NODES` is refused by name.
+"""
 
 from collections.abc import Callable
 
@@ -37,7 +40,6 @@ Node = Callable[[exp.Expr, Scope], Typed]
 
 
 def translate(node: exp.Expr, scope: Scope) -> Typed:
-    """One expression."""
     for kind, render, known in _NODES:
         if isinstance(node, kind):
             if known != "*" and any(

@@ -1,4 +1,7 @@
-"""Types in SQL text, and which type comes out of two. Called by the translation; knows neither Arrow nor Spark's classes."""
+"""Types in SQL text, and which type comes out of two.
+
+Called by the translation; knows neither Arrow nor Spark's classes.
+"""
 
 from dataclasses import dataclass
 
@@ -47,7 +50,9 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A piece of Spark SQL and its type; None: only Spark knows. `literal` is the value of a constant of the query, where it is one."""
+    """A piece of Spark SQL and its type; None: only Spark knows. `literal` is the value of a
+    constant of the query, where it is one.
+    """
 
     sql: str
     type: DataType | None
@@ -95,7 +100,9 @@ def common_type(left: DataType | None, right: DataType | None) -> DataType | Non
 
 
 def wider_decimal(left: DataType, right: DataType) -> DataType:
-    """The decimal of two numbers, one of which at least is one: the larger precision and the larger scale."""
+    """The decimal of two numbers, one of which at least is one: the larger precision and the larger
+    scale.
+    """
     return DataType(
         TypeName.DECIMAL,
         precision=max(left.precision, right.precision),

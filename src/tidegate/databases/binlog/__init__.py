@@ -1,4 +1,5 @@
-"""The binary log of MariaDB and MySQL, read exactly from one position to another, any number of times and by any number of readers at once.
+"""The binary log of MariaDB and MySQL, read exactly from one position to another, any number of
+times and by any number of readers at once.
 
     stream.py     a connection that the server sends events to
     events.py     events from bytes: headers, rotations, statements, the layouts of tables
@@ -7,6 +8,7 @@
     scan.py       the driver's look at a range: where transactions end, which tables are touched, which statements change a table
     reader.py     the rows of a range, as record batches with row kinds
 
-A position is a file and a byte in it. Ranges begin and end where a transaction ends, so that every range holds whole transactions. Readers call themselves
-server 0, as the server allows any number of those: a repeated or speculative task never cuts another one off.
+A position is a file and a byte in it. Ranges begin and end where a transaction ends, so that every
+range holds whole transactions. Readers call themselves server 0, as the server allows any number of
+those: a repeated or speculative task never cuts another one off.
 """

@@ -1,4 +1,7 @@
-"""The clauses of ALTER TABLE: which of them leave rows, columns and key as they are. Pure; called by ddl.py."""
+"""The clauses of ALTER TABLE: which of them leave rows, columns and key as they are.
+
+Pure; called by ddl.py.
+"""
 
 import re
 from dataclasses import dataclass
@@ -110,7 +113,11 @@ class AddedColumn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Alteration:
-    """All clauses together. `modified` are definitions of columns that keep their names, `others` the tables named beside the altered one."""
+    """All clauses together.
+
+    `modified` are definitions of columns that keep their names, `others` the tables named beside
+    the altered one.
+    """
 
     severity: Severity
     added: tuple[AddedColumn, ...] = ()
@@ -125,7 +132,8 @@ def alteration(found: list[Token], database: str) -> Alteration:
     whole, parts = Alteration(severity=Severity.HARMLESS), clauses(found)
     if parts == [[]]:
         return whole
-    listing = False  # whether names that stand alone belong to the clause before: partitions, columns of ORDER BY
+    # whether names that stand alone belong to the clause before: partitions, columns of ORDER BY
+    listing = False
     for part in parts:
         if listing and len(part) == 1 and part[0].kind is not Kind.MARK:
             continue
@@ -271,7 +279,9 @@ def _rename(cursor: Cursor, database: str) -> Alteration:
 
 
 def _exchange(cursor: Cursor, database: str, verb: str) -> Alteration:
-    """EXCHANGE PARTITION p WITH TABLE a, CONVERT TABLE a TO PARTITION p, CONVERT PARTITION p TO TABLE a; CONVERT TO CHARACTER SET."""
+    """EXCHANGE PARTITION p WITH TABLE a, CONVERT TABLE a TO PARTITION p, CONVERT PARTITION p TO
+    TABLE a; CONVERT TO CHARACTER SET.
+    """
     if verb == "convert" and cursor.word() not in ("table", "partition"):
         return Alteration(severity=Severity.ALTER)
     while cursor.rest and not cursor.take("table"):
@@ -336,7 +346,9 @@ _NOT_PLAIN = {
 def same_definition(
     recorded_type: str, nullable: bool | None, definition: tuple[Token, ...]
 ) -> bool:
-    """Whether a column's definition in a statement is certainly the recorded one; the character set is left to the catalogue."""
+    """Whether a column's definition in a statement is certainly the recorded one; the character set
+    is left to the catalogue.
+    """
     words = [t.value for t in definition if t.kind is Kind.WORD]
     if (
         not words
@@ -369,7 +381,9 @@ def _type_text(definition: tuple[Token, ...]) -> list[str]:
 
 
 def _normal(text: str) -> tuple[str, str, bool, bool, tuple[str, ...]]:
-    """Type, parameters, signs and labels; the width that whole numbers are shown in does not count, but for tinyint(1), which is a boolean."""
+    """Type, parameters, signs and labels; the width that whole numbers are shown in does not count,
+    but for tinyint(1), which is a boolean.
+    """
     head = re.match(r"\s*(\w+)\s*(\([^)]*\))?", text)
     word = head[1].lower() if head else ""
     word = _ALIASES.get(word, word)

@@ -1,9 +1,10 @@
-"""The character sets of MariaDB and MySQL as codecs of Python, by the server's own tables. Called by columns.py and by who reads statements.
+"""The character sets of MariaDB and MySQL as codecs of Python, by the server's own tables. Called
+by columns.py and by who reads statements.
 
-Python's codecs of the same names differ from the server's in some characters, and some sets have none. The
-tables in charsets.xz were read from servers by scripts/make_charsets.py, which also writes how they are laid out.
-Bytes that have no character are "?", as the server gives them to its clients; bytes that the server would not
-store are a UnicodeDecodeError.
+Python's codecs of the same names differ from the server's in some characters, and some sets have
+none. The tables in charsets.xz were read from servers by scripts/make_charsets.py, which also
+writes how they are laid out. Bytes that have no character are "?", as the server gives them to its
+clients; bytes that the server would not store are a UnicodeDecodeError.
 """
 
 import codecs

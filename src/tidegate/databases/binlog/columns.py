@@ -1,6 +1,8 @@
-"""Lists of decoded values to Arrow arrays of the type that a column has in the pipeline. Called by rows.py, in tasks.
+"""Lists of decoded values to Arrow arrays of the type that a column has in the pipeline. Called by
+rows.py, in tasks.
 
-The type of a column is decided once, from the catalogue, for the snapshot and for the log alike; here the log's values become that type, exactly.
+The type of a column is decided once, from the catalogue, for the snapshot and for the log alike;
+here the log's values become that type, exactly.
 """
 
 import zlib
@@ -38,8 +40,8 @@ Finish = Callable[[Values], Any]
 class ColumnTarget:
     """What a column of the log becomes.
 
-    `labels` are those of ENUM and SET, `exact` where they come from the log itself; `word` is the type's name in the catalogue, `zone` is what instants
-    are shown in where the type has no zone.
+    `labels` are those of ENUM and SET, `exact` where they come from the log itself; `word` is the
+    type's name in the catalogue, `zone` is what instants are shown in where the type has no zone.
     """
 
     name: str
@@ -104,7 +106,9 @@ def _unfit(
 def located(
     table: str, keys: Sequence[str], names: Sequence[str], columns: Sequence[Values]
 ) -> Iterator[None]:
-    """Name the table and the key of the row in errors of a finisher; `columns` are the decoded values."""
+    """Name the table and the key of the row in errors of a finisher; `columns` are the decoded
+    values.
+    """
     try:
         yield
     except LoggedValueUnfit as error:
@@ -123,7 +127,9 @@ def _shown(value: Any) -> str:
 
 
 def unpacked_value(data: bytes) -> bytes:
-    """The value of a column that MariaDB compresses: a byte that tells how, the length in as many bytes as it says, and zlib's bytes."""
+    """The value of a column that MariaDB compresses: a byte that tells how, the length in as many
+    bytes as it says, and zlib's bytes.
+    """
     if not data or data[0] == 0:
         return data[1:]
     head, width = data[0], data[0] & 0x07
@@ -263,7 +269,9 @@ def _words(raw: RawColumn, target: ColumnTarget) -> Callable[[Any], Any]:
 
 
 def _label(label: str, doubtful: bool) -> str:
-    """A label; the catalogue shows characters beyond U+FFFF as a question mark, which then cannot be told from one."""
+    """A label; the catalogue shows characters beyond U+FFFF as a question mark, which then cannot
+    be told from one.
+    """
     if doubtful and "?" in label:
         raise ValueError(
             f"the catalogue of the server shows its label as {label!r}, where a question mark may stand for another character; "
@@ -280,7 +288,9 @@ _ADDRESS_TEXTS: dict[str, Callable[[bytes], str]] = {
 
 
 def _inet6_text(data: bytes) -> str:
-    """As the server writes it: the first of the longest runs of zeros is left out, and one of the old kind is written with its dots."""
+    """As the server writes it: the first of the longest runs of zeros is left out, and one of the
+    old kind is written with its dots.
+    """
     words = [int.from_bytes(data[n : n + 2], "big") for n in range(0, 16, 2)]
     runs = [
         next((n for n, word in enumerate(words[at:]) if word), 8 - at) for at in range(8)

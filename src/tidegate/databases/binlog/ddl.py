@@ -1,7 +1,8 @@
 """Statements of the log: which tables they name, and what they do to them. Pure; called by scan.py.
 
-A statement is harmless only where every clause of it is known to be: what is not understood is UNKNOWN, and the caller stops where it may mean a table that is
-read. The clauses of ALTER TABLE are in alter.py.
+A statement is harmless only where every clause of it is known to be: what is not understood is
+UNKNOWN, and the caller stops where it may mean a table that is read. The clauses of ALTER TABLE are
+in alter.py.
 """
 
 from dataclasses import dataclass
@@ -86,7 +87,8 @@ _EFFECTS = {
 
 @dataclass(frozen=True, slots=True)
 class TableStatement:
-    """A statement and the tables that it touches, as (database, table); a table of None stands for all of the database.
+    """A statement and the tables that it touches, as (database, table); a table of None stands for
+    all of the database.
 
     `told` is false where it may touch others than these.
     """
@@ -144,7 +146,9 @@ def _one(effect: Effect, path: Path | None, text: str) -> TableStatement:
 
 
 def _object(found: list[Token], *kinds: str) -> int | None:
-    """Where the kind of the object that a CREATE, ALTER or DROP names stands: the first of these words that is not quoted."""
+    """Where the kind of the object that a CREATE, ALTER or DROP names stands: the first of these
+    words that is not quoted.
+    """
     return next(
         (n for n, t in enumerate(found[:_HEAD_MAX]) if t.kind is Kind.WORD and t.value in kinds),
         None,

@@ -1,8 +1,10 @@
-"""What the rows of a table are decoded by, recorded in the offset and compared with every table map of the log.
+"""What the rows of a table are decoded by, recorded in the offset and compared with every table map
+of the log.
 
-Called by scan, rows and CDC. A column is recorded as [name, type, character set, nullable, key]: `key` is its place in the key
-that tells rows apart, from 1 on, negative where that is not the primary key, 0 where it is in none. Offsets of former versions
-have the first three: what is not recorded is not compared.
+Called by scan, rows and CDC. A column is recorded as [name, type, character set, nullable, key]:
+`key` is its place in the key that tells rows apart, from 1 on, negative where that is not the
+primary key, 0 where it is in none. Offsets of former versions have the first three: what is not
+recorded is not compared.
 """
 
 import re
@@ -79,7 +81,6 @@ Recorded = tuple[RecordedColumn, ...]
 
 
 def recorded(document: Sequence[Sequence[Any]]) -> Recorded:
-    """From an offset."""
     return tuple(RecordedColumn(LogColumn(*entry[:3]), *entry[3:5]) for entry in document)
 
 
@@ -175,7 +176,9 @@ def _text_difference(
 
 
 def _expected(column: LogColumn) -> tuple[int, int] | None:
-    """The type byte and its parameter that a column must have in the log; None where only the type can be told."""
+    """The type byte and its parameter that a column must have in the log; None where only the type
+    can be told.
+    """
     word, (_, sizes) = column.word, base_and_sizes(column.type)
     size = sizes[0] if sizes else 0
     wide = _WIDE.get(column.charset or "", 1)
@@ -206,11 +209,15 @@ class MapChecker:
     """Compares table maps with what is recorded, each different one once."""
 
     def __init__(self, tables: Mapping[str, Recorded], charset: Charsets = known_charset) -> None:
-        self._tables, self._charset = tables, charset
+        self._tables = tables
+        self._charset = charset
         self._known: dict[int, tuple[TableMap, str]] = {}
 
     def difference(self, map_: TableMap, path: str) -> str:
-        """As `difference`, for a table that is read. The event reader gives the same object for the same bytes."""
+        """As `difference`, for a table that is read.
+
+        The event reader gives the same object for the same bytes.
+        """
         known = self._known.get(map_.table_id)
         if known is None or known[0] is not map_:
             known = self._known[map_.table_id] = (

@@ -23,7 +23,9 @@ class LogUnreachable(TransientError):
 
 
 class LogBehind(TransientError):
-    """A server that took over lacks transactions that were read from the one before it; it may still get them."""
+    """A server that took over lacks transactions that were read from the one before it; it may
+    still get them.
+    """
 
     condition = "source-behind"
     domain = Domain.EXTERNAL

@@ -1,6 +1,7 @@
 """Events of the binary log from their bytes. Called by scan and reader; knows no connection.
 
-An event is a header of 19 bytes, a body, and four bytes of checksum where the format description says so. Numbers are little-endian.
+An event is a header of 19 bytes, a body, and four bytes of checksum where the format description
+says so. Numbers are little-endian.
 """
 
 import struct
@@ -86,7 +87,10 @@ ROW_EVENTS: dict[int, tuple[Change, int, bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A header with the body's bytes. `end` is where the event ends in its file, 0 for those that the server makes up for the reader."""
+    """A header with the body's bytes.
+
+    `end` is where the event ends in its file, 0 for those that the server makes up for the reader.
+    """
 
     type: int
     time_s: int
@@ -103,7 +107,9 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableMap:
-    """How a table looks in the row events that follow: a type byte and its parameters for each column, and what else the server writes of them."""
+    """How a table looks in the row events that follow: a type byte and its parameters for each
+    column, and what else the server writes of them.
+    """
 
     table_id: int
     database: str
@@ -120,7 +126,9 @@ class TableMap:
 
 @dataclass(frozen=True, slots=True)
 class LoggedStatement:
-    """A statement: the database that is current, its bytes as the client sent them, and how they are to be read."""
+    """A statement: the database that is current, its bytes as the client sent them, and how they
+    are to be read.
+    """
 
     database: str
     text: bytes
@@ -130,7 +138,9 @@ class LoggedStatement:
 
 @dataclass(frozen=True, slots=True)
 class RowEvent:
-    """Images of rows of one table, back to back: one for each row, two (before, after) for each row of an update."""
+    """Images of rows of one table, back to back: one for each row, two (before, after) for each row
+    of an update.
+    """
 
     table_id: int
     change: Change
@@ -153,7 +163,8 @@ class EventReader:
             raise LogDamaged(f"an event says that it has {size} bytes and has {len(data)}")
         if kind == EventType.FORMAT:
             self.checksum = _has_checksum(data)
-        # Rotations may come before the format description, and with a checksum of their own or none: they are asked themselves.
+        # Rotations may come before the format description, and with a checksum of their own or
+        # none: they are asked themselves.
         tail = (
             _CHECKSUM_BYTES if (_sound(data) if kind == EventType.ROTATE else self.checksum) else 0
         )
@@ -176,7 +187,10 @@ def _sound(data: bytes) -> bool:
 
 
 def _has_checksum(data: bytes) -> bool:
-    """The byte before the checksum's own bytes names the algorithm: 0 none, 1 CRC32. Servers before checksums have none of both."""
+    """The byte before the checksum's own bytes names the algorithm: 0 none, 1 CRC32.
+
+    Servers before checksums have none of both.
+    """
     if len(data) < HEADER_BYTES + 2 + 50 + 4 + 1 + _CHECKSUM_BYTES + 1:
         raise LogDamaged("the format description is too short")
     return data[-_CHECKSUM_BYTES - 1] == 1 and _sound(data)
@@ -220,7 +234,9 @@ def _read_statement(kind: int, body: bytes) -> LoggedStatement:
 
 
 def unpacked(data: bytes) -> bytes:
-    """What the server compressed: a byte with the algorithm and the length of the length, the length, and zlib's bytes."""
+    """What the server compressed: a byte with the algorithm and the length of the length, the
+    length, and zlib's bytes.
+    """
     head = data[0]
     if not head & 0x80 or (head & 0x70) >> 4 != 0:
         raise ValueError(f"compressed in an unknown way ({head:#x})")

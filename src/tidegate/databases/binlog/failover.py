@@ -1,8 +1,10 @@
-"""The place of a position on another server: that of the same transactions. Called by MySQL-CDC where a replica has taken over.
+"""The place of a position on another server: that of the same transactions. Called by MySQL-CDC
+where a replica has taken over.
 
-Every server writes its own files, so a file and a byte mean nothing on another one. The set of transactions before a position means the same everywhere. The
-files of the new server tell at their head which transactions came before them: the newest that begins within the set is read until the first transaction that
-is not in it.
+Every server writes its own files, so a file and a byte mean nothing on another one. The set of
+transactions before a position means the same everywhere. The files of the new server tell at their
+head which transactions came before them: the newest that begins within the set is read until the
+first transaction that is not in it.
 """
 
 from collections.abc import Sequence
@@ -29,7 +31,9 @@ def begins_with(connect: Connect, file: str) -> GtidSet | None:
 
 
 def find(connect: Connect, files: Sequence[str], have: GtidSet) -> Position | None:
-    """Where the transactions of a set end on this server; None where the log does not go back that far. LogBehind where the server lacks some of them."""
+    """Where the transactions of a set end on this server; None where the log does not go back that
+    far. LogBehind where the server lacks some of them.
+    """
     for file in reversed(files):
         before = begins_with(connect, file)
         if before is None:
@@ -42,7 +46,10 @@ def find(connect: Connect, files: Sequence[str], have: GtidSet) -> Position | No
 
 
 def _within(connect: Connect, file: str, have: GtidSet, seen: GtidSet) -> Position:
-    """The end of the last transaction of the set, from a file on. `seen` becomes what this server has."""
+    """The end of the last transaction of the set, from a file on.
+
+    `seen` becomes what this server has.
+    """
     reader = EventReader()
     place = Position(file, FIRST)
     found: Position | None = None

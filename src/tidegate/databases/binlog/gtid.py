@@ -1,9 +1,11 @@
-"""Global transaction ids: which transactions lie before a position, in words that every server of a replication setup understands.
+"""Global transaction ids: which transactions lie before a position, in words that every server of a
+replication setup understands.
 
 Pure; called by scan and failover.
 
-MariaDB: `0-1-100,5-1-7`, the last transaction of each domain. MySQL: `<uuid>:1-100:105,<uuid>:1-7`, all of them as intervals; since MySQL 8.3 an interval
-may belong to a tag, and tags are counted one by one: `<uuid>:1-100:tag:1-3`.
+MariaDB: `0-1-100,5-1-7`, the last transaction of each domain. MySQL: `<uuid>:1-100:105,<uuid>:1-7`,
+all of them as intervals; since MySQL 8.3 an interval may belong to a tag, and tags are counted one
+by one: `<uuid>:1-100:tag:1-3`.
 """
 
 import struct
@@ -28,7 +30,9 @@ def gtid_of(event: Event) -> str | None:
 
 
 def _tagged(body: bytes) -> str:
-    """A version, a size and the last field that must be known; then fields after their numbers: flags, the bytes of the uuid, the number, the tag."""
+    """A version, a size and the last field that must be known; then fields after their numbers:
+    flags, the bytes of the uuid, the number, the tag.
+    """
     at = 0
     head = []
     for _ in range(3 + 2 + 1 + 16 + 2 + 2):
@@ -113,7 +117,9 @@ class GtidSet:
         )
 
     def diverges(self, other: "GtidSet") -> bool:
-        """Whether both end a domain with the same number, by transactions of two servers: one of them was never replicated."""
+        """Whether both end a domain with the same number, by transactions of two servers: one of
+        them was never replicated.
+        """
         return any(
             self._domains.get(domain, last)[1] == last[1]
             and self._domains.get(domain, last) != last
@@ -122,7 +128,9 @@ class GtidSet:
 
     @property
     def many(self) -> bool:
-        """Whether transactions of more than one line are in it, whose order may differ from server to server."""
+        """Whether transactions of more than one line are in it, whose order may differ from server
+        to server.
+        """
         return len(self._domains) + len(self._sources) > 1
 
     def __bool__(self) -> bool:
@@ -189,7 +197,9 @@ def _mariadb_list(body: bytes) -> Iterator[str]:
 
 
 def _mysql_list(body: bytes) -> Iterator[str]:
-    """Where there are tags, the last byte of the count is 1 and the count stands between two such bytes."""
+    """Where there are tags, the last byte of the count is 1 and the count stands between two such
+    bytes.
+    """
     (count,) = struct.unpack_from("<Q", body)
     at = 8
     tagged = body[7] == 1

@@ -1,8 +1,10 @@
-"""Whether a position still means what it meant: the log that is read must be the one that the position was taken in.
+"""Whether a position still means what it meant: the log that is read must be the one that the
+position was taken in.
 
-Called by scan and reader. Files of a server that was rebuilt, or whose log was reset, have the names and lengths of those
-before. So a position carries a mark: when its file was begun, and what the last transaction before it ended with. Both come
-with the log itself, so that comparing them costs no statement.
+Called by scan and reader. Files of a server that was rebuilt, or whose log was reset, have the
+names and lengths of those before. So a position carries a mark: when its file was begun, and what
+the last transaction before it ended with. Both come with the log itself, so that comparing them
+costs no statement.
 """
 
 import zlib
@@ -18,7 +20,9 @@ from tidegate.databases.binlog.stream import Connect, LogStream
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """`begun_s` is the time of the file's first event; `last` is where the last event of a transaction begins, and its checksum."""
+    """`begun_s` is the time of the file's first event; `last` is where the last event of a
+    transaction begins, and its checksum.
+    """
 
     begun_s: int | None = None
     last: tuple[int, int] | None = None
@@ -43,7 +47,9 @@ def checksum(event: Event) -> int:
 
 
 def mark_at(connect: Connect, position: Position) -> Mark:
-    """The mark of a position that was not reached by reading: only when its file was begun is known."""
+    """The mark of a position that was not reached by reading: only when its file was begun is
+    known.
+    """
     with LogStream(connect, position) as stream:
         for data in stream:
             if data[4] == EventType.FORMAT:
@@ -60,7 +66,9 @@ def check_mark(connect: Connect, start: Position, mark: Mark) -> None:
 
 
 def log_from(connect: Connect, start: Position, mark: Mark) -> Iterator[bytes]:
-    """The events after a position, once the log before it is the one that it was; LogReplaced where it is not."""
+    """The events after a position, once the log before it is the one that it was; LogReplaced where
+    it is not.
+    """
     before = start if mark.last is None else Position(start.file, mark.last[0])
     with LogStream(connect, before) as stream:
         yield from _checked(stream, start, mark)

@@ -1,7 +1,9 @@
-"""MySQL's binary JSON as text. MariaDB keeps JSON as text and needs none of this. Called by columns.py.
+"""MySQL's binary JSON as text. MariaDB keeps JSON as text and needs none of this. Called by
+columns.py.
 
-A value is a type byte and its bytes; objects and arrays are a count, a size, a table of keys and of values with offsets from their own start, in two bytes or
-four. Text comes out as the server writes it: `{"a": 1}`.
+A value is a type byte and its bytes; objects and arrays are a count, a size, a table of keys and of
+values with offsets from their own start, in two bytes or four. Text comes out as the server writes
+it: `{"a": 1}`.
 """
 
 import base64
@@ -72,7 +74,9 @@ def _number(value: Any) -> str:
 
 
 def double_text(value: float) -> str:
-    """As the server writes it: the shortest digits that are this number, with an exponent only far from the point."""
+    """As the server writes it: the shortest digits that are this number, with an exponent only far
+    from the point.
+    """
     sign, numerals, exponent = Decimal(repr(value)).as_tuple()
     assert isinstance(exponent, int), "JSON has no infinity"
     digits = "".join(map(str, numerals)).rstrip("0") or "0"
@@ -131,7 +135,9 @@ def _name(data: bytes, entry: int, word: str, width: int) -> str:
 
 
 def _opaque(kind: int, data: bytes) -> str:
-    """Types of columns inside of JSON: decimals and times; others in base64, as the server shows them."""
+    """Types of columns inside of JSON: decimals and times; others in base64, as the server shows
+    them.
+    """
     if kind == _DECIMAL:
         from tidegate.databases.binlog.values import decoder, raw_column
 

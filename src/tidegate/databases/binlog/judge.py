@@ -1,4 +1,7 @@
-"""Which statements of the log a reader of rows must stop at. Called by scan.py; asks the server only where a statement may do more than it says."""
+"""Which statements of the log a reader of rows must stop at.
+
+Called by scan.py; asks the server only where a statement may do more than it says.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,12 +35,14 @@ def nothing_prepared(xid: str, before: Position) -> Prepared | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Watched:
-    """The tables that are read, by path, with what is recorded of them, and how the server treats them.
+    """The tables that are read, by path, with what is recorded of them, and how the server treats
+    them.
 
-    `kept` are those whose rows a rollback does not undo. `waiting` are tables of which nothing is read yet: statements about
-    them are told and not judged. `creates` and `every` tell whether CREATE TABLE, and every statement about a table, are
-    stopped at. `hidden` tells whether a statement may change other tables than it names, `search` finds where an XA
-    transaction was prepared.
+    `kept` are those whose rows a rollback does not undo. `waiting` are tables of which nothing is
+    read yet: statements about them are told and not judged. `creates` and `every` tell whether
+    CREATE TABLE, and every statement about a table, are stopped at. `hidden` tells whether a
+    statement may change other tables than it names, `search` finds where an XA transaction was
+    prepared.
     """
 
     tables: Mapping[str, Recorded] = field(default_factory=dict)
@@ -83,7 +88,9 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A statement and the tables that it means, those that are read and those that are not read yet."""
+    """A statement and the tables that it means, those that are read and those that are not read
+    yet.
+    """
 
     statement: TableStatement
     paths: tuple[str, ...]
@@ -91,7 +98,9 @@ class Judged:
 
 
 def judge(logged: LoggedStatement, watched: Watched) -> Judged | None:
-    """The statement, where a table that is read may not be the same after it; None where it can be passed."""
+    """The statement, where a table that is read may not be the same after it; None where it can be
+    passed.
+    """
     text = decoded(logged)
     found = table_statement(logged.database, text, logged.sql_mode)
     if found is None:

@@ -1,7 +1,9 @@
-"""A table as the log writes it: what the catalogue said of its columns, held against the layouts that come in the log. Called by rows.py and by CDC.
+"""A table as the log writes it: what the catalogue said of its columns, held against the layouts
+that come in the log. Called by rows.py and by CDC.
 
-Servers write names and signs of columns into their log only where binlog_row_metadata is FULL. So the columns are remembered from the catalogue, in the
-offset, and a layout in the log that does not fit them is an error and never a guess.
+Servers write names and signs of columns into their log only where binlog_row_metadata is FULL. So
+the columns are remembered from the catalogue, in the offset, and a layout in the log that does not
+fit them is an error and never a guess.
 """
 
 import re
@@ -26,7 +28,9 @@ def _unescaped(found: re.Match[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LogColumn:
-    """One column: its type as the catalogue writes it (`bigint(20) unsigned`) and its character set."""
+    """One column: its type as the catalogue writes it (`bigint(20) unsigned`) and its character
+    set.
+    """
 
     name: str
     type: str
@@ -55,7 +59,9 @@ class LogColumn:
 
 
 def log_columns(info: TableInfo) -> list[LogColumn]:
-    """The columns of a table; Unsupported, with its name, for one that could not be read from the log."""
+    """The columns of a table; Unsupported, with its name, for one that could not be read from the
+    log.
+    """
     found = []
     for column in info.columns:
         where = f"the column {column.name} of {info.name.path} ({column.native})"
@@ -102,7 +108,9 @@ _TYPES: dict[str, tuple[int, ...]] = {
     "bit": (16,),
     "json": (245, 252),
 }
-"""The type bytes that a column of each type may have in the log; types of blobs, texts and shapes are looked up by their ending."""
+"""The type bytes that a column of each type may have in the log; types of blobs, texts and shapes
+are looked up by their ending.
+"""
 _BLOBS = (140, 249, 250, 251, 252, 255)
 
 

@@ -1,6 +1,8 @@
-"""Statements of the log as words: decoded as the client wrote them, without comments and prefixes. Pure; called by ddl.py and scan.py.
+"""Statements of the log as words: decoded as the client wrote them, without comments and prefixes.
+Pure; called by ddl.py and scan.py.
 
-The client's character set and SQL mode are in the event of a statement: bytes above 127 and quotes mean nothing without them.
+The client's character set and SQL mode are in the event of a statement: bytes above 127 and quotes
+mean nothing without them.
 """
 
 import re
@@ -26,8 +28,6 @@ _PATTERN = r"""
 
 
 class Kind(StrEnum):
-    """What a token is."""
-
     WORD = "word"  # a keyword, a bare name or a number
     NAME = "name"  # a quoted name
     TEXT = "text"  # a constant in quotes
@@ -36,7 +36,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`value` is lower-case for words, and without its quotes for names and texts; `raw` is as written."""
+    """`value` is lower-case for words, and without its quotes for names and texts; `raw` is as
+    written.
+    """
 
     kind: Kind
     value: str
@@ -44,7 +46,9 @@ class Token:
 
 
 def decoded(statement: LoggedStatement) -> str:
-    """The text of a statement in the client's character set; what is no text in it becomes U+FFFD, which is in no name."""
+    """The text of a statement in the client's character set; what is no text in it becomes U+FFFD,
+    which is in no name.
+    """
     charset = known_charset(statement.collation) if statement.collation is not None else "utf8mb4"
     try:
         return statement.text.decode(codec_of(charset or "latin1"), "replace")
@@ -95,7 +99,10 @@ def unquoted(raw: str) -> str:
 
 
 def _without_prefix(found: list[Token]) -> list[Token]:
-    """Without semicolons at the end, brackets, labels and `SET STATEMENT ... FOR` at the beginning."""
+    """Without semicolons at the end, brackets, labels and `SET STATEMENT ...
+
+    FOR` at the beginning.
+    """
     while found and found[-1].raw == ";":
         found.pop()
     while found:
@@ -180,7 +187,9 @@ class Cursor:
         return False
 
     def name(self) -> str | None:
-        """The next name; a text in double quotes is one where the mode says so, and is taken for one in any case."""
+        """The next name; a text in double quotes is one where the mode says so, and is taken for
+        one in any case.
+        """
         if not self.rest or self.rest[0].kind is Kind.MARK:
             return None
         token = self.rest[0]

@@ -1,7 +1,8 @@
-"""What a table map says of its columns beside their types: nullability always, the rest by binlog_row_metadata.
+"""What a table map says of its columns beside their types: nullability always, the rest by
+binlog_row_metadata.
 
-Pure; called by events.py. MINIMAL gives signs and character sets of texts; FULL adds names, labels, their character sets and
-the primary key. None stands for what the server did not write.
+Pure; called by events.py. MINIMAL gives signs and character sets of texts; FULL adds names, labels,
+their character sets and the primary key. None stands for what the server did not write.
 """
 
 import struct
@@ -19,7 +20,9 @@ Number = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Metadata:
-    """By column, in the order of the table; `collations` are the server's numbers of them, `key` the primary key as numbers of columns."""
+    """By column, in the order of the table; `collations` are the server's numbers of them, `key`
+    the primary key as numbers of columns.
+    """
 
     nullable: tuple[bool, ...]
     unsigned: tuple[bool, ...] | None
@@ -41,7 +44,9 @@ def read_metadata(
     extra: Mapping[int, bytes],
     number: Callable[[bytes, int], Number],
 ) -> Metadata:
-    """From the fields of a table map; `number` reads a length-encoded number. Raises ValueError, IndexError on damage."""
+    """From the fields of a table map; `number` reads a length-encoded number. Raises ValueError,
+    IndexError on damage.
+    """
     real = [real_type(kind, meta) for kind, meta in zip(types, metas, strict=True)]
     collations: dict[int, int] = {}
     texts = [n for n, kind in enumerate(real) if kind in _TEXT_TYPES]
@@ -72,7 +77,9 @@ def read_metadata(
 
 
 def _signs(types: bytes, bits: bytes) -> tuple[bool, ...]:
-    """MariaDB counts years among the numbers and MySQL does not: the length tells nothing, so a year's own sign, always set, does."""
+    """MariaDB counts years among the numbers and MySQL does not: the length tells nothing, so a
+    year's own sign, always set, does.
+    """
     counted = [n for n, kind in enumerate(types) if kind in _SIGNED_TYPES]
     flags = {
         n: bool(bits[at // 8] & 0x80 >> at % 8)
@@ -107,7 +114,9 @@ def _collations(
 def _key(
     extra: Mapping[int, bytes], number: Callable[[bytes, int], Number]
 ) -> tuple[int, ...] | None:
-    """Only FULL writes it, and only FULL writes names: with names and without a key, the table has none."""
+    """Only FULL writes it, and only FULL writes names: with names and without a key, the table has
+    none.
+    """
     if SIMPLE_KEY in extra:
         return tuple(_numbers(extra[SIMPLE_KEY], number))
     if KEY_WITH_PREFIX in extra:
@@ -168,7 +177,9 @@ _SQL_MODE, _CHARSET, _TIME_ZONE, _CATALOG = 1, 4, 5, 6
 
 
 def status_variables(data: bytes) -> tuple[int, int | None]:
-    """The SQL mode and the client's collation of a statement, from the variables before its text; they end at the first one that is not known."""
+    """The SQL mode and the client's collation of a statement, from the variables before its text;
+    they end at the first one that is not known.
+    """
     mode, collation, at = 0, None, 0
     while at < len(data):
         code = data[at]

@@ -1,6 +1,8 @@
-"""Packed transactions of MySQL (binlog_transaction_compression): the events inside. Called by scan.py.
+"""Packed transactions of MySQL (binlog_transaction_compression): the events inside. Called by
+scan.py.
 
-The event is a list of fields, type, length and value, and the packed bytes after them. The events inside have headers and no checksums.
+The event is a list of fields, type, length and value, and the packed bytes after them. The events
+inside have headers and no checksums.
 """
 
 from collections.abc import Iterator

@@ -21,7 +21,6 @@ class Position:
 
     @staticmethod
     def of(document: dict[str, Any]) -> "Position":
-        """From an offset."""
         return Position(str(document["file"]), int(document["pos"]))
 
     @property

@@ -1,6 +1,7 @@
 """The rows of a range of the log: one read, however many tables. Called in tasks.
 
-Which parts of a range are passed over, and which parts elsewhere belong to it, was found when the range was fixed (scan.py).
+Which parts of a range are passed over, and which parts elsewhere belong to it, was found when the
+range was fixed (scan.py).
 """
 
 from bisect import bisect_right
@@ -38,7 +39,10 @@ def read_range(
     mark: Mark | None = None,
     taken: Taken | None = None,
 ) -> Iterator[Batch]:
-    """The changes of (start, end] as (path, batch) in the order of the log, path by path. `tables` is by `database.table`."""
+    """The changes of (start, end] as (path, batch) in the order of the log, path by path.
+
+    `tables` is by `database.table`.
+    """
     collectors = _Collectors(tables)
     taken = taken or Taken()
     yield from _read(connect, start, end, collectors, mark or Mark(), taken)
@@ -77,7 +81,9 @@ class _Collectors:
         self._collectors: dict[str, RowCollector] = {}
 
     def path(self, map_: TableMap) -> str | None:
-        """The table that is wanted and that the log calls so; servers may ignore case in names, and then have no two that differ in it only."""
+        """The table that is wanted and that the log calls so; servers may ignore case in names, and
+        then have no two that differ in it only.
+        """
         if map_.path in self.tables:
             return map_.path
         path = self._folded.get(map_.path.lower())
@@ -109,7 +115,8 @@ class _Reading:
     def __init__(
         self, start: Position, end: Position, collectors: _Collectors, skip: tuple[Part, ...]
     ) -> None:
-        self._end, self._collectors = end, collectors
+        self._end = end
+        self._collectors = collectors
         self._events = EventReader()
         self._maps: dict[int, TableMap] = {}
         self._skip = sorted(
@@ -150,7 +157,10 @@ class _Reading:
         yield from self._collectors.add(path, map_, event)
 
     def _is_skipped(self, event: Event) -> bool:
-        """Whether an event lies in a part that is passed over. Parts may lie within each other: the latest that begins before need not be the one."""
+        """Whether an event lies in a part that is passed over.
+
+        Parts may lie within each other: the latest that begins before need not be the one.
+        """
         key = Position(self.at.file, event.end).key
         return any(
             begin < key <= last

@@ -1,4 +1,7 @@
-"""Row events of one table, collected into record batches with row kinds. Called by reader.py, in tasks."""
+"""Row events of one table, collected into record batches with row kinds.
+
+Called by reader.py, in tasks.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,10 +26,12 @@ _KINDS = {Change.INSERT: (0,), Change.UPDATE: (1, 2), Change.DELETE: (3,)}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogTable:
-    """A table that is wanted: the columns as the log writes them, and the table as it flows through the pipeline.
+    """A table that is wanted: the columns as the log writes them, and the table as it flows through
+    the pipeline.
 
-    Columns are found by name; those that are not in the log yet hold what the source shows in rows of before. `undone` tells
-    whether a rollback undoes its rows, `folds` whether the server ignores case in its name.
+    Columns are found by name; those that are not in the log yet hold what the source shows in rows
+    of before. `undone` tells whether a rollback undoes its rows, `folds` whether the server ignores
+    case in its name.
     """
 
     columns: Recorded
@@ -85,7 +90,9 @@ class RowCollector:
         return not self._kinds or self._map is None or _same(map_, self._map)
 
     def _target(self, column: LogColumn, labels: tuple[bytes, ...] | None) -> ColumnTarget:
-        """What a column becomes; the labels are those of the log where it has them, as the catalogue cannot show all characters."""
+        """What a column becomes; the labels are those of the log where it has them, as the
+        catalogue cannot show all characters.
+        """
         kind = self._types.get(column.name, DataType(TypeName.STRING))
         exact = labels is not None and column.charset is not None
         texts = (

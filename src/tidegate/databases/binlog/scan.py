@@ -1,9 +1,11 @@
-"""The driver's look at the log after a position: where the next batch can end, and what lies before. Called by the planner of CDC.
+"""The driver's look at the log after a position: where the next batch can end, and what lies
+before. Called by the planner of CDC.
 
-It reads headers, layouts and statements, and no rows. A range ends where a transaction ends, and before whatever changes a
-table that is read, by a statement or because the log describes it in another way than it is recorded: that then stands alone
-at the beginning of the next look, where it is decided about. What the log shows and later takes back, by ROLLBACK or an XA
-transaction that is only prepared, is listed with the range, so that tasks pass over it.
+It reads headers, layouts and statements, and no rows. A range ends where a transaction ends, and
+before whatever changes a table that is read, by a statement or because the log describes it in
+another way than it is recorded: that then stands alone at the beginning of the next look, where it
+is decided about. What the log shows and later takes back, by ROLLBACK or an XA transaction that is
+only prepared, is listed with the range, so that tasks pass over it.
 """
 
 import re
@@ -63,7 +65,9 @@ Part = tuple[str, int, int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Taken:
-    """How a range is read: parts that are passed over, and parts elsewhere that belong to it, each after the event that ends at a position."""
+    """How a range is read: parts that are passed over, and parts elsewhere that belong to it, each
+    after the event that ends at a position.
+    """
 
     skip: tuple[Part, ...] = ()
     also: tuple[tuple[Position, Part], ...] = ()
@@ -71,7 +75,9 @@ class Taken:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
-    """What stands at the beginning of a range and must be decided about: a statement, or a table that differs, and where its transaction begins."""
+    """What stands at the beginning of a range and must be decided about: a statement, or a table
+    that differs, and where its transaction begins.
+    """
 
     judged: Judged
     at: Position
@@ -79,10 +85,11 @@ class Found:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scanned:
-    """What lies between a position and `end`; `gtid` are all transactions before that, as far as they are known.
+    """What lies between a position and `end`; `gtid` are all transactions before that, as far as
+    they are known.
 
-    `rows` is a guess from sizes; `caught_up` tells that nothing comes after `end` at this moment. `altered` are tables of which nothing is read yet and that a
-    statement changed.
+    `rows` is a guess from sizes; `caught_up` tells that nothing comes after `end` at this moment.
+    `altered` are tables of which nothing is read yet and that a statement changed.
     """
 
     end: Position
@@ -166,7 +173,9 @@ class _State:
             self.mark = Mark(self.mark.begun_s, (event.begin, checksum(event)))
 
     def turn(self, file: str, position: int) -> None:
-        """The log goes on in another file; a transaction that has not ended there never will, as the server died in it."""
+        """The log goes on in another file; a transaction that has not ended there never will, as
+        the server died in it.
+        """
         if file != self.file:
             self.mark = Mark()
             if self.group is not None:
@@ -205,7 +214,10 @@ class Start:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Until:
-    """Where a look ends at the latest; it takes one transaction at least. `time_s` is the time of the first transaction that is too late."""
+    """Where a look ends at the latest; it takes one transaction at least.
+
+    `time_s` is the time of the first transaction that is too late.
+    """
 
     rows: int | None = None
     bytes: int | None = None
@@ -220,7 +232,8 @@ class Until:
             state.also
         ) >= _PARTS_MAX:
             return True
-        # What is not ours costs a task nothing: a small batch must not end in the midst of it, where it could never come out again.
+        # What is not ours costs a task nothing: a small batch must not end in the midst of it,
+        # where it could never come out again.
         return self.bytes is not None and state.bytes_passed >= (
             self.bytes if state.tables else max(self.bytes, _OTHERS_BYTES)
         )
@@ -260,7 +273,10 @@ def scan(connect: Connect, start: Start, watched: Watched, until: Until) -> Scan
 
 
 def _stopped(event: Event, state: _State, start: Position, judged: Judged) -> Scanned:
-    """Before the statement; or, where it comes first, after it and with it. A table that differs is never passed by itself."""
+    """Before the statement; or, where it comes first, after it and with it.
+
+    A table that differs is never passed by itself.
+    """
     at = state.begin(event).at
     if state.end.key > start.key and state.tables:
         return state.result(caught_up=False)
@@ -273,12 +289,12 @@ class _Scan:
     """Takes events in, one after the other; what must be decided about comes back."""
 
     def __init__(self, state: _State, watched: Watched) -> None:
-        self._state, self._watched = state, watched
+        self._state = state
+        self._watched = watched
         self._maps = MapChecker(watched.tables, watched.charset)
         self.reader = EventReader()
 
     def take(self, event: Event) -> Judged | None:
-        """One event."""
         self._state.bytes += len(event.body)
         if event.type in _BEGINS:
             ends = (
@@ -322,7 +338,10 @@ class _Scan:
         return self._watched.path(known[1].path) if known is not None else None
 
     def _payload(self, event: Event) -> None:
-        """A packed transaction: its events are looked at as if they stood alone. They have no places of their own, so that only all of it can be passed."""
+        """A packed transaction: its events are looked at as if they stood alone.
+
+        They have no places of their own, so that only all of it can be passed.
+        """
         group = self._state.begin(event)
         for inner in payload_events(event.body):
             if inner.type == EventType.TABLE_MAP:
@@ -360,7 +379,8 @@ class _Scan:
                 group.at.file, group.at.pos, event.end, tuple(sorted(group.all_tables))
             )
             group.skip = [(group.at.file, group.at.pos, event.end)] if group.tables else []
-            group.tables, group.rows = set(), 0
+            group.tables = set()
+            group.rows = 0
         self._state.boundary(event)
 
     def _statement(self, event: Event) -> Judged | None:
@@ -394,7 +414,6 @@ class _Scan:
         return None
 
     def _decide(self, event: Event, xid: str, committed: bool) -> Judged | None:
-        """XA COMMIT, XA ROLLBACK."""
         state = self._state
         known = state.prepared.pop(xid, None)
         if committed and known is None and self._watched.tables:

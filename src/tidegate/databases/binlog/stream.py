@@ -1,7 +1,9 @@
-"""A connection on which the server sends its binary log. Called by scan and reader, in drivers and tasks.
+"""A connection on which the server sends its binary log. Called by scan and reader, in drivers and
+tasks.
 
-pymysql logs in; then its socket is read here, packet by packet, as nothing of the log must be buffered elsewhere. Flag 1 of the request makes the server say
-EOF at the end of the log instead of waiting; server id 0 may be connected any number of times.
+pymysql logs in; then its socket is read here, packet by packet, as nothing of the log must be
+buffered elsewhere. Flag 1 of the request makes the server say EOF at the end of the log instead of
+waiting; server id 0 may be connected any number of times.
 """
 
 import struct
@@ -25,7 +27,9 @@ Connect = Callable[[], "pymysql.connections.Connection[Any]"]
 
 
 class LogStream:
-    """The events after a position as bytes without the packet's own header: `with LogStream(connect, position) as stream: for event in stream`."""
+    """The events after a position as bytes without the packet's own header: `with
+    LogStream(connect, position) as stream: for event in stream`.
+    """
 
     def __init__(self, connect: Connect, start: Position) -> None:
         self._start = start

@@ -1,8 +1,11 @@
-"""Row images of the binary log to lists of values: a function written for the layout of a table. Called by rows.py, in tasks.
+"""Row images of the binary log to lists of values: a function written for the layout of a table.
+Called by rows.py, in tasks.
 
-An image is a bitmap of nulls and the values back to back, so a value can only be found by reading all before it. The generated function does that with one
-line or two for each column, which is ten times as fast as a call for each value; where fast_rows.pyx was built, it does the same, faster. What is appended is
-plain: whole numbers, floats and bytes; columns.py makes Arrow arrays of them. TIDEGATE_PURE_PYTHON=1 leaves the compiled one aside.
+An image is a bitmap of nulls and the values back to back, so a value can only be found by reading
+all before it. The generated function does that with one line or two for each column, which is ten
+times as fast as a call for each value; where fast_rows.pyx was built, it does the same, faster.
+What is appended is plain: whole numbers, floats and bytes; columns.py makes Arrow arrays of them.
+TIDEGATE_PURE_PYTHON=1 leaves the compiled one aside.
 """
 
 import os
@@ -31,8 +34,12 @@ class Raw(StrEnum):
     DAYS = "days"  # since 1970
     MICROS = "micros"  # since 1970, of a date and time without zone
     INSTANT = "instant"  # microseconds since 1970, UTC
-    SPAN = "span"  # a time of day or a span, in microseconds; the parameter is the number of its digits after the point
-    TEXT = "text"  # bytes in the column's character set, or plain bytes; the parameter is the fixed length of BINARY(n)
+    # a time of day or a span, in microseconds; the parameter is the number of its digits after the
+    # point
+    SPAN = "span"
+    # bytes in the column's character set, or plain bytes; the parameter is the fixed length of
+    # BINARY(n)
+    TEXT = "text"
     LABEL = "label"  # the number of an ENUM's label
     LABELS = "labels"  # the bits of a SET's labels
     BITS = "bits"  # of a BIT(n), as a number; the parameter is the number of bytes
@@ -127,7 +134,9 @@ def written(columns: Sequence[RawColumn]) -> Decode:
 
 
 def days_of(year: int, month: int, day: int) -> int | None:
-    """Days since 1970; None for dates that are none, such as 0000-00-00, 2020-02-00, 0000-05-05 and 2023-02-29."""
+    """Days since 1970; None for dates that are none, such as 0000-00-00, 2020-02-00, 0000-05-05 and
+    2023-02-29.
+    """
     if not (month and day and year) or (day > 28 and day > _month_days(year, month)):
         return None
     year -= month <= 2
@@ -277,7 +286,9 @@ def _old_time(_: int, __: bool) -> RawColumn:
 
 
 def _decimal(meta: int, _: bool) -> RawColumn:
-    """Groups of nine digits in four bytes each, big-endian, the first bit turned; all bits turned where it is negative."""
+    """Groups of nine digits in four bytes each, big-endian, the first bit turned; all bits turned
+    where it is negative.
+    """
     precision, scale = meta >> 8, meta & 255
     head, wholes = (precision - scale) % 9, (precision - scale) // 9
     fractions, tail = scale // 9, scale % 9
@@ -304,7 +315,6 @@ def _decimal(meta: int, _: bool) -> RawColumn:
 
 
 def _sized(width: int, kind: Raw, parameter: int = 0) -> RawColumn:
-    """Bytes after their length."""
     length = (
         "n = b[p]; p += 1"
         if width == 1
@@ -341,7 +351,9 @@ def _bit(meta: int, _: bool) -> RawColumn:
 
 
 def _string(meta: int, _: bool) -> RawColumn:
-    """CHAR and BINARY, and ENUM and SET, which say so in the parameter's first byte; lengths above 255 hide two bits there."""
+    """CHAR and BINARY, and ENUM and SET, which say so in the parameter's first byte; lengths above
+    255 hide two bits there.
+    """
     real, length = meta >> 8, meta & 255
     if real & 0x30 != 0x30:
         length |= ((real & 0x30) ^ 0x30) << 4

@@ -1,7 +1,9 @@
-"""XA transactions: rows that the log shows when they are prepared, and that count only once they are committed. Called by scan.py.
+"""XA transactions: rows that the log shows when they are prepared, and that count only once they
+are committed. Called by scan.py.
 
-The log has them as two groups of events, anywhere from each other. What was prepared is remembered with its place; the commit
-makes its rows those of the range that holds the commit, wherever the rows stand.
+The log has them as two groups of events, anywhere from each other. What was prepared is remembered
+with its place; the commit makes its rows those of the range that holds the commit, wherever the
+rows stand.
 """
 
 import re
@@ -40,7 +42,6 @@ class Prepared:
 
     @staticmethod
     def of(document: Sequence[Any]) -> "Prepared":
-        """From an offset."""
         file, begin, end, tables = document
         return Prepared(str(file), int(begin), int(end), tuple(tables))
 
@@ -59,7 +60,9 @@ def _read(body: bytes) -> tuple[str, bool]:
 
 
 def decision(text: str) -> tuple[str, bool] | None:
-    """The id of the transaction that a statement decides, and whether it commits it; None for other statements."""
+    """The id of the transaction that a statement decides, and whether it commits it; None for other
+    statements.
+    """
     found = _DECISION.fullmatch(text)
     return (found[2].replace("x'", "X'"), found[1].upper() == "COMMIT") if found else None
 
@@ -67,7 +70,9 @@ def decision(text: str) -> tuple[str, bool] | None:
 def find_prepared(
     connect: Connect, files: Sequence[str], before: Position, xid: str
 ) -> Prepared | None:
-    """Where a transaction was prepared that was decided at a position: for positions that were taken in between. Reads files backwards."""
+    """Where a transaction was prepared that was decided at a position: for positions that were
+    taken in between. Reads files backwards.
+    """
     for file in reversed([f for f in files if Position(f, FIRST).key <= before.key]):
         found = _in_file(connect, file, before, xid)
         if found is not None:

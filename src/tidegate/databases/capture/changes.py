@@ -1,6 +1,8 @@
-"""Row kinds where keys change or are not read yet, and rows taken back to an earlier moment. Called by source.py, in tasks; over Arrow.
+"""Row kinds where keys change or are not read yet, and rows taken back to an earlier moment. Called
+by source.py, in tasks; over Arrow.
 
-Changes come from a log in its order: an update is two rows, before (-U) and after (+U), side by side in one batch.
+Changes come from a log in its order: an update is two rows, before (-U) and after (+U), side by
+side in one batch.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +18,9 @@ Key = tuple[Any, ...]
 
 
 def settle(batch: pa.RecordBatch, key: Sequence[str], inside: Any = None) -> pa.RecordBatch:
-    """Changes as sinks need them: a changed key is a delete and an insert; with `inside`, true or false for each row, only those rows are there at all."""
+    """Changes as sinks need them: a changed key is a delete and an insert; with `inside`, true or
+    false for each row, only those rows are there at all.
+    """
     changed = _changed(batch, key)
     if inside is None and (changed is None or not pc.any(changed).as_py()):
         return batch
@@ -30,7 +34,9 @@ def settle(batch: pa.RecordBatch, key: Sequence[str], inside: Any = None) -> pa.
 
 
 def _settle(kinds: list[int], moved: list[bool], kept: list[bool]) -> None:
-    """Both images of an update inside: as they are, or a delete and an insert where the key changed; one inside: the delete or the insert of that one."""
+    """Both images of an update inside: as they are, or a delete and an insert where the key
+    changed; one inside: the delete or the insert of that one.
+    """
     for at, kind in enumerate(kinds):
         if kind != _BEFORE:
             continue
@@ -60,18 +66,25 @@ def _changed(batch: pa.RecordBatch, key: Sequence[str]) -> Any:
 
 
 class TakenBack:
-    """What rows of a chunk were at a position, told by the first change of each key after it: its image before, or nothing where that change made the row."""
+    """What rows of a chunk were at a position, told by the first change of each key after it: its
+    image before, or nothing where that change made the row.
+    """
 
     def __init__(
         self, key: Sequence[str], inside: Callable[[pa.RecordBatch], Any] | None = None
     ) -> None:
-        """`inside` tells for each row of a batch whether it belongs to the chunk; all do where it is not given."""
-        self._key, self._inside = key, inside
+        """`inside` tells for each row of a batch whether it belongs to the chunk; all do where it
+        is not given.
+        """
+        self._key = key
+        self._inside = inside
         self._touched: set[Key] = set()
         self._before: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Changes after the position, in the log's order, of which `settle` has made deletes and inserts where a key changed."""
+        """Changes after the position, in the log's order, of which `settle` has made deletes and
+        inserts where a key changed.
+        """
         kinds = batch.column(ROW_KIND).to_pylist()
         held = self._inside(batch).to_pylist() if self._inside else [True] * batch.num_rows
         before = []

@@ -31,7 +31,9 @@ class PositionGone(TerminalError):
             "read and nothing is skipped. Choose: restore from a checkpoint or savepoint at or after the oldest position; or start with --restore fresh, which "
             "reads the tables anew (startup.mode = initial) or from where the log begins (startup.mode = earliest). Keep the log longer next time"
         )
-        self.wanted, self.oldest, self.why = wanted, oldest, why
+        self.wanted = wanted
+        self.oldest = oldest
+        self.why = why
 
 
 class NotSetUp(UserError):
@@ -54,15 +56,15 @@ class NoKey(UserError):
 
 
 class NoTables(UserError):
-    """No table is chosen."""
-
     condition = "no-tables"
 
 
 class TableChanged(StoppedByChange):
-    """A table was changed in a way that only a person can decide about: raised before the first row that differs.
+    """A table was changed in a way that only a person can decide about: raised before the first row
+    that differs.
 
-    `at` is the same at every restart from the checkpoint before it: an accepted change is found by it.
+    `at` is the same at every restart from the checkpoint before it: an accepted change is found by
+    it.
     """
 
     def __init__(
@@ -118,7 +120,8 @@ class OrderChanged(UserError):
             "and what is left can no longer be told apart. Nothing is lost. Give the column its former collation until the table is read, or start "
             "with --restore fresh"
         )
-        self.path, self.column = path, column
+        self.path = path
+        self.column = column
 
 
 class ColumnsAdded(TransientError):

@@ -1,4 +1,6 @@
-"""What a column that was added holds in the rows that were there before it, as a plain value that a sink can give its own rows. Called by CDC sources."""
+"""What a column that was added holds in the rows that were there before it, as a plain value that a
+sink can give its own rows. Called by CDC sources.
+"""
 
 import re
 from typing import Any
@@ -22,7 +24,9 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?: \d\d:\d\d:\d\d(?:\.\d{1,6})?)?")
 
 
 class Unknown:
-    """The rows of before have no value that they all share, or one that cannot be written elsewhere."""
+    """The rows of before have no value that they all share, or one that cannot be written
+    elsewhere.
+    """
 
 
 UNKNOWN = Unknown()
@@ -51,7 +55,10 @@ def plain(text: str, kind: DataType) -> Any:
 
 
 def zero(kind: DataType, labels: tuple[str, ...]) -> Any:
-    """What MariaDB and MySQL fill a column with that must have a value and has no default. Zero dates are null here."""
+    """What MariaDB and MySQL fill a column with that must have a value and has no default.
+
+    Zero dates are null here.
+    """
     match kind.name:
         case TypeName.BOOLEAN:
             return False

@@ -1,7 +1,10 @@
-"""The column whose ranges are the chunks of a table, and the rows of a chunk as a condition. Called by progress.py and source.py.
+"""The column whose ranges are the chunks of a table, and the rows of a chunk as a condition. Called
+by progress.py and source.py.
 
-A chunk is `low < key <= high`. Keys that are read as null (zero dates, infinite ones, no value) are in the first chunk, wherever the database orders them, as
-rows of the log do not tell more about them. Every end of a chunk is written with its collation, so that no ALTER TABLE gives a chunk other rows.
+A chunk is `low < key <= high`. Keys that are read as null (zero dates, infinite ones, no value) are
+in the first chunk, wherever the database orders them, as rows of the log do not tell more about
+them. Every end of a chunk is written with its collation, so that no ALTER TABLE gives a chunk other
+rows.
 """
 
 from dataclasses import dataclass, replace
@@ -57,7 +60,9 @@ class SplitKey:
 
     @property
     def asked(self) -> bool:
-        """Whether only the database can compare its values: texts, and numbers that may have more digits than can travel."""
+        """Whether only the database can compare its values: texts, and numbers that may have more
+        digits than can travel.
+        """
         return self.kind.name is TypeName.STRING or self.column.native.lower() == "numeric"
 
     def constant(self, bound: Bound) -> str:
@@ -112,7 +117,9 @@ class SplitKey:
 def split_key(
     captured: CaptureTable, dialect: Dialect, order: list[str] | None = None
 ) -> SplitKey | None:
-    """The column that a table is cut by; None where it is read in one piece. `order`: the one of a table that is being read."""
+    """The column that a table is cut by; None where it is read in one piece. `order`: the one of a
+    table that is being read.
+    """
     key = captured.table.primary_key
     name = order[0] if order else captured.split or (key[0] if key else None)
     kind = next((c.type for c in captured.table.columns if c.name == name), None)

@@ -1,4 +1,7 @@
-"""What CDC connectors have in common in job files, by the reference's names. Declarations and checks only: `tidegate validate` imports this."""
+"""What CDC connectors have in common in job files, by the reference's names.
+
+Declarations and checks only: `tidegate validate` imports this.
+"""
 
 from collections.abc import Iterable, Mapping
 

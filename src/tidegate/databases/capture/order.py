@@ -1,7 +1,9 @@
-"""Which rows of the log belong to which chunk: decided as the database decides it in the condition of a chunk. Called by source.py, in tasks.
+"""Which rows of the log belong to which chunk: decided as the database decides it in the condition
+of a chunk. Called by source.py, in tasks.
 
-Numbers, dates, moments and bytes have one order everywhere, and are compared here. Texts have the order of their collation (cases, accents, spaces at the
-end), and are compared by the database itself, with nothing but constants in the statement: no table is read for it.
+Numbers, dates, moments and bytes have one order everywhere, and are compared here. Texts have the
+order of their collation (cases, accents, spaces at the end), and are compared by the database
+itself, with nothing but constants in the statement: no table is read for it.
 """
 
 import datetime
@@ -20,7 +22,9 @@ from tidegate.databases.session import Session
 ASKED_MAX = 1000
 """Keys in one statement."""
 ASKED_CHARS_MAX = 1 << 20
-"""Characters of keys in one statement; the end of the range comes with every key, and no server takes statements without a limit."""
+"""Characters of keys in one statement; the end of the range comes with every key, and no server
+takes statements without a limit.
+"""
 
 
 class Order(ABC):
@@ -57,13 +61,11 @@ class Order(ABC):
 
 
 class PlainOrder(Order):
-    """The same everywhere."""
-
     def _upto(self, keys: Any, bound: Bound) -> Any:
         return pc.less_equal(keys, scalar(keys.type, bound))
 
     def close(self) -> None:
-        """Nothing is held."""
+        pass
 
 
 class AskedOrder(Order):
@@ -71,7 +73,8 @@ class AskedOrder(Order):
 
     def __init__(self, key: SplitKey, connect: Callable[[], Session]) -> None:
         super().__init__(key.column.name)
-        self._key, self._connect = key, connect
+        self._key = key
+        self._connect = connect
         self._session: Session | None = None
 
     def _upto(self, keys: Any, bound: Bound) -> Any:
@@ -107,13 +110,11 @@ class AskedOrder(Order):
         return [value for (value, _), below in zip(part, answers, strict=True) if below]
 
     def close(self) -> None:
-        """End the connection."""
         if self._session is not None:
             self._session.close()
 
 
 def order_of(key: SplitKey, connect: Callable[[], Session]) -> Order:
-    """The order of keys."""
     return AskedOrder(key, connect) if key.asked else PlainOrder(key.column.name)
 
 

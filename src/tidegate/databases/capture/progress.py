@@ -1,13 +1,16 @@
-"""How far the snapshot of each table is, and the chunks that come next. Called by source.py, in the driver.
+"""How far the snapshot of each table is, and the chunks that come next. Called by source.py, in the
+driver.
 
-A chunk is a range of one column of the key, the first where the job file names none (keys.py tells what can be cut). The progress of a table is JSON:
+A chunk is a range of one column of the key, the first where the job file names none (keys.py tells
+what can be cut). The progress of a table is JSON:
 
     None                                     nothing is read
     {"upto": 16192, "cuts": [8096, 16192]}   keys up to 16192 are read; the last batch read them in these pieces
     {"upto": null, "cuts": [24288, null]}    everything is read; null is the open end
 
-and has "order": [column, collation], which gives the ends their meaning; former versions, which knew whole numbers only, wrote none. Ends of other types are
-texts, {"number": "1.5"} or {"bytes": "0a"}, as chunks.py writes them.
+and has "order": [column, collation], which gives the ends their meaning; former versions, which
+knew whole numbers only, wrote none. Ends of other types are texts, {"number": "1.5"} or {"bytes":
+"0a"}, as chunks.py writes them.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""Which tables are read, by names and patterns, and what tells their rows apart. Called by source.py, in the driver."""
+"""Which tables are read, by names and patterns, and what tells their rows apart.
+
+Called by source.py, in the driver.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +20,10 @@ from tidegate.plugin.option import Values
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CaptureTable:
-    """A table that is read: as its database has it, and as it flows. `split` is the column that chunks are cut by, where the job file names one."""
+    """A table that is read: as its database has it, and as it flows.
+
+    `split` is the column that chunks are cut by, where the job file names one.
+    """
 
     info: TableInfo
     table: Table
@@ -26,7 +32,9 @@ class CaptureTable:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selected:
-    """The tables that are there, by path; and those that the job file names and that are not there, each with the error that says so."""
+    """The tables that are there, by path; and those that the job file names and that are not there,
+    each with the error that says so.
+    """
 
     tables: dict[str, CaptureTable]
     missing: dict[str, TableMissing]

@@ -1,4 +1,5 @@
-"""The Source of all databases that have a log: what `__init__` of this package says, with the log left open. Subclassed by the CDC connectors.
+"""The Source of all databases that have a log: what `__init__` of this package says, with the log
+left open. Subclassed by the CDC connectors.
 
 The offset:
 
@@ -51,7 +52,9 @@ from tidegate.plugin.contract import JOINT_TABLE, Limit, Offset, OperatorContext
 from tidegate.plugin.option import Values
 
 IDLE_BYTES_MAX = 4 << 20
-"""Log of other tables that is passed over before the position moves; until then a turn that finds nothing writes nothing."""
+"""Log of other tables that is passed over before the position moves; until then a turn that finds
+nothing writes nothing.
+"""
 
 
 GONE_WORDS = "the catalogue does not have it any more (dropped, renamed, or its rights were taken away); what the log still has of it is not delivered"
@@ -59,7 +62,10 @@ GONE_WORDS = "the catalogue does not have it any more (dropped, renamed, or its 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Look:
-    """What the log holds after a position. `idle_bytes` is how much of it there is where no table that is read was touched."""
+    """What the log holds after a position.
+
+    `idle_bytes` is how much of it there is where no table that is read was touched.
+    """
 
     log: dict[str, Any]
     touched: frozenset[str]
@@ -97,7 +103,8 @@ class CaptureSource(Source):
         self._nothing_read: frozenset[str] = (
             frozenset()
         )  # tables of which nothing is read at the beginning of the range that is planned
-        self._more = True  # whether the last look stopped before the end; who has not looked yet had better do so soon
+        # whether the last look stopped before the end; who has not looked yet had better do so soon
+        self._more = True
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to the tasks; the tables too, so that a task need not look."""
@@ -119,7 +126,9 @@ class CaptureSource(Source):
 
     @abstractmethod
     def check_server(self, session: Session) -> None:
-        """Raise NotSetUp where the server does not write the log that is needed, with all that is wrong."""
+        """Raise NotSetUp where the server does not write the log that is needed, with all that is
+        wrong.
+        """
 
     @abstractmethod
     def log_begin(self, session: Session) -> dict[str, Any]:
@@ -209,7 +218,9 @@ class CaptureSource(Source):
         }
 
     def latest(self, start: Offset, limit: Limit) -> Offset:
-        """The next range of the log, and the next chunks of tables that are not read yet, where the log is read to its end."""
+        """The next range of the log, and the next chunks of tables that are not read yet, where the
+        log is read to its end.
+        """
         known = self._without_gone(self._with_new_tables(start))
         if self.at_end(known):
             self._more = False
@@ -264,7 +275,9 @@ class CaptureSource(Source):
         }
 
     def _without_gone(self, start: Offset) -> Offset:
-        """Tables that the job file asks for and the catalogue does not have any more are left out once a person has said so, and are not asked about again."""
+        """Tables that the job file asks for and the catalogue does not have any more are left out
+        once a person has said so, and are not asked about again.
+        """
         known = start["tables"]
         gone = [
             path
@@ -290,7 +303,9 @@ class CaptureSource(Source):
         return str(log["lsn"]) if "lsn" in log else f"{log['file']}:{log['pos']}"
 
     def _look(self, session: Session, start: Offset, limit: Limit) -> Look:
-        """The next range; a change that nobody has decided about stops the job with the commands that do."""
+        """The next range; a change that nobody has decided about stops the job with the commands
+        that do.
+        """
         self._nothing_read = frozenset(
             path for path, entry in start["tables"].items() if entry["read"] is None
         )
@@ -300,7 +315,9 @@ class CaptureSource(Source):
             raise error.of_job(self.context.job_id) from None
 
     def _carried(self, start: Offset, look: Look) -> Look:
-        """Rows of the range must fit the pipeline, which was built with the columns of the catalogue: that may be ahead of the log."""
+        """Rows of the range must fit the pipeline, which was built with the columns of the
+        catalogue: that may be ahead of the log.
+        """
         at = self.position_text(start["log"])
         reread = set()
         for path in sorted(look.touched):
@@ -343,13 +360,18 @@ class CaptureSource(Source):
         return lost
 
     def accepted(self, path: str, at: str) -> ChangeChoice | None:
-        """What a person has decided about the change of a table at a position. A table of which nothing is read is read as it is then."""
+        """What a person has decided about the change of a table at a position.
+
+        A table of which nothing is read is read as it is then.
+        """
         return decided(self.context.accepted_changes, path, at) or (
             ChangeChoice.REREAD if path in self._nothing_read else None
         )
 
     def _carry_on(self, session: Session, path: str, columns: Sequence[Any]) -> None:
-        """Columns flow through the whole pipeline, which is built when it starts: it starts again where the catalogue has others since."""
+        """Columns flow through the whole pipeline, which is built when it starts: it starts again
+        where the catalogue has others since.
+        """
         captured = self.captured.get(path)
         if captured is None:
             return
@@ -403,7 +425,9 @@ class CaptureSource(Source):
             raise OrderChanged(path, key.column.name, key.column.collation, became)
 
     def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # chunks are as many as they are
-        """A split for each table that changed, as its changes must stay in order, and one for each chunk."""
+        """A split for each table that changed, as its changes must stay in order, and one for each
+        chunk.
+        """
         log = [
             Split(path, payload, 1)
             for payload in self._log_payloads(start, end)
@@ -484,7 +508,10 @@ class CaptureSource(Source):
         return order_of(key, self.session)
 
     def _read_chunk(self, path: str, payload: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
-        """Rows as they are now, then taken back to the position. A table without rows gives an empty batch, so that sinks know of it."""
+        """Rows as they are now, then taken back to the position.
+
+        A table without rows gives an empty batch, so that sinks know of it.
+        """
         chunk = Chunk(*payload["chunk"])
         table = self.captured[path].table
         schema, key = table_schema(table), table.primary_key

@@ -1,4 +1,6 @@
-"""Batches that must wait until all are there: in memory while they are few, in a file without a name when they are many. Called by source.py, in tasks."""
+"""Batches that must wait until all are there: in memory while they are few, in a file without a
+name when they are many. Called by source.py, in tasks.
+"""
 
 import tempfile
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
-"""The log of PostgreSQL, through a logical replication slot and its plugin pgoutput, read exactly from one position to another, any number of times.
+"""The log of PostgreSQL, through a logical replication slot and its plugin pgoutput, read exactly
+from one position to another, any number of times.
 
     lsn.py        positions
     messages.py   messages of pgoutput from their bytes
@@ -7,6 +8,8 @@
     reader.py     the rows of a range, as record batches with row kinds
     slots.py      slots and publications: made, copied, moved on, asked how they are
 
-A transaction belongs to a range iff start <= position of its commit < end. The slot is only looked at (peek), never consumed: it moves on by `advance`, to the
-oldest position that anyone may still ask for. A slot has one reader at a time, so a second one (a repeated task, a chunk) looks through a temporary copy.
+A transaction belongs to a range iff start <= position of its commit < end. The slot is only looked
+at (peek), never consumed: it moves on by `advance`, to the oldest position that anyone may still
+ask for. A slot has one reader at a time, so a second one (a repeated task, a chunk) looks through a
+temporary copy.
 """

@@ -1,6 +1,8 @@
-"""Values as the server writes them, to Arrow arrays of the type that a column has in the pipeline. Called by reader.py, in tasks.
+"""Values as the server writes them, to Arrow arrays of the type that a column has in the pipeline.
+Called by reader.py, in tasks.
 
-The session sets what texts look like: UTC, ISO dates, all digits of floats. Most casts are Arrow's own; what it does not read is read here.
+The session sets what texts look like: UTC, ISO dates, all digits of floats. Most casts are Arrow's
+own; what it does not read is read here.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +23,9 @@ _INFINITE = (b"infinity", b"-infinity")
 
 
 def array_of(values: Any, kind: DataType, name: str) -> Any:
-    """An array of a column's texts, which come as an array of bytes or as a list; what does not fit is an error that names the column."""
+    """An array of a column's texts, which come as an array of bytes or as a list; what does not fit
+    is an error that names the column.
+    """
     try:
         return _READERS.get(kind.name, _cast)(
             values if isinstance(values, pa.Array) else pa.array(values, pa.binary()), kind

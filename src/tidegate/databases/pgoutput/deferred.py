@@ -1,7 +1,9 @@
 """Transactions of tables whose key is checked at their end only. Called by reader.py, in tasks.
 
-Such a transaction may have two rows of one key for a while, as in `update t set id = 3 - id`: its changes, one after the other, would lose a row in a target
-that has one row for each key. What it did to each key as a whole is the same whatever the order was: the row that was there before, and the one after.
+Such a transaction may have two rows of one key for a while, as in `update t set id = 3 - id`: its
+changes, one after the other, would lose a row in a target that has one row for each key. What it
+did to each key as a whole is the same whatever the order was: the row that was there before, and
+the one after.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,11 +15,15 @@ Row = tuple[bytes | None, ...]
 
 
 class Transaction:
-    """The changes of one table, until the commit. Every image before a change must be a whole row."""
+    """The changes of one table, until the commit.
+
+    Every image before a change must be a whole row.
+    """
 
     def __init__(self, key: Sequence[int], width: int) -> None:
         """`key`: the places of its columns in a row of `width` values."""
-        self._key, self._width = key, width
+        self._key = key
+        self._width = width
         self._before: dict[Row, Row] = {}
         self._after: dict[Row, list[Row]] = {}
 
@@ -45,7 +51,8 @@ class Transaction:
                 inserted.append((_INSERT, made[-1]))
             elif not made and before is not None:
                 deleted.append((_DELETE, before))
-        self._before, self._after = {}, {}
+        self._before = {}
+        self._after = {}
         found = [*deleted, *updated, *inserted]
         columns: list[Any] = [[row[place] for _, row in found] for place in range(self._width)]
         return bytes(kind for kind, _ in found), columns

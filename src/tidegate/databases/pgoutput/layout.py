@@ -1,4 +1,7 @@
-"""A table as a position knows it, compared with a table as the log shows it. Pure; used by the driver's check and by the reader of tasks."""
+"""A table as a position knows it, compared with a table as the log shows it.
+
+Pure; used by the driver's check and by the reader of tasks.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,8 +16,9 @@ _IDENTITIES = {"f": "FULL", "d": "DEFAULT", "i": "USING INDEX", "n": "NOTHING"}
 class Layout:
     """What the rows of a table are decoded by.
 
-    `columns` are (name, type, modifier) in the order of the table; the type is None where a checkpoint of a former version knows names only. `oid` is 0 and
-    `identity` empty where they are not known.
+    `columns` are (name, type, modifier) in the order of the table; the type is None where a
+    checkpoint of a former version knows names only. `oid` is 0 and `identity` empty where they are
+    not known.
     """
 
     columns: tuple[tuple[str, int | None, int], ...]
@@ -31,7 +35,9 @@ class Layout:
 def layout_of(
     columns: Sequence[Sequence[Any]], oid: int = 0, identity: str = "", key: Sequence[str] = ()
 ) -> Layout:
-    """From the columns that an offset keeps: [name, type in words, type, modifier, number], or the first two only."""
+    """From the columns that an offset keeps: [name, type in words, type, modifier, number], or the
+    first two only.
+    """
     kept = tuple(
         (str(c[0]), int(c[2]), int(c[3])) if len(c) > 2 else (str(c[0]), None, -1) for c in columns
     )

@@ -2,7 +2,6 @@
 
 
 def number(text: str) -> int:
-    """`0/16B3748` as a number."""
     high, _, low = text.partition("/")
     return int(high, 16) << 32 | int(low, 16)
 

@@ -1,4 +1,7 @@
-"""Messages of pgoutput (protocol 1) from their bytes. Called by reader.py; knows no connection. Numbers are big-endian."""
+"""Messages of pgoutput (protocol 1) from their bytes.
+
+Called by reader.py; knows no connection. Numbers are big-endian.
+"""
 
 import struct
 from dataclasses import dataclass
@@ -12,7 +15,9 @@ _COLUMNS_MAX = 2000
 
 
 class Unchanged:
-    """The value of a large column that an update left alone, and that the log therefore does not tell."""
+    """The value of a large column that an update left alone, and that the log therefore does not
+    tell.
+    """
 
 
 UNCHANGED = Unchanged()
@@ -37,7 +42,9 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """One change of one row; `before` is the whole row or only its key, as `whole` tells, or nothing."""
+    """One change of one row; `before` is the whole row or only its key, as `whole` tells, or
+    nothing.
+    """
 
     kind: int
     relation: int

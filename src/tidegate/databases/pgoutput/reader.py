@@ -31,10 +31,12 @@ Batch = tuple[str, pa.RecordBatch]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotTable:
-    """A table that is wanted: as it is known at the start of the range, and as it flows through the pipeline.
+    """A table that is wanted: as it is known at the start of the range, and as it flows through the
+    pipeline.
 
-    `whole`: whether every row before a change must be there as a whole. `passes_truncate`: whether it goes on where the table is emptied. `deferred`:
-    whether its key is checked at the end of transactions only.
+    `whole`: whether every row before a change must be there as a whole. `passes_truncate`: whether
+    it goes on where the table is emptied. `deferred`: whether its key is checked at the end of
+    transactions only.
     """
 
     layout: Layout
@@ -57,7 +59,9 @@ def read_range(
 
 
 def with_mask(address: bytes | None) -> bytes | None:
-    """An address as a cast to text writes it, which is how a snapshot reads it: always with its mask."""
+    """An address as a cast to text writes it, which is how a snapshot reads it: always with its
+    mask.
+    """
     return (
         address
         if address is None or b"/" in address
@@ -69,7 +73,8 @@ class _Collector:
     """Rows of one table until there are enough for a batch, in one layout."""
 
     def __init__(self, path: str, wanted: SlotTable, relation: Relation, fast: Any) -> None:
-        self.path, self._wanted = path, wanted
+        self.path = path
+        self._wanted = wanted
         self.names = [name for name, _, _ in relation.columns]
         if what := difference(wanted.layout, relation):
             raise TableChanged(path, what, "a transaction")
@@ -168,7 +173,9 @@ class Reading:
     def __init__(
         self, wanted: SlotRange, tables: Mapping[str, SlotTable], database: str, fast: Any
     ) -> None:
-        self._tables, self._database, self._fast = tables, database, fast
+        self._tables = tables
+        self._database = database
+        self._fast = fast
         self._intake: Taking = (fast or pure).Intake(
             wanted.start, wanted.end, BATCH_ROWS_MAX, BATCH_BYTES_MAX, BUFFERED_BYTES_MAX
         )

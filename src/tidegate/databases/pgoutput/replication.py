@@ -1,8 +1,10 @@
-"""An open replication stream of PostgreSQL and the messages that it sent last. Called by shared_stream.py.
+"""An open replication stream of PostgreSQL and the messages that it sent last. Called by
+shared_stream.py.
 
-The stream reads through a temporary copy of the slot that belongs to its connection: the slot itself is never moved,
-and stays free for others. The server decodes the log once, whatever the number of ranges that are read from it. What
-was sent last is kept, so that a range can be read again; how much is bounded, and so is what is fetched ahead.
+The stream reads through a temporary copy of the slot that belongs to its connection: the slot
+itself is never moved, and stays free for others. The server decodes the log once, whatever the
+number of ranges that are read from it. What was sent last is kept, so that a range can be read
+again; how much is bounded, and so is what is fetched ahead.
 """
 
 import os
@@ -29,13 +31,17 @@ from tidegate.databases.url import Address
 
 KEPT_BYTES_MAX = 32 << 20
 SPOOLED_BYTES_MAX = 512 << 20
-"""In a file: the driver looks through a range before a task reads it, where it does not know yet how the tables were."""
+"""In a file: the driver looks through a range before a task reads it, where it does not know yet
+how the tables were.
+"""
 FILE_BYTES_MAX = 64 << 20
 AHEAD_BYTES_MAX = 8 << 20
 BURST_MESSAGES_MAX = 4096
 BURST_BYTES_MAX = 4 << 20
 GAP_BYTES_MAX = 128 << 20
-"""A range that begins further after the last message is cheaper to find by a new stream, which sends nothing before it."""
+"""A range that begins further after the last message is cheaper to find by a new stream, which
+sends nothing before it.
+"""
 SENDER_TIMEOUT = "60s"
 """After so long without a report the server takes us for lost."""
 REPORT_S = 10.0
@@ -51,7 +57,10 @@ _CHANGES = (messages.INSERT, messages.UPDATE, messages.DELETE)
 
 @dataclass(slots=True)
 class Burst:
-    """Messages in the order of the log. `before` is the commit of the transaction that the first of them belong to."""
+    """Messages in the order of the log.
+
+    `before` is the commit of the transaction that the first of them belong to.
+    """
 
     data: list[bytes]
     count: int
@@ -97,7 +106,10 @@ class Burst:
 
 
 class ReplicationStream:
-    """One connection that sends the transactions of a publication from `start` on. One range is read at a time."""
+    """One connection that sends the transactions of a publication from `start` on.
+
+    One range is read at a time.
+    """
 
     def __init__(self, address: Address, slot: str, publication: str, start: int) -> None:
         self._address = address
@@ -137,7 +149,9 @@ class ReplicationStream:
         )
 
     def _check_standbys(self) -> None:
-        """A server that takes any reader for a synchronous standby would let its commits wait for us."""
+        """A server that takes any reader for a synchronous standby would let its commits wait for
+        us.
+        """
         result = self._run(
             "select current_setting('synchronous_standby_names'), current_setting('application_name')"
         )
@@ -170,7 +184,8 @@ class ReplicationStream:
     def lists(self, start: int, end: int) -> Generator[list[bytes], None, None]:
         """The messages of the transactions with start <= commit < end.
 
-        Each list is what a read of this range alone would give: the layout of a table comes before its first row.
+        Each list is what a read of this range alone would give: the layout of a table comes before
+        its first row.
         """
         layouts = dict(self._layouts)
         number = self._first
@@ -198,7 +213,9 @@ class ReplicationStream:
                 self._pull(wait=True)
 
     def keep_alive(self, *, idle: bool) -> None:
-        """Report that we are there; where nobody reads, also fetch a little ahead, so that a server can shut down."""
+        """Report that we are there; where nobody reads, also fetch a little ahead, so that a server
+        can shut down.
+        """
         while idle and self._ahead < AHEAD_BYTES_MAX and self._pull(wait=False):
             self._forget(self._read)
         if time.monotonic() - self._reported_s >= REPORT_S:
@@ -310,7 +327,9 @@ class ReplicationStream:
         self._ahead += burst.size
 
     def _forget(self, before: int) -> None:
-        """Move the oldest bursts that were read, up to a number, out of memory, and drop those that are too many there too."""
+        """Move the oldest bursts that were read, up to a number, out of memory, and drop those that
+        are too many there too.
+        """
         while self._size > KEPT_BYTES_MAX and self._moved < min(before, self._read):
             burst = self._bursts[self._moved - self._first]
             self._moved += 1
@@ -325,7 +344,9 @@ class ReplicationStream:
             self._drop()
 
     def _spool(self) -> Any:
-        """A file without a name, which goes with the process; another one after a while, so that the first can be given up."""
+        """A file without a name, which goes with the process; another one after a while, so that
+        the first can be given up.
+        """
         if self._file is None or self._file.closed or self._file.tell() > FILE_BYTES_MAX:
             self._file = tempfile.TemporaryFile(prefix="tidegate-", buffering=0)  # noqa: SIM115  # closed with its last burst
         return self._file
@@ -342,7 +363,9 @@ class ReplicationStream:
 
 
 def announced(data: list[bytes], layouts: dict[bytes, bytes]) -> list[bytes]:
-    """The messages, with layouts from before them that their rows need; those are taken out of `layouts`."""
+    """The messages, with layouts from before them that their rows need; those are taken out of
+    `layouts`.
+    """
     if not layouts or not any(
         head[1:] in layouts or head[:1] == b"T" for head in {message[:5] for message in data}
     ):

@@ -1,7 +1,8 @@
-"""Messages of pgoutput to columns of texts: rows of the tables that are read, until there are enough for a batch. Called by reader.py, in tasks.
+"""Messages of pgoutput to columns of texts: rows of the tables that are read, until there are
+enough for a batch. Called by reader.py, in tasks.
 
-Where fast_rows.pyx was built, it does the same, faster; it leaves to the code here every message with which something is wrong. TIDEGATE_PURE_PYTHON=1 leaves
-the compiled one aside.
+Where fast_rows.pyx was built, it does the same, faster; it leaves to the code here every message
+with which something is wrong. TIDEGATE_PURE_PYTHON=1 leaves the compiled one aside.
 """
 
 import os
@@ -30,14 +31,20 @@ class TableRows(Protocol):
 
 
 class Taking(Protocol):
-    """One pass over messages. `tables` has the rows of each table by its number, None for those that are not wanted; `total` is how many bytes wait."""
+    """One pass over messages.
+
+    `tables` has the rows of each table by its number, None for those that are not wanted; `total`
+    is how many bytes wait.
+    """
 
     inside: bool
     tables: dict[int, Any]
     total: int
 
     def eat(self, messages: list[bytes], at: int, /) -> int:
-        """Take messages from `at` on; the number of the first that is not taken, as it is another's to read or as enough is there."""
+        """Take messages from `at` on; the number of the first that is not taken, as it is another's
+        to read or as enough is there.
+        """
 
 
 def compiled() -> Any:
@@ -51,7 +58,9 @@ def compiled() -> Any:
 
 
 class UnknownLarge(Exception):
-    """A value that an update left alone and that the log does not tell; for who knows the names of the columns."""
+    """A value that an update left alone and that the log does not tell; for who knows the names of
+    the columns.
+    """
 
     def __init__(self, places: Sequence[int]) -> None:
         super().__init__(f"values {', '.join(map(str, places))} of a row are not told")
@@ -63,17 +72,20 @@ class NotWhole(Exception):
 
 
 class Rows:
-    """In Python. `places` tells for each column which value of a row it is; a row has `count` values; `whole`: a change must have the whole row before it."""
+    """In Python. `places` tells for each column which value of a row it is; a row has `count`
+    values; `whole`: a change must have the whole row before it.
+    """
 
     def __init__(self, places: Sequence[int], count: int, whole: bool = False) -> None:
-        self._places, self._count, self._whole = places, count, whole
+        self._places = places
+        self._count = count
+        self._whole = whole
         self._columns: list[list[Any]] = [[] for _ in places]
         self._kinds = bytearray()
         self.held = 0
 
     @property
     def rows(self) -> int:
-        """How many there are."""
         return len(self._kinds)
 
     def add(self, change: RowChange, size: int) -> None:
@@ -129,14 +141,19 @@ class Intake:
     """In Python: transactions whose commit is in [start, end) go into the rows of their tables."""
 
     def __init__(self, start: int, end: int, rows_max: int, bytes_max: int, total_max: int) -> None:
-        self._start, self._end = start, end
-        self._rows_max, self._bytes_max, self._total_max = rows_max, bytes_max, total_max
+        self._start = start
+        self._end = end
+        self._rows_max = rows_max
+        self._bytes_max = bytes_max
+        self._total_max = total_max
         self.inside = False
         self.tables: dict[int, Rows | None] = {}
         self.total = 0
 
     def eat(self, data: list[bytes], at: int, /) -> int:
-        """Take messages from `at` on; the number of the first that is not taken, as it is another's to read or as enough is there."""
+        """Take messages from `at` on; the number of the first that is not taken, as it is another's
+        to read or as enough is there.
+        """
         for number in range(at, len(data)):
             message = data[number]
             kind = message[0] if message else 0
@@ -189,7 +206,9 @@ def texts(column: Any, count: int) -> Any:
 
 
 def unframed(chunks: list[bytes]) -> list[bytes] | None:
-    """The values of chunks that are one row with one value each, as is usual; None where one of them is not."""
+    """The values of chunks that are one row with one value each, as is usual; None where one of
+    them is not.
+    """
     for chunk in chunks:
         if chunk[:2] != b"\0\1" or int.from_bytes(chunk[2:6], "big") != len(chunk) - 6:
             return None

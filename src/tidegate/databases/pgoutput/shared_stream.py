@@ -1,9 +1,11 @@
-"""One replication stream for a slot and a host: held by the process that needs it first, open to the others of its user.
+"""One replication stream for a slot and a host: held by the process that needs it first, open to
+the others of its user.
 
-Tasks of a job run in several processes, one after the other, and each would have to let the server decode the log
-again. So the first that reads holds the stream, in a thread; the others ask it for their ranges through a local socket.
-The name of the socket is the lock: the kernel gives it to one process, and takes it back when that process ends.
-Whatever prevents all this is StreamUnavailable, before the first message: then the range is read without a stream.
+Tasks of a job run in several processes, one after the other, and each would have to let the server
+decode the log again. So the first that reads holds the stream, in a thread; the others ask it for
+their ranges through a local socket. The name of the socket is the lock: the kernel gives it to one
+process, and takes it back when that process ends. Whatever prevents all this is StreamUnavailable,
+before the first message: then the range is read without a stream.
 """
 
 import hashlib
@@ -45,7 +47,9 @@ class _Holder:
     def __init__(
         self, address: Address, slot: str, publication: str, listener: socket.socket
     ) -> None:
-        self._address, self._slot, self._publication = address, slot, publication
+        self._address = address
+        self._slot = slot
+        self._publication = publication
         self._listener = listener
         self._secret = _digest(address, slot, publication, address.password)
         self._turn = threading.Lock()
@@ -100,7 +104,9 @@ class _Holder:
             self._stream = None
 
     def _serve(self) -> None:
-        """Take readers of other processes, keep the stream alive between them, and end when nobody reads."""
+        """Take readers of other processes, keep the stream alive between them, and end when nobody
+        reads.
+        """
         while not self.ended:
             with suppress(OSError):
                 peer, _ = self._listener.accept()

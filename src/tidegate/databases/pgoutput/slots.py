@@ -1,6 +1,8 @@
-"""Slots and publications: made, copied, moved on, asked how they are. Called by Postgres-CDC in the driver, and by reader.py in tasks.
+"""Slots and publications: made, copied, moved on, asked how they are. Called by Postgres-CDC in the
+driver, and by reader.py in tasks.
 
-A slot's name comes from the job file, which is in the store before anything is made: a crash between making and recording finds the same slot again.
+A slot's name comes from the job file, which is in the store before anything is made: a crash
+between making and recording finds the same slot again.
 """
 
 from collections.abc import Mapping
@@ -18,7 +20,11 @@ PLUGIN = "pgoutput"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotState:
-    """How a slot is. `confirmed` is where its reading begins; `safe_bytes` is how much log may still be written before it is lost, None: any."""
+    """How a slot is.
+
+    `confirmed` is where its reading begins; `safe_bytes` is how much log may still be written
+    before it is lost, None: any.
+    """
 
     confirmed: int
     lost: bool
@@ -66,7 +72,9 @@ def drop_lost_slot(session: Session, name: str) -> None:
 
 
 def publish(session: Session, publication: str, tables: Mapping[str, int]) -> None:
-    """Make a publication of tables (quoted, with their oids) unless it is there; tables that it lacks are added."""
+    """Make a publication of tables (quoted, with their oids) unless it is there; tables that it
+    lacks are added.
+    """
     name = '"' + publication.replace('"', '""') + '"'
     found = session.query(
         "select oid, puballtables, array(select relid::bigint from pg_get_publication_tables(pubname)) from pg_publication where pubname = %s",
@@ -85,7 +93,9 @@ def publish(session: Session, publication: str, tables: Mapping[str, int]) -> No
 
 
 def advance(session: Session, name: str, position: int) -> bool:
-    """Let the server forget what lies before a position; False where the slot is being read, so that it must be tried another time."""
+    """Let the server forget what lies before a position; False where the slot is being read, so
+    that it must be tried another time.
+    """
     state = slot_state(session, name)
     if state is None or state.lost or state.confirmed >= position:
         return True

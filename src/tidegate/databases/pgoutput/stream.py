@@ -1,4 +1,7 @@
-"""The messages of a range of PostgreSQL's log, as the server sends them. Called by reader.py; decodes no rows."""
+"""The messages of a range of PostgreSQL's log, as the server sends them.
+
+Called by reader.py; decodes no rows.
+"""
 
 import logging
 import time
@@ -22,7 +25,9 @@ from tidegate.databases.postgres import PostgresSession, ours
 
 NEAR_BYTES = 8 << 20
 RESTART_BYTES = 64 << 20
-"""A slot that begins no further before the range is read itself, unless a long transaction lets it decode from far before."""
+"""A slot that begins no further before the range is read itself, unless a long transaction lets it
+decode from far before.
+"""
 FEW_BYTES = 2 << 20
 WAIT_S = 60.0
 PAUSE_S = 0.2
@@ -53,8 +58,9 @@ def changes(open_session: Open, wanted: SlotRange) -> Generator[bytes, None, Non
 def message_lists(open_session: Open, wanted: SlotRange) -> Generator[list[bytes], None, None]:
     """The messages of a range, many at a time, also of transactions that lie around it.
 
-    Each call that reads a slot decodes the log again from where the slot stands. So a range that lies far after it is
-    read from a replication stream, which goes on from range to range; where there is none, through a copy of the slot.
+    Each call that reads a slot decodes the log again from where the slot stands. So a range that
+    lies far after it is read from a replication stream, which goes on from range to range; where
+    there is none, through a copy of the slot.
     """
     with open_session() as session:
         far = _is_far(session, wanted)
@@ -108,7 +114,10 @@ def _is_far(session: PostgresSession, wanted: SlotRange) -> bool:
 
 
 def _peeked(session: PostgresSession, wanted: SlotRange, *, far: bool) -> Iterator[list[bytes]]:
-    """From the slot itself. Where somebody reads it, or it begins far before the range, a temporary copy is read."""
+    """From the slot itself.
+
+    Where somebody reads it, or it begins far before the range, a temporary copy is read.
+    """
     _notice_lost_readers(session)
     ready = _own_slot(session, wanted) if far else wanted.slot
     deadline_s = time.monotonic() + WAIT_S
@@ -178,7 +187,9 @@ def _peek(session: PostgresSession, wanted: SlotRange, slot: str) -> Iterator[li
 
 
 def chunks_of(copy: Any, connection: Any) -> Iterator[list[bytes]]:
-    """What a copy gives: the first chunk is waited for, and those that have come with it are taken without a wait."""
+    """What a copy gives: the first chunk is waited for, and those that have come with it are taken
+    without a wait.
+    """
     more = connection.get_copy_data
     while first := copy.read():
         many = [bytes(first)]
@@ -209,7 +220,9 @@ def _literal(text: str) -> str:
 
 
 def rows_of_copy(chunks: Iterable[list[bytes]], fast: Any = None) -> Iterator[list[bytes]]:
-    """The values of a binary copy of one column; the server sends each row in a chunk of its own, after a header."""
+    """The values of a binary copy of one column; the server sends each row in a chunk of its own,
+    after a header.
+    """
     unframed = (fast or pure).unframed
     rest = b""
     begun = False

@@ -1,4 +1,5 @@
-"""Whether a column of a target keeps every value of an incoming column. Pure: compares types, knows no database.
+"""Whether a column of a target keeps every value of an incoming column. Pure: compares types, knows
+no database.
 
 `fit` gives one of three answers. Nothing: the types alone prove that every value is kept, or the
 database itself refuses what it cannot hold. A refusal: values would be rounded or cut in silence. A
@@ -38,10 +39,11 @@ class Keeps(StrEnum):
 class Holds:
     """The values of a target's column, however its database calls them.
 
-    `digits` counts significant digits (DECIMAL; `whole_digits` those of numbers without a fraction) or
-    bits of the mantissa (FLOAT); `scale` digits after the point, None for any number of them; `fraction` digits of a second; `length` characters or
-    bytes. `fixed` values are padded to their length. `zoned` tells that a time with a zone and one
-    without are different types there, so that one in the place of the other is a mistake.
+    `digits` counts significant digits (DECIMAL; `whole_digits` those of numbers without a fraction)
+    or bits of the mantissa (FLOAT); `scale` digits after the point, None for any number of them;
+    `fraction` digits of a second; `length` characters or bytes. `fixed` values are padded to their
+    length. `zoned` tells that a time with a zone and one without are different types there, so that
+    one in the place of the other is a mistake.
     """
 
     keeps: Keeps
@@ -85,7 +87,10 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How a column fits. `refusal` says in words what would happen to values; empty where nothing would."""
+    """How a column fits.
+
+    `refusal` says in words what would happen to values; empty where nothing would.
+    """
 
     refusal: str = ""
     check: Check | None = None
@@ -95,7 +100,10 @@ KEPT = Fit()
 
 
 def fit(kind: DataType, holds: Holds, source_fraction: int | None = None) -> Fit:
-    """Compare an incoming type with a target's column. `source_fraction`: digits of a second at the source, where known."""
+    """Compare an incoming type with a target's column.
+
+    `source_fraction`: digits of a second at the source, where known.
+    """
     if holds.keeps is Keeps.ANY or kind.name is TypeName.NULL:
         return (
             Fit(check=Check(CheckKind.TEXT_AS_NUMBER))
@@ -249,7 +257,9 @@ def _text(holds: Holds) -> Fit:
 
 
 def _element(kind: DataType, holds: Holds, source_fraction: int | None) -> Fit:
-    """Values inside of a list are not compared one by one: what types cannot tell and no database refuses by itself is refused here."""
+    """Values inside of a list are not compared one by one: what types cannot tell and no database
+    refuses by itself is refused here.
+    """
     found = fit(kind, holds, source_fraction)
     if found.check is None or found.check.kind in (CheckKind.RANGE, CheckKind.LENGTH):
         return Fit(found.refusal)

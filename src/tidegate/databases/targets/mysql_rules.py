@@ -1,4 +1,6 @@
-"""MariaDB and MySQL as a target: what their columns keep, how keys are compared, and the modes without which they change values in silence."""
+"""MariaDB and MySQL as a target: what their columns keep, how keys are compared, and the modes
+without which they change values in silence.
+"""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -51,10 +53,13 @@ _LARGE = {
     "blob": 65_535,
     "mediumblob": 16_777_215,
 }
-# Codes that tell of a value that has become another one: null, out of range, truncated, wrong, too long, default.
+# Codes that tell of a value that has become another one: null, out of range, truncated, wrong, too
+# long, default.
 _CHANGED = (1048, 1263, 1264, 1265, 1292, 1300, 1364, 1366, 1367, 1406, 1411, 1441, 3140)
 _EXACT = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
-"""Collations in which two texts are one only where their bytes are; the first of them that a server has."""
+"""Collations in which two texts are one only where their bytes are; the first of them that a server
+has.
+"""
 _UNIQUES = """
 select index_name, column_name, sub_part from information_schema.statistics
 where table_schema = %s and table_name = %s and non_unique = 0 order by index_name = 'PRIMARY' desc, index_name, seq_in_index"""
@@ -64,7 +69,9 @@ where unique_constraint_schema = %s and referenced_table_name = %s and delete_ru
 
 
 def exact_collation(session: Session) -> str:
-    """The collation that tells all texts apart; of servers without one that minds blanks at the end, the one that minds all else."""
+    """The collation that tells all texts apart; of servers without one that minds blanks at the
+    end, the one that minds all else.
+    """
     names = ", ".join(f"'{name}'" for name in _EXACT)
     found = {
         str(name)
@@ -76,8 +83,6 @@ def exact_collation(session: Session) -> str:
 
 
 class MySqlRules(TargetRules):
-    """MariaDB and MySQL."""
-
     names_max: ClassVar[int] = 64
     folds_columns: ClassVar[bool] = True
 
@@ -86,7 +91,9 @@ class MySqlRules(TargetRules):
         return str(session.one("select @@lower_case_table_names")) != "0"
 
     def holds(self, column: NativeColumn) -> Holds:
-        """By the whole type; texts in a character set that lacks characters are refused by the server."""
+        """By the whole type; texts in a character set that lacks characters are refused by the
+        server.
+        """
         text = column.native.lower()
         base, sizes = base_and_sizes(text)
         base = (
@@ -132,13 +139,11 @@ class MySqlRules(TargetRules):
         return Holds(keeps=keeps, fraction=size, zoned=keeps is Keeps.MOMENT)
 
     def kind_of(self, session: Session, name: TableName) -> str:
-        """By information_schema."""
         sql = "select table_type from information_schema.tables where table_schema = %s and table_name = %s"
         kind = str(session.one(sql, qualified_names(name)) or "")
         return "" if kind in ("BASE TABLE", "SYSTEM VERSIONED") else kind.lower()
 
     def relation(self, session: Session, info: TableInfo) -> Relation:
-        """By information_schema."""
         place = qualified_names(info.name)
         indexes: dict[str, list[str | None]] = {}
         prefixed: set[str] = set()
@@ -174,7 +179,9 @@ class MySqlRules(TargetRules):
         return bool(collation) and "nopad" not in collation and "_0900_" not in collation
 
     def new_type(self, column: Column, native: str, origin: Origin | None) -> str:
-        """A moment may lie outside of 1970 to 2038, unless it comes from a timestamp of such a server itself."""
+        """A moment may lie outside of 1970 to 2038, unless it comes from a timestamp of such a
+        server itself.
+        """
         if column.type.name is not TypeName.TIMESTAMP_TZ or (
             origin is not None and base_and_sizes(origin.native)[0] == "timestamp"
         ):
@@ -190,7 +197,9 @@ class MySqlRules(TargetRules):
         *,
         indexed: bool,
     ) -> list[str]:
-        """Texts and bytes as wide as the source's, or as an index allows; told apart by all of their bytes."""
+        """Texts and bytes as wide as the source's, or as an index allows; told apart by all of
+        their bytes.
+        """
         sized = [
             n
             for n, column in enumerate(columns)
@@ -233,7 +242,10 @@ class MySqlRules(TargetRules):
         return found
 
     def verify(self, session: Session) -> None:
-        """A zero is a zero also where a column counts by itself. A proxy may have taken modes away that every session of ours sets."""
+        """A zero is a zero also where a column counts by itself.
+
+        A proxy may have taken modes away that every session of ours sets.
+        """
         session.execute(
             "set session sql_mode = concat(@@session.sql_mode, ',NO_AUTO_VALUE_ON_ZERO')"
         )

@@ -40,8 +40,6 @@ where a.attrelid = to_regclass(%s) and a.attnum > 0 and not a.attisdropped and n
 
 
 class PostgresRules(TargetRules):
-    """PostgreSQL."""
-
     keeps_nan: ClassVar[bool] = True
     keeps_infinity: ClassVar[bool] = True
     years: ClassVar[tuple[int, int] | None] = None
@@ -54,7 +52,6 @@ class PostgresRules(TargetRules):
         return len(name.encode()) > self.names_max
 
     def folds_tables(self, session: Session) -> bool:  # noqa: ARG002  # names are always quoted
-        """Never."""
         return False
 
     def holds(self, column: NativeColumn) -> Holds:

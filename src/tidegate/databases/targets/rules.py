@@ -1,4 +1,5 @@
-"""What each database does in its own way with what a sink writes: names, column types, keys, modes. `rules_of` gives those of a system.
+"""What each database does in its own way with what a sink writes: names, column types, keys, modes.
+`rules_of` gives those of a system.
 
 The other half of a database's ways, reading, is in its dialect. Rules hold no connection.
 """
@@ -18,8 +19,10 @@ from tidegate.model.types import Column
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UniqueIndex:
-    """A unique index of a target; a part that is an expression has no column. `whole` tells that it covers every row, compares
-    whole values and is checked at once: only then the database can find a row by it."""
+    """A unique index of a target; a part that is an expression has no column. `whole` tells that it
+    covers every row, compares whole values and is checked at once: only then the database can find
+    a row by it.
+    """
 
     name: str
     columns: tuple[str | None, ...]
@@ -36,8 +39,8 @@ class UniqueIndex:
 class Relation:
     """A table that a sink writes to, as its database has it.
 
-    `kind` is empty for a table, else what it is instead: view, sequence. `cascades` names the foreign
-    keys of other tables by which deleting a row here deletes or changes rows there.
+    `kind` is empty for a table, else what it is instead: view, sequence. `cascades` names the
+    foreign keys of other tables by which deleting a row here deletes or changes rows there.
     """
 
     info: TableInfo
@@ -62,7 +65,10 @@ class KeyTooLong(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """How the source calls a column's type, and its collation there. Only a help: transforms may have lost or moved it."""
+    """How the source calls a column's type, and its collation there.
+
+    Only a help: transforms may have lost or moved it.
+    """
 
     native: str
     collation: str = ""
@@ -132,7 +138,9 @@ class TargetRules(ABC):
         return False
 
     def new_type(self, column: Column, native: str, origin: Origin | None) -> str:  # noqa: ARG002  # most have one type for each of ours
-        """The type of a column of a new table, that is no part of its key; `native` is what the dialect proposes."""
+        """The type of a column of a new table, that is no part of its key; `native` is what the
+        dialect proposes.
+        """
         return native
 
     def key_types(
@@ -144,14 +152,21 @@ class TargetRules(ABC):
         *,
         indexed: bool,  # noqa: ARG002  # as above
     ) -> list[str]:
-        """The types of the columns of a new table's key, with or without an index. KeyTooLong where no index can hold it."""
+        """The types of the columns of a new table's key, with or without an index.
+
+        KeyTooLong where no index can hold it.
+        """
         return list(natives)
 
     def verify(self, session: Session) -> None:  # noqa: B027  # most have no modes
-        """Make a session one that writes: it refuses values that do not fit; DatabaseTrouble where it would change them."""
+        """Make a session one that writes: it refuses values that do not fit; DatabaseTrouble where
+        it would change them.
+        """
 
     def changed_values(self, session: Session) -> str:  # noqa: ARG002  # most refuse them
-        """What the last statement has done to values without refusing them, in the words of the server; empty where nothing."""
+        """What the last statement has done to values without refusing them, in the words of the
+        server; empty where nothing.
+        """
         return ""
 
 

@@ -1,4 +1,6 @@
-"""SQLite as a target: a column keeps any value, but its affinity may make a number of a text, or round one."""
+"""SQLite as a target: a column keeps any value, but its affinity may make a number of a text, or
+round one.
+"""
 
 from typing import ClassVar
 
@@ -10,14 +12,11 @@ from tidegate.databases.targets.rules import Relation, TargetRules, UniqueIndex
 
 
 class SqliteRules(TargetRules):
-    """SQLite."""
-
     keeps_infinity: ClassVar[bool] = True
     names_max: ClassVar[int] = 200
     folds_columns: ClassVar[bool] = True
 
     def folds_tables(self, session: Session) -> bool:  # noqa: ARG002  # a file is like any other
-        """Always."""
         return True
 
     def holds(self, column: NativeColumn) -> Holds:

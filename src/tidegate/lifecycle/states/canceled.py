@@ -11,5 +11,4 @@ DEADLINE: Deadline | None = None
 
 
 def decide(_: JobView) -> Decision:
-    """Terminal is terminal."""
     return Stay()

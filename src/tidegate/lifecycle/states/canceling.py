@@ -17,7 +17,9 @@ DEADLINE: Deadline | None = Deadline(
 
 
 def decide(view: JobView) -> Decision:
-    """CANCELED without a driver; but a job that has finished before it could be stopped has FINISHED. One that does not die is fenced, and named."""
+    """CANCELED without a driver; but a job that has finished before it could be stopped has
+    FINISHED. One that does not die is fenced, and named.
+    """
     gone = life(view)
     if isinstance(gone, Gone):
         if view.driven and view.outcome is PipelineStatus.FINISHED:

@@ -1,4 +1,7 @@
-"""CREATED: accepted and durable. The first look of a leader gives it to a worker where there is room, else it puts it into the queue."""
+"""CREATED: accepted and durable.
+
+The first look of a leader gives it to a worker where there is room, else it puts it into the queue.
+"""
 
 from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision, Go
@@ -15,7 +18,9 @@ DEADLINE: Deadline | None = Deadline(
 
 
 def decide(view: JobView) -> Decision:
-    """To a worker, or to the queue; or to the end where it is not wanted any more and nothing of an earlier incarnation runs."""
+    """To a worker, or to the queue; or to the end where it is not wanted any more and nothing of an
+    earlier incarnation runs.
+    """
     if view.stop_wanted and not view.driver_lives:
         return Go(to=JobStatus.CANCELED, reason="canceled before it started")
     if view.stop_wanted or view.driver_lives or view.saved or isinstance(view.place, NoPlace):

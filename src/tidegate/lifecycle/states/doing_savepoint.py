@@ -1,5 +1,7 @@
-"""DOING_SAVEPOINT: the driver makes a savepoint and ends with it. It does so by itself; here it is watched, and judged when it has ended. Where no savepoint
-comes of it, the job goes on, and the request says why."""
+"""DOING_SAVEPOINT: the driver makes a savepoint and ends with it. It does so by itself; here it is
+watched, and judged when it has ended. Where no savepoint comes of it, the job goes on, and the
+request says why.
+"""
 
 from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision, Go
@@ -28,7 +30,10 @@ DEADLINE: Deadline | None = Deadline(
 
 
 def decide(view: JobView) -> Decision:
-    """Done when the savepoint is whole and the driver has ended. One that fails, or does not come, lets the job run on."""
+    """Done when the savepoint is whole and the driver has ended.
+
+    One that fails, or does not come, lets the job run on.
+    """
     gone = life(view)
     if isinstance(gone, Gone) and view.outcome is PipelineStatus.FINISHED:
         return after_end(view, gone.proof)
@@ -71,7 +76,9 @@ def _undone(view: JobView) -> Decision:
 
 
 def overdue(view: JobView) -> str:
-    """Why a savepoint is given up that does not come, with the pipelines that have not given their part."""
+    """Why a savepoint is given up that does not come, with the pipelines that have not given their
+    part.
+    """
     wanted = view.savepoint.id if view.savepoint else ""
     open_parts = [
         str(p.pipeline)

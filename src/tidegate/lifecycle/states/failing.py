@@ -16,7 +16,9 @@ DEADLINE: Deadline | None = Deadline(
 
 
 def decide(view: JobView) -> Decision:
-    """A driver that has itself reported the failure is asked first, so that its other pipelines end at a checkpoint: FAILED can be resumed."""
+    """A driver that has itself reported the failure is asked first, so that its other pipelines end
+    at a checkpoint: FAILED can be resumed.
+    """
     gone = life(view)
     if isinstance(gone, Gone):
         finished = view.driven and view.outcome is PipelineStatus.FINISHED

@@ -12,5 +12,4 @@ DEADLINE: Deadline | None = created.DEADLINE
 
 
 def decide(view: JobView) -> Decision:
-    """To the queue."""
     return created.decide(view)

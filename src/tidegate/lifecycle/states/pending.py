@@ -1,4 +1,7 @@
-"""PENDING: waits for its turn, for its retry, or for a worker with a free slot. It may wait for ever, and always says for what."""
+"""PENDING: waits for its turn, for its retry, or for a worker with a free slot.
+
+It may wait for ever, and always says for what.
+"""
 
 from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision, Go, Stay
@@ -45,7 +48,9 @@ def decide(view: JobView) -> Decision:
 
 
 def _waits(view: JobView) -> bool:
-    """Until the time on the wall, but never longer than the longest pause: a clock that was set back must not hold a job."""
+    """Until the time on the wall, but never longer than the longest pause: a clock that was set
+    back must not hold a job.
+    """
     return view.now_ms < view.state.not_before_ms and view.state_age_ms < backoff_ms_max(
         view.record.plan.env.retry_interval_s
     )

@@ -18,7 +18,10 @@ DEADLINE: Deadline | None = Deadline(
 
 
 def decide(view: JobView) -> Decision:
-    """Nothing starts before the old driver is dead. What it has managed to say in its last moments holds."""
+    """Nothing starts before the old driver is dead.
+
+    What it has managed to say in its last moments holds.
+    """
     gone = life(view)
     outcome = (
         view.outcome if view.driven else None

@@ -1,4 +1,7 @@
-"""RUNNING: a driver is on record and alive, as far as anyone can tell. It lasts as long as there is progress."""
+"""RUNNING: a driver is on record and alive, as far as anyone can tell.
+
+It lasts as long as there is progress.
+"""
 
 from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision, Go, Stay
@@ -21,7 +24,10 @@ DEADLINE: Deadline | None = None
 
 
 def decide(view: JobView) -> Decision:
-    """Facts about the driver first, then wishes, then health. A savepoint is the driver's own work: all that is left to do here is to see that it ends."""
+    """Facts about the driver first, then wishes, then health.
+
+    A savepoint is the driver's own work: all that is left to do here is to see that it ends.
+    """
     gone = life(view)
     if isinstance(gone, Gone) and view.outcome is PipelineStatus.FINISHED:
         return after_end(view, gone.proof)
@@ -53,7 +59,10 @@ def stalled(view: JobView) -> Failure:
 
 
 def _ended(view: JobView, outcome: PipelineStatus) -> Decision:
-    """The pipelines have ended and the driver is still there. Its part is done: it gets a while to go by itself."""
+    """The pipelines have ended and the driver is still there.
+
+    Its part is done: it gets a while to go by itself.
+    """
     if outcome is PipelineStatus.FAILED:
         return fail(view, pipeline_failure(view), order=Order.STOP)
     if outcome is PipelineStatus.CANCELED:
@@ -67,7 +76,9 @@ def _ended(view: JobView, outcome: PipelineStatus) -> Decision:
 
 
 def watched(view: JobView) -> Stay:
-    """A lost worker takes nothing with it: another one on the host adopts the driver; without one, its signs of life are enough."""
+    """A lost worker takes nothing with it: another one on the host adopts the driver; without one,
+    its signs of life are enough.
+    """
     match view.watcher:
         case Watcher.REPLACEABLE:
             return Stay(worker=view.adopter)

@@ -1,4 +1,7 @@
-"""UNKNOWABLE: the job is listed, but where it was is not in the store. No state leads here: it is said of what was found so."""
+"""UNKNOWABLE: the job is listed, but where it was is not in the store.
+
+No state leads here: it is said of what was found so.
+"""
 
 from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision, Stay
@@ -11,5 +14,4 @@ DEADLINE: Deadline | None = None
 
 
 def decide(_: JobView) -> Decision:
-    """Terminal is terminal."""
     return Stay()

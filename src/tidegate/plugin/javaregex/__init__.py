@@ -1,9 +1,10 @@
-r"""Regular expressions of Java 17, read as Java reads them: what is wrong with one, and the same one for Python.
+r"""Regular expressions of Java 17, read as Java reads them: what is wrong with one, and the same
+one for Python.
 
 Called wherever a job file holds a regular expression (transforms, `table_match_regex`, patterns of
-tables), before the job runs and where names are matched in the driver. Values of rows are matched by
-Spark, with Java's own engine. The grammar is that of java.util.regex.Pattern: sets within sets and
-`&&`, possessive quantifiers, atomic groups, `\Q...\E`, inline flags, `\h`, `\R`, `\p{...}`.
+tables), before the job runs and where names are matched in the driver. Values of rows are matched
+by Spark, with Java's own engine. The grammar is that of java.util.regex.Pattern: sets within sets
+and `&&`, possessive quantifiers, atomic groups, `\Q...\E`, inline flags, `\h`, `\R`, `\p{...}`.
 
 One pass writes the expression for Python and checks it. What Java knows and Python cannot match
 (`\G`, `\X`, scripts) is accepted by `complaint` and refused by `for_names`.
@@ -36,10 +37,11 @@ class NotForNames(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class JavaRegex:
-    """A checked expression. `python` is None where only Java can match it, and `only_java` says why.
+    """A checked expression. `python` is None where only Java can match it, and `only_java` says
+    why.
 
-    `tail` is what must follow the expression before something else can: the end of a quotation or of
-    a comment that is still open. `references` are the places and numbers of its back references.
+    `tail` is what must follow the expression before something else can: the end of a quotation or
+    of a comment that is still open. `references` are the places and numbers of its back references.
     """
 
     source: str
@@ -70,7 +72,6 @@ def _digit_guard(following: str) -> str:
 
 @lru_cache(maxsize=512)
 def parsed(pattern: str) -> JavaRegex:
-    """The expression, or JavaRegexError."""
     reader = Reader(pattern)
     piece = reader.alternatives()
     if reader.at < len(reader.chars):
@@ -112,7 +113,9 @@ def for_names(pattern: str) -> re.Pattern[str]:
 
 
 def places(pattern: str, name: str) -> list[tuple[int, int]]:
-    """Where an expression is found in a name, one place after the other: after an empty one, Java goes on one character later."""
+    """Where an expression is found in a name, one place after the other: after an empty one, Java
+    goes on one character later.
+    """
     expression, found, at = for_names(pattern), [], 0
     while at <= len(name) and (match := expression.search(name, at)):
         found.append(match.span())
@@ -137,7 +140,9 @@ def name_complaint(pattern: str) -> str:
 
 
 def replacement_complaint(replacement: str, found: JavaRegex) -> str:
-    r"""What is wrong with a replacement: `$1` and `${name}` must be there, a backslash must be followed by something."""
+    r"""What is wrong with a replacement: `$1` and `${name}` must be there, a backslash must be
+    followed by something.
+    """
     at = 0
     while at < len(replacement):
         char, rest = replacement[at], replacement[at + 1 :]

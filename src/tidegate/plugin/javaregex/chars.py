@@ -1,4 +1,6 @@
-"""The characters of a regular expression of Java's, with quoted parts marked, and the place where the reading is."""
+"""The characters of a regular expression of Java's, with quoted parts marked, and the place where
+the reading is.
+"""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +13,10 @@ class JavaRegexError(ValueError):
 
 @dataclass(slots=True)
 class Characters:
-    """Reads the expression from left to right. `chars` has quoted parts written out, `places` says where each came from."""
+    """Reads the expression from left to right.
+
+    `chars` has quoted parts written out, `places` says where each came from.
+    """
 
     source: str
     chars: list[str] = field(default_factory=list)

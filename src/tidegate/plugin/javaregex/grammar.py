@@ -1,4 +1,6 @@
-"""Groups, alternatives, quantifiers, flags, anchors and back references, read as Java reads them and written for Python."""
+"""Groups, alternatives, quantifiers, flags, anchors and back references, read as Java reads them
+and written for Python.
+"""
 
 import re
 from dataclasses import dataclass
@@ -15,7 +17,9 @@ _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9]*")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of the expression in Python, with the least and the greatest number of characters it matches."""
+    """A part of the expression in Python, with the least and the greatest number of characters it
+    matches.
+    """
 
     text: str
     least: int = 1
@@ -118,7 +122,8 @@ class Reader(Members):
             and sign in ("*", "+")
             and self.sign() not in ("?", "+")
         ):
-            high = _REPEATS_MAX  # Java takes this for a length that has an end, and so allows it in a look behind
+            # Java takes this for a length that has an end, and so allows it in a look behind
+            high = _REPEATS_MAX
         for mark in ("?", "+"):
             if self.sign() == mark:
                 self.at += 1

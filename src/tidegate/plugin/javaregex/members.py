@@ -1,4 +1,6 @@
-r"""Escapes and sets: `\\x41`, `\\w`, `[a-z&&[^b]]`, each as a Python expression that matches one character."""
+r"""Escapes and sets: `\\x41`, `\\w`, `[a-z&&[^b]]`, each as a Python expression that matches one
+character.
+"""
 
 import re
 import unicodedata
@@ -15,7 +17,6 @@ class Members(Characters):
     __slots__ = ()
 
     def _escaped_letter(self) -> str:
-        """Pass the backslash."""
         self.at += 1
         if self.at >= len(self.chars):
             raise self.wrong("a backslash at the end: write \\\\ for one")

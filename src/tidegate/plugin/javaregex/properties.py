@@ -1,4 +1,5 @@
-r"""Sets of characters in Java's regular expressions: `\p{...}`, `\h`, `\w` and their kin, written for Python.
+r"""Sets of characters in Java's regular expressions: `\p{...}`, `\h`, `\w` and their kin, written
+for Python.
 
 Called by members.py. Each set is a Python expression that matches exactly one character of it, so
 that unions, intersections and complements can be put together from alternatives and look-ahead.
@@ -69,7 +70,9 @@ def escaped_set(letter: str, *, unicode: bool) -> str:
 
 
 def property_set(name: str) -> str | None:
-    r"""The set of `\p{name}`; None where Java knows it (or may) and Python cannot say what is in it."""
+    r"""The set of `\p{name}`; None where Java knows it (or may) and Python cannot say what is in
+    it.
+    """
     if "=" in name:
         return _keyed(name)
     if name in _POSIX:

@@ -1,6 +1,8 @@
-"""The SQL of the backends, in files: one named query each, with a line that says what it is for. Read by the backends; Python builds no SQL.
+"""The SQL of the backends, in files: one named query each, with a line that says what it is for.
+Read by the backends; Python builds no SQL.
 
-A file is a sequence of `-- name: <name>`, comment lines, and the query. A query of several statements is separated by semicolons at line ends.
+A file is a sequence of `-- name: <name>`, comment lines, and the query. A query of several
+statements is separated by semicolons at line ends.
 """
 
 from functools import cache

@@ -53,7 +53,6 @@ class BinlogServer(DatabaseServer):
             connection.close()
 
     def probe(self) -> None:
-        """Connect once."""
         self.connect().close()
 
     def begin(self) -> None:

@@ -1,6 +1,8 @@
-"""What the database servers for tests have in common: a directory of their own, a port on the loopback, started and stopped by their own process.
+"""What the database servers for tests have in common: a directory of their own, a port on the
+loopback, started and stopped by their own process.
 
-A server ends with the thread that started it, also when that is killed: start it in the main thread.
+A server ends with the thread that started it, also when that is killed: start it in the main
+thread.
 """
 
 import os
@@ -17,8 +19,11 @@ from typing import ClassVar, Self
 
 START_TIMEOUT_S = 180.0
 PORTS = range(
-    20_000, 32_000
-)  # below those that the kernel gives to outgoing connections, so that a port is still free after a restart
+    20_000,
+    32_000,
+    # below those that the kernel gives to outgoing connections, so that a port is still free after a
+    # restart
+)
 
 
 class ServerMissing(Exception):
@@ -26,7 +31,11 @@ class ServerMissing(Exception):
 
 
 class DatabaseServer(ABC):
-    """One server. `stop` and `kill` leave the data for the next `start` on the same port; the end of the `with` removes it."""
+    """One server.
+
+    `stop` and `kill` leave the data for the next `start` on the same port; the end of the `with`
+    removes it.
+    """
 
     called: ClassVar[str]
     stops_at: ClassVar[signal.Signals]
@@ -49,11 +58,10 @@ class DatabaseServer(ABC):
         """The whole command that starts it."""
 
     @abstractmethod
-    def probe(self) -> None:
-        """Connect once."""
+    def probe(self) -> None: ...
 
     def begin(self) -> None:  # noqa: B027  # most need nothing
-        """After the first start."""
+        pass
 
     def __enter__(self) -> Self:
         try:

@@ -1,7 +1,9 @@
-"""Real etcd servers for tests: one, or a cluster of three on this host. Used by test modules and by benchmarks only.
+"""Real etcd servers for tests: one, or a cluster of three on this host. Used by test modules and by
+benchmarks only.
 
-The program `etcd` must be installed (Debian: etcd-server). Every server has a private directory and free ports on the loopback interface, and is ended by
-its pid. Nothing is configured to be faster than it is in production but the election, so that a test of it does not take long.
+The program `etcd` must be installed (Debian: etcd-server). Every server has a private directory and
+free ports on the loopback interface, and is ended by its pid. Nothing is configured to be faster
+than it is in production but the election, so that a test of it does not take long.
 """
 
 import http.client
@@ -21,12 +23,17 @@ STARTS_MAX = 5  # a free port may be taken by somebody else before etcd has it
 
 
 class EtcdServer:
-    """One server, running when it is made. Not `alone`: one of several, which the caller starts and waits for."""
+    """One server, running when it is made.
+
+    Not `alone`: one of several, which the caller starts and waits for.
+    """
 
     def __init__(
         self, directory: Path, *, name: str = "one", options: Sequence[str] = (), alone: bool = True
     ) -> None:
-        self.directory, self.name, self.options = directory, name, tuple(options)
+        self.directory = directory
+        self.name = name
+        self.options = tuple(options)
         self.directory.mkdir(parents=True, exist_ok=True)
         self.port, self.peer_port = free_ports(2)
         self.cluster = f"{name}=http://127.0.0.1:{self.peer_port}"
@@ -36,7 +43,6 @@ class EtcdServer:
 
     @property
     def url(self) -> str:
-        """For `open_store`."""
         return f"etcd://127.0.0.1:{self.port}/tidegate"
 
     def url_of(self, prefix: str) -> str:
@@ -49,7 +55,6 @@ class EtcdServer:
         self.wait_until_ready()
 
     def launch(self) -> None:
-        """Start it without waiting."""
         client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
         ends_with_us = (
             ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
@@ -178,7 +183,6 @@ class EtcdCluster:
 
     @property
     def url(self) -> str:
-        """For `open_store`: all three."""
         return f"etcd://{','.join(f'127.0.0.1:{server.port}' for server in self.servers)}/tidegate"
 
     def leader(self) -> EtcdServer:

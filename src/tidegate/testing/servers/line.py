@@ -1,7 +1,9 @@
-"""A line to a server on the loopback that can be cut at a chosen moment: for tests of lost requests and lost answers.
+"""A line to a server on the loopback that can be cut at a chosen moment: for tests of lost requests
+and lost answers.
 
-Used as `with Line(server.port) as line: ... line.port ...`. What a client sends in one piece is taken as one request, what the server sends next as its
-answer: true for clients that ask one question at a time.
+Used as `with Line(server.port) as line: ... line.port ...`. What a client sends in one piece is
+taken as one request, what the server sends next as its answer: true for clients that ask one
+question at a time.
 """
 
 import socket
@@ -16,7 +18,9 @@ PATIENCE_S = 60.0
 
 
 class Trouble(StrEnum):
-    """What becomes of the next request; after it the line is cut, and the next connection is a good one."""
+    """What becomes of the next request; after it the line is cut, and the next connection is a good
+    one.
+    """
 
     NONE = "none"
     REQUEST_LOST = "request-lost"  # it does not arrive
@@ -150,7 +154,6 @@ class Line:
 
 
 def sent(end: socket.socket, data: bytes) -> bool:
-    """Was it taken?"""
     try:
         end.sendall(data)
     except OSError:
@@ -159,7 +162,9 @@ def sent(end: socket.socket, data: bytes) -> bool:
 
 
 def hang_up(end: socket.socket) -> None:
-    """Who reads here wakes up; the number of the socket stays taken until the line is closed, so that no thread can meet another one under it."""
+    """Who reads here wakes up; the number of the socket stays taken until the line is closed, so
+    that no thread can meet another one under it.
+    """
     try:
         end.shutdown(socket.SHUT_RDWR)
     except OSError:

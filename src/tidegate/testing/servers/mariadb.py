@@ -1,7 +1,9 @@
-"""A MariaDB server for tests: its own data directory, a port on the loopback, a binary log by rows, everything gone at the end.
+"""A MariaDB server for tests: its own data directory, a port on the loopback, a binary log by rows,
+everything gone at the end.
 
-Used as `with MariaDbServer() as server: ... server.url ...`. Its data directory is a copy of a template that is made once for each process. It ends with
-the thread that started it, also when that is killed: start it in the main thread. Servers of the machine are never touched.
+Used as `with MariaDbServer() as server: ... server.url ...`. Its data directory is a copy of a
+template that is made once for each process. It ends with the thread that started it, also when that
+is killed: start it in the main thread. Servers of the machine are never touched.
 """
 
 import shutil
@@ -18,7 +20,6 @@ SMALL = ("--innodb-log-file-size=8M", "--innodb-data-file-path=ibdata1:4M:autoex
 
 
 def find_server() -> str:
-    """The program mariadbd."""
     found = shutil.which("mariadbd") or shutil.which(
         "mariadbd", path="/usr/sbin:/usr/local/sbin:/usr/libexec"
     )
@@ -31,9 +32,11 @@ def find_server() -> str:
 
 @cache
 def _template() -> Path:
-    """A fresh data directory, made once for each process; it goes with the last server of the process.
+    """A fresh data directory, made once for each process; it goes with the last server of the
+    process.
 
-    Made as mariadb-install-db does it, but without that script: it needs a program of the client's package.
+    Made as mariadb-install-db does it, but without that script: it needs a program of the client's
+    package.
     """
     data = _scratch() / "template"
     data.mkdir()
@@ -92,8 +95,6 @@ _alive: set["MariaDbServer"] = set()
 
 
 class MariaDbServer(BinlogServer):
-    """One server of MariaDB."""
-
     called = "MariaDB"
 
     def __init__(self, *, settings: dict[str, str] | None = None) -> None:
@@ -141,7 +142,9 @@ class MariaDbServer(BinlogServer):
         return [*command, "--skip-name-resolve", *SMALL, *settings]
 
     def remove(self) -> None:
-        """End it at once and remove its data; with the last server of the process the template goes too."""
+        """End it at once and remove its data; with the last server of the process the template goes
+        too.
+        """
         super().remove()
         _alive.discard(self)
         if not _alive:

@@ -1,7 +1,9 @@
-"""A MySQL server for tests, beside the one of MariaDB: a private directory, a port on the loopback, a binary log by rows.
+"""A MySQL server for tests, beside the one of MariaDB: a private directory, a port on the loopback,
+a binary log by rows.
 
-Used as `with MySqlServer() as server: ... server.url ...`. The programs come from mysql_packages.py, and are run by the
-loader and libraries that came with them. The data directory is a copy of a template that is made once for each user.
+Used as `with MySqlServer() as server: ... server.url ...`. The programs come from
+mysql_packages.py, and are run by the loader and libraries that came with them. The data directory
+is a copy of a template that is made once for each user.
 """
 
 import shutil
@@ -89,8 +91,6 @@ def _template() -> Path:
 
 
 class MySqlServer(BinlogServer):
-    """One server of MySQL."""
-
     called = "MySQL"
     own: ClassVar[dict[str, str]] = {
         "log-bin": "binlog",
@@ -143,7 +143,9 @@ class MySqlServer(BinlogServer):
         """The template has the user of the tests."""
 
     def probe(self) -> None:
-        """Connect once; log in by the socket, after which the server takes the password over connections that are not encrypted too."""
+        """Connect once; log in by the socket, after which the server takes the password over
+        connections that are not encrypted too.
+        """
         super().probe()
         pymysql.connect(
             unix_socket=str(self._base / "s"),

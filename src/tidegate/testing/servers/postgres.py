@@ -1,7 +1,9 @@
-"""A PostgreSQL server for tests: its own data directory, a port on the loopback, everything gone at the end.
+"""A PostgreSQL server for tests: its own data directory, a port on the loopback, everything gone at
+the end.
 
-Used as `with PostgresServer() as server: ... server.url ...`. It is as durable as a real one (fsync is on), so that crash tests mean something. It
-ends with the thread that started it, also when that is killed: start it in the main thread. Clusters of the machine are never touched.
+Used as `with PostgresServer() as server: ... server.url ...`. It is as durable as a real one (fsync
+is on), so that crash tests mean something. It ends with the thread that started it, also when that
+is killed: start it in the main thread. Clusters of the machine are never touched.
 """
 
 import os
@@ -37,8 +39,6 @@ def find_binaries() -> Path:
 
 
 class PostgresServer(DatabaseServer):
-    """One server of PostgreSQL."""
-
     called = "PostgreSQL"
     stops_at = signal.SIGINT
     refuses = psycopg.OperationalError
@@ -79,7 +79,6 @@ class PostgresServer(DatabaseServer):
         ]
 
     def probe(self) -> None:
-        """Connect once."""
         psycopg.connect(self.url, connect_timeout=5).close()
 
     def kill(self) -> None:
@@ -110,7 +109,6 @@ class PostgresServer(DatabaseServer):
                     signal.pidfd_send_signal(handle, signal.SIGCONT)
 
     def make(self) -> None:
-        """A new cluster."""
         if os.geteuid() == 0:
             owner = pwd.getpwnam("postgres")
             os.chown(self._base, owner.pw_uid, owner.pw_gid)
@@ -151,7 +149,9 @@ class PostgresServer(DatabaseServer):
 
 @contextmanager
 def watched(pids: list[int]) -> Iterator[dict[int, int]]:
-    """A handle of each process that is there: a handle never means another process that was given the same number later."""
+    """A handle of each process that is there: a handle never means another process that was given
+    the same number later.
+    """
     handles: dict[int, int] = {}
     try:
         for pid in pids:

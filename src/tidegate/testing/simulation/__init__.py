@@ -1,4 +1,5 @@
-"""The control plane on one seed: `python -m tidegate.testing.simulation [--seed N] [--count N] [--trace]`.
+"""The control plane on one seed: `python -m tidegate.testing.simulation [--seed N] [--count N]
+[--trace]`.
 
 turns       who runs, and what time it is: one baton, virtual time
 clock       a clock for each host, none of them quite right

@@ -1,5 +1,6 @@
-"""`python -m tidegate.testing.simulation [--seed N] [--count N] [--trace] [--mutation NAME]`: worlds of so many seeds, from one on. Ends with 1 at the first
-world in which a promise was broken, and prints the command that makes it happen again.
+"""`python -m tidegate.testing.simulation [--seed N] [--count N] [--trace] [--mutation NAME]`:
+worlds of so many seeds, from one on. Ends with 1 at the first world in which a promise was broken,
+and prints the command that makes it happen again.
 """
 
 import argparse
@@ -18,7 +19,9 @@ ENVIRONMENT = {
 }  # the order of sets is part of a seed; failpoints are places where something may happen
 
 HANGS_AFTER_S = 60  # a world takes a tenth of a second
-SWEPT_EVERY = 20  # worlds: what they leave is collected at once, and not looked through again and again while they last
+# worlds: what they leave is collected at once, and not looked through again and again while they
+# last
+SWEPT_EVERY = 20
 
 
 def main() -> int:

@@ -1,7 +1,9 @@
-"""The store of a simulated world: the contract of every store, in memory, quick, and watched. Fronts over it fail as the world wishes.
+"""The store of a simulated world: the contract of every store, in memory, quick, and watched.
+Fronts over it fail as the world wishes.
 
-Documents are read from their text once, when they are written, and shared by all readers: nobody changes a document in place. `witness` is shown every
-transaction that was taken, with what was there before.
+Documents are read from their text once, when they are written, and shared by all readers: nobody
+changes a document in place. `witness` is shown every transaction that was taken, with what was
+there before.
 """
 
 import bisect
@@ -58,7 +60,6 @@ def document_of(text: str) -> dict[str, Any]:
 
 
 def forget_documents() -> None:
-    """The world has ended."""
     _documents.clear()
 
 
@@ -91,18 +92,15 @@ class WatchedBackend:
         return [rows[key] for key in sorted(rows) if key.startswith(prefix)]
 
     def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
-        """Several questions at once."""
         return [
             self.scan(each.map, each.prefix) if not isinstance(each, Get) else self._get(each)
             for each in questions
         ]
 
     def revision(self) -> int:
-        """The newest one."""
         return self._revision
 
     def apply(self, transaction: Transaction) -> int:
-        """Judge and write."""
         if transaction.token.id in self._voids:
             raise StoreUnavailable(
                 "the transaction came after it had been given up; nothing was written"
@@ -162,7 +160,6 @@ class WatchedBackend:
         return {map: MapSize(len(rows), 0) for map, rows in self.entries.items() if rows}
 
     def compact(self) -> None:
-        """Forget the oldest changes."""
         kept = self._retention.kept
         by_rows = self._log[-kept - 1].version if len(self._log) > kept else 0
         self._floor = max(self._floor, by_rows, self._revision - kept)
@@ -175,7 +172,7 @@ class WatchedBackend:
         }
 
     def close(self) -> None:
-        """Nothing is open."""
+        pass
 
     def _get(self, question: Get) -> list[Row]:
         row = self.read(question.map, question.key)
@@ -183,13 +180,14 @@ class WatchedBackend:
 
 
 class QuickStore(Store):
-    """A front that hands documents out as they were read once, and trusts its callers: names and documents are checked by the contract suite, not here."""
+    """A front that hands documents out as they were read once, and trusts its callers: names and
+    documents are checked by the contract suite, not here.
+    """
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(backend, pause=lambda _: None)
 
     def get(self, map: str, key: str) -> Entry | None:
-        """The entry, or nothing."""
         row = self.backend.read(map, key)
         return Entry(row.key, row.value, row.version) if isinstance(row, ReadRow) else None
 
@@ -202,7 +200,6 @@ class QuickStore(Store):
         ]
 
     def ask(self, questions: Sequence[Question]) -> Answers:
-        """Several questions at once."""
         return [
             [Entry(row.key, row.value, row.version) for row in rows if isinstance(row, ReadRow)]
             for rows in self.backend.ask(questions)

@@ -1,6 +1,8 @@
-"""What must hold at every transaction that the store takes. Called by the world's store with what was there before and after; says what was broken.
+"""What must hold at every transaction that the store takes. Called by the world's store with what
+was there before and after; says what was broken.
 
-It knows the truth that nobody in the world knows: which processes live, when they last wrote, and who holds which office.
+It knows the truth that nobody in the world knows: which processes live, when they last wrote, and
+who holds which office.
 """
 
 from collections.abc import Callable, Mapping
@@ -97,7 +99,6 @@ class Checker:
     savepoints: dict[tuple[int, str], Asked] = field(default_factory=dict)
 
     def see(self, seen: Seen) -> None:
-        """One transaction."""
         self.transactions += 1
         actor = self.world.writer()
         if actor is None:
@@ -108,7 +109,6 @@ class Checker:
                 judge(self, actor, key, before, after, seen)
 
     def broken(self, what: str) -> None:
-        """It must never be."""
         self.world.broken(what)
 
     def row(self, map: str, key: str) -> Row:
@@ -143,7 +143,8 @@ class Checker:
         """For the report: a simulation in which nothing happens proves nothing."""
         self.counts[what] = self.counts.get(what, 0) + 1
 
-    # -- running-job-state ---------------------------------------------------------------------------------------------------------------------
+    # -- running-job-state
+    # ---------------------------------------------------------------------------------------------------------------------
 
     def state(self, actor: Actor, key: str, before: Row, after: Row, seen: Seen) -> None:
         """Terminal stays terminal, generations grow, steps are legal, starts are wanted."""
@@ -235,7 +236,9 @@ class Checker:
         return str(assignment.value["worker"]) if assignment else ""
 
     def _counted(self, key: str, old: dict[str, Any], incarnation: Incarnation) -> None:
-        """Restarts without progress, counted by us: the budget must hold whatever the leaders remember."""
+        """Restarts without progress, counted by us: the budget must hold whatever the leaders
+        remember.
+        """
         driver = self.row(DRIVERS, key)
         statuses = {
             p.value["status"]
@@ -295,10 +298,13 @@ class Checker:
                 )
             self.finished_lineages[incarnation.document["lineage"]] = incarnation
 
-    # -- running-job-info ----------------------------------------------------------------------------------------------------------------------
+    # -- running-job-info
+    # ----------------------------------------------------------------------------------------------------------------------
 
     def job(self, actor: Actor, key: str, before: Row, after: Row, _: Seen) -> None:
-        """An incarnation is made once; of a wish only a stronger one comes after it; only the leader takes it away."""
+        """An incarnation is made once; of a wish only a stronger one comes after it; only the
+        leader takes it away.
+        """
         if after is None:
             return self.leads(actor, f"the end of job {key}")
         if not _by_command(actor):
@@ -322,10 +328,13 @@ class Checker:
             self.count("wishes")
         known.wish = wish
 
-    # -- running-pipeline-state ----------------------------------------------------------------------------------------------------------------
+    # -- running-pipeline-state
+    # ----------------------------------------------------------------------------------------------------------------
 
     def pipeline(self, actor: Actor, key: str, before: Row, after: Row, seen: Seen) -> None:
-        """One generation at a time; ids grow; a batch is begun once, with one range, and completed by one generation."""
+        """One generation at a time; ids grow; a batch is begun once, with one range, and completed
+        by one generation.
+        """
         if after is None:
             return self.left(actor, key, before, after, seen)
         writer, new, old = actor.owner, after.value, before.value if before else None
@@ -397,10 +406,13 @@ class Checker:
         if ref["path"] not in self.world.storage.directories:
             self.broken(f"checkpoint {name} was completed and is not there")
 
-    # -- drivers, assignments, leases, what is left ------------------------------------------------------------------------------------------------
+    # -- drivers, assignments, leases, what is left
+    # ------------------------------------------------------------------------------------------------
 
     def driver(self, actor: Actor, key: str, before: Row, after: Row, seen: Seen) -> None:
-        """A driver registers only for the current generation, beside no other; its end is true, or there was silence for a lease."""
+        """A driver registers only for the current generation, beside no other; its end is true, or
+        there was silence for a lease.
+        """
         if after is None:
             return self.left(actor, key, before, after, seen)
         new, old = after.value, before.value if before else None
@@ -503,7 +515,6 @@ class Checker:
             )
 
     def beat(self, actor: Actor, key: str, _before: Row, after: Row, _seen: Seen) -> None:
-        """Only the holder speaks."""
         lease = self.row(LEASES, key)
         if after is None:
             return
@@ -534,7 +545,9 @@ class Checker:
             self.leads(actor, f"the cleanup of job {key}")
 
     def savepoint(self, actor: Actor, key: str, before: Row, after: Row, seen: Seen) -> None:
-        """Asked for by commands, under a new id each; answered once, by the driver of this generation or by the leader; never forgotten before."""
+        """Asked for by commands, under a new id each; answered once, by the driver of this
+        generation or by the leader; never forgotten before.
+        """
         if after is None:
             self._forget_savepoints(int(key))
             return self.left(actor, key, before, after, seen)
@@ -573,7 +586,8 @@ class Checker:
                 self.broken(
                     f"savepoint {other.id} of job {key} was wanted, and {new['id']} took its place"
                 )
-            # Clocks step back: ids grow among those that the store or the storage has, and one that came to nothing is forgotten in the end.
+            # Clocks step back: ids grow among those that the store or the storage has, and one that
+            # came to nothing is forgotten in the end.
             if other.job_id == int(key) and not other.forgotten and int(other.id) >= int(new["id"]):
                 self.broken(f"savepoint {new['id']} of job {key} came after {other.id}")
         self.count("savepoints")
@@ -622,7 +636,6 @@ class Checker:
                 )
 
     def outcome(self, actor: Actor, key: str, _before: Row, _after: Row, _seen: Seen) -> None:
-        """The leader's."""
         self.leads(actor, f"the outcome of job {key}")
 
 

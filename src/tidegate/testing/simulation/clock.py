@@ -1,4 +1,6 @@
-"""The clocks of simulated hosts: each runs at its own speed, and its hands are moved now and then. Handed to everything that asks for the time."""
+"""The clocks of simulated hosts: each runs at its own speed, and its hands are moved now and then.
+Handed to everything that asks for the time.
+"""
 
 import threading
 
@@ -11,7 +13,9 @@ class HostClock:
     """The time on one host. `rate` is how fast it runs; `wall_ms` how far its hands are off."""
 
     def __init__(self, turns: Turns, rate: float, offset_s: float) -> None:
-        self.turns, self.rate, self.offset_s = turns, rate, offset_s
+        self.turns = turns
+        self.rate = rate
+        self.offset_s = offset_s
         self.wall_ms = 0
 
     def now_ms(self) -> int:

@@ -1,4 +1,7 @@
-"""What goes wrong in a simulated world, and how often. Called by the world at every place, at every call of the store, and now and then."""
+"""What goes wrong in a simulated world, and how often.
+
+Called by the world at every place, at every call of the store, and now and then.
+"""
 
 import contextlib
 import functools
@@ -32,7 +35,10 @@ FAULTS = (Fault.UNAVAILABLE, Fault.REQUEST_LOST, Fault.ANSWER_LOST, Fault.HELD_B
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Weather:
-    """How bad a world is. The first five are probabilities at one place or call, `events` the seconds between two blows."""
+    """How bad a world is.
+
+    The first five are probabilities at one place or call, `events` the seconds between two blows.
+    """
 
     kill: float
     freeze: float
@@ -46,7 +52,6 @@ class Weather:
 
     @staticmethod
     def drawn(rng: random.Random) -> "Weather":
-        """From calm to cruel."""
         return Weather(
             kill=rng.choice([0.0, 0.0005, 0.002]),
             freeze=rng.choice([0.0, 0.0005, 0.002]),
@@ -61,10 +66,14 @@ class Weather:
 
 
 class Front:
-    """A process's way to the store, which fails as the weather is (see testing/faulty_store for the kinds). What is held back remembers who sent it."""
+    """A process's way to the store, which fails as the weather is (see testing/faulty_store for the
+    kinds). What is held back remembers who sent it.
+    """
 
     def __init__(self, world: "World", process: Process) -> None:
-        self.world, self.process, self.inner = world, process, world.backend
+        self.world = world
+        self.process = process
+        self.inner = world.backend
         self.armed = False
         self.held: list[tuple[Transaction, Actor]] = []
 
@@ -88,12 +97,10 @@ class Front:
         return self.inner.scan(map, prefix)
 
     def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
-        """Several questions at once."""
         self._gate("ask")
         return self.inner.ask(questions)
 
     def revision(self) -> int:
-        """The newest one."""
         self._gate("revision")
         return self.inner.revision()
 
@@ -118,19 +125,17 @@ class Front:
         return revision
 
     def settle(self, token: Token) -> Committed | Void | Forgotten:
-        """Was it written?"""
         self._gate("settle")
         return self.inner.settle(token)
 
     def size_by_map(self) -> dict[str, MapSize]:
-        """How many."""
         return self.inner.size_by_map()
 
     def compact(self) -> None:
-        """Not asked for here."""
+        pass
 
     def close(self) -> None:
-        """Nothing is open."""
+        pass
 
     def _arrive(self, transaction: Transaction) -> None:
         self.inner.apply(transaction)
@@ -140,7 +145,10 @@ class Front:
             raise StoreUnavailable("unavailable on purpose")
 
     def _fault(self, operation: str) -> Fault:
-        """What goes wrong with this call. One that is known to be refused is raised here, a slow one waits here."""
+        """What goes wrong with this call.
+
+        One that is known to be refused is raised here, a slow one waits here.
+        """
         world = self.world
         if not self.armed:
             return Fault.NONE
@@ -163,7 +171,8 @@ class Blows:
     """What happens to whole processes and hosts, one blow after the other."""
 
     def __init__(self, world: "World") -> None:
-        self.world, self.rng = world, world.rng
+        self.world = world
+        self.rng = world.rng
 
     def begin(self) -> None:
         """The first one comes soon."""

@@ -1,4 +1,5 @@
-"""Where the product asks its surroundings by itself (the name of its process, chance, failpoints), a simulated world answers instead. Called by the world.
+"""Where the product asks its surroundings by itself (the name of its process, chance, failpoints),
+a simulated world answers instead. Called by the world.
 
 One world at a time in one process, and in a process that does nothing else.
 """
@@ -31,7 +32,9 @@ _read = document.from_document
 
 
 def from_document(kind: type[T], data: Mapping[str, Any], what: str = "") -> T:
-    """As the real one, but for each stored document only once: records are frozen, so they may be shared."""
+    """As the real one, but for each stored document only once: records are frozen, so they may be
+    shared.
+    """
     known = _records.get((id(data), kind))
     if known is not None:
         result: T = known[1]
@@ -52,7 +55,6 @@ class _Ear(logging.Handler):
         self.logged = logged
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Tell the world."""
         if not record.name.startswith(QUIET):
             self.logged(
                 record.name, record.getMessage(), record.exc_info[1] if record.exc_info else None
@@ -82,7 +84,6 @@ class _Chance:
         self.rng = rng
 
     def randbits(self, bits: int) -> int:
-        """As it says."""
         return self.rng.getrandbits(bits)
 
 

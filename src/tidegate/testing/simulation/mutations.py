@@ -1,4 +1,5 @@
-"""Deliberate breakages of the product, one mistake each, as a person might make them. The simulation must catch every one: tests/simulation/test_mutations.py.
+"""Deliberate breakages of the product, one mistake each, as a person might make them. The
+simulation must catch every one: tests/simulation/test_mutations.py.
 
 Applied in a process of their own, after everything is imported; nothing undoes them.
 """
@@ -285,7 +286,9 @@ def finished_pipeline_counts_as_progress_for_ever() -> None:
 
 
 def unfinished_turn_forgets_what_it_saw() -> None:
-    """A follower that loses the store after it has read the log, and before it has read the entries, goes on behind them."""
+    """A follower that loses the store after it has read the log, and before it has read the
+    entries, goes on behind them.
+    """
 
     def refresh(self: Follower) -> set[tuple[str, str]]:
         try:
@@ -371,7 +374,7 @@ def savepoint_is_forgotten_when_the_job_ends() -> None:
 
 class _Keeps(CheckpointStorage):
     def delete_job(self, job_id: int, below: int, generation: int | None = None) -> None:
-        """Nothing."""
+        pass
 
 
 MUTATIONS: Mapping[str, Callable[[], None]] = {
@@ -407,7 +410,6 @@ MUTATIONS: Mapping[str, Callable[[], None]] = {
 
 
 def apply(name: str) -> None:
-    """Break it."""
     MUTATIONS[name]()
 
 

@@ -1,7 +1,9 @@
-"""Rows of a simulated world: a source, a sink that is exactly-once as a database is, and an engine that takes its time. They outlive every process.
+"""Rows of a simulated world: a source, a sink that is exactly-once as a database is, and an engine
+that takes its time. They outlive every process.
 
-The source is as awkward as the contract allows: where it begins and how far a batch goes is drawn anew whenever it is asked. The sink keeps rows and record in
-one step, the record by checkpoint, and refuses generations older than the one that opened it last.
+The source is as awkward as the contract allows: where it begins and how far a batch goes is drawn
+anew whenever it is asked. The sink keeps rows and record in one step, the record by checkpoint, and
+refuses generations older than the one that opened it last.
 """
 
 import random
@@ -47,7 +49,10 @@ class Shelf:
 
 @dataclass(eq=False)
 class Target:
-    """The world outside: shelves by (lineage, pipeline, sink). `at` is called wherever something may happen, `broken` is told what must never be."""
+    """The world outside: shelves by (lineage, pipeline, sink).
+
+    `at` is called wherever something may happen, `broken` is told what must never be.
+    """
 
     rng: random.Random
     at: Callable[[str], None]
@@ -62,20 +67,20 @@ class Target:
 
 
 class SimSource(Source):
-    """Numbers from `first` on, `rows` of them where it is bounded. The offset is {"first", "at"}."""
+    """Numbers from `first` on, `rows` of them where it is bounded.
+
+    The offset is {"first", "at"}.
+    """
 
     target: Target
 
     def tables(self) -> tuple[Table, ...]:
-        """None is looked at."""
         return ()
 
     def initial(self) -> Any:
-        """Anywhere."""
         return {"first": self.values["base"] + self.target.rng.randrange(1000), "at": 0}
 
     def latest(self, start: Any, limit: Limit) -> Any:
-        """Somewhere further on."""
         self.target.at("source.latest")
         total = self.values["rows"] if self.bounded else self.target.available
         left = min(total - start["at"], limit.rows if limit.rows is not None else total)
@@ -87,15 +92,12 @@ class SimSource(Source):
         }
 
     def splits(self, start: Any, end: Any, count: int) -> Sequence[Split]:  # noqa: ARG002  # never asked
-        """Not asked for."""
         raise AssertionError("the simulated engine reads ranges")
 
     def read(self, split: Split) -> Iterator[Any]:  # noqa: ARG002  # never asked
-        """Not asked for."""
         raise AssertionError("the simulated engine reads ranges")
 
     def at_end(self, offset: Any) -> bool:
-        """Ready to close."""
         return self.bounded and bool(offset["at"] >= self.values["rows"])
 
 
@@ -103,7 +105,9 @@ class SimCommitter(Committer):
     """Rows and record in one step."""
 
     def __init__(self, target: Target, pipeline: int, sink: str) -> None:
-        self.target, self.pipeline, self.sink = target, pipeline, sink
+        self.target = target
+        self.pipeline = pipeline
+        self.sink = sink
         self.shelf = Shelf()
         self.generation = 0
 
@@ -127,7 +131,6 @@ class SimCommitter(Committer):
         self.target.at("sink.open.after")
 
     def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
-        """Once."""
         self.target.at("sink.commit.before")
         self._fence()
         outcome = self._once(
@@ -165,16 +168,12 @@ class SimCommitter(Committer):
 
 
 class SimSink(Sink):
-    """Keeps every row."""
-
     target: Target
 
     def writer(self, task: WriteTask) -> Writer:  # noqa: ARG002  # never asked
-        """Not asked for."""
         raise AssertionError("the simulated engine stages by itself")
 
     def committer(self) -> Committer:
-        """Its driver's part."""
         return SimCommitter(self.target, self.context.pipeline, self.context.operator)
 
 
@@ -182,12 +181,17 @@ class Mood:
     """How one driver behaves; the engine asks before every batch."""
 
     def __init__(self, rng: random.Random, calm: Callable[[], bool]) -> None:
-        self.rng, self.calm = rng, calm
-        self.name, self.hangs = "good", False
+        self.rng = rng
+        self.calm = calm
+        self.name = "good"
+        self.hangs = False
         self.batches = 0
 
     def become(self, env: JobEnv) -> None:
-        """As the job is. A single batch may take what it takes, so one that hangs would never be found out."""
+        """As the job is.
+
+        A single batch may take what it takes, so one that hangs would never be found out.
+        """
         self.name, self.hangs = (
             str(env.custom_parameters["mood"]),
             env.checkpoint_interval_ms is not None,
@@ -228,7 +232,9 @@ class SimEngine:
     def __init__(
         self, mood: Mood, pause: Callable[[float], None], leave: Callable[[int], None]
     ) -> None:
-        self.mood, self.pause, self.leave = mood, pause, leave
+        self.mood = mood
+        self.pause = pause
+        self.leave = leave
         self.cancelled: set[int] = set()
 
     def run(self, graph: Graph, batch: Batch) -> Written:
@@ -255,7 +261,6 @@ class SimEngine:
         )
 
     def tasks(self, pipeline: int) -> TaskCount:  # noqa: ARG002  # the engine's signature
-        """Unknown."""
         return TaskCount(0, 0)
 
     def cancel(self, pipeline: int) -> None:
@@ -264,7 +269,7 @@ class SimEngine:
             self.cancelled.add(pipeline)
 
     def close(self) -> None:
-        """Nothing is open."""
+        pass
 
     def _heed(self, pipeline: int) -> None:
         if pipeline in self.cancelled:

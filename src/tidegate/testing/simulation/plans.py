@@ -1,4 +1,6 @@
-"""The jobs of a simulated world, by chance: bounded and unbounded, of one or two pipelines with one to three sources, well and badly behaved."""
+"""The jobs of a simulated world, by chance: bounded and unbounded, of one or two pipelines with one
+to three sources, well and badly behaved.
+"""
 
 import random
 

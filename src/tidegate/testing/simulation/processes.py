@@ -1,6 +1,8 @@
-"""The processes of a simulated world: servers and workers made of the real parts, drivers that run the real loop on pretend rows. Called by the world.
+"""The processes of a simulated world: servers and workers made of the real parts, drivers that run
+the real loop on pretend rows. Called by the world.
 
-A process dies at once with all that it does; what it has written stays. A frozen one (as after SIGSTOP) goes on later as if nothing had been.
+A process dies at once with all that it does; what it has written stays. A frozen one (as after
+SIGSTOP) goes on later as if nothing had been.
 """
 
 import random
@@ -57,7 +59,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 HOME = Home(Path("/simulated"))
-ANNOUNCING = 7  # servers announce themselves in every so many-th world: nothing is decided by it, and it is a write more in every turn
+# servers announce themselves in every so many-th world: nothing is decided by it, and it is a write
+# more in every turn
+ANNOUNCING = 7
 LIMITS = Limits(
     start_ms=15_000,
     ask_ms=4_000,
@@ -165,7 +169,6 @@ class ServerProcess(Process):
         return isinstance(self.elector.leadership(), Leading)
 
     def leave(self) -> None:
-        """The orderly end."""
         self.leaving = True
         if not self.busy:
             self.elector.resign()
@@ -210,7 +213,6 @@ class WorkerProcess(Process):
         self.every("turn", 0.6, self._turn)
 
     def leave(self) -> None:
-        """The orderly end."""
         self.leaving = True
         if not self.busy:
             self.worker.leave()
@@ -232,7 +234,6 @@ class SimLauncher:
         self.worker = worker
 
     def start(self, order: DriverOrder, *, plain: bool) -> Grip:  # noqa: ARG002  # none waits here
-        """A new process."""
         world = self.worker.world
         driver = DriverProcess(
             world,
@@ -246,7 +247,6 @@ class SimLauncher:
         return SimGrip(driver.ref, driver, self.worker, child=True)
 
     def adopt(self, process: ProcessRef, job_id: int) -> Grip:  # noqa: ARG002  # has no logs
-        """Whatever became of it."""
         return SimGrip(process, self.worker.world.drivers[process.pid], self.worker, child=False)
 
     def clear(self, job_id: int, generation: int, process: ProcessRef) -> None:
@@ -258,10 +258,10 @@ class SimLauncher:
             )
 
     def tend(self) -> None:
-        """Nothing waits."""
+        pass
 
     def close(self) -> None:
-        """Nothing waits."""
+        pass
 
 
 @dataclass(slots=True)
@@ -274,7 +274,6 @@ class SimGrip:
     child: bool
 
     def look(self) -> Living | Dead:
-        """Whether it lives."""
         if self.ref.boot != self.worker.host.boot:
             return Dead(proof="host restarted")
         if self.driver.alive:
@@ -312,7 +311,8 @@ class DriverProcess(Process):
     def __post_init__(self) -> None:
         super().__post_init__()
         world = self.world
-        self.stop, self.abandon = threading.Event(), threading.Event()
+        self.stop = threading.Event()
+        self.abandon = threading.Event()
         self.registered = self.dying = False
         self.results: dict[int, PipelineStatus | Exception] = {}
         self.meters: list[Meter] = []

@@ -1,7 +1,9 @@
-"""What must be true in the end, when the world has been kind for a while. Called by the world; asks the store and the checker's memory.
+"""What must be true in the end, when the world has been kind for a while. Called by the world; asks
+the store and the checker's memory.
 
-Four waits, each bounded: until every job is at rest or healthy; until the jobs that run without an end have been stopped; until what they left has been cleaned
-up and the history has expired; then nothing may be left.
+Four waits, each bounded: until every job is at rest or healthy; until the jobs that run without an
+end have been stopped; until what they left has been cleaned up and the history has expired; then
+nothing may be left.
 """
 
 from collections.abc import Callable
@@ -151,7 +153,9 @@ class Reckoning:
         self._until(self._unstopped, STOP_WITHIN_S, self._stopped)
 
     def _stop_again(self) -> None:
-        """People repeat themselves until it is done: a job may come to its turn only after another one has ended."""
+        """People repeat themselves until it is done: a job may come to its turn only after another
+        one has ended.
+        """
         if self.world.backend.entries.get(JOBS):
             self.world.users.stop_all()
             self.world.turns.at(self.world.turns.now_s + 10.0, self.world.event(self._stop_again))
@@ -202,7 +206,8 @@ class Reckoning:
             self.world.event(lambda: self._until(self._unrested, REST_WITHIN_S, self._stop)),
         )
 
-    # -- the questions -----------------------------------------------------------------------------------------------------------------------------
+    # -- the questions
+    # -----------------------------------------------------------------------------------------------------------------------------
 
     def nothing_ended_is_listed(self) -> None:
         """By a picture of the store as any server has one, and the rule of the API."""
@@ -250,7 +255,9 @@ class Reckoning:
                 )
 
     def _nothing_fails_without_a_reason(self) -> None:
-        """What was begun in a kind world, and behaves, comes to a good end, whatever there was under its id before."""
+        """What was begun in a kind world, and behaves, comes to a good end, whatever there was
+        under its id before.
+        """
         for incarnation in self.world.checker.incarnations.values():
             mood = incarnation.document["plan"]["env"]["custom_parameters"]["mood"]
             behaves = mood in ("good", "moody", "deaf")

@@ -1,6 +1,8 @@
-"""Checkpoint directories of a simulated world, with the rules of checkpoints/storage and none of its files. What it holds outlives every process.
+"""Checkpoint directories of a simulated world, with the rules of checkpoints/storage and none of
+its files. What it holds outlives every process.
 
-`at` is called wherever something may happen; `gone` is told before a checkpoint is deleted, so that the checker can say whether somebody still needs it.
+`at` is called wherever something may happen; `gone` is told before a checkpoint is deleted, so that
+the checker can say whether somebody still needs it.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,8 +19,6 @@ from tidegate.model.errors import Fenced
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """One checkpoint."""
-
     manifest: Manifest
     states: Mapping[str, Any]
 
@@ -33,7 +33,6 @@ class MemorySavepoints(Savepoints):
         self.sealed: dict[tuple[int, str], dict[int, int]] = {}
 
     def copy(self, source: str, job_id: int, savepoint: str, pipeline: int) -> SavedPoint:
-        """One pipeline's part."""
         self.directories.at("savepoint.copy.before")
         there = self.directories.directories.get(source)
         if there is None:
@@ -46,7 +45,6 @@ class MemorySavepoints(Savepoints):
         return SavedPoint(checkpoint=there.manifest.checkpoint, path="", manifest="", bytes=1)
 
     def seal(self, savepoint: Savepoint) -> str:
-        """All parts are there."""
         self.directories.at("savepoint.seal.before")
         parts = {p: point.checkpoint for p, point in savepoint.pipelines.items()}
         held = {
@@ -61,7 +59,6 @@ class MemorySavepoints(Savepoints):
         return paths.savepoint_directory(savepoint.job_id, savepoint.id).as_posix()
 
     def newest(self, job_id: int) -> str:
-        """The highest id."""
         return max((id for job, id in self._standing() if job == job_id), key=int, default="")
 
     def stands(self, job_id: int, id: str) -> bool:
@@ -92,11 +89,10 @@ class MemorySavepoints(Savepoints):
 
 
 class MemoryStorage(CheckpointStorage):
-    """Checkpoints by path."""
-
     def __init__(self, at: Callable[[str], None], gone: Callable[[str], None]) -> None:
         super().__init__(Path("/simulated"))
-        self.at, self.gone = at, gone
+        self.at = at
+        self.gone = gone
         self.directories: dict[str, Directory] = {}
         self.saved: dict[str, Directory] = {}  # the parts of savepoints
 
@@ -117,7 +113,6 @@ class MemoryStorage(CheckpointStorage):
         return Published(path, 1)
 
     def read(self, path: str) -> Checkpoint:
-        """All of a checkpoint."""
         there = self.directories.get(path) or self.saved.get(path)
         if there is None:
             raise Damaged(path, paths.MANIFEST, "is missing, with its whole directory")
@@ -166,7 +161,9 @@ class MemoryStorage(CheckpointStorage):
         )
 
     def delete_job(self, job_id: int, below: int, generation: int | None = None) -> None:
-        """Delete the checkpoints of a job whose ids are below this one, and which no newer generation has made."""
+        """Delete the checkpoints of a job whose ids are below this one, and which no newer
+        generation has made.
+        """
         prefix = paths.job_directory(job_id).as_posix() + "/"
         for path in sorted(path for path in self.directories if path.startswith(prefix)):
             there = self.directories.get(path)  # another leader may be at it

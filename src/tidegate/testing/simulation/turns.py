@@ -1,8 +1,10 @@
-"""Who runs, and what time it is: exactly one at a time, in an order that the seed decides. Called by the world; knows nothing of jobs.
+"""Who runs, and what time it is: exactly one at a time, in an order that the seed decides. Called
+by the world; knows nothing of jobs.
 
-Time is virtual: it jumps from one moment at which something is due to the next. What is due is an event (a function that runs to its end at once) or an actor
-(a thread of its own, which may pause in the middle of anything). Whoever has the baton runs what is due; threads change only where an actor goes on that is
-another one, so that events, which are the most, cost no change of threads.
+Time is virtual: it jumps from one moment at which something is due to the next. What is due is an
+event (a function that runs to its end at once) or an actor (a thread of its own, which may pause in
+the middle of anything). Whoever has the baton runs what is due; threads change only where an actor
+goes on that is another one, so that events, which are the most, cost no change of threads.
 """
 
 import heapq
@@ -18,7 +20,7 @@ class Killed(BaseException):
 
 
 class Over(Killed):
-    """The world has ended."""
+    pass
 
 
 class Owner(Protocol):
@@ -43,7 +45,9 @@ class Actor:
     __slots__ = ("name", "owner", "seat", "work")
 
     def __init__(self, owner: Owner, name: str, work: Work) -> None:
-        self.owner, self.name, self.work = owner, name, work
+        self.owner = owner
+        self.name = name
+        self.work = work
         self.seat: _Seat | None = None
 
 
@@ -69,7 +73,6 @@ class Turns:
         self._main.seat = _Seat()
 
     def at(self, when_s: float, act: Work) -> None:
-        """Do this then."""
         self._push(when_s, act)
 
     def spawn(self, owner: Owner, name: str, work: Work, delay_s: float = 0.0) -> Actor:
@@ -98,12 +101,17 @@ class Turns:
         self._run(self._main)
 
     def end(self) -> None:
-        """Nothing is due any more. Everyone who is in the middle of something is killed there, one after the other."""
+        """Nothing is due any more.
+
+        Everyone who is in the middle of something is killed there, one after the other.
+        """
         self._over = True
         self._due.clear()
 
     def unwind(self) -> None:
-        """In the main thread, after `run`: let every actor that has begun come to its end, and give its thread back."""
+        """In the main thread, after `run`: let every actor that has begun come to its end, and give
+        its thread back.
+        """
         assert self._over, "end first"
         while self._seated:
             actor = min(self._seated, key=lambda a: a.name)
@@ -117,7 +125,10 @@ class Turns:
         return self.current is not None and self.current.seat is not None
 
     def inline(self, actor: Actor) -> None:
-        """Do the work of an actor now, to its end, without a thread: it cannot pause. What it raises passes through."""
+        """Do the work of an actor now, to its end, without a thread: it cannot pause.
+
+        What it raises passes through.
+        """
         before, self.current = self.current, actor
         try:
             actor.work()
@@ -129,7 +140,9 @@ class Turns:
         heapq.heappush(self._due, (when_s, self._number, item))
 
     def _run(self, me: Actor | None) -> None:
-        """Run what is due until it is my turn; where I am nobody (my work is done), until somebody else has the baton."""
+        """Run what is due until it is my turn; where I am nobody (my work is done), until somebody
+        else has the baton.
+        """
         while not self._over:
             when_s, _, item = heapq.heappop(self._due)
             self.now_s = max(self.now_s, when_s)
@@ -157,7 +170,8 @@ class Turns:
         self.switches += 1
         if actor.seat is None:
             seat = _IDLE.pop() if _IDLE else _new_seat()
-            seat.actor, actor.seat = actor, seat
+            seat.actor = actor
+            actor.seat = seat
             self._seated.add(actor)
             _TURNS[seat] = self
         actor.seat.gate.release()

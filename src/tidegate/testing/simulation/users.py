@@ -1,4 +1,6 @@
-"""The people of a simulated world: they submit, stop, repeat themselves at other servers, and write by hand into the store. What they were told is kept."""
+"""The people of a simulated world: they submit, stop, repeat themselves at other servers, and write
+by hand into the store. What they were told is kept.
+"""
 
 import random
 from collections.abc import Callable
@@ -237,7 +239,9 @@ class Users:
         process = self.rng.choice(alive)
         if (
             process.name in self.told
-        ):  # once is enough: a second order would wait for the first in earnest, and no clock here moves for that
+            # once is enough: a second order would wait for the first in earnest, and no clock here
+            # moves for that
+        ):
             return
         self.told.add(process.name)
 

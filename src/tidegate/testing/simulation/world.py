@@ -1,7 +1,9 @@
-"""One simulated world: hosts, servers, workers, drivers, people and one store, on one seed. Chaos, then kindness, then the reckoning.
+"""One simulated world: hosts, servers, workers, drivers, people and one store, on one seed. Chaos,
+then kindness, then the reckoning.
 
-Everything that matters is the real thing: election, picture, reconciler, recorder, housekeeper, commands, worker, registration, ledger, loop, metrics, watch.
-Processes, time, the store's medium, checkpoint directories and rows are simulated. The same seed makes the same world.
+Everything that matters is the real thing: election, picture, reconciler, recorder, housekeeper,
+commands, worker, registration, ledger, loop, metrics, watch. Processes, time, the store's medium,
+checkpoint directories and rows are simulated. The same seed makes the same world.
 """
 
 import random
@@ -49,7 +51,9 @@ class World:
     """One world, from its beginning to its end."""
 
     def __init__(self, seed: int, *, trace: bool = False) -> None:
-        self.seed, self.rng, self.trace = seed, random.Random(seed), trace
+        self.seed = seed
+        self.rng = random.Random(seed)
+        self.trace = trace
         self.said: deque[str] = deque(maxlen=TRACE_LINES_MAX)
         self.complaint = ""
         self.kind = False
@@ -111,7 +115,8 @@ class World:
             self.turns.unwind()
         return self.complaint
 
-    # -- what the parts ask for ----------------------------------------------------------------------------------------------------------------
+    # -- what the parts ask for
+    # ----------------------------------------------------------------------------------------------------------------
 
     def at(self, place: str) -> None:
         """A place where a process may be killed, frozen, or made to wait for others."""
@@ -176,12 +181,10 @@ class World:
         return self.turns.current.owner.ref
 
     def next_number(self) -> int:
-        """For pids."""
         self._numbers += 1
         return self._numbers
 
     def join(self, process: Process) -> None:
-        """A process has begun."""
         self.processes.append(process)
         match process:
             case ServerProcess():
@@ -212,7 +215,8 @@ class World:
         self.turns.end()
         raise Broken(what)
 
-    # -- containment -----------------------------------------------------------------------------------------------------------------------------
+    # -- containment
+    # -----------------------------------------------------------------------------------------------------------------------------
 
     def event(self, act: Callable[[], None]) -> Callable[[], None]:
         """Something that happens at one moment, to nobody in particular."""
@@ -277,7 +281,8 @@ class World:
         if error is not None and not isinstance(error, Killed):
             self._unexpected(f"{name} ({text})", error)
 
-    # -- who is there ----------------------------------------------------------------------------------------------------------------------------
+    # -- who is there
+    # ----------------------------------------------------------------------------------------------------------------------------
 
     def _host(self, number: int) -> Host:
         clock = HostClock(self.turns, self.rng.uniform(0.96, 1.04), self.rng.uniform(0, 1000))
@@ -304,7 +309,8 @@ class World:
         number = self.next_number()
         self.join(kind(self, word, f"{word}-{number}", host, number))
 
-    # -- kindness ----------------------------------------------------------------------------------------------------------------------------------
+    # -- kindness
+    # ----------------------------------------------------------------------------------------------------------------------------------
 
     def _be_kind(self) -> None:
         """From now on nothing goes wrong any more."""

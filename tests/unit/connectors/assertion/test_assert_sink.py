@@ -1,4 +1,6 @@
-"""Assert: every rule holds and fails as it should, rows are counted over batches and restarts, bad rules are told with their place."""
+"""Assert: every rule holds and fails as it should, rows are counted over batches and restarts, bad
+rules are told with their place.
+"""
 
 import pickle
 from collections.abc import Callable

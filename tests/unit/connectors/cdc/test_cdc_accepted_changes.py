@@ -1,4 +1,6 @@
-"""A change of a table that a person has decided about: how it reaches the source, and what the source makes of each choice."""
+"""A change of a table that a person has decided about: how it reaches the source, and what the
+source makes of each choice.
+"""
 
 # ruff: noqa: ARG002  # a scripted source has no use for most of what it is given
 import json
@@ -31,7 +33,9 @@ ALTERED, LOST = "log.1:200", "log.1:300"
 
 
 class ScriptedSource(CaptureSource):
-    """Tables of SQLite, and a log that is a list of entries: ("row", path), ("alter", path), ("truncate", path)."""
+    """Tables of SQLite, and a log that is a list of entries: ("row", path), ("alter", path),
+    ("truncate", path).
+    """
 
     system = System.SQLITE
     log: list[tuple[str, str]]
@@ -154,7 +158,9 @@ def source_of(
 
 
 def after(source: ScriptedSource, start: Offset) -> tuple[Offset, list[int]]:
-    """The offset when there is nothing more, and the keys of the rows of orders that snapshots gave on the way."""
+    """The offset when there is nothing more, and the keys of the rows of orders that snapshots gave
+    on the way.
+    """
     keys = []
     for _ in range(50):
         end = json.loads(json.dumps(source.latest(start, Limit())))

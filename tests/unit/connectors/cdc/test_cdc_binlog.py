@@ -1,4 +1,6 @@
-"""The binary log from bytes: events, layouts, values in Python and compiled, and packets that were cut, turned or made up."""
+"""The binary log from bytes: events, layouts, values in Python and compiled, and packets that were
+cut, turned or made up.
+"""
 
 import random
 import struct

@@ -1,4 +1,6 @@
-"""What all CDC sources share: row kinds where keys change or are not read yet, rows taken back, chunks, options."""
+"""What all CDC sources share: row kinds where keys change or are not read yet, rows taken back,
+chunks, options.
+"""
 
 import datetime
 from decimal import Decimal

@@ -1,4 +1,6 @@
-"""Character sets of the server: what Python's own codecs have other characters for, and bytes that are no text."""
+"""Character sets of the server: what Python's own codecs have other characters for, and bytes that
+are no text.
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Columns that were added: what rows of before hold in them, by the words of each catalogue, and how a sink is told."""
+"""Columns that were added: what rows of before hold in them, by the words of each catalogue, and
+how a sink is told.
+"""
 
 from typing import Any
 
@@ -21,7 +23,8 @@ class Catalogue:
     """A session that knows one column."""
 
     def __init__(self, version: str, *row: Any) -> None:
-        self._version, self._row = version, row
+        self._version = version
+        self._row = row
 
     def one(self, sql: str) -> str:
         assert "version" in sql

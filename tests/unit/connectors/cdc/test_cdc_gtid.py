@@ -1,4 +1,6 @@
-"""Global transaction ids of MariaDB and MySQL: sets that grow, what is in them, and the lists at the heads of log files."""
+"""Global transaction ids of MariaDB and MySQL: sets that grow, what is in them, and the lists at
+the heads of log files.
+"""
 
 import struct
 

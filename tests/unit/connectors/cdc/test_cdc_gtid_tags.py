@@ -1,4 +1,6 @@
-"""Global transaction ids of MySQL that have a tag: sets, events and lists, by bytes of a server of MySQL 9.7."""
+"""Global transaction ids of MySQL that have a tag: sets, events and lists, by bytes of a server of
+MySQL 9.7.
+"""
 
 import pytest
 

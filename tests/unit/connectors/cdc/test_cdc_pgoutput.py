@@ -1,4 +1,6 @@
-"""The messages of pgoutput from bytes, values as the server writes them, and messages that were cut, turned or made up."""
+"""The messages of pgoutput from bytes, values as the server writes them, and messages that were
+cut, turned or made up.
+"""
 
 import struct
 from datetime import UTC, date, datetime, time

@@ -1,4 +1,6 @@
-"""Messages of a slot to batches, in Python and compiled: the same rows, the same cuts and the same words for what is wrong, of made-up messages too."""
+"""Messages of a slot to batches, in Python and compiled: the same rows, the same cuts and the same
+words for what is wrong, of made-up messages too.
+"""
 
 import struct
 from typing import Any

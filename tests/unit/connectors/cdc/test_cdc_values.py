@@ -1,4 +1,6 @@
-"""Values of the binary log in the server's own words: numbers of JSON, labels, dates, spans, addresses, compressed columns."""
+"""Values of the binary log in the server's own words: numbers of JSON, labels, dates, spans,
+addresses, compressed columns.
+"""
 
 import struct
 import zlib

@@ -1,4 +1,6 @@
-"""Problems in the options of the column transforms are found before a job runs; fields that a table lacks when the table is known."""
+"""Problems in the options of the column transforms are found before a job runs; fields that a table
+lacks when the table is known.
+"""
 
 from dataclasses import replace
 from typing import Any

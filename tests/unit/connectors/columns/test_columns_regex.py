@@ -1,4 +1,7 @@
-"""Regular expressions that are handed to Arrow mean what they mean elsewhere. Python's, in ASCII mode, are the same as Java's on this subset."""
+"""Regular expressions that are handed to Arrow mean what they mean elsewhere.
+
+Python's, in ASCII mode, are the same as Java's on this subset.
+"""
 
 import re
 from typing import Any

@@ -1,4 +1,6 @@
-"""FakeSource: the same rows however a range is cut, the reference's sizes and ranges, pauses, fixed rows, several tables."""
+"""FakeSource: the same rows however a range is cut, the reference's sizes and ranges, pauses, fixed
+rows, several tables.
+"""
 
 import os
 import pickle

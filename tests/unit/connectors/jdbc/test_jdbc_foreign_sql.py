@@ -1,4 +1,6 @@
-"""The statements for databases behind a JDBC driver, for every brand: what only some of them take is written only for those."""
+"""The statements for databases behind a JDBC driver, for every brand: what only some of them take
+is written only for those.
+"""
 
 import pytest
 

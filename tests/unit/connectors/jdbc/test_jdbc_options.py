@@ -1,4 +1,6 @@
-"""What a Jdbc block may say: all problems at once, in words, without the password, and without asking a database."""
+"""What a Jdbc block may say: all problems at once, in words, without the password, and without
+asking a database.
+"""
 
 from typing import Any
 

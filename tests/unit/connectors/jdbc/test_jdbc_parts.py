@@ -1,4 +1,6 @@
-"""The pure parts of the Jdbc connectors: positions, names of staging tables, targets, statements, literals, chunks."""
+"""The pure parts of the Jdbc connectors: positions, names of staging tables, targets, statements,
+literals, chunks.
+"""
 
 from dataclasses import replace
 from itertools import pairwise

@@ -1,4 +1,6 @@
-"""docs/reference/database-types.md says what the code does: every type that it names, both ways, and all types of a pipeline."""
+"""docs/reference/database-types.md says what the code does: every type that it names, both ways,
+and all types of a pipeline.
+"""
 
 import re
 from pathlib import Path

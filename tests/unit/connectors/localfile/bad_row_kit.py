@@ -1,4 +1,6 @@
-"""Reads files with the LocalFile source, for the tests of bad rows: all rows, or the text of the error."""
+"""Reads files with the LocalFile source, for the tests of bad rows: all rows, or the text of the
+error.
+"""
 
 from pathlib import Path
 from typing import Any

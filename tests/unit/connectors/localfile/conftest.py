@@ -1,4 +1,6 @@
-"""Drivers of the file sink for its tests: generations that open, stage and commit, what a reader sees, and acts at failpoints."""
+"""Drivers of the file sink for its tests: generations that open, stage and commit, what a reader
+sees, and acts at failpoints.
+"""
 
 import itertools
 import sys
@@ -63,7 +65,9 @@ class Generation:
             mode=JobMode.STREAMING,
             parallelism=2,
         )
-        self.sink, self.number, self.lineage = LocalFileSink(values, context), number, lineage
+        self.sink = LocalFileSink(values, context)
+        self.number = number
+        self.lineage = lineage
         self.pipeline, self.committer = pipeline, self.sink.committer()
 
     def resume(
@@ -141,7 +145,7 @@ def staged(root: Path) -> list[Path]:
 
 
 class Crash(Exception):
-    """The process ends here."""
+    pass
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""LZO: what the reference's codec wrote is read, what is written is read back, and damage is a sentence."""
+"""LZO: what the reference's codec wrote is read, what is written is read back, and damage is a
+sentence.
+"""
 
 import base64
 import io
@@ -18,7 +20,8 @@ from tidegate.connectors.localfile.lzo import (
 )
 from tidegate.connectors.localfile.streams import BadFile, Part, bytes_of
 
-# Written by the LZO codec of Spark's ORC library, which is that of the reference too: the lines `<i>;tide;<i % 3>` for i = 0 to 11.
+# Written by the LZO codec of Spark's ORC library, which is that of the reference too: the lines
+# `<i>;tide;<i % 3>` for i = 0 to 11.
 OF_JAVA = base64.b64decode(
     "iUxaTwANChoKEBAgUAlAAQUAAAAAAACBpGr5v7oAAAAAADQdBOEAAABuAAAATBswO3RpZGU7MAoxowExCjKjATIKM6MBMAo0owExCjWjATIK"
     "NqMBMAo3owExCjijATIKOaABATAKMTCkAQkxCjExO3RpZGU7MgoRAAAAAAAA"

@@ -1,4 +1,6 @@
-"""A fence of the file sink has an identity: two drivers of one generation, two installations on one path, and directories that are not what they were."""
+"""A fence of the file sink has an identity: two drivers of one generation, two installations on one
+path, and directories that are not what they were.
+"""
 
 import errno
 import os
@@ -21,7 +23,8 @@ def snapshot(root: Path) -> list[str]:
     return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
 
 
-# -- two drivers of one generation -----------------------------------------------------------------------------------------------------------------
+# -- two drivers of one generation
+# -----------------------------------------------------------------------------------------------------------------
 
 
 def test_of_two_drivers_of_one_generation_the_first_one_wins(kit: Any, tmp_path: Path) -> None:
@@ -116,7 +119,8 @@ def test_a_stale_copy_does_not_rewind_what_the_other_one_has_finished(
     assert kit.rows(tmp_path) == [1, 2, 3]
 
 
-# -- what a target remembers -----------------------------------------------------------------------------------------------------------------------
+# -- what a target remembers
+# -----------------------------------------------------------------------------------------------------------------------
 
 
 def remembered(driver: Any, checkpoint: int, state: Any = None) -> int:
@@ -240,7 +244,8 @@ def test_what_the_sink_keeps_for_itself_must_be_directories(
         driver.open()
 
 
-# -- a second installation on the path -------------------------------------------------------------------------------------------------------------
+# -- a second installation on the path
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_lineage_of_another_installation_is_left_alone(kit: Any, tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""What the file sink's files contain, and where they are: formats, codecs, delimiters, columns, partitions, names."""
+"""What the file sink's files contain, and where they are: formats, codecs, delimiters, columns,
+partitions, names.
+"""
 
 import bz2
 import csv

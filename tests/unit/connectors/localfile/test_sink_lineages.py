@@ -15,7 +15,6 @@ OLD, NEW = "7-18a0f", "7-18b11"
 
 
 def kept(root: Path) -> list[str]:
-    """Whose books are there."""
     return sorted(f"{p.parent.name}/{p.name}" for p in root.glob(".tidegate/*/*"))
 
 

@@ -1,4 +1,6 @@
-"""The file sink's promise: whatever dies or wakes up when, each batch's rows are there exactly once, and nothing half-written has a final name."""
+"""The file sink's promise: whatever dies or wakes up when, each batch's rows are there exactly
+once, and nothing half-written has a final name.
+"""
 
 import contextlib
 import os

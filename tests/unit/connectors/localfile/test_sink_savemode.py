@@ -1,4 +1,6 @@
-"""What happens to files that are there before a job's first row: once in a lineage, and never to its own."""
+"""What happens to files that are there before a job's first row: once in a lineage, and never to
+its own.
+"""
 
 from pathlib import Path
 from typing import Any

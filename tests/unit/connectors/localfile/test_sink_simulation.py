@@ -1,4 +1,6 @@
-"""Generations that die, are overtaken, are thought dead and wake up at any moment: by chance, with a seed, hundreds of times."""
+"""Generations that die, are overtaken, are thought dead and wake up at any moment: by chance, with
+a seed, hundreds of times.
+"""
 
 import os
 import random
@@ -20,7 +22,9 @@ PLACES = [
 
 
 class World:
-    """The store, which knows what is begun and complete and lets only the newest generation say so, and drivers that do not know what happens to them."""
+    """The store, which knows what is begun and complete and lets only the newest generation say so,
+    and drivers that do not know what happens to them.
+    """
 
     def __init__(
         self,
@@ -29,8 +33,13 @@ class World:
         chance: random.Random,
         at: Callable[[str, Callable[[], Any]], None],
     ) -> None:
-        self.kit, self.root, self.chance, self.at = kit, root, chance, at
-        self.done, self.newest, self.depth = 0, 0, 0
+        self.kit = kit
+        self.root = root
+        self.chance = chance
+        self.at = at
+        self.done = 0
+        self.newest = 0
+        self.depth = 0
         self.pending: int | None = None
         self.goal = chance.randint(2, 5)
         self.zombies: list[tuple[Any, int, list[Any]]] = []
@@ -72,7 +81,8 @@ class World:
         if self.chance.random() < 0.2:
             return False
         self.store_write(driver)
-        self.done, self.pending = checkpoint, None
+        self.done = checkpoint
+        self.pending = None
         driver.committer.retain(checkpoint)
         return True
 
@@ -81,7 +91,9 @@ class World:
             raise Fenced("the job", driver.number, self.newest)
 
     def trouble(self) -> None:
-        """At a failpoint: the driver dies, or a zombie comes by, or the next generation runs meanwhile."""
+        """At a failpoint: the driver dies, or a zombie comes by, or the next generation runs
+        meanwhile.
+        """
         event = self.chance.choice([self.kit.crash, self.wake, self.overtake])
         event()
 

@@ -1,4 +1,6 @@
-"""The file sink as a witness: which batches after a restore point it holds, what it keeps of them, and what it takes back."""
+"""The file sink as a witness: which batches after a restore point it holds, what it keeps of them,
+and what it takes back.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,6 @@
-"""JSON objects and columns of Parquet and ORC files that do not fit the schema are named with their line or row."""
+"""JSON objects and columns of Parquet and ORC files that do not fit the schema are named with their
+line or row.
+"""
 
 from datetime import datetime
 from decimal import Decimal

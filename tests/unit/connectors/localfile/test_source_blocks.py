@@ -1,4 +1,6 @@
-"""Blocks of records, and the two ways to read them: Arrow's parser and the field-by-field one must agree on everything that Arrow accepts."""
+"""Blocks of records, and the two ways to read them: Arrow's parser and the field-by-field one must
+agree on everything that Arrow accepts.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,6 @@
-"""Whatever the limits and the number of splits: every row of every file comes once, in order within its split, and a repeated batch is the same."""
+"""Whatever the limits and the number of splits: every row of every file comes once, in order within
+its split, and a repeated batch is the same.
+"""
 
 import csv
 import io
@@ -128,7 +130,8 @@ def test_csv_with_quoted_newlines_is_cut_only_where_records_end(
             schema={"fields": {"one": "string", "two": "string"}},
         )
         found = drain(source, limit, count)
-    # only quotes tell an empty text from none, and the writer does not quote empty texts unless asked
+    # only quotes tell an empty text from none, and the writer does not quote empty texts unless
+    # asked
     assert [(r["one"] or "", r["two"] or "") for r in found] == rows
 
 
@@ -164,7 +167,9 @@ def test_any_text_at_all_gives_the_same_rows_cut_or_whole(
 
 
 def outcome(source: LocalFileSource, limit: Limit, count: int) -> Any:
-    """All rows, or the first bad one with its line: as many as are named, and the advice, depend on the cuts."""
+    """All rows, or the first bad one with its line: as many as are named, and the advice, depend on
+    the cuts.
+    """
     try:
         return drain(source, limit, count)
     except BadFile as error:

@@ -1,4 +1,6 @@
-"""VECTOR_REDUCE by projection: one matrix for all rows, processes and jobs, and lengths that are kept on average."""
+"""VECTOR_REDUCE by projection: one matrix for all rows, processes and jobs, and lengths that are
+kept on average.
+"""
 
 import math
 import subprocess

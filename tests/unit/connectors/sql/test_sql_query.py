@@ -1,4 +1,6 @@
-"""What is wrong with a query is said before a job runs, with its line and the nearest right word; what a query needs and gives is known without Spark."""
+"""What is wrong with a query is said before a job runs, with its line and the nearest right word;
+what a query needs and gives is known without Spark.
+"""
 
 import subprocess
 import sys
