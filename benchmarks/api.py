@@ -210,7 +210,10 @@ def measure(here: Place, question: Question, clients: int) -> None:
         answers.rate,
         "/s",
         spread=(percentile(each, 0.5) * 1000, p99),
-        against=f"p50 - p99 ms; CPU {cpu_ms:.2f} ms each{f'; {answers.refused} refused' if answers.refused else ''}",
+        against=(
+            f"p50 - p99 ms; CPU {cpu_ms:.2f} ms"
+            f" each{f'; {answers.refused} refused' if answers.refused else ''}"
+        ),
         aim=f"p99 <= {question.aim_ms:g} ms",
         met=p99 <= question.aim_ms,
     )
@@ -228,7 +231,9 @@ def listeners_at_rest(here: Place, when: str) -> None:
         f"{LISTENERS} listeners, {when}: CPU of the server",
         share - alone,
         "%",
-        against=f"of a core, above {alone:.1f} %; {rate:.2f} events/s each; {more_mib:.1f} MiB more",
+        against=(
+            f"of a core, above {alone:.1f} %; {rate:.2f} events/s each; {more_mib:.1f} MiB more"
+        ),
         aim=f"<= {REST_SHARE_AIM:g} %",
         met=share - alone <= REST_SHARE_AIM,
     )

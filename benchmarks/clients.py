@@ -176,7 +176,8 @@ class Listeners:
                 lambda: self.trouble or len(self._told[job_id]) >= len(self.lines), within_s
             ):
                 raise Trouble(
-                    f"{len(self._told[job_id])} of {len(self.lines)} listeners have heard of job {job_id} within {within_s:g} s"
+                    f"{len(self._told[job_id])} of {len(self.lines)} listeners have heard of job"
+                    f" {job_id} within {within_s:g} s"
                 )
             if self.trouble:
                 raise Trouble(self.trouble)

@@ -94,7 +94,8 @@ def write(place: Servers, count: int) -> None:
                 (low, low + ROWS_EACH - 1) for low in range(first, first + 6 * ROWS_EACH, ROWS_EACH)
             ]
             others = [
-                f"update {TABLE} set amount = amount + 1, note = 'changed' where id between {low} and {high}"
+                f"update {TABLE} set amount = amount + 1, note = 'changed' where id between {low}"
+                f" and {high}"
                 for low, high in inserts[:3]
             ]
             others += [
@@ -127,7 +128,8 @@ def _end(place: Servers, log: Log) -> None:
     with place.connect() as connection:
         for slot in log.slots.values():
             connection.execute(
-                "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = %s",
+                "select pg_drop_replication_slot(slot_name) from pg_replication_slots where"
+                " slot_name = %s",
                 (slot,),
             )
 
@@ -187,7 +189,10 @@ def _catch_up(bench: Bench, place: Servers, name: str, log: Log, followers: list
 def _of_maria(
     bench: Bench, place: Servers, log: Log, mine: Side, other: Side | None, there: Peers | None
 ) -> Iterator[Follower]:
-    begin = f'startup.mode = "specific", startup.specific-offset.file = "{log.file}", startup.specific-offset.pos = {log.pos}, stop.mode = "latest"'
+    begin = (
+        f'startup.mode = "specific", startup.specific-offset.file = "{log.file}",'
+        f' startup.specific-offset.pos = {log.pos}, stop.mode = "latest"'
+    )
     file = follow_job(
         bench.place, place, maria_reader(place, TABLE, begin), "catch-up-maria", INTERVAL_MS
     )
@@ -226,7 +231,10 @@ def _of_postgres(
     bench: Bench, place: Servers, log: Log, mine: Side, other: Side | None, there: Peers | None
 ) -> Iterator[Follower]:
     def whole(turn: int) -> dict[str, Any]:
-        more = f'slot.name = "{log.slots[f"whole-{turn}"]}", publication.name = "{PUBLICATION}", startup.mode = "committed-offset", stop.mode = "latest"'
+        more = (
+            f'slot.name = "{log.slots[f"whole-{turn}"]}", publication.name = "{PUBLICATION}",'
+            ' startup.mode = "committed-offset", stop.mode = "latest"'
+        )
         file = follow_job(
             bench.place,
             place,

@@ -34,7 +34,10 @@ def connections(bench: Bench) -> None:
                 with place.connect() as connection:
                     connection.execute(f"delete from {TABLE}".encode())
                 found = _measured(bench, place, name, interval_ms)
-                line = f"{name}-CDC -> Jdbc (PostgreSQL), interval {interval_ms / 1000:g} s: connections of a batch"
+                line = (
+                    f"{name}-CDC -> Jdbc (PostgreSQL), interval {interval_ms / 1000:g} s:"
+                    " connections of a batch"
+                )
                 bench.report.add(Figure(part="conns", name=line, value=found, unit=""))
 
 

@@ -109,7 +109,8 @@ def fill(place: Servers, table: str, rows: int) -> None:
     )
     with place.connect() as connection:
         connection.execute(
-            f"insert into {table} select {_POSTGRES_ROW} from generate_series(1::bigint, {rows}) seq".encode()
+            f"insert into {table} select {_POSTGRES_ROW} from generate_series(1::bigint,"
+            f" {rows}) seq".encode()
         )
         connection.execute(f"vacuum analyze {table}".encode())
 
@@ -128,4 +129,7 @@ def maria_insert(table: str, first: int, last: int) -> str:
 
 
 def postgres_insert(table: str, first: int, last: int) -> str:
-    return f"insert into {table} select {_POSTGRES_ROW} from generate_series({first}::bigint, {last}) seq"
+    return (
+        f"insert into {table} select {_POSTGRES_ROW} from generate_series({first}::bigint,"
+        f" {last}) seq"
+    )

@@ -49,7 +49,10 @@ class Report:
     def text(self) -> str:
         """Everything, for the end of a run."""
         load = f"{min(self.loads):.1f} to {max(self.loads):.1f}" if self.loads else "unknown"
-        machine = f"{platform.platform(terse=True)}, Python {platform.python_version()}, {os.cpu_count()} cores, load {load} while measuring"
+        machine = (
+            f"{platform.platform(terse=True)}, Python {platform.python_version()}, {os.cpu_count()}"
+            f" cores, load {load} while measuring"
+        )
         unmet = [f"{f.part}: {f.name}" for f in self.figures if f.met is False]
         lines = [
             self.command,
@@ -73,7 +76,10 @@ class Report:
         )
 
 
-HEADER = f"{'part':6} {'what':62} {'median':>9} {'':4} {'from - to':>15} {'CPU s':>6} {'ratio':>6}  {'against':30} {'aim':14} {'met':4} {'RSS/USS MiB':>11}"
+HEADER = (
+    f"{'part':6} {'what':62} {'median':>9} {'':4} {'from - to':>15} {'CPU s':>6} {'ratio':>6} "
+    f" {'against':30} {'aim':14} {'met':4} {'RSS/USS MiB':>11}"
+)
 
 
 def _line(f: Figure) -> str:
@@ -82,7 +88,10 @@ def _line(f: Figure) -> str:
     cpu = f"{f.cpu_s:.1f}" if f.cpu_s is not None else ""
     met = {True: "yes", False: "no", None: ""}[f.met]
     memory = f"{f.rss_mib}/{f.uss_mib}" if f.rss_mib else ""
-    return f"{f.part:6} {f.name:62} {f.value:9.3g} {f.unit:4} {spread:>15} {cpu:>6} {ratio:>6}  {f.against:30} {f.aim:14} {met:4} {memory:>11}"
+    return (
+        f"{f.part:6} {f.name:62} {f.value:9.3g} {f.unit:4} {spread:>15} {cpu:>6} {ratio:>6} "
+        f" {f.against:30} {f.aim:14} {met:4} {memory:>11}"
+    )
 
 
 def median(values: Sequence[float]) -> float:

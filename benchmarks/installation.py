@@ -99,7 +99,8 @@ class Server:
                 break
         self.kill()
         raise Trouble(
-            f"a server did not start; its last words: {self.errors.read_text(errors='replace')[-500:]}"
+            "a server did not start; its last words:"
+            f" {self.errors.read_text(errors='replace')[-500:]}"
         )
 
     def __enter__(self) -> "Server":
@@ -138,7 +139,8 @@ class Connection:
         self.used_s = time.monotonic()
         if answer.status != 200:
             raise Trouble(
-                f"{method} {path} was answered with {answer.status}: {data[:300].decode(errors='replace')}"
+                f"{method} {path} was answered with {answer.status}:"
+                f" {data[:300].decode(errors='replace')}"
             )
         return data
 

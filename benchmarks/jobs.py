@@ -25,7 +25,8 @@ def job_file(
     fields = "\n".join(f"        {column} = {kind}" for column, kind in FIELDS.items())
     query = f"select {', '.join(PROJECTION)} from orders where {PREDICATE}"
     transform = (
-        f'transform {{ Sql {{ plugin_input = "orders", plugin_output = "chosen", query = "{query}" }} }}'
+        f'transform {{ Sql {{ plugin_input = "orders", plugin_output = "chosen", query = "{query}"'
+        " } }"
         if sql
         else ""
     )

@@ -52,7 +52,10 @@ def _catch_up(bench: Bench, server: PostgresServer, changes: int) -> None:
                     (f"{reader}_{turn}",),
                 )
         for low in range(1, changes, ROWS_EACH):
-            sql = "insert into changed select n, n * 7, 'note ' || n from generate_series(%s::bigint, %s) n"
+            sql = (
+                "insert into changed select n, n * 7, 'note ' || n from generate_series(%s::bigint,"
+                " %s) n"
+            )
             connection.execute(sql, (low, low + ROWS_EACH - 1))
         found = connection.execute("select pg_current_wal_flush_lsn()::text").fetchone()
         assert found is not None

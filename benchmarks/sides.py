@@ -63,12 +63,14 @@ class Side:
         line = self.process.stdout.readline()
         if not line:
             raise Trouble(
-                f"a side of the benchmark ended; its last words: {self.said.read_text(errors='replace')[-500:]}"
+                "a side of the benchmark ended; its last words:"
+                f" {self.said.read_text(errors='replace')[-500:]}"
             )
         answer: dict[str, Any] = json.loads(line)
         if answer.get("status", "FINISHED") != "FINISHED":
             raise Trouble(
-                f"a run ended as {answer['status']}; the last words of its side: {self.said.read_text(errors='replace')[-1500:]}"
+                f"a run ended as {answer['status']}; the last words of its side:"
+                f" {self.said.read_text(errors='replace')[-1500:]}"
             )
         return answer
 

@@ -138,7 +138,8 @@ def _cold(bench: Bench, command: Sequence[str], target: Path | None) -> tuple[fl
         reader.join()
     if code != 0 or not firsts:
         raise Trouble(
-            f"{' '.join(command)} ended with code {code}; its last words: {_last_words(bench.place / 'cold.log')}"
+            f"{' '.join(command)} ended with code {code}; its last words:"
+            f" {_last_words(bench.place / 'cold.log')}"
         )
     return firsts[0] - began, ended - began
 

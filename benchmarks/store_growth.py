@@ -120,9 +120,12 @@ def show(bench: Bench, name: str, sizes: dict[int, int], rate: float, documents:
                 value=size / MIB,
                 unit="MiB",
                 ratio=size / first,
-                against=f"after {FIRST:,}; {size / full:.2f}x when the log was full; documents {documents / MIB:.2f} MiB"
-                if last
-                else f"after {FIRST:,}",
+                against=(
+                    f"after {FIRST:,}; {size / full:.2f}x when the log was full; documents"
+                    f" {documents / MIB:.2f} MiB"
+                    if last
+                    else f"after {FIRST:,}"
+                ),
                 aim=f"<= {allowed / MIB:.1f} MiB" if last else "",
                 met=size <= allowed if last else None,
             )

@@ -126,7 +126,8 @@ def play(stage: Stage) -> bool:
     )
     kill_everything(stage)
     say(
-        "the same command once more, as a scheduler would give it, goes on from the last completed checkpoint"
+        "the same command once more, as a scheduler would give it, goes on from the last completed"
+        " checkpoint"
     )
     start(stage, "--restore", "auto")
     wait_for_checkpoints(stage, AFTER_KILL)
@@ -199,7 +200,8 @@ def wait_for_checkpoints(stage: Stage, more: int) -> None:
             ref = stage.checkpoints[number]
             took_s = (ref.completed_ms - ref.begun_ms) / 1000
             say(
-                f"checkpoint {number:>2} completed by generation {ref.generation}: {ref.rows_read:,} rows, {took_s:.1f} s after its begin"
+                f"checkpoint {number:>2} completed by generation {ref.generation}:"
+                f" {ref.rows_read:,} rows, {took_s:.1f} s after its begin"
             )
             said.add(number)
         return len(stage.checkpoints) >= wanted
@@ -246,11 +248,13 @@ def tell_place(stage: Stage) -> None:
     assert pipeline is not None
     assert pipeline.latest is not None
     say(
-        f"the store says: checkpoint {pipeline.latest.checkpoint} is the last completed one, with {pipeline.rows_read:,} rows up to it"
+        f"the store says: checkpoint {pipeline.latest.checkpoint} is the last completed one, with"
+        f" {pipeline.rows_read:,} rows up to it"
     )
     if pipeline.pending:
         say(
-            f"batch {pipeline.pending.checkpoint} had begun: it will be repeated with exactly the rows that the store has recorded for it"
+            f"batch {pipeline.pending.checkpoint} had begun: it will be repeated with exactly the"
+            " rows that the store has recorded for it"
         )
 
 
@@ -285,12 +289,16 @@ def count(stage: Stage) -> bool:
     verdict = (
         "no row was lost, no row is there twice"
         if good
-        else f"WRONG: {lost:,} rows lost, {doubled:,} doubled, ids reach {beyond:,} beyond what was read"
+        else (
+            f"WRONG: {lost:,} rows lost, {doubled:,} doubled, ids reach {beyond:,} beyond what was"
+            " read"
+        )
     )
     SAY.print()
     SAY.print(
         Text(
-            f"  {'=' if good else '!'} {len(stage.kills)} kills, {len(stage.checkpoints)} checkpoints: {verdict}",
+            f"  {'=' if good else '!'} {len(stage.kills)} kills, {len(stage.checkpoints)}"
+            f" checkpoints: {verdict}",
             style="bold green" if good else "bold red",
         )
     )
@@ -322,16 +330,19 @@ def chart(stage: Stage) -> Iterator[Text]:
             (ref.completed_ms - ref.begun_ms) / 1000,
         )
         line = Text(
-            f"  {ref.checkpoint:>3}  {ref.generation:>3}  {ref.rows_read:>6,}  {begun_s:>6.1f} s  {took_s:>4.1f} s  "
+            f"  {ref.checkpoint:>3}  {ref.generation:>3}  {ref.rows_read:>6,}  {begun_s:>6.1f} s "
+            f" {took_s:>4.1f} s  "
         )
         yield line.append(
             "".join(bar), style=("cyan", "green", "magenta")[(ref.generation - 1) % 3]
         )
     for kill in stage.kills:
         yield Text(
-            " " * (39 + column(kill.at_ms) - 1) + f"✗ {kill.what}"
-            if column(kill.at_ms) < CHART_COLUMNS // 2
-            else f"{kill.what} ✗".rjust(40 + column(kill.at_ms)),
+            (
+                " " * (39 + column(kill.at_ms) - 1) + f"✗ {kill.what}"
+                if column(kill.at_ms) < CHART_COLUMNS // 2
+                else f"{kill.what} ✗".rjust(40 + column(kill.at_ms))
+            ),
             style="red",
         )
 
@@ -420,7 +431,8 @@ def main() -> int:
     finally:
         end(stage)
     say(
-        f"{time.monotonic() - began_s:.0f} s in all; nothing is left behind. The job is examples/{JOB_FILE.name}; what to read next is in README.md."
+        f"{time.monotonic() - began_s:.0f} s in all; nothing is left behind. The job is"
+        f" examples/{JOB_FILE.name}; what to read next is in README.md."
     )
     return 0 if good else 1
 

@@ -115,13 +115,19 @@ def _engine_lines() -> Iterator[str]:
 def _index_lines() -> Iterator[str]:
     yield from ("# Connectors", "")
     yield from (
-        "`tidegate connectors show NAME` says the same on the command line. Names are understood in any case.",
+        (
+            "`tidegate connectors show NAME` says the same on the command line. Names are"
+            " understood in any case."
+        ),
         "",
     )
     yield from ("| name | kind | what it does | delivery |", "|---|---|---|---|")
     for one in connectors():
         promise = one.capabilities.delivery.value if one.capabilities.delivery else ""
-        yield f"| [{one.name}]({one.kind.value}s.md#{one.name.lower()}) | {one.kind.value} | {_cell(one.summary)} | {promise} |"
+        yield (
+            f"| [{one.name}]({one.kind.value}s.md#{one.name.lower()}) | {one.kind.value} |"
+            f" {_cell(one.summary)} | {promise} |"
+        )
     yield from ("", "## Keys of every block", "", *_table(COMMON_OPTIONS))
 
 
@@ -146,7 +152,10 @@ def _connector_lines(connector: Connector) -> Iterator[str]:
 def _table(options: OptionSet) -> Iterator[str]:
     yield from ("| option | type | default | description |", "|---|---|---|---|")
     for option in options.options:
-        yield f"| `{option.key}` | {_cell(bounds(option))} | {_default(option)} | {_description(option)} |"
+        yield (
+            f"| `{option.key}` | {_cell(bounds(option))} | {_default(option)} |"
+            f" {_description(option)} |"
+        )
 
 
 def _default(option: Option) -> str:
@@ -172,7 +181,10 @@ def _command_lines() -> Iterator[str]:
     yield from (
         "# Commands",
         "",
-        '`tidegate VERB --help` says the same. Completion: `eval "$(tidegate completion bash)"` (or zsh; for fish see below).',
+        (
+            '`tidegate VERB --help` says the same. Completion: `eval "$(tidegate completion bash)"`'
+            " (or zsh; for fish see below)."
+        ),
         "",
     )
     yield from (

@@ -39,7 +39,10 @@ restarted in between: `SinkCommittedCount`, the keys with `Bytes`, and, where a 
 `TableSinkWrite...`, `TableSinkCommitted...` by table (of an operator's tables beyond the first 128 the sum, as `*`). Bytes are those of the rows in Arrow;
 what Spark itself reads or writes has none."""
 
-ROLES = "Each route needs a role: `viewer` may look, `operator` may submit, stop, save and restore, `admin` may do everything."
+ROLES = (
+    "Each route needs a role: `viewer` may look, `operator` may submit, stop, save and restore,"
+    " `admin` may do everything."
+)
 
 
 def api_pages() -> dict[str, list[str]]:
@@ -136,7 +139,10 @@ def _parameter(each: Mapping[str, Any]) -> str:
     default = each["schema"].get("default")
     known = f" Default {default}." if default is not None else ""
     needed = " Required." if each.get("required") and each["in"] != "path" else ""
-    return f"| `{each['name']}` | {each['in']} | {_cell(_type(each['schema']))} | {_cell(_sentence(meaning) + known + needed).strip()} |"
+    return (
+        f"| `{each['name']}` | {each['in']} | {_cell(_type(each['schema']))} |"
+        f" {_cell(_sentence(meaning) + known + needed).strip()} |"
+    )
 
 
 def _schema(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
@@ -148,7 +154,10 @@ def _schema(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
         return
     yield from ("| key | type | meaning |", "|---|---|---|")
     for key, value in schema["properties"].items():
-        yield f"| `{key}` | {_cell(_type(value))} | {_cell(_sentence(value.get('description', '')))} |"
+        yield (
+            f"| `{key}` | {_cell(_type(value))} |"
+            f" {_cell(_sentence(value.get('description', '')))} |"
+        )
     yield ""
 
 

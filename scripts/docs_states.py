@@ -42,7 +42,10 @@ def state_lines() -> Iterator[str]:
     yield from (HEAD, "", "```mermaid", *diagram().splitlines(), "```", "")
     yield from ("| state | meaning | deadline | state after it |", "|---|---|---|---|")
     for state in STATES.values():
-        yield f"| {state.NAME}{' (terminal)' if state.NAME.terminal else ''} | {_what(state)} | {_deadline(state)} | {_then(state)} |"
+        yield (
+            f"| {state.NAME}{' (terminal)' if state.NAME.terminal else ''} | {_what(state)} |"
+            f" {_deadline(state)} | {_then(state)} |"
+        )
     yield from (
         "",
         "The v2 API has no RECOVERING and shows it as PENDING.",

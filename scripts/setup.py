@@ -87,7 +87,8 @@ def become_new_enough():
         if better:
             os.execv(better, [better, *sys.argv])
     raise SetUpError(
-        f"Python 3.11 or newer is needed and this is {sys.version.split()[0]}; install one, or say where it is: make PYTHON=/path/to/python3.12 setup"
+        f"Python 3.11 or newer is needed and this is {sys.version.split()[0]}; install one, or say"
+        " where it is: make PYTHON=/path/to/python3.12 setup"
     )
 
 
@@ -152,7 +153,8 @@ def need_venv_module():
         install_with_apt("Python's venv module", (package, "python3-venv"))
     if not has_venv():
         raise SetUpError(
-            f"{sys.executable} has no venv module; install it (Debian, Ubuntu, as root: apt-get install {package}) and run make again"
+            f"{sys.executable} has no venv module; install it (Debian, Ubuntu, as root: apt-get"
+            f" install {package}) and run make again"
         )
 
 
@@ -189,7 +191,8 @@ def locked(package):
 def install_packages():
     """What builds first, then all, so that nothing is fetched whose hash is not in the lock."""
     say(
-        f"installing the locked packages (some minutes the first time; {LOG.relative_to(ROOT)} tells)"
+        f"installing the locked packages (some minutes the first time; {LOG.relative_to(ROOT)}"
+        " tells)"
     )
     pip = [VENV_PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
     builder = LOG.parent / "setup-builder.lock"
@@ -258,7 +261,8 @@ def need_servers():
             " ".join(server[3][0] for server in missing),
         )
         raise SetUpError(
-            f"the tests start servers of their own, and there is no {names}; install (Debian, Ubuntu, as root: apt-get install {packages}) and run make again"
+            f"the tests start servers of their own, and there is no {names}; install (Debian,"
+            f" Ubuntu, as root: apt-get install {packages}) and run make again"
         )
 
 

@@ -53,9 +53,10 @@ class Home:
             f" and {len(jobs) - 5} more" if len(jobs) > 5 else ""
         )
         return (
-            f"there is no store in {self.root / 'store'}, but jobs have run in this home ({named}): it was removed, or its disk is not mounted. "
-            "A new, empty store is made. If a disk is missing, stop, mount it and start again; "
-            "otherwise resume each job under its id with --restore latest"
+            f"there is no store in {self.root / 'store'}, but jobs have run in this home ({named}):"
+            " it was removed, or its disk is not mounted. A new, empty store is made. If a disk is"
+            " missing, stop, mount it and start again; otherwise resume each job under its id with"
+            " --restore latest"
         )
 
     @property

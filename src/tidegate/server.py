@@ -76,8 +76,9 @@ class PortTaken(UserError):
         port = http.https_port if http.https else http.port
         range_text = f" to {port + http.port_range}" if http.dynamic_port else ""
         super().__init__(
-            f"the server cannot listen on {http.host}:{port}{range_text}: {error.strerror or error}. Is another server running there? "
-            "Choose another port with --http-port, or `http.port` in the engine's file"
+            f"the server cannot listen on {http.host}:{port}{range_text}:"
+            f" {error.strerror or error}. Is another server running there? Choose another port with"
+            " --http-port, or `http.port` in the engine's file"
         )
 
 
@@ -374,7 +375,8 @@ def work(start: Start, say: Say) -> None:
         for notice in start.notices:
             say(notice)
         say(
-            f"tidegate worker {thread.worker.me.id} ready, {thread.worker.me.slots} slots; store {masked_text(store_url(start))}"
+            f"tidegate worker {thread.worker.me.id} ready, {thread.worker.me.slots} slots; store"
+            f" {masked_text(store_url(start))}"
         )
         told.wait()
         thread.stop()
@@ -419,7 +421,8 @@ def announce(start: Start, server: Server, say: Say) -> None:
         say(notice)
     place = f"at {server.me.address}" if start.settings.http.enabled else "without an API"
     say(
-        f"tidegate server ready {place}, {role}; store {masked_text(store_url(start))}; logs in {start.home.root / 'logs'}"
+        f"tidegate server ready {place}, {role}; store {masked_text(store_url(start))}; logs in"
+        f" {start.home.root / 'logs'}"
     )
 
 

@@ -8,7 +8,10 @@ SCHEMA = "schema { fields { id = bigint } }"
 
 def fake(rows: int, *, output: str = "t", first: int = 0) -> str:
     """A source of numbered rows."""
-    return f'FakeSource {{ plugin_output = "{output}", row.num = {rows}, bigint.fake.mode = "SEQUENCE", bigint.min = {first}, {SCHEMA} }}'
+    return (
+        f'FakeSource {{ plugin_output = "{output}", row.num = {rows}, bigint.fake.mode ='
+        f' "SEQUENCE", bigint.min = {first}, {SCHEMA} }}'
+    )
 
 
 def flow(rate: int = 200, env: str = "") -> str:

@@ -73,15 +73,13 @@ class Cluster:
 
     def configure(self, *, cleanup_delay_ms: int = CLEANUP_DELAY_MS) -> None:
         """The settings of those that are started from now on."""
-        self.config.write_text(
-            f"""tidegate:
+        self.config.write_text(f"""tidegate:
   state.url: "{self.url}"
   state-cleanup-delay-ms: {cleanup_delay_ms}
   coordinator.lease-ms: {LEASE_MS}
   worker.lease-ms: {WORKER_LEASE_MS}
   spark.master: local[2]
-"""
-        )
+""")
 
     @property
     def servers(self) -> list[Server]:
@@ -282,7 +280,10 @@ class Job:
         """Its records but for its plan, and the last words of its driver."""
         known, said = self.known(), self.cluster.home.logs(self.id) / "driver.err"
         words = said.read_text(errors="replace")[-500:] if said.exists() else ""
-        return f"job {self.id}: {known.state}; {known.assignment}; {known.driver}; {known.pipelines}; {words}"
+        return (
+            f"job {self.id}: {known.state}; {known.assignment}; {known.driver}; {known.pipelines};"
+            f" {words}"
+        )
 
     def status(self) -> JobStatus | None:
         """Its state, or how it ended."""

@@ -105,7 +105,8 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
         end = time.monotonic() + PATIENCE_S
         while not look_at():
             assert time.monotonic() < end, (
-                f"not within {PATIENCE_S} s: {[p.communicate()[0] for p in self.started if p.poll() is not None]}"
+                f"not within {PATIENCE_S} s:"
+                f" {[p.communicate()[0] for p in self.started if p.poll() is not None]}"
             )
             time.sleep(0.02)  # between two looks at another process
 

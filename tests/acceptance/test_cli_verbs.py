@@ -327,6 +327,9 @@ def test_a_support_bundle_has_everything_and_no_secret(pair: Pair) -> None:
 
 
 def test_what_looks_like_a_secret_is_masked() -> None:
-    text = 'password = "hunter2", url = "postgresql://ann:hunter2@host/db", "access_key": "hunter2", checkpoint.interval = 5'
+    text = (
+        'password = "hunter2", url = "postgresql://ann:hunter2@host/db", "access_key": "hunter2",'
+        " checkpoint.interval = 5"
+    )
     assert "hunter2" not in masked_text(text)
     assert "checkpoint.interval = 5" in masked_text(text)

@@ -45,9 +45,9 @@ class Pods:
         name, container = pod["metadata"]["name"], pod["spec"]["containers"][0]
         known = {"status.podIP": LOOPBACK, "metadata.name": name}
         environ = {
-            e["name"]: e["value"]
-            if "value" in e
-            else known[e["valueFrom"]["fieldRef"]["fieldPath"]]
+            e["name"]: (
+                e["value"] if "value" in e else known[e["valueFrom"]["fieldRef"]["fieldPath"]]
+            )
             for e in container["env"]
         }
         work = self.place / name

@@ -149,7 +149,10 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def https(certificate: str) -> str:
     key = certificate.replace(".pem", ".key")
-    return f"    enable-https: true\n    certificate-file: {certificate}\n    private-key-file: {key}\n"
+    return (
+        f"    enable-https: true\n    certificate-file: {certificate}\n    private-key-file:"
+        f" {key}\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -195,8 +198,14 @@ def test_silent_handshakes_keep_nobody_out_and_are_closed(tmp_path: Path, certif
         b"GET / HT",
         b"GET /overview HTTP/1.1\r\nHost: localhost\r\nX-Half: ",
         b"POST /submit-job HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{",
-        b"POST /submit-job HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
-        b"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{",
+        (
+            b"POST /submit-job HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding:"
+            b" chunked\r\n\r\n5\r\nab"
+        ),
+        (
+            b"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type:"
+            b" application/json\r\nContent-Length: 1000\r\n\r\n{"
+        ),
         b"POST /nowhere HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 1000\r\n\r\n{",
         b"GET /overview HTTP/1.1\r\nHost: localhost\r\n\r\nGET /overview HTT",
     ],
@@ -246,10 +255,16 @@ def test_a_request_that_the_parser_refuses_is_no_mistake_of_ours(slow: Site) -> 
         b"GET /overview HTTP/1.0\r\n\r\n",
         b"GET /overview HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n",
         b"GET http://evil.example/overview HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        b"POST http://localhost/stop-job HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 0\r\n\r\n",
+        (
+            b"POST http://localhost/stop-job HTTP/1.1\r\nHost: evil.example\r\nContent-Length:"
+            b" 0\r\n\r\n"
+        ),
         b"GET * HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-        b"GET /overview HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nOrigin: http://evil.example\r\n\r\n",
+        (
+            b"GET /overview HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection:"
+            b" Upgrade\r\nOrigin: http://evil.example\r\n\r\n"
+        ),
     ):
         with contextlib.closing(slow.connect(text)) as connection:
             first = connection.recv(12)

@@ -38,12 +38,17 @@ class Copies:
         self.file = root / "job.conf"
         sinks = {
             "files": f'LocalFile {{ path = "{root / "out"}", file_format_type = "parquet" }}',
-            "sqlite": f'Jdbc {{ url = "jdbc:sqlite:{root / "rows.db"}", driver = "org.sqlite.JDBC", table = "t", generate_sink_sql = true }}',
+            "sqlite": (
+                f'Jdbc {{ url = "jdbc:sqlite:{root / "rows.db"}", driver = "org.sqlite.JDBC", table'
+                ' = "t", generate_sink_sql = true }'
+            ),
         }
-        self.file.write_text(f"""env {{ job.mode = "BATCH", job.name = "copied", checkpoint.interval = 10, batch.max-rows = {BATCH_ROWS}
+        self.file.write_text(
+            f"""env {{ job.mode = "BATCH", job.name = "copied", checkpoint.interval = 10, batch.max-rows = {BATCH_ROWS}
   checkpoint.max-retained = 2, job.retry.times = 2, job.retry.interval.seconds = 0 }}
 source {{ FakeSource {{ row.num = {ROWS}, seed = 3, bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }} }}
-sink {{ {sinks[kind]} }}""")
+sink {{ {sinks[kind]} }}"""
+        )
         first = runs.run(
             RunRequest(home=str(root / "a"), file=str(self.file), failpoints="batch.commit.after@4")
         )

@@ -37,8 +37,8 @@ sink {{
   Chaos {{ plugin_input = ["a", "b"], path = "{root}/chaos" }}
 }}"""
 FAKE = (
-    'FakeSource {{ row.num = {rows}, plugin_output = "{name}", seed = 5, bigint.fake.mode = "SEQUENCE", bigint.min = {low}, '
-    "schema {{ fields {{ id = bigint, name = string }} }} }}"
+    'FakeSource {{ row.num = {rows}, plugin_output = "{name}", seed = 5, bigint.fake.mode ='
+    ' "SEQUENCE", bigint.min = {low}, schema {{ fields {{ id = bigint, name = string }} }} }}'
 )
 # Reached once in the life of a job: at its start, in this order, and at its end.
 START = [

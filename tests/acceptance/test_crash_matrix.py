@@ -54,13 +54,17 @@ class Scenario:
 
 def fake(output: str, rows: int, first: int = 0) -> str:
     return (
-        f'FakeSource {{ plugin_output = "{output}", row.num = {rows}, seed = 3, bigint.fake.mode = "SEQUENCE", bigint.min = {first}, '
-        "schema { fields { id = bigint, name = string } } }"
+        f'FakeSource {{ plugin_output = "{output}", row.num = {rows}, seed = 3, bigint.fake.mode ='
+        f' "SEQUENCE", bigint.min = {first}, schema {{ fields {{ id = bigint, name = string }}'
+        " } }"
     )
 
 
 def files(path: Path, inputs: str, more: str = "") -> str:
-    return f'LocalFile {{ plugin_input = {inputs}, path = "{path}", file_format_type = "parquet"{more} }}'
+    return (
+        f'LocalFile {{ plugin_input = {inputs}, path = "{path}", file_format_type ='
+        f' "parquet"{more} }}'
+    )
 
 
 def one_source(root: Path) -> str:
@@ -123,7 +127,8 @@ def chaos_sink(root: Path) -> str:
 def database(root: Path) -> str:
     return (
         one_source(root).split("sink {")[0]
-        + f'sink {{ Jdbc {{ plugin_input = "t", url = "jdbc:sqlite:{root}/out.db", table = "rows", generate_sink_sql = true }} }}'
+        + f'sink {{ Jdbc {{ plugin_input = "t", url = "jdbc:sqlite:{root}/out.db", table = "rows",'
+        " generate_sink_sql = true } }"
     )
 
 
@@ -517,7 +522,8 @@ def told(zygotes: Sequence[CrashRuns], disk: Path, kills: Sequence[Kill]) -> set
             )
         except Exception as error:
             raise AssertionError(
-                f"{kill.scenario.name}: killed at {kill.name}@{kill.hit}, then at {kill.again}: {error}"
+                f"{kill.scenario.name}: killed at {kill.name}@{kill.hit}, then at {kill.again}:"
+                f" {error}"
             ) from error
         finally:
             free.put(zygote)
@@ -547,7 +553,8 @@ def kill_everywhere(zygotes: Sequence[CrashRuns], disk: Path, seed: int, share: 
             [Kill(scenario, name, 1, "") for name in sorted(missing) if is_for(scenario, name)],
         )
     assert missing == set(), (
-        "failpoints that no scenario reaches: give one to them, or name the test that kills there in ELSEWHERE"
+        "failpoints that no scenario reaches: give one to them, or name the test that kills there"
+        " in ELSEWHERE"
     )
 
 

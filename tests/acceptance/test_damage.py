@@ -59,8 +59,9 @@ class Shape:
     def text(self, out: Path) -> str:
         names = [f"t{number}" for number in range(self.sources)]
         sources = "\n".join(
-            f'FakeSource {{ plugin_output = "{name}", row.num = {SIZES[number]}, seed = 3, bigint.fake.mode = "SEQUENCE", bigint.min = {number * 1000}, '
-            "schema { fields { id = bigint } } }"
+            f'FakeSource {{ plugin_output = "{name}", row.num = {SIZES[number]}, seed = 3,'
+            f' bigint.fake.mode = "SEQUENCE", bigint.min = {number * 1000}, schema {{ fields {{ id'
+            " = bigint } } }"
             for number, name in enumerate(names)
         )
         return f"""env {{ job.mode = "{self.mode}", job.name = "damage", checkpoint.interval = 10, batch.max-rows = {BATCH_ROWS}, checkpoint.max-retained = 3
@@ -257,9 +258,10 @@ def test_damaged_checkpoints_are_named_and_the_next_older_one_is_used(
             for pipeline in world.known().pipelines
             for ref in pipeline.value.retained
         ]  # of a stream: a finished job has none
-        assert after in ([], [first_new_id - 1, first_new_id, first_new_id + 1]), (
-            f"what the sink had was not repeated under its old ids: {case}"
-        )
+        assert after in (
+            [],
+            [first_new_id - 1, first_new_id, first_new_id + 1],
+        ), f"what the sink had was not repeated under its old ids: {case}"
 
 
 def test_a_damaged_older_checkpoint_does_not_stand_in_the_way(place: Path, runs: CrashRuns) -> None:
@@ -278,7 +280,10 @@ def test_a_damaged_checkpoint_that_is_wanted_by_its_id_is_refused_with_those_tha
     before = world.files()
     with pytest.raises(
         UserError,
-        match=r"/3 is damaged: .*state-data does not match its checksum\. Sound checkpoints of pipeline 1: 2, 4",
+        match=(
+            r"/3 is damaged: .*state-data does not match its checksum\. Sound checkpoints of"
+            r" pipeline 1: 2, 4"
+        ),
     ):
         world.resume("checkpoint:3")
     assert world.files() == before

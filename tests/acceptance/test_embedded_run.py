@@ -159,7 +159,8 @@ def test_a_driver_that_hangs_is_killed_and_replaced(world: World) -> None:
 def test_settings_of_the_engine_reach_the_driver_and_the_job_wins(world: World) -> None:
     engine = world.root / "engine.yaml"
     engine.write_text(
-        f"tidegate:\n  checkpoint:\n    storage:\n      max-retained: 2\n      plugin-config:\n        namespace: {world.root / 'elsewhere'}\n"
+        "tidegate:\n  checkpoint:\n    storage:\n      max-retained: 2\n      plugin-config:\n    "
+        f"    namespace: {world.root / 'elsewhere'}\n"
     )
     file = world.job(mode="STREAMING", rows=100_000)
     process = world.start(file, "--config", str(engine))

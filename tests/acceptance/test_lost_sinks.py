@@ -81,13 +81,18 @@ class World:
         self.database = self.target / "rows.db"
         sinks = {
             "files": f'LocalFile {{ path = "{self.target}", file_format_type = "parquet" {more} }}',
-            "sqlite": f'Jdbc {{ url = "jdbc:sqlite:{self.database}", driver = "org.sqlite.JDBC", table = "t", generate_sink_sql = true {more} }}',
+            "sqlite": (
+                f'Jdbc {{ url = "jdbc:sqlite:{self.database}", driver = "org.sqlite.JDBC", table ='
+                f' "t", generate_sink_sql = true {more} }}'
+            ),
             "chaos": f'Chaos {{ path = "{self.target}" {more} }}',
         }
-        self.file.write_text(f"""env {{ job.mode = "BATCH", job.name = "lost", checkpoint.interval = 10, batch.max-rows = {BATCH_ROWS}
+        self.file.write_text(
+            f"""env {{ job.mode = "BATCH", job.name = "lost", checkpoint.interval = 10, batch.max-rows = {BATCH_ROWS}
   checkpoint.max-retained = 3, job.retry.times = {retries}, job.retry.interval.seconds = 0 }}
 source {{ FakeSource {{ row.num = {ROWS}, seed = 3, bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }} }}
-sink {{ {sinks[kind]} }}""")
+sink {{ {sinks[kind]} }}"""
+        )
 
     def run(self, restore: str = "auto", engine: PlainEngine | None = None, **more: object) -> Ran:
         return run_in_process(

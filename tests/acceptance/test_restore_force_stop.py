@@ -49,16 +49,14 @@ class Orchestrator:
         self.started: list[subprocess.Popen[str]] = []
         self.counted = True  # the store has known all rows since the beginning
         self.engine = root / "tidegate.yaml"
-        self.engine.write_text(
-            f"""seatunnel:
+        self.engine.write_text(f"""seatunnel:
   engine:
     checkpoint:
       storage:
         type: hdfs
         max-retained: 3
         plugin-config: {{ namespace: "{self.checkpoints}", storage.type: local, fs.defaultFS: "file:///" }}
-"""
-        )
+""")
 
     def job(self, *, out: str = "out") -> Path:
         """A stream that goes on for longer than any test."""
@@ -142,7 +140,8 @@ sink {{ LocalFile {{ name = "lake", plugin_input = "t", path = "{self.root / out
         end = time.monotonic() + PATIENCE_S
         while not look_at():
             assert time.monotonic() < end, (
-                f"not within {PATIENCE_S} s: {[p.communicate()[0] for p in self.started if p.poll() is not None]}"
+                f"not within {PATIENCE_S} s:"
+                f" {[p.communicate()[0] for p in self.started if p.poll() is not None]}"
             )
             time.sleep(0.02)  # between two looks at another process
 

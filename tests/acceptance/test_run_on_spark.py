@@ -27,11 +27,17 @@ def ids(directory: Path) -> list[int]:
 
 
 def fake(output: str, rows: int) -> str:
-    return f'FakeSource {{ plugin_output = "{output}", row.num = {rows}, bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint, name = string }} }} }}'
+    return (
+        f'FakeSource {{ plugin_output = "{output}", row.num = {rows}, bigint.fake.mode ='
+        ' "SEQUENCE", schema { fields { id = bigint, name = string } } }'
+    )
 
 
 def files(root: Path, name: str) -> str:
-    return f'LocalFile {{ plugin_input = "{name}", path = "{root / name}", file_format_type = "parquet" }}'
+    return (
+        f'LocalFile {{ plugin_input = "{name}", path = "{root / name}", file_format_type ='
+        ' "parquet" }'
+    )
 
 
 def test_pipelines_of_one_job_run_side_by_side_fused_and_with_sql(

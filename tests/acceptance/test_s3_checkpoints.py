@@ -142,8 +142,9 @@ class World:
         options = "".join(f"        {key}: '{value}'\n" for key, value in s3.options.items())
         bucket, _, folder = files.place().removeprefix("s3://").partition("/")
         self.engine.write_text(
-            "tidegate:\n  checkpoint:\n    storage:\n      type: hdfs\n      plugin-config:\n        storage.type: s3\n"
-            f"        s3.bucket: s3a://{bucket}\n        namespace: /{folder}/\n{options}"
+            "tidegate:\n  checkpoint:\n    storage:\n      type: hdfs\n      plugin-config:\n     "
+            f"   storage.type: s3\n        s3.bucket: s3a://{bucket}\n        namespace:"
+            f" /{folder}/\n{options}"
         )
         self.storage = CheckpointStorage(files)
         self.started: list[subprocess.Popen[str]] = []
@@ -202,7 +203,8 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
         end = time.monotonic() + PATIENCE_S
         while not look_at():
             assert time.monotonic() < end, (
-                f"not within {PATIENCE_S} s: {[p.communicate()[0] for p in self.started if p.poll() is not None]}"
+                f"not within {PATIENCE_S} s:"
+                f" {[p.communicate()[0] for p in self.started if p.poll() is not None]}"
             )
             time.sleep(0.05)  # between two looks at another process
 

@@ -241,7 +241,8 @@ def test_the_next_free_port_is_taken_where_that_is_allowed(world: World, tmp_pat
         port = taken.getsockname()[1]
         config = tmp_path / "tidegate.yaml"
         config.write_text(
-            f"seatunnel:\n  engine:\n    backup-count: 1\n    http:\n      port: {port}\n      enable-dynamic-port: true\n      port-range: 50\n"
+            f"seatunnel:\n  engine:\n    backup-count: 1\n    http:\n      port: {port}\n     "
+            " enable-dynamic-port: true\n      port-range: 50\n"
         )
         process = world.start("server", "--config", str(config), "--no-worker")
         until(
@@ -277,7 +278,10 @@ def test_the_log_of_a_server_is_a_json_object_a_line(world: World) -> None:
 
 
 def test_a_server_needs_no_pyspark_in_its_process() -> None:
-    code = "import tidegate.server, tidegate.cli.server, sys; print([m for m in sys.modules if m.startswith(('pyspark', 'py4j', 'pyarrow', 'pandas'))])"
+    code = (
+        "import tidegate.server, tidegate.cli.server, sys; print([m for m in sys.modules if"
+        " m.startswith(('pyspark', 'py4j', 'pyarrow', 'pandas'))])"
+    )
     assert (
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -47,13 +47,15 @@ class World:
 
     def text(self, outputs: list[Path]) -> str:
         sinks = [
-            f'LocalFile {{ plugin_input = "t", path = "{outputs[0]}", file_format_type = "parquet" }}'
+            f'LocalFile {{ plugin_input = "t", path = "{outputs[0]}", file_format_type ='
+            ' "parquet" }'
         ]
         if outputs[1].name == "chaos":
             sinks.append(f'Chaos {{ plugin_input = "t", path = "{outputs[1]}" }}')
         else:
             sinks.append(
-                f'LocalFile {{ plugin_input = "t", path = "{outputs[1]}", file_format_type = "parquet" }}'
+                f'LocalFile {{ plugin_input = "t", path = "{outputs[1]}", file_format_type ='
+                ' "parquet" }'
             )
         return f"""env {{ job.mode = "BATCH", job.name = "ahead", checkpoint.interval = 10, batch.max-rows = {BATCH_ROWS}, checkpoint.max-retained = 3
   job.retry.times = 0 }}
@@ -132,9 +134,12 @@ def test_the_store_is_lost_after_the_commit_and_before_complete(
     ran = world.resume(engine=engine)
 
     assert ran.claim.restored == {1: 4}
-    assert engine.batches == [5, 6, 7, 8], (
-        "the batch that a sink had was not repeated under its own id"
-    )
+    assert engine.batches == [
+        5,
+        6,
+        7,
+        8,
+    ], "the batch that a sink had was not repeated under its own id"
     assert before < published(world.outputs[0]), "what was in place was written again"
     assert [ids_in(output) for output in world.outputs] == [list(range(ROWS))] * 2
 
@@ -144,16 +149,20 @@ def test_the_store_is_lost_between_the_first_checkpoint_of_one_pipeline_and_the_
 ) -> None:
     world = World(memory_disk, runs)
     first, second = (
-        f'FakeSource {{ plugin_output = "{name}", row.num = 30, seed = 3, bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }}'
+        f'FakeSource {{ plugin_output = "{name}", row.num = 30, seed = 3, bigint.fake.mode ='
+        ' "SEQUENCE", schema { fields { id = bigint } } }'
         for name in "ab"
     )
     sinks = [
-        f'LocalFile {{ plugin_input = "{name}", path = "{memory_disk / name}", file_format_type = "parquet" }}'
+        f'LocalFile {{ plugin_input = "{name}", path = "{memory_disk / name}", file_format_type ='
+        ' "parquet" }'
         for name in "ab"
     ]
-    world.file.write_text(f"""env {{ job.mode = "BATCH", job.name = "ahead", checkpoint.interval = 10, batch.max-rows = 10 }}
+    world.file.write_text(
+        f"""env {{ job.mode = "BATCH", job.name = "ahead", checkpoint.interval = 10, batch.max-rows = 10 }}
 source {{ {first}, {second} }}
-sink {{ {sinks[0]}, {sinks[1]} }}""")
+sink {{ {sinks[0]}, {sinks[1]} }}"""
+    )
     world.killed(
         "ledger.complete.after@1"
     )  # one pipeline has a checkpoint; whether the other has committed its batch is left to chance

@@ -193,8 +193,8 @@ def runs() -> Iterator[list[Run]]:
 
 def fake(name: str, rows: int) -> str:
     return (
-        f'FakeSource {{ plugin_output = "{name}", row.num = {rows // 2}, parallelism = 2, seed = 3, bigint.fake.mode = "SEQUENCE"\n'
-        "  schema { fields { id = bigint, name = string } } }"
+        f'FakeSource {{ plugin_output = "{name}", row.num = {rows // 2}, parallelism = 2, seed = 3,'
+        ' bigint.fake.mode = "SEQUENCE"\n  schema { fields { id = bigint, name = string } } }'
     )
 
 
@@ -223,7 +223,10 @@ def check_bounded(run: Run, rows: int) -> None:
 def test_a_worker_killed_inside_a_bounded_job_loses_and_doubles_nothing(
     tmp_path: Path, cluster: SparkCluster, runs: list[Run]
 ) -> None:
-    env = 'job.mode = "BATCH", job.retry.times = 0, checkpoint.interval = 1000, batch.max-rows = 400, spark.sql.shuffle.partitions = 2'
+    env = (
+        'job.mode = "BATCH", job.retry.times = 0, checkpoint.interval = 1000, batch.max-rows = 400,'
+        " spark.sql.shuffle.partitions = 2"
+    )
     run = Run(
         tmp_path, cluster, env=env, body=bounded(tmp_path, 2000, slow_ms=500), by_engine_file=True
     )
@@ -313,7 +316,10 @@ BATCHES = (
 def test_a_host_that_is_cut_off_and_comes_back_adds_nothing(
     tmp_path: Path, cluster: SparkCluster, runs: list[Run]
 ) -> None:
-    quick = "spark.network.timeout = 8s, spark.network.timeoutInterval = 1s, spark.executor.heartbeatInterval = 1s"
+    quick = (
+        "spark.network.timeout = 8s, spark.network.timeoutInterval = 1s,"
+        " spark.executor.heartbeatInterval = 1s"
+    )
     run = Run(
         tmp_path,
         cluster,
@@ -346,7 +352,10 @@ def test_a_host_that_is_cut_off_and_comes_back_adds_nothing(
 def test_tasks_that_run_twice_at_once_write_once(
     tmp_path: Path, cluster: SparkCluster, runs: list[Run]
 ) -> None:
-    eager = "spark.speculation = true, spark.speculation.interval = 100ms, spark.speculation.multiplier = 1.1, spark.speculation.quantile = 0.1"
+    eager = (
+        "spark.speculation = true, spark.speculation.interval = 100ms, spark.speculation.multiplier"
+        " = 1.1, spark.speculation.quantile = 0.1"
+    )
     trouble = "seed = 5, hang_probability = 0.4, hang_ms = 5000"
     run = Run(
         tmp_path,
@@ -400,7 +409,10 @@ def test_a_batch_without_executors_fails_in_bounded_time_and_is_tried_again_when
 ) -> None:
     for worker in list(cluster.workers):
         cluster.kill_worker(worker)
-    env = f"{BATCHES.replace('retry.times = 0', 'retry.times = 9')}, job.retry.interval.seconds = 1, spark.tidegate.noExecutorTimeout = 3s"
+    env = (
+        f"{BATCHES.replace('retry.times = 0', 'retry.times = 9')}, job.retry.interval.seconds = 1,"
+        " spark.tidegate.noExecutorTimeout = 3s"
+    )
     run = Run(tmp_path, cluster, env=env, body=slow_batches(tmp_path, 300, "slow_ms = 0"))
     runs.append(run)
     run.start()
@@ -471,7 +483,10 @@ def test_a_job_goes_on_with_its_executors_when_the_master_is_killed(
 def test_executors_that_cannot_start_fail_the_batch_in_bounded_time(
     tmp_path: Path, cluster: SparkCluster, runs: list[Run]
 ) -> None:
-    impossible = 'spark.executor.extraJavaOptions = "-XX:ActiveProcessorCount=none", spark.tidegate.noExecutorTimeout = 3s'
+    impossible = (
+        'spark.executor.extraJavaOptions = "-XX:ActiveProcessorCount=none",'
+        " spark.tidegate.noExecutorTimeout = 3s"
+    )
     run = Run(
         tmp_path,
         cluster,

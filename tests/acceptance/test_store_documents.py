@@ -184,9 +184,10 @@ def test_a_document_that_is_none_is_refused_with_its_name_and_forgetting_the_job
     assert "__init__" not in str(refused.value)
     home = ["--home", str(stopped.home.root)]
     listed = CliRunner().invoke(state, ["verify", *home])
-    assert (listed.exit_code, "running-pipeline-state/7/1" in listed.output) == (1, True), (
-        listed.output
-    )
+    assert (listed.exit_code, "running-pipeline-state/7/1" in listed.output) == (
+        1,
+        True,
+    ), listed.output
     gone = CliRunner().invoke(state, ["forget", "7", *home])
     assert gone.exit_code == 0, gone.output
     assert CliRunner().invoke(state, ["verify", *home]).exit_code == 0

@@ -112,9 +112,10 @@ def test_a_home_that_is_away_is_noticed_and_waited_for(
         (cluster.root / what).mkdir()
     says_why(server, job, "is gone")
     shown = stalled(server, job)
-    assert (shown.status, f"job {job.id} is RUNNING and STALLED" in shown.message) == (503, True), (
-        shown
-    )
+    assert (shown.status, f"job {job.id} is RUNNING and STALLED" in shown.message) == (
+        503,
+        True,
+    ), shown
     assert is_alive(driver)
     assert not (cluster.root / what / ("store" if what == "home" else "tidegate.db")).exists(), (
         "nothing is made in its place"
@@ -137,7 +138,10 @@ def test_another_store_in_its_place_is_refused_by_name_and_left_alone(cluster: C
     store.rename(cluster.root / "away")
     store.mkdir()
     other = store / "tidegate.db"
-    script = f"from tidegate.store import Put, open_store; open_store('sqlite:///{other}').transact(writes=[Put('jobs', 'a', {{}})])"
+    script = (
+        "from tidegate.store import Put, open_store;"
+        f" open_store('sqlite:///{other}').transact(writes=[Put('jobs', 'a', {{}})])"
+    )
     subprocess.run([os.sys.executable, "-c", script], check=True)  # type: ignore[attr-defined]  # the interpreter of this test
     before = other.read_bytes()
     says_why(server, job, "another store is at")

@@ -152,7 +152,10 @@ def drain(terminal: int, drawn: list[bytes]) -> None:
 
 def test_a_run_without_standard_streams_runs_to_its_end(world: World) -> None:
     file = world.job(rows=20, rate=1000)
-    command = f"exec {sys.executable} -c 'from tidegate.cli import main; main()' explain {file} >&- 2>&- <&-"
+    command = (
+        f"exec {sys.executable} -c 'from tidegate.cli import main; main()' explain {file} >&-"
+        " 2>&- <&-"
+    )
     assert subprocess.run(["sh", "-c", command], timeout=PATIENCE_S, check=False).returncode == 0
 
 

@@ -231,7 +231,9 @@ def test_a_job_file_is_checked_at_its_lines_then_submitted_and_stopped(
     expect(page.locator(".problems")).to_contain_text("LocalFile")
     page.get_by_text("line 4").click()
     assert page.evaluate(
-        "document.getSelection().toString() || document.activeElement.value.slice(document.activeElement.selectionStart, document.activeElement.selectionEnd)"
+        "document.getSelection().toString() ||"
+        " document.activeElement.value.slice(document.activeElement.selectionStart,"
+        " document.activeElement.selectionEnd)"
     ).startswith("sink")
     page.locator("#text").fill(text)
     page.get_by_role("button", name="Check").click()
@@ -354,7 +356,8 @@ def test_what_is_not_there_is_said(site: Site, page: Page) -> None:
 
 def test_an_id_is_copied_or_the_page_says_that_it_is_not(site: Site, page: Page) -> None:
     page.add_init_script(
-        "Object.defineProperty(navigator, 'clipboard', { value: undefined }); document.execCommand = () => window.mayCopy === true;"
+        "Object.defineProperty(navigator, 'clipboard', { value: undefined }); document.execCommand"
+        " = () => window.mayCopy === true;"
     )  # as on plain http
     page.goto(f"{site.url}/ui/jobs/11")
     page.get_by_role("button", name="11", exact=True).click()

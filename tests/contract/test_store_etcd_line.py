@@ -114,7 +114,9 @@ class _Passing(BaseHTTPRequestHandler):
                 503,
                 json.dumps(
                     {
-                        "message": "etcdserver: request timed out, possibly due to previous leader failure",
+                        "message": (
+                            "etcdserver: request timed out, possibly due to previous leader failure"
+                        ),
                         "code": 14,
                     }
                 ).encode(),

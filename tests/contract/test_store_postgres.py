@@ -134,7 +134,10 @@ def test_the_tables_stay_small_whatever_is_written(
                 postgres, f"select count(*) between 20 and 30 from {world.schema}.{table}"
             ) == [(True,)], table
         store.compact()
-    pages = f"select sum(pg_relation_size(oid)) / 8192 from pg_class where relkind = 'r' and relnamespace = '{world.schema}'::regnamespace"
+    pages = (
+        "select sum(pg_relation_size(oid)) / 8192 from pg_class where relkind = 'r' and"
+        f" relnamespace = '{world.schema}'::regnamespace"
+    )
     assert execute(postgres, pages)[0][0] < 40
 
 
@@ -295,7 +298,10 @@ def test_a_schema_of_something_else_is_left_alone(
     )
     with pytest.raises(UserError, match="is of something else, not a store"):
         world.open()
-    tables = f"select relname from pg_class where relnamespace = '{world.schema}'::regnamespace and relkind = 'r'"
+    tables = (
+        f"select relname from pg_class where relnamespace = '{world.schema}'::regnamespace and"
+        " relkind = 'r'"
+    )
     assert execute(postgres, tables) == [("photos",)]
 
 
@@ -343,7 +349,10 @@ def all_words(error: BaseException | None) -> str:
     return (
         ""
         if error is None
-        else f"{error!r} {error} {all_words(error.__cause__ if error.__suppress_context__ else error.__context__)}"
+        else (
+            f"{error!r} {error}"
+            f" {all_words(error.__cause__ if error.__suppress_context__ else error.__context__)}"
+        )
     )
 
 

@@ -172,7 +172,10 @@ def lock_kept(server: PostgresServer, schema: str) -> Iterator["psycopg.Connecti
 
 def waiting_for_lock(administrator: "psycopg.Connection[Any]", *, besides: int) -> int:
     """The process of the server that waits for the lock on behalf of the store."""
-    query = "select pid from pg_stat_activity where wait_event_type = 'Lock' and query like %s and pid <> %s"
+    query = (
+        "select pid from pg_stat_activity where wait_event_type = 'Lock' and query like %s and pid"
+        " <> %s"
+    )
     while True:
         administrator.execute("select pg_stat_clear_snapshot()")
         found = administrator.execute(query, ("select o_outcome%", besides)).fetchone()

@@ -91,7 +91,10 @@ def test_a_stopped_writer_is_named_long_before_the_time_to_wait_is_over(tmp_path
         os.waitid(os.P_PID, stopped.pid, os.WSTOPPED)
         with pytest.raises(
             StoreUnavailable,
-            match=f"process {stopped.pid} holds the store .* and is stopped .SIGSTOP.*kill -CONT {stopped.pid}",
+            match=(
+                f"process {stopped.pid} holds the store .* and is stopped .SIGSTOP.*kill -CONT"
+                f" {stopped.pid}"
+            ),
         ):
             store.transact(writes=[Put("jobs", "a", {})])
         stopped.send_signal(signal.SIGCONT)
@@ -171,9 +174,11 @@ def test_a_store_that_was_taken_away_acknowledges_nothing_more(
     ):
         with pytest.raises(
             StoreLost,
-            match="another store is at .*not the one that was open"
-            if replaced
-            else "is gone: it was removed or renamed",
+            match=(
+                "another store is at .*not the one that was open"
+                if replaced
+                else "is gone: it was removed or renamed"
+            ),
         ):
             ask()
     if replaced:

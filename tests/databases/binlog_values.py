@@ -76,7 +76,10 @@ _MANY_BITS = ",".join(f"'s{n}'" for n in range(64))
 
 GROUPS: dict[str, tuple[str, list[str]]] = {
     "labels": (
-        rf"e enum({_LABELS}) character set utf8mb4, s set('b\\c','it''s','ü','?','%') character set utf8mb3, l enum('é','\\\\','?') character set latin1",
+        (
+            rf"e enum({_LABELS}) character set utf8mb4, s set('b\\c','it''s','ü','?','%') character"
+            r" set utf8mb3, l enum('é','\\\\','?') character set latin1"
+        ),
         [f"({n}, {n * 3 % 32}, {n % 4})" for n in range(13)],
     ),
     "many": (
@@ -84,12 +87,21 @@ GROUPS: dict[str, tuple[str, list[str]]] = {
         ["(300, 18446744073709551615)", "(256, 9223372036854775809)", "(0, 0)"],
     ),
     "decimals": (
-        "a decimal(65,30), b decimal(65,0), d decimal(39,0), f decimal(30,30), g decimal(10,2) zerofill, h decimal(65,30) zerofill, i decimal(1,0), "
-        "j decimal(38,0), k decimal(40,2) zerofill",
+        (
+            "a decimal(65,30), b decimal(65,0), d decimal(39,0), f decimal(30,30), g decimal(10,2)"
+            " zerofill, h decimal(65,30) zerofill, i decimal(1,0), j decimal(38,0), k decimal(40,2)"
+            " zerofill"
+        ),
         [
             "(0, 0, 0, 0, 0, 0, 0, 0, 0)",
-            f"({'9' * 35}.{'9' * 30}, {'9' * 65}, 9{NINES}, 0.{'9' * 30}, 1.5, 12345.6789, 9, {NINES}, 7.25)",
-            f"(-{'9' * 35}.{'9' * 30}, -{'9' * 65}, -9{NINES}, -0.{'9' * 30}, 1.5, 0.5, -9, -{NINES}, 0.07)",
+            (
+                f"({'9' * 35}.{'9' * 30}, {'9' * 65}, 9{NINES}, 0.{'9' * 30}, 1.5, 12345.6789, 9,"
+                f" {NINES}, 7.25)"
+            ),
+            (
+                f"(-{'9' * 35}.{'9' * 30}, -{'9' * 65}, -9{NINES}, -0.{'9' * 30}, 1.5, 0.5, -9,"
+                f" -{NINES}, 0.07)"
+            ),
             f"(0.{'0' * 29}1, 1, -1, 0.1, 0.01, 0.{'0' * 29}1, 1, 1, 100)",
             f"(-0.{'0' * 29}1, -1, 10, 0, 10, 1, -1, -1, 99)",
             f"(100, -10, -0, 0, 10, {'9' * 35}, -1, -1, 99)",
@@ -97,16 +109,25 @@ GROUPS: dict[str, tuple[str, list[str]]] = {
         ],
     ),
     "numbers": (
-        "a tinyint, b tinyint unsigned, c smallint unsigned zerofill, d mediumint unsigned, f int(12) zerofill, g bigint unsigned zerofill, h bigint, "
-        "i tinyint(1), j bigint unsigned, k int, l tinyint(4) unsigned zerofill, m boolean, n mediumint, o year",
+        (
+            "a tinyint, b tinyint unsigned, c smallint unsigned zerofill, d mediumint unsigned, f"
+            " int(12) zerofill, g bigint unsigned zerofill, h bigint, i tinyint(1), j bigint"
+            " unsigned, k int, l tinyint(4) unsigned zerofill, m boolean, n mediumint, o year"
+        ),
         [
-            f"(-128, 255, 65535, 16777215, 4294967295, {2**64 - 1}, {-(2**63)}, 1, {2**64 - 1}, {-(2**31)}, 5, true, -8388608, 0)",
+            (
+                f"(-128, 255, 65535, 16777215, 4294967295, {2**64 - 1}, {-(2**63)}, 1, {2**64 - 1},"
+                f" {-(2**31)}, 5, true, -8388608, 0)"
+            ),
             "(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1901)",
             f"(127, 1, 7, 1, 7, 7, {2**63 - 1}, -1, {2**63}, {2**31 - 1}, 255, 2, 8388607, 2155)",
         ],
     ),
     "floats": (
-        "a float, b double, c float(10,2), d double(10,3), f float unsigned, g double zerofill, h float zerofill",
+        (
+            "a float, b double, c float(10,2), d double(10,3), f float unsigned, g double zerofill,"
+            " h float zerofill"
+        ),
         [
             "(3.4028234e38, 1.7976931348623157e308, 1.1, 1.001, 3.4028234e38, 1.5, 1.5)",
             "(-3.4028234e38, -1.7976931348623157e308, -1.1, -1.001, 1.17549e-38, 0.1, 0.1)",
@@ -119,7 +140,8 @@ GROUPS: dict[str, tuple[str, list[str]]] = {
     "dates": (
         "d date, t0 datetime, t1 datetime(1), t3 datetime(3), t5 datetime(5), t6 datetime(6)",
         [
-            f"('{date}', '{date}', '{date} 01:02:03.4', '{date} 01:02:03.456', '{date} 01:02:03.45678', '{date} 23:59:59.999999')"
+            f"('{date}', '{date}', '{date} 01:02:03.4', '{date} 01:02:03.456', '{date}"
+            f" 01:02:03.45678', '{date} 23:59:59.999999')"
             for date in _DATES
         ],
     ),
@@ -127,8 +149,14 @@ GROUPS: dict[str, tuple[str, list[str]]] = {
         "a timestamp null, b timestamp(1) null, c timestamp(6) null, d timestamp(3) null",
         [
             "('0000-00-00', '0000-00-00', '0000-00-00', '0000-00-00')",
-            "('1970-01-01 00:00:01', '1970-01-01 00:00:01.1', '1970-01-01 00:00:01.000001', '1970-01-01 00:00:01.001')",
-            "('2038-01-19 03:14:07', '2038-01-19 03:14:07.9', '2038-01-19 03:14:07.999999', '2038-01-19 03:14:07.999')",
+            (
+                "('1970-01-01 00:00:01', '1970-01-01 00:00:01.1', '1970-01-01 00:00:01.000001',"
+                " '1970-01-01 00:00:01.001')"
+            ),
+            (
+                "('2038-01-19 03:14:07', '2038-01-19 03:14:07.9', '2038-01-19 03:14:07.999999',"
+                " '2038-01-19 03:14:07.999')"
+            ),
         ],
     ),
     "times": (
@@ -159,8 +187,10 @@ GROUPS: dict[str, tuple[str, list[str]]] = {
         ],
     ),
     "texts": (
-        "a char(5), b varchar(5), c text, d char(0), f char(255), g varchar(1000), h char(5) character set latin1, i char(5) character set utf16, "
-        "j char(200) collate utf8mb4_bin",
+        (
+            "a char(5), b varchar(5), c text, d char(0), f char(255), g varchar(1000), h char(5)"
+            " character set latin1, i char(5) character set utf16, j char(200) collate utf8mb4_bin"
+        ),
         [
             "('a  ', 'a  ', 'a  ', '', 'x ', 'y ', 'a ', 'a ', 'z ')",
             "('', '', '', '', '', '', '', '', '')",
@@ -172,9 +202,15 @@ GROUPS: dict[str, tuple[str, list[str]]] = {
     "shapes": (
         "a point, b linestring, c polygon, d geometry, f geometrycollection",
         [
-            "(st_geomfromtext('POINT(1 2)'), st_geomfromtext('LINESTRING(0 0,1 1)'), st_geomfromtext('POLYGON((0 0,1 0,1 1,0 0))'), "
-            "st_geomfromtext('POINT(1 2)', 0), st_geomfromtext('GEOMETRYCOLLECTION(POINT(1 1))'))",
-            "(st_geomfromtext('POINT(-1.5 1e300)'), null, null, st_geomfromtext('POINT(1 2)', 4326), null)",
+            (
+                "(st_geomfromtext('POINT(1 2)'), st_geomfromtext('LINESTRING(0 0,1 1)'),"
+                " st_geomfromtext('POLYGON((0 0,1 0,1 1,0 0))'), st_geomfromtext('POINT(1 2)', 0),"
+                " st_geomfromtext('GEOMETRYCOLLECTION(POINT(1 1))'))"
+            ),
+            (
+                "(st_geomfromtext('POINT(-1.5 1e300)'), null, null, st_geomfromtext('POINT(1 2)',"
+                " 4326), null)"
+            ),
         ],
     ),
     "documents": ("a json", [f"('{text}')" for text in (*_NUMBERS, *_DOCUMENTS)]),
@@ -205,10 +241,16 @@ MARIADB = {
         ],
     ),
     "compressed": (
-        "a text compressed, b varchar(1000) compressed, c blob compressed, d varbinary(200) compressed, f varchar(100) character set gbk compressed, g int",
+        (
+            "a text compressed, b varchar(1000) compressed, c blob compressed, d varbinary(200)"
+            " compressed, f varchar(100) character set gbk compressed, g int"
+        ),
         [
             "('a', 'a', 'a', 'a', '中', 1)",
-            "(repeat('a', 1000), repeat('ü', 500), repeat('a', 1000), repeat('a', 200), repeat('中', 100), 2)",
+            (
+                "(repeat('a', 1000), repeat('ü', 500), repeat('a', 1000), repeat('a', 200),"
+                " repeat('中', 100), 2)"
+            ),
             "('', '', '', '', '', 3)",
             "(null, null, null, null, null, 4)",
         ],

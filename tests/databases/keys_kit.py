@@ -107,7 +107,8 @@ class Keyed:
         full = ["alter table keyed replica identity full"] if self.place == "pg" else []
         key = "k, n" if self.and_n else "k"
         place.execute(
-            f"create table keyed (k {self.type} not null, n int not null, v varchar(40), primary key ({key}))",
+            f"create table keyed (k {self.type} not null, n int not null, v varchar(40), primary"
+            f" key ({key}))",
             *full,
         )
 

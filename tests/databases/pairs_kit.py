@@ -50,12 +50,14 @@ class Draft:
         table, columns = old[0], COLUMNS[old[0]].split(", ")
         if self.get(old) is None:
             self._do(
-                f"insert into {table} ({COLUMNS[table]}) values ({', '.join(['%s'] * len(columns))})",
+                f"insert into {table} ({COLUMNS[table]}) values"
+                f" ({', '.join(['%s'] * len(columns))})",
                 row,
             )
         else:
             self._do(
-                f"update {table} set {', '.join(f'{c} = %s' for c in columns)} where {_where(table)}",
+                f"update {table} set {', '.join(f'{c} = %s' for c in columns)} where"
+                f" {_where(table)}",
                 (*row, *old[1:]),
             )
             self.changes[old] = None
@@ -332,13 +334,15 @@ class Observer(threading.Thread):
         if clock is None:
             if rows or self.number >= 0:
                 self.violations.append(
-                    f"the target shows {len(rows)} rows and no commit, after it has shown commit {self.number}"
+                    f"the target shows {len(rows)} rows and no commit, after it has shown commit"
+                    f" {self.number}"
                 )
             return
         number = clock[1]
         if not self.number <= number < len(self._writer.history):
             self.violations.append(
-                f"the target went from commit {self.number} to {number}, of {len(self._writer.history)}"
+                f"the target went from commit {self.number} to {number}, of"
+                f" {len(self._writer.history)}"
             )
             return
         for changes in self._writer.history[self.number + 1 : number + 1]:
@@ -358,7 +362,8 @@ class Observer(threading.Thread):
             ]
         if wrong:
             self.violations.append(
-                f"at commit {number} the target has {len(wrong)} rows as they never were, whole = {self.whole}: {wrong[:5]}"
+                f"at commit {number} the target has {len(wrong)} rows as they never were, whole ="
+                f" {self.whole}: {wrong[:5]}"
             )
 
 

@@ -34,8 +34,14 @@ COLUMNS = {
 KEYS = {"clock": ("id",), "items": ("order_id", "line"), "orders": ("id",), "tags": ("code",)}
 CREATE = (
     "create table clock (id int primary key, n bigint not null)",
-    "create table items (order_id bigint, line int, what varchar(60), primary key (order_id, line))",
-    "create table orders (id bigint primary key, name varchar(80), amount decimal(12,2), note text)",
+    (
+        "create table items (order_id bigint, line int, what varchar(60), primary key (order_id,"
+        " line))"
+    ),
+    (
+        "create table orders (id bigint primary key, name varchar(80), amount decimal(12,2), note"
+        " text)"
+    ),
     "create table tags (code varchar(20) primary key, weight int)",
 )
 Key = tuple[Any, ...]
@@ -70,7 +76,10 @@ class Side:
             if isinstance(self.server, MariaDbServer)
             else ("postgres", "any")
         )
-        return f"url = {json.dumps(self.url)}, username = {json.dumps(user)}, password = {json.dumps(password, ensure_ascii=False)}"
+        return (
+            f"url = {json.dumps(self.url)}, username = {json.dumps(user)}, password ="
+            f" {json.dumps(password, ensure_ascii=False)}"
+        )
 
     def connect(self) -> Any:
         """A connection outside of autocommit; every read of a transaction sees the same moment."""
@@ -144,6 +153,7 @@ class Side:
             cursor.execute("start transaction with consistent snapshot")
             return there
         cursor.execute(
-            "select relname from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r'"
+            "select relname from pg_class where relnamespace = 'public'::regnamespace and relkind"
+            " = 'r'"
         )
         return {name for (name,) in cursor.fetchall()}

@@ -87,11 +87,13 @@ class Copy:
     def text(copies: Sequence["Copy"]) -> str:
         """The blocks of a job, one pipeline for each."""
         sources = [
-            f'Jdbc {{ plugin_output = "t{number}", {copy.source.login}, table_path = "visits", partition_column = "seconds", split.size = 20 }}'
+            f'Jdbc {{ plugin_output = "t{number}", {copy.source.login}, table_path = "visits",'
+            ' partition_column = "seconds", split.size = 20 }'
             for number, copy in enumerate(copies)
         ]
         sinks = [
-            f'Jdbc {{ plugin_input = "t{number}", {copy.target.login}, generate_sink_sql = true, table = "visits" }}'
+            f'Jdbc {{ plugin_input = "t{number}", {copy.target.login}, generate_sink_sql = true,'
+            ' table = "visits" }'
             for number, copy in enumerate(copies)
         ]
         return f"source {{ {', '.join(sources)} }}\nsink {{ {', '.join(sinks)} }}"

@@ -64,7 +64,10 @@ class Log:
 
     def peek(self) -> list[Transaction]:
         """All transactions, as the server itself gives them."""
-        sql = f"select data from pg_logical_slot_peek_binary_changes('{self.slot}', null, null, 'proto_version', '1', 'publication_names', 'p')"
+        sql = (
+            f"select data from pg_logical_slot_peek_binary_changes('{self.slot}', null, null,"
+            " 'proto_version', '1', 'publication_names', 'p')"
+        )
         return transactions(
             [bytes(row[0]) for row in self.connection.execute(sql.encode()).fetchall()]
         )
@@ -78,7 +81,8 @@ class Log:
     def confirmed(self) -> str:
         return str(
             self(
-                f"select confirmed_flush_lsn::text from pg_replication_slots where slot_name = '{self.slot}'"
+                "select confirmed_flush_lsn::text from pg_replication_slots where slot_name ="
+                f" '{self.slot}'"
             )
         )
 

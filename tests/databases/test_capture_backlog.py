@@ -50,7 +50,8 @@ def test_mariadb_is_behind_until_tables_and_log_are_read(
     assert len(said) > 1
     for number in range(5):
         mariadb.execute(
-            f"insert into orders select seq, 'y' from seq_{1000 + number * 100}_to_{1099 + number * 100}",
+            "insert into orders select seq, 'y' from"
+            f" seq_{1000 + number * 100}_to_{1099 + number * 100}",
             database=maria.database,
         )
     offset, said = steps(source, offset, Limit(rows=1))  # a transaction each
@@ -94,6 +95,7 @@ def test_postgres_is_behind_until_tables_and_log_are_read(
             assert not any(said)
         finally:
             connection.execute(
-                "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = %s",
+                "select pg_drop_replication_slot(slot_name) from pg_replication_slots where"
+                " slot_name = %s",
                 (slot,),
             )

@@ -89,8 +89,14 @@ def test_a_killed_snapshot_of_mariadb_goes_on_at_the_chunk(
     postgres: PostgresServer,
     tmp_path: Path,
 ) -> None:
-    create = "create table orders (id bigint primary key, name varchar(80), amount decimal(12,2), note text) character set utf8mb4"
-    fill = "insert into orders select seq, concat('name ', seq), seq / 4, if(seq % 3, null, 'x') from seq_1_to_200"
+    create = (
+        "create table orders (id bigint primary key, name varchar(80), amount decimal(12,2), note"
+        " text) character set utf8mb4"
+    )
+    fill = (
+        "insert into orders select seq, concat('name ', seq), seq / 4, if(seq % 3, null, 'x') from"
+        " seq_1_to_200"
+    )
     mariadb.execute(create, fill, database=maria.database)
     before = list(
         mariadb.execute(f"select {COLUMNS} from orders order by id", database=maria.database)
@@ -139,7 +145,8 @@ def test_an_added_column_reaches_the_target_of_a_running_job(
             wait_for_rows(postgres, pg, 2)
             mariadb.execute(
                 "insert into orders values (3, 'c')",
-                "alter table orders add (extra int default 7, word varchar(20) not null default 'it''s')",
+                "alter table orders add (extra int default 7, word varchar(20) not null default"
+                " 'it''s')",
                 "insert into orders values (4, 'd', 40, 'w')",
                 "update orders set extra = 10 where id = 1",
                 database=maria.database,
@@ -187,11 +194,13 @@ def test_a_job_from_a_slot_is_whole_wherever_it_is_killed(
         f"postgresql://postgres@127.0.0.1:{postgres.port}/{pg.database}", autocommit=True
     ) as connection:
         connection.execute(
-            "create table orders (id bigint primary key, name varchar(80), amount decimal(12,2), note text)"
+            "create table orders (id bigint primary key, name varchar(80), amount decimal(12,2),"
+            " note text)"
         )
         connection.execute("alter table orders replica identity full")
         connection.execute(
-            "insert into orders select s, 'name ' || s, s / 4.0, case when s % 3 = 0 then 'x' end from generate_series(1, 200) s"
+            "insert into orders select s, 'name ' || s, s / 4.0, case when s % 3 = 0 then 'x' end"
+            " from generate_series(1, 200) s"
         )
         reader = f"""Postgres-CDC {{ url = "{pg.url}", username = "postgres", password = "any", table-names = ["{pg.database}.public.orders"]
           slot.name = "jobs", stop.mode = "latest", snapshot.split.size = 40 }}"""

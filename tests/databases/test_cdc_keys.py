@@ -295,15 +295,15 @@ ANY = {
     Keyed("maria", "varchar(20) collate utf8mb4_bin", text): ANY_TEXT,
     Keyed("maria", "uuid", uuid): st.uuids(version=4).map(str),
     Keyed("maria", "decimal(30,10)", decimal): st.decimals(-(10**19), 10**19, places=10),
-    Keyed("maria", "timestamp(6)", moment): st.datetimes(
-        datetime.datetime(1971, 1, 1), datetime.datetime(2037, 12, 31)
-    ).map(str),
+    Keyed("maria", "timestamp(6)", moment): (
+        st.datetimes(datetime.datetime(1971, 1, 1), datetime.datetime(2037, 12, 31)).map(str)
+    ),
     Keyed("pg", "text", text): ANY_TEXT,
     Keyed("pg", 'text collate "de-x-icu"', text): ANY_TEXT,
     Keyed("pg", "numeric", decimal): st.decimals(-(10**19), 10**19, places=18),
-    Keyed("pg", "timestamptz", moment): st.datetimes(
-        datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31)
-    ).map(str),
+    Keyed("pg", "timestamptz", moment): (
+        st.datetimes(datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31)).map(str)
+    ),
     Keyed("pg", "bytea", data): st.binary(max_size=4),
 }
 

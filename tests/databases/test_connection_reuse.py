@@ -121,7 +121,10 @@ def test_nothing_of_a_session_is_left_in_the_next(address: Address) -> None:
         with pytest.raises(Exception, match="left_over"):
             session.query("select * from left_over")
     left = {
-        System.POSTGRES: "select (select count(*) from pg_locks where locktype = 'advisory') + (select count(*) from pg_prepared_statements)",
+        System.POSTGRES: (
+            "select (select count(*) from pg_locks where locktype = 'advisory') + (select count(*)"
+            " from pg_prepared_statements)"
+        ),
         System.MYSQL: "select (is_used_lock('left_over') is not null) + (@left_over is not null)",
     }[address.system]
     with open_session(address) as session:

@@ -50,7 +50,10 @@ def identities(place: Place, *names: str) -> list[int]:
 
 
 def keys(place: Place, name: str = "orders") -> list[tuple[str, str]]:
-    sql = f"select conname, pg_get_constraintdef(oid) from pg_constraint where conrelid = '{name}'::regclass and contype = 'p'"
+    sql = (
+        "select conname, pg_get_constraintdef(oid) from pg_constraint where conrelid ="
+        f" '{name}'::regclass and contype = 'p'"
+    )
     return [(str(found), str(text)) for found, text in place.execute(sql)]
 
 
@@ -278,7 +281,8 @@ sink {{ Jdbc {{ {pg.block(generate_sink_sql=True, table="orders")} }} }}""")
             assert there == (step == "merge.after"), step
             if step == "merge.before":
                 columns = pg.execute(
-                    "select distinct column_name::text from information_schema.columns where left(table_name, 11) = 'tidegate_s_' order by 1"
+                    "select distinct column_name::text from information_schema.columns where"
+                    " left(table_name, 11) = 'tidegate_s_' order by 1"
                 )
                 assert columns == [("id",), ("name",)], "what is staged has the shape of the target"
         assert runs.run(RunRequest(home=home, file=str(file))).status == JobStatus.FINISHED.value

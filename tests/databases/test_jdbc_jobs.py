@@ -196,7 +196,8 @@ def test_servers_that_die_cost_a_retry_and_no_row(tmp_path: Path) -> None:
             job(
                 source,
                 target,
-                "checkpoint.interval = 10, batch.max-rows = 40, job.retry.times = 5, job.retry.interval.seconds = 1",
+                "checkpoint.interval = 10, batch.max-rows = 40, job.retry.times = 5,"
+                " job.retry.interval.seconds = 1",
             )
         )
         engine = Deadly()

@@ -36,9 +36,11 @@ def _files(root: Path) -> dict[str, bytes]:
 
 def test_no_file_of_a_job_holds_a_password(told: str, lite: Place, tmp_path: Path) -> None:
     file, home = tmp_path / "job.conf", tmp_path / "home"
-    file.write_text(f"""env {{ job.mode = "BATCH", job.name = "secret", checkpoint.interval = 10, batch.max-rows = 1 }}
+    file.write_text(
+        f"""env {{ job.mode = "BATCH", job.name = "secret", checkpoint.interval = 10, batch.max-rows = 1 }}
 source {{ Jdbc {{ url = {json.dumps(told)}, table_path = "t", use_select_count = true, split.size = 1 }} }}
-sink {{ Jdbc {{ {lite.block(table="t")}, properties {{ trustStorePassword = "{SECRET}" }} }} }}""")
+sink {{ Jdbc {{ {lite.block(table="t")}, properties {{ trustStorePassword = "{SECRET}" }} }} }}"""
+    )
     spelled = [
         text.encode() for text in (SECRET, quote(SECRET, safe=""), json.dumps(SECRET).strip('"'))
     ]

@@ -161,7 +161,8 @@ def test_keys_of_texts_and_of_several_columns(place: Place) -> None:
 
 def test_a_key_of_another_collation_is_deleted(maria: Place) -> None:
     maria.execute(
-        "create table words (word varchar(40) character set latin1 collate latin1_german1_ci primary key, n int)"
+        "create table words (word varchar(40) character set latin1 collate latin1_german1_ci"
+        " primary key, n int)"
     )
     words = table("shop.words", ["word"], kinds=True, word="string", n="int")
     driven = Driven(sink(maria, table="words", allow_merged_keys=True))
@@ -207,7 +208,8 @@ def test_everything_is_in_the_schema_that_the_url_names(pg: Place) -> None:
     Driven(sink(there, table="orders")).batch(1, (ORDERS, FIRST))
     Driven(sink(there, table="made.orders"), 2, lineage="M").batch(1, (ORDERS, FIRST[:1]))
     found = pg.execute(
-        "select schemaname, tablename from pg_tables where schemaname not in ('pg_catalog', 'information_schema') order by 1, 2"
+        "select schemaname, tablename from pg_tables where schemaname not in ('pg_catalog',"
+        " 'information_schema') order by 1, 2"
     )
     assert found == [
         ("Our Sales", "orders"),
@@ -305,9 +307,11 @@ def test_save_modes_are_carried_out_once_in_a_lineage(place: Place) -> None:
     assert [row[0] for row in rows(place)] == [1, 2]
     place.execute("drop table tidegate_sink_record")
     Driven(sink(place, **options), 3, checkpoint=2, state=state).batch(3, (ORDERS, FIRST[2:]))
-    assert [row[0] for row in rows(place)] == [1, 2, 3], (
-        "a lost record does not empty the table again"
-    )
+    assert [row[0] for row in rows(place)] == [
+        1,
+        2,
+        3,
+    ], "a lost record does not empty the table again"
     Driven(sink(place, **options), 1, lineage="M").batch(1, (ORDERS, FIRST[:1]))
     assert [row[0] for row in rows(place)] == [1]
 
@@ -349,7 +353,8 @@ def test_save_modes_that_refuse_say_why(place: Place) -> None:
 
 def test_what_fails_in_the_transaction_leaves_nothing_behind(place: Place) -> None:
     place.execute(
-        "create table orders (id bigint primary key, name varchar(20) not null, amount decimal(12,2))"
+        "create table orders (id bigint primary key, name varchar(20) not null, amount"
+        " decimal(12,2))"
     )
     driven = Driven(sink(place, table="orders"))
     with pytest.raises(ValueUnfit, match="null is not allowed"):
@@ -377,7 +382,8 @@ def test_a_text_that_is_too_long_is_refused_and_not_cut(maria: Place, pg: Place)
 
 def test_values_are_brought_to_the_types_of_a_table_that_is_there(pg: Place) -> None:
     pg.execute(
-        "create table t (id integer primary key, j jsonb, u uuid, b boolean, v varchar(5), d date, tags text[], n numeric(10,3))"
+        "create table t (id integer primary key, j jsonb, u uuid, b boolean, v varchar(5), d date,"
+        " tags text[], n numeric(10,3))"
     )
     incoming = table(
         "x.t",
@@ -517,10 +523,12 @@ def test_of_two_drivers_of_one_generation_the_database_takes_the_first(place: Pl
 def test_a_record_table_of_an_older_release_gets_its_columns(place: Place) -> None:
     text = "longtext" if place.dialect.system is System.MYSQL else "text"
     place.execute(
-        f"create table tidegate_sink_record (id varchar(64) primary key, lineage varchar(200), job bigint, pipeline integer, sink {text}, "
-        f"checkpoint bigint not null, generation bigint not null, offsets {text}, prepared {text})",
-        "insert into tidegate_sink_record (id, lineage, job, pipeline, sink, checkpoint, generation, offsets, prepared) "
-        f"values ('{record_id(CONTEXT, 'L')}', 'L', 7, 1, 'Sink[0]-Jdbc', 3, 1, null, null)",
+        "create table tidegate_sink_record (id varchar(64) primary key, lineage varchar(200), job"
+        f" bigint, pipeline integer, sink {text}, checkpoint bigint not null, generation bigint not"
+        f" null, offsets {text}, prepared {text})",
+        "insert into tidegate_sink_record (id, lineage, job, pipeline, sink, checkpoint,"
+        f" generation, offsets, prepared) values ('{record_id(CONTEXT, 'L')}', 'L', 7, 1,"
+        " 'Sink[0]-Jdbc', 3, 1, null, null)",
     )
     assert remembered(place, 3) == 3
     Driven(sink(place, table="orders"), 2, checkpoint=3, token="aa").batch(4, (ORDERS, FIRST))

@@ -224,10 +224,13 @@ def test_a_database_that_is_not_there_is_not_made(tmp_path: Path, pg: Place, mar
 def test_types_of_mariadb_that_others_do_not_have(maria: Place) -> None:
     maria.execute(
         "set sql_mode = ''",
-        "create table t (id int primary key, tiny tinyint unsigned, u bigint unsigned, flag tinyint(1), bits bit(13), bit1 bit, y year, e enum('a','b'), "
-        "s set('x','y'), j json, d date, dt datetime(6), ts timestamp(6) null, ti time(6), f float, big decimal(65,30), l longtext character set latin1)",
-        "insert into t values (1, 255, 18446744073709551615, 1, b'1000000000101', b'1', 1999, 'b', 'x,y', '{\"a\": 1}', '1000-01-01', "
-        "'9999-12-31 23:59:59.999999', '2024-01-01 10:00:00.5', '23:59:59.999999', 16777216, 12345678901234567890123456789012345.5, 'é')",
+        "create table t (id int primary key, tiny tinyint unsigned, u bigint unsigned, flag"
+        " tinyint(1), bits bit(13), bit1 bit, y year, e enum('a','b'), s set('x','y'), j json, d"
+        " date, dt datetime(6), ts timestamp(6) null, ti time(6), f float, big decimal(65,30), l"
+        " longtext character set latin1)",
+        "insert into t values (1, 255, 18446744073709551615, 1, b'1000000000101', b'1', 1999, 'b',"
+        " 'x,y', '{\"a\": 1}', '1000-01-01', '9999-12-31 23:59:59.999999', '2024-01-01 10:00:00.5',"
+        " '23:59:59.999999', 16777216, 12345678901234567890123456789012345.5, 'é')",
         "insert into t (id, d, dt, ts) values (2, '0000-00-00', '2024-00-10', '0000-00-00')",
     )
     first, second = sorted(
@@ -259,8 +262,9 @@ def test_types_of_postgresql_that_others_do_not_have(pg: Place) -> None:
     pg.execute(
         "create type mood as enum ('sad', 'ok')",
         "create domain cents as numeric(10,2)",
-        "create table t (id int primary key, j jsonb, u uuid, m mood, c cents, n numeric, iv interval, tz timetz, net inet, ia int[], ta text[], "
-        "na numeric(6,2)[], tsa timestamptz[], ua uuid[], d date, ts timestamp, tstz timestamptz, ti time, r int4range, ch char(4))",
+        "create table t (id int primary key, j jsonb, u uuid, m mood, c cents, n numeric, iv"
+        " interval, tz timetz, net inet, ia int[], ta text[], na numeric(6,2)[], tsa timestamptz[],"
+        " ua uuid[], d date, ts timestamp, tstz timestamptz, ti time, r int4range, ch char(4))",
         """insert into t values (1, '{"a": [1]}', '00000000-0000-0000-0000-00000000000a', 'ok', 1.5, 0.125, '1 day 2 hours', '10:00+02', '10.0.0.1', '{1,null}',
         '{a,"b,c",null}', '{1.25,null}', '{2024-01-01 00:00+01}', '{00000000-0000-0000-0000-00000000000a}', '0044-03-15 BC', '0001-01-01',
         '2024-01-01 00:00+01', '23:59:59.999999', '[1,5)', 'ab')""",
@@ -315,7 +319,8 @@ def test_numbers_with_too_many_digits_are_errors_and_never_other_numbers(pg: Pla
 def test_moments_after_the_last_that_travels_are_errors_and_never_other_moments(pg: Place) -> None:
     pg.execute(
         "create table far (id int primary key, ts timestamp, tz timestamptz, a timestamp[])",
-        "insert into far values (1, '294247-01-10 04:00:54.775807', '4714-11-24 00:00+00 BC', '{294247-01-10 04:00:54.775807,infinity}')",
+        "insert into far values (1, '294247-01-10 04:00:54.775807', '4714-11-24 00:00+00 BC',"
+        " '{294247-01-10 04:00:54.775807,infinity}')",
         "insert into far (id) values (2)",
     )
     rows = everything(source(pg, table_path="far"))
@@ -340,7 +345,8 @@ def test_arrays_are_lists_of_one_dimension_and_infinite_dates_in_them_null(pg: P
     pg.execute(
         """create table arrays (id int primary key, "n%s ""q" int[], t text[], b bytea[], d date[], ts timestamptz[])""",
         """insert into arrays values (1, '{1,null}', '{"a",null}', '{"\\\\x00"}', '{infinity,2024-01-02,null,-infinity}', '{2024-01-01 00:00+00,infinity}')""",
-        "insert into arrays values (2, '{}', '{}', '{}', '{}', '{}'), (3, null, null, null, null, null)",
+        "insert into arrays values (2, '{}', '{}', '{}', '{}', '{}'), (3, null, null, null, null,"
+        " null)",
     )
     day, moment = datetime.date(2024, 1, 2), datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
     rows = everything(source(pg, table_path="arrays")).to_pylist()

@@ -114,7 +114,8 @@ def _chunk_by_chunk(reading: JdbcSource, session: Session) -> list[int]:
         found += [
             row[0]
             for row in session.query(
-                f"select n from ({read.select(reading.dialect, table.column, *table.span(chunk, chunk + 1))}) c"
+                "select n from"
+                f" ({read.select(reading.dialect, table.column, *table.span(chunk, chunk + 1))}) c"
             )
         ]
     return found
@@ -182,7 +183,8 @@ def test_keys_that_are_spread_evenly_are_cut_by_arithmetic(
     assert len(edges) == 4
     places = [
         place.execute(
-            f"select count(*) from keyed where k < {place.dialect.literal(e['number'] if isinstance(e, dict) else e)}"
+            "select count(*) from keyed where k <"
+            f" {place.dialect.literal(e['number'] if isinstance(e, dict) else e)}"
         )[0][0]
         for e in edges
     ]
@@ -234,9 +236,11 @@ def test_a_killed_read_by_texts_goes_on_at_its_split(
             "insert into words values (%s, %s)", list(zip(words, range(240), strict=True))
         )
     file, home = tmp_path / "job.conf", str(tmp_path / "home")
-    file.write_text(f"""env {{ job.mode = "BATCH", job.name = "words", checkpoint.interval = 10, batch.max-rows = 20 }}
+    file.write_text(
+        f"""env {{ job.mode = "BATCH", job.name = "words", checkpoint.interval = 10, batch.max-rows = 20 }}
 source {{ Jdbc {{ {maria.block(table_path="words", use_select_count=True)}, split.size = 10 }} }}
-sink {{ Jdbc {{ {pg.block(table="words")} }} }}""")
+sink {{ Jdbc {{ {pg.block(table="words")} }} }}"""
+    )
     with CrashRuns() as runs:
         assert (
             runs.run(

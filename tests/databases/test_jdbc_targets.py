@@ -199,7 +199,8 @@ def test_a_text_that_its_column_would_round_fails_the_batch(
 
 def test_all_problems_of_a_table_are_told_at_once(binlog_place: Place) -> None:
     binlog_place.execute(
-        "create table t (k varchar(20) collate utf8mb4_general_ci primary key, a decimal(10,2), d date)"
+        "create table t (k varchar(20) collate utf8mb4_general_ci primary key, a decimal(10,2), d"
+        " date)"
     )
     shown = table("shop.t", ["k"], k="string", a="decimal(10,4)", d="timestamp")
     with pytest.raises(TargetUnfit) as refused:
@@ -521,7 +522,10 @@ def test_several_long_keys_share_an_index_and_a_key_that_is_too_long_is_refused(
     (arriving,) = source(pg, table_path="s").tables()
     with pytest.raises(
         NotPrepared,
-        match=r"the key a \(character varying\(600\)\), b .* needs 4800 bytes, and an index holds 3072.*create_index",
+        match=(
+            r"the key a \(character varying\(600\)\), b .* needs 4800 bytes, and an index holds"
+            r" 3072.*create_index"
+        ),
     ):
         Driven(sink(binlog_place, table="s"), lineage="M").batch(1, (arriving, [("a", "b")]))
     Driven(sink(binlog_place, table="s", create_index=False), lineage="N").batch(
@@ -565,7 +569,8 @@ def test_a_view_is_no_target(place: Place) -> None:
 def test_rows_that_a_trigger_turns_away_fail_the_commit(pg: Place) -> None:
     pg.execute(
         "create table t (id bigint primary key, v int)",
-        "create function away() returns trigger language plpgsql as 'begin if new.v = 2 then return null; end if; return new; end'",
+        "create function away() returns trigger language plpgsql as 'begin if new.v = 2 then return"
+        " null; end if; return new; end'",
         "create trigger away before insert on t for each row execute function away()",
     )
     driven = Driven(sink(pg, table="t"))

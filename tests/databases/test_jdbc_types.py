@@ -187,17 +187,28 @@ def test_rows_are_inserted_where_the_server_allows_no_local_file(
 
 _OWN = {
     "maria": (
-        "id int primary key, tiny tinyint unsigned, big bigint unsigned, flag tinyint(1), bits bit(13), one bit, y year, e enum('a','b'), s set('x','y'), "
-        "j json, g geometry, p point, u uuid, a inet6, f float, d decimal(65,30), c char(4), v varbinary(8), tx text character set latin1, ti time(3), "
-        "da date, dt datetime(6), ts timestamp(6) null",
-        "1, 255, 18446744073709551615, 1, b'1000000000101', b'1', 2155, 'b', 'x,y', '{\"a\": [1, null]}', point(1, 2), point(-1.5, 0), "
-        "'123e4567-e89b-12d3-a456-426655440000', '::1', 1.17549e-38, -12345678901234567890123456789012345.5, 'ä', x'00ff', 'é', '23:59:59.999', "
-        "'9999-12-31', '1000-01-01 00:00:00.000001', '2038-01-19 03:14:07.999999'",
+        (
+            "id int primary key, tiny tinyint unsigned, big bigint unsigned, flag tinyint(1), bits"
+            " bit(13), one bit, y year, e enum('a','b'), s set('x','y'), j json, g geometry, p"
+            " point, u uuid, a inet6, f float, d decimal(65,30), c char(4), v varbinary(8), tx text"
+            " character set latin1, ti time(3), da date, dt datetime(6), ts timestamp(6) null"
+        ),
+        (
+            "1, 255, 18446744073709551615, 1, b'1000000000101', b'1', 2155, 'b', 'x,y', '{\"a\":"
+            " [1, null]}', point(1, 2), point(-1.5, 0), '123e4567-e89b-12d3-a456-426655440000',"
+            " '::1', 1.17549e-38, -12345678901234567890123456789012345.5, 'ä', x'00ff', 'é',"
+            " '23:59:59.999', '9999-12-31', '1000-01-01 00:00:00.000001', '2038-01-19"
+            " 03:14:07.999999'"
+        ),
     ),
     "pg": (
-        "id int primary key, j json, jb jsonb, u uuid, m money, iv interval, tz timetz, net inet, ci cidr, mac macaddr, r int4range, nr numrange, "
-        "tr tstzrange, b bit(5), bv bit varying, n numeric(50,20), x xml, ia int[], ta text[], na numeric(6,2)[], ua uuid[], po point, ts tsvector, "
-        "ch char(4), f real, d double precision, o oid, q timestamp(0), tt timestamptz(3)",
+        (
+            "id int primary key, j json, jb jsonb, u uuid, m money, iv interval, tz timetz, net"
+            " inet, ci cidr, mac macaddr, r int4range, nr numrange, tr tstzrange, b bit(5), bv bit"
+            " varying, n numeric(50,20), x xml, ia int[], ta text[], na numeric(6,2)[], ua uuid[],"
+            " po point, ts tsvector, ch char(4), f real, d double precision, o oid, q timestamp(0),"
+            " tt timestamptz(3)"
+        ),
         """1, '{"a" : 1}', '{"b": [null]}', '123e4567-e89b-12d3-a456-426655440000', '-12.34', '-1 year 2 mons 3 days 04:05:06.789', '10:00:00.5+05:30',
         '10.0.0.1/8', '10.0.0.0/8', '08:00:2b:01:02:03', '[1,5)', '(,1.5]', '[2024-01-01 00:00+00,)', b'10101', b'1', -123456789012345678901234567890.5,
         '<a/>', '{1,null}', '{"a,b",null,""}', '{1.25,null}', '{123e4567-e89b-12d3-a456-426655440000}', '(1,-2)', 'a:1 b:2', 'ab', 1.17549e-38, 'Infinity',
@@ -217,10 +228,12 @@ def test_what_only_one_database_has_comes_back_as_it_was(
     columns, values = _OWN[where]
     names = [
         part.split()[0]
-        for part in columns.replace("set('x','y')", "set")
-        .replace("enum('a','b')", "enum")
-        .replace("(65,30)", "")
-        .split(", ")
+        for part in (
+            columns.replace("set('x','y')", "set")
+            .replace("enum('a','b')", "enum")
+            .replace("(65,30)", "")
+            .split(", ")
+        )
     ]
     place.execute(
         f"create table one ({columns})",

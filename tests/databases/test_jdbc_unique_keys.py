@@ -19,8 +19,12 @@ USERS = table("shop.users", ["id"], kinds=True, id="bigint", email="string", nam
 FIRST = [(1, "one", "a"), (2, "two", "b"), (3, "three", "c")]
 EMAIL = "email varchar(40)"
 TABLES = {
-    "maria": f"create table users (id bigint primary key, {EMAIL}, name text, unique key email (email))",
-    "my": f"create table users (id bigint primary key, {EMAIL}, name text, unique key email (email))",
+    "maria": (
+        f"create table users (id bigint primary key, {EMAIL}, name text, unique key email (email))"
+    ),
+    "my": (
+        f"create table users (id bigint primary key, {EMAIL}, name text, unique key email (email))"
+    ),
     "pg": f"create table users (id bigint primary key, {EMAIL} unique, name text)",
     "lite": f"create table users (id bigint primary key, {EMAIL} unique, name text)",
 }
@@ -190,7 +194,8 @@ def test_rows_are_not_replaced_where_others_would_go_with_them(
     place: Place = request.getfixturevalue(where)
     place.execute(
         TABLES[where],
-        "create table orders (n int primary key, u bigint, foreign key (u) references users (id) on delete cascade)",
+        "create table orders (n int primary key, u bigint, foreign key (u) references users (id) on"
+        " delete cascade)",
     )
     driven = filled(place)
     place.execute("insert into orders values (1, 1)")
@@ -204,7 +209,8 @@ def test_rows_are_not_replaced_where_others_would_go_with_them(
 
 def test_a_key_that_is_unique_by_a_part_of_its_text_merges_nothing(binlog_place: Place) -> None:
     binlog_place.execute(
-        "create table users (id varchar(40) collate utf8mb4_bin not null, n int, unique key part (id(3)))"
+        "create table users (id varchar(40) collate utf8mb4_bin not null, n int, unique key part"
+        " (id(3)))"
     )
     words = table("shop.users", ["id"], id="string", n="int")
     driven = Driven(sink(binlog_place, table="users"))
@@ -216,7 +222,8 @@ def test_a_key_that_is_unique_by_a_part_of_its_text_merges_nothing(binlog_place:
 
 def test_a_deferrable_key_of_the_target_is_kept(pg: Place) -> None:
     pg.execute(
-        "create table users (id bigint primary key deferrable initially deferred, email text unique deferrable, name text)"
+        "create table users (id bigint primary key deferrable initially deferred, email text unique"
+        " deferrable, name text)"
     )
     driven = filled(pg)
     for number, name in enumerate(("values moved around", "keys swapped, deletes first"), 2):
@@ -230,7 +237,8 @@ def test_a_deferrable_key_of_the_target_is_kept(pg: Place) -> None:
 
 def test_a_key_and_an_excluded_range_are_kept_apart(pg: Place) -> None:
     pg.execute(
-        "create table users (id bigint primary key, email text, name text, exclude using btree (email with =))"
+        "create table users (id bigint primary key, email text, name text, exclude using btree"
+        " (email with =))"
     )
     filled(pg).batch(2, (USERS, CHANGES["values swapped"][0]))
     assert rows(pg) == CHANGES["values swapped"][1]
@@ -324,7 +332,8 @@ def test_a_log_with_swapped_values_and_keys_arrives(binlog_place: Place, pg: Pla
         "insert into users values (1, 'one', 'a'), (2, 'two', 'b')",
     )
     pg.execute(
-        "create table users (id bigint primary key, email text unique deferrable initially deferred, name text)",
+        "create table users (id bigint primary key, email text unique deferrable initially"
+        " deferred, name text)",
         "alter table users replica identity full",
         "insert into users values (1, 'one', 'a'), (2, 'two', 'b')",
     )
@@ -339,7 +348,8 @@ def test_a_log_with_swapped_values_and_keys_arrives(binlog_place: Place, pg: Pla
             {**place.options(), "table-names": [path], **slot},
         )
         target.execute(
-            "create table copy_of_users (id bigint primary key, email varchar(40) unique, name text)"
+            "create table copy_of_users (id bigint primary key, email varchar(40) unique, name"
+            " text)"
         )
         driven = Driven(
             sink(target, table="copy_of_users", primary_keys=["id"]), lineage=place.database

@@ -23,8 +23,14 @@ from tidegate.plugin.arrow import table_schema
 from tidegate.plugin.contract import Limit
 from tidegate.testing.servers.mariadb import MariaDbServer
 
-ORDERS = "create table orders (id bigint primary key, name varchar(80), amount decimal(12,2), note text) character set utf8mb4"
-ROWS = "insert into orders select seq, concat('name ', seq), seq / 4, if(seq % 3, null, repeat('x', seq % 50)) from seq_1_to_{}"
+ORDERS = (
+    "create table orders (id bigint primary key, name varchar(80), amount decimal(12,2), note text)"
+    " character set utf8mb4"
+)
+ROWS = (
+    "insert into orders select seq, concat('name ', seq), seq / 4, if(seq % 3, null, repeat('x',"
+    " seq % 50)) from seq_1_to_{}"
+)
 
 
 @pytest.fixture
@@ -44,7 +50,8 @@ def change(rng: random.Random, number: int) -> list[str]:
             )
         elif what < 0.7:
             steps.append(
-                f"update orders set name = 'changed {number} é', amount = amount + 1 where id between {key} and {key + 5}"
+                f"update orders set name = 'changed {number} é', amount = amount + 1 where id"
+                f" between {key} and {key + 5}"
             )
         elif what < 0.85:
             steps.append(f"delete from orders where id = {key}")
@@ -116,16 +123,24 @@ EVERY_TYPE = """create table everything (id int primary key,
   e enum('a','it''s','c'), st set('x','y','z'), bt bit(12), b1t bit(1), uu uuid, i6 inet6, i4 inet4,
   gen int as (s + 1) stored, vir int as (s + 2) virtual) character set utf8mb4"""
 VALUES = [
-    "(1, 4294967295, -5, 65535, -7, 1, 18446744073709551615, -8388608, 16777215,"
-    " -1234567890.12, 1234567890123456789012345678.0123456789, -1234567890123456789012345678901234567890123456789012345.12345, 7, 1.5, -2.25e100, 1999,"
-    " '2020-02-29', '23:59:59', '11:22:33.123456', '1999-12-31 23:59:59', '2024-01-02 03:04:05.678', '9999-12-31 23:59:59.999999',"
-    " '2024-05-06 07:08:09', '2024-05-06 07:08:09.000001', 'chär', repeat('ü', 255), 'vär', 'äö€', '中文', 'é😀',"
-    " x'0102', '\\0a\\0', 'text', 'blob', repeat('long', 5000), x'00ff', '{\"a\": [1, 2]}', 'it''s', 'x,z', b'101010101010', b'1',"
-    " '123e4567-e89b-12d3-a456-426614174000', '2001:db8::ff00:42:8329', '10.1.2.3', default, default)",
-    "(2, 0, 32767, 0, 127, 0, 0, 8388607, 0, 0.00, -0.0000000001, 0.00001, -999999999, -0.0, 1e-300, 2155,"
-    " '0001-01-01', '00:00:00', '00:00:00.5', '0001-01-01 00:00:00', '1970-01-01 00:00:00.001', '1969-12-31 23:59:59.999999',"
-    " '2038-01-19 03:14:07', '1970-01-01 00:00:01.5', '', '', '', '', '', '',"
-    " '', '', '', '', '', '', 'null', 'c', '', b'0', b'0', '00000000-0000-0000-0000-000000000000', '::', '0.0.0.0', default, default)",
+    (
+        "(1, 4294967295, -5, 65535, -7, 1, 18446744073709551615, -8388608, 16777215,"
+        " -1234567890.12, 1234567890123456789012345678.0123456789,"
+        " -1234567890123456789012345678901234567890123456789012345.12345, 7, 1.5, -2.25e100, 1999,"
+        " '2020-02-29', '23:59:59', '11:22:33.123456', '1999-12-31 23:59:59', '2024-01-02"
+        " 03:04:05.678', '9999-12-31 23:59:59.999999', '2024-05-06 07:08:09', '2024-05-06"
+        " 07:08:09.000001', 'chär', repeat('ü', 255), 'vär', 'äö€', '中文', 'é😀', x'0102',"
+        " '\\0a\\0', 'text', 'blob', repeat('long', 5000), x'00ff', '{\"a\": [1, 2]}', 'it''s',"
+        " 'x,z', b'101010101010', b'1', '123e4567-e89b-12d3-a456-426614174000',"
+        " '2001:db8::ff00:42:8329', '10.1.2.3', default, default)"
+    ),
+    (
+        "(2, 0, 32767, 0, 127, 0, 0, 8388607, 0, 0.00, -0.0000000001, 0.00001, -999999999, -0.0,"
+        " 1e-300, 2155, '0001-01-01', '00:00:00', '00:00:00.5', '0001-01-01 00:00:00', '1970-01-01"
+        " 00:00:00.001', '1969-12-31 23:59:59.999999', '2038-01-19 03:14:07', '1970-01-01"
+        " 00:00:01.5', '', '', '', '', '', '', '', '', '', '', '', '', 'null', 'c', '', b'0', b'0',"
+        " '00000000-0000-0000-0000-000000000000', '::', '0.0.0.0', default, default)"
+    ),
 ]
 
 
@@ -134,7 +149,10 @@ def test_every_type_is_in_the_log_what_it_is_in_the_table(shop: BinlogShop, meta
     shop(EVERY_TYPE)
     mirror = Mirror(shop.source())
     mirror.run()
-    zero = "insert into everything (id, dt, dt0, ts0, y, t0) values (4, '0000-00-00', '2020-00-10 00:00:00', '0000-00-00 00:00:00', 0, '00:00:01')"
+    zero = (
+        "insert into everything (id, dt, dt0, ts0, y, t0) values (4, '0000-00-00', '2020-00-10"
+        " 00:00:00', '0000-00-00 00:00:00', 0, '00:00:01')"
+    )
     shop(f"set global binlog_row_metadata = {metadata}")
     shop(
         "set session time_zone = '+00:00'",
@@ -324,7 +342,10 @@ def test_a_position_that_was_purged_is_named_with_the_oldest_and_the_choices(
     oldest = shop("show binary logs")[0][0]
     with pytest.raises(
         PositionGone,
-        match=rf"(?s){old['log']['file']}:{old['log']['pos']}.*{old['log']['file']} was purged.*oldest.*{oldest}.*--restore fresh",
+        match=(
+            rf"(?s){old['log']['file']}:{old['log']['pos']}.*{old['log']['file']} was"
+            rf" purged.*oldest.*{oldest}.*--restore fresh"
+        ),
     ):
         source.latest(old, Limit())
     gone = source.runway(old)
@@ -448,7 +469,8 @@ def test_columns_that_were_added_one_after_the_other_come_with_what_rows_of_befo
         "insert into orders values (1, 'x', 1, null)",
         "alter table orders add (a int default 5, b varchar(20) not null default 'it''s, so')",
         "insert into orders values (2, 'y', 1, null, 6, 'b')",
-        "alter table orders add column if not exists a int, add column c enum('p','q') not null, add d decimal(9,2) not null after name, algorithm=copy",
+        "alter table orders add column if not exists a int, add column c enum('p','q') not null,"
+        " add d decimal(9,2) not null after name, algorithm=copy",
         "alter table orders add key (c)",
         "insert into orders (id, name, c, d) values (3, 'z', 'q', 1)",
         "alter table orders add column e date default '2024-02-29', add f tinyint(1) default 1",

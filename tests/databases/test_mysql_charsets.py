@@ -67,7 +67,8 @@ def test_every_character_of_every_set_is_the_same_from_the_log(
     }
     binlog_shop(
         *(
-            f"create table t_{name} (id int primary key, v varchar({CHARACTERS_EACH}) character set {name})"
+            f"create table t_{name} (id int primary key, v varchar({CHARACTERS_EACH}) character set"
+            f" {name})"
             for name in charsets
         )
     )
@@ -106,7 +107,8 @@ def test_labels_of_every_set_are_the_same_from_the_log(binlog_shop: BinlogShop) 
     binlog_shop(
         "set names utf8mb4",
         *(
-            f"create table t_{name} (id int primary key, v enum('b', '{last[name]}') character set {name})"
+            f"create table t_{name} (id int primary key, v enum('b', '{last[name]}') character set"
+            f" {name})"
             for name in charsets
         ),
     )

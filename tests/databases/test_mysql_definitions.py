@@ -14,7 +14,10 @@ from tidegate.databases.capture.errors import TableChanged
 from tidegate.model.change import ChangeChoice
 from tidegate.testing.servers.mariadb import MariaDbServer
 
-LABELS = "create table a (id int primary key, e enum('a','b','c'), s set('x','y'), n int not null default 0)"
+LABELS = (
+    "create table a (id int primary key, e enum('a','b','c'), s set('x','y'), n int not null"
+    " default 0)"
+)
 
 
 @pytest.fixture(params=[True, False], ids=["full", "least"])
@@ -140,7 +143,10 @@ WAYS = [
 ]
 MARIADB_WAYS = [
     "set statement max_statement_time=100 for truncate table a",
-    "set statement max_statement_time=100, lock_wait_timeout=5 for alter table a modify e enum('b','a','c')",
+    (
+        "set statement max_statement_time=100, lock_wait_timeout=5 for alter table a modify e"
+        " enum('b','a','c')"
+    ),
     "create or replace table a (id int primary key)",
     "alter online table a add column z int",
     "alter table if exists a wait 5 modify n bigint not null default 0",
@@ -212,14 +218,20 @@ def test_a_statement_that_leaves_the_table_alone_is_passed(
     )
     job = Job(binlog_shop, **{"table-pattern": rf"{binlog_shop.name}\.a"})
     if statement.startswith("grant"):
-        statement = f"grant select on {{db}}.a to {'tidegate@127.0.0.1' if binlog_shop.server.called == 'MariaDB' else 'tidegate'}"
+        statement = (
+            "grant select on {db}.a to"
+            f" {'tidegate@127.0.0.1' if binlog_shop.server.called == 'MariaDB' else 'tidegate'}"
+        )
     binlog_shop(statement.format(db=binlog_shop.name), "insert into a values (2, 'b', 'y', 1)")
     job.run()
     assert [tuple(r) for r in job.rows("a")] == in_source(binlog_shop, "a")
 
 
 def test_tables_that_are_named_second_are_stopped_at(shop: BinlogShop) -> None:
-    parts = "partition by range (id) (partition p0 values less than (100), partition p1 values less than maxvalue)"
+    parts = (
+        "partition by range (id) (partition p0 values less than (100), partition p1 values less"
+        " than maxvalue)"
+    )
     shop(
         "create table a (id int primary key, n int)",
         f"create table p (id int primary key, n int) {parts}",

@@ -29,8 +29,9 @@ def replica(primary: MariaDbServer) -> Iterator[MariaDbServer]:
         )  # everything comes from the primary, its user too
         password = server.password.replace("'", "''")
         server.execute(
-            f"change master to master_host='127.0.0.1', master_port={primary.port}, master_user='tidegate', master_password='{password}', "
-            "master_use_gtid=slave_pos, master_connect_retry=1",
+            f"change master to master_host='127.0.0.1', master_port={primary.port},"
+            f" master_user='tidegate', master_password='{password}', master_use_gtid=slave_pos,"
+            " master_connect_retry=1",
             "start slave",
         )
         yield server

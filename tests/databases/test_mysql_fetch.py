@@ -61,7 +61,9 @@ def test_a_failure_is_a_sentence_and_the_next_try_goes_on(machine: Path) -> None
     (machine / "fails").touch()
     with pytest.raises(
         ServerMissing,
-        match="there is no MySQL server for the tests: apt-get cannot fetch one: E: no such package",
+        match=(
+            "there is no MySQL server for the tests: apt-get cannot fetch one: E: no such package"
+        ),
     ):
         mysql_packages.installation()
     (machine / "fails").unlink()

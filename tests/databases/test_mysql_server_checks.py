@@ -67,7 +67,10 @@ def test_a_filter_of_another_database_hides_statements_and_can_be_accepted(start
     shop = start(binlog_ignore_db="other")
     with pytest.raises(
         NotSetUp,
-        match=r"binlog_ignore_db = other keeps statements such as ALTER TABLE and TRUNCATE of shop out.*binlog-filters.accepted = true",
+        match=(
+            r"binlog_ignore_db = other keeps statements such as ALTER TABLE and TRUNCATE of shop"
+            r" out.*binlog-filters.accepted = true"
+        ),
     ):
         shop.source().initial()
     assert shop.source(**{"binlog-filters.accepted": True}).initial()
@@ -83,7 +86,10 @@ def test_a_replica_that_does_not_log_what_it_is_sent_is_refused(
     shop(f"change {word} to {host} = '127.0.0.1'")
     with pytest.raises(
         NotSetUp,
-        match=r"is a replica and does not log what comes from its primary: set log_(slave|replica)_updates = ON",
+        match=(
+            r"is a replica and does not log what comes from its primary: set"
+            r" log_(slave|replica)_updates = ON"
+        ),
     ):
         shop.source().initial()
     shop(f"reset {'replica' if isinstance(binlog_server, MySqlServer) else 'slave'} all")
@@ -121,7 +127,8 @@ def test_a_log_without_names_of_columns_is_warned_of(
         shop.source().initial()
         assert "binlog_row_metadata" not in caplog.text
         shop(
-            f"set global binlog_row_metadata = {'MINIMAL' if isinstance(shop.server, MySqlServer) else 'NO_LOG'}"
+            "set global binlog_row_metadata ="
+            f" {'MINIMAL' if isinstance(shop.server, MySqlServer) else 'NO_LOG'}"
         )
         shop.source().initial()
     assert "set binlog_row_metadata = FULL" in caplog.text

@@ -155,14 +155,16 @@ def test_a_statement_in_place_of_rows_stops_the_job(
         "create table a (id int primary key, v varchar(20))",
         "create table other (id int)",
         "create table fires (id int)",
-        "create trigger t after insert on fires for each row insert into a values (77, 'by a trigger')",
+        "create trigger t after insert on fires for each row insert into a values (77, 'by a"
+        " trigger')",
         "create procedure p() update a set v = 'by a procedure'",
         "insert into a values (1, 'x')",
         "insert into other values (1)",
     )
     binlog_shop(
         "set global log_bin_trust_function_creators = 1",
-        "create function f(x int) returns int modifies sql data begin update a set v = 'by a function'; return x; end",
+        "create function f(x int) returns int modifies sql data begin update a set v = 'by a"
+        " function'; return x; end",
     )
     job = Job(binlog_shop, **{"table-pattern": rf"{binlog_shop.name}\.a"})
     binlog_shop("insert into a values (2, 'y')")

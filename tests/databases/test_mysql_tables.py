@@ -25,7 +25,8 @@ def test_rows_that_a_foreign_key_changes_without_the_log_are_refused_by_name(
 ) -> None:
     shop(
         "create table p (id int primary key)",
-        f"create table c (id int primary key, p int, constraint to_p foreign key (p) references p (id) {action})",
+        "create table c (id int primary key, p int, constraint to_p foreign key (p) references p"
+        f" (id) {action})",
     )
     with pytest.raises(
         NotSetUp,
@@ -41,7 +42,8 @@ def test_rows_that_a_foreign_key_changes_without_the_log_are_refused_by_name(
 def test_a_foreign_key_that_changes_nothing_is_passed(shop: BinlogShop) -> None:
     shop(
         "create table p (id int primary key)",
-        "create table c (id int primary key, p int, foreign key (p) references p (id) on delete restrict)",
+        "create table c (id int primary key, p int, foreign key (p) references p (id) on delete"
+        " restrict)",
     )
     assert len(source_of(shop).tables()) == 2
 
@@ -68,7 +70,8 @@ def test_cascades_that_are_in_the_log_are_read(mysql: MySqlServer) -> None:
     shop = shop_on(mysql)
     shop(
         "create table p (id int primary key)",
-        "create table c (id int primary key, p int, foreign key (p) references p (id) on delete cascade on update cascade)",
+        "create table c (id int primary key, p int, foreign key (p) references p (id) on delete"
+        " cascade on update cascade)",
     )
     shop("insert into p values (1), (2), (3)", "insert into c values (10, 1), (20, 2), (30, 3)")
     job = Job(shop)

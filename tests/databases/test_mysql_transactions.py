@@ -312,7 +312,8 @@ def test_any_mixture_of_transactions_is_what_the_source_has(shop: BinlogShop, se
             open_xa.append(xid)
         elif open_xa:
             shop(
-                f"xa {rng.choice(['commit', 'rollback'])} {open_xa.pop(rng.randrange(len(open_xa)))}"
+                f"xa {rng.choice(['commit', 'rollback'])}"
+                f" {open_xa.pop(rng.randrange(len(open_xa)))}"
             )
         if rng.random() < 0.5:
             job.restart()

@@ -114,7 +114,8 @@ def test_blanks_that_a_mode_of_the_server_adds_are_left_out(
     binlog_server: BinlogServer, binlog_shop: BinlogShop
 ) -> None:
     binlog_shop(
-        "create table t (id int primary key, a char(5), b char(5) character set utf16, c binary(3))",
+        "create table t (id int primary key, a char(5), b char(5) character set utf16, c"
+        " binary(3))",
         "insert into t values (1, 'ab ', 'é', 'z')",
     )
     source = binlog_shop.source()
@@ -147,7 +148,10 @@ def test_a_span_is_no_time_of_day_and_can_be_read_as_text(
     end = source.latest(start, Limit())
     with pytest.raises(
         LoggedValueUnfit,
-        match=rf"a change of {binlog_shop.name}.spans \(k = one\) has a value of column 't'.*{shown}.*time-as-text = true",
+        match=(
+            rf"a change of {binlog_shop.name}.spans \(k = one\) has a value of column"
+            rf" 't'.*{shown}.*time-as-text = true"
+        ),
     ):
         list(rows_of(source, start, end))
     with pytest.raises(
@@ -207,7 +211,8 @@ def test_fractions_in_the_old_format_of_mariadb_are_refused_before_anything_is_r
 
 def test_labels_beyond_the_catalogue_are_read_from_the_log(binlog_shop: BinlogShop) -> None:
     binlog_shop(
-        "create table t (id int primary key, e enum('😀', '?', 'a') character set utf8mb4, s set('😀', '?') character set utf16)"
+        "create table t (id int primary key, e enum('😀', '?', 'a') character set utf8mb4, s"
+        " set('😀', '?') character set utf16)"
     )
     source = binlog_shop.source()
     start = kept(source.initial())
@@ -221,7 +226,8 @@ def test_labels_beyond_the_catalogue_are_read_from_the_log(binlog_shop: BinlogSh
 def test_columns_after_a_vector_keep_their_character_sets(mysql: MySqlServer) -> None:
     mysql.execute(
         "create database vectors",
-        "create table vectors.t (id int primary key, v vector(2), a varchar(5) character set latin1, b varchar(5), e enum('ä'))",
+        "create table vectors.t (id int primary key, v vector(2), a varchar(5) character set"
+        " latin1, b varchar(5), e enum('ä'))",
     )
     shop = BinlogShop(
         mysql,

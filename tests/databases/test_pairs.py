@@ -155,11 +155,17 @@ sink {{ {" ".join(sink for _, _, sink in blocks)} }}"""
 
     def _database(self, side: Side, name: str) -> str:
         table = "${table_name}" if side.is_maria else "public.${table_name}"
-        return f'Jdbc {{ plugin_input = "{name}", {side.login}, generate_sink_sql = true, table = "{table}", primary_keys = ["${{primary_key}}"] }}\n'
+        return (
+            f'Jdbc {{ plugin_input = "{name}", {side.login}, generate_sink_sql = true, table ='
+            f' "{table}", primary_keys = ["${{primary_key}}"] }}\n'
+        )
 
     def _files(self) -> str:
         path = self.files / "${table_name}"
-        return f'LocalFile {{ plugin_input = "told", path = "{path}", file_format_type = "parquet" }}\n'
+        return (
+            f'LocalFile {{ plugin_input = "told", path = "{path}", file_format_type = "parquet"'
+            " }\n"
+        )
 
     def check(self) -> None:
         """Source and target are equal, row by row; so is what the files of changes add up to."""
@@ -176,9 +182,15 @@ def reader(side: Side, name: str) -> str:
     """A source block, by names or by a pattern."""
     if side.is_maria:
         tables = ", ".join(f'"{side.name}.{table}"' for table in COLUMNS)
-        return f'MySQL-CDC {{ plugin_output = "{name}", {side.login}, table-names = [{tables}], snapshot.split.size = 60 }}'
+        return (
+            f'MySQL-CDC {{ plugin_output = "{name}", {side.login}, table-names = [{tables}],'
+            " snapshot.split.size = 60 }"
+        )
     pattern = rf"{side.name}\\.public\\.({'|'.join(COLUMNS)})"
-    return f'Postgres-CDC {{ plugin_output = "{name}", {side.login}, table-pattern = "{pattern}", slot.name = "{name}", snapshot.split.size = 60 }}'
+    return (
+        f'Postgres-CDC {{ plugin_output = "{name}", {side.login}, table-pattern = "{pattern}",'
+        f' slot.name = "{name}", snapshot.split.size = 60 }}'
+    )
 
 
 class Demon:
@@ -249,7 +261,8 @@ class Demon:
 def holds(cluster: Cluster, servers: Servers, seed: int, seconds: float) -> None:
     """Kills for a while, then peace."""
     print(
-        f'seed {seed}; again with: PAIR_SECONDS={seconds:g} TIDEGATE_TEST_SEED={seed} make soak ARGS="-k pairs"'
+        f"seed {seed}; again with: PAIR_SECONDS={seconds:g} TIDEGATE_TEST_SEED={seed} make soak"
+        ' ARGS="-k pairs"'
     )  # shown where it fails
     chance = random.Random(f"pairs {seed}")
     world = World(servers, cluster.root / "files", chance)
@@ -258,7 +271,8 @@ def holds(cluster: Cluster, servers: Servers, seed: int, seconds: float) -> None
     try:
         changes = cluster.submit(world.changes())
         copies = cluster.submit(
-            f'env {{ job.mode = "BATCH", batch.max-rows = 100, read_limit.rows_per_second = {RATE}, {ENV} }}\n{Copy.text(world.copies)}'
+            f'env {{ job.mode = "BATCH", batch.max-rows = 100, read_limit.rows_per_second = {RATE},'
+            f" {ENV} }}\n{Copy.text(world.copies)}"
         )
         demon = Demon(cluster, world, [changes, copies], chance)
         end_s = time.monotonic() + seconds

@@ -16,7 +16,10 @@ from tidegate.databases.pgoutput.errors import IdentityMissing
 from tidegate.plugin.contract import Limit
 from tidegate.testing.servers.postgres import PostgresServer
 
-ROWS = "insert into orders select s, 'name ' || s, s / 4.0, case when s % 3 = 0 then repeat('x', s % 50) end from generate_series(1, {}) s"
+ROWS = (
+    "insert into orders select s, 'name ' || s, s / 4.0, case when s % 3 = 0 then repeat('x', s %"
+    " 50) end from generate_series(1, {}) s"
+)
 
 
 def change(rng: random.Random, number: int) -> list[str]:
@@ -31,7 +34,8 @@ def change(rng: random.Random, number: int) -> list[str]:
             )
         elif what < 0.7:
             steps.append(
-                f"update orders set name = 'changed {number} é', amount = amount + 1 where id between {key} and {key + 5}"
+                f"update orders set name = 'changed {number} é', amount = amount + 1 where id"
+                f" between {key} and {key + 5}"
             )
         elif what < 0.85:
             steps.append(f"delete from orders where id = {key}")
@@ -81,12 +85,22 @@ EVERY_TYPE = """create table everything (id int primary key, s smallint, b bigin
   un numeric, bo boolean, t text, v varchar(30), c char(5), by bytea, d date, ti time, ts timestamp, tz timestamptz, j json, jb jsonb, u uuid,
   i interval, inet inet, ia int[], ta text[], na numeric(6,2)[], mood mood, gen int generated always as (id * 2) stored)"""
 VALUES = [
-    "(1, -32768, 9223372036854775807, 1.5, -2.25e100, -1234567890.12, 1234567890123456789012345678.0123456789, 12.5, true, 'tëxt', 'vär', 'ab',"
-    " '\\x00ff', '2020-02-29', '23:59:59.123456', '1999-12-31 23:59:59.999999', '2024-05-06 07:08:09.000001+02', '{\"a\": 1}', '{\"b\":2}',"
-    " '123e4567-e89b-12d3-a456-426614174000', '1 day 2 hours', '10.0.0.1', '{1,NULL,3}', '{\"a b\",NULL,\"q\\\"x\\\\y\",\"\",\"NULL\"}', '{1.50,2.25}', 'sad')",
-    "(2, 0, 0, 'Infinity', '-Infinity', 0, 0, 0, false, '', '', '', '', 'infinity', '00:00', 'infinity', '-infinity', 'null', '[]',"
-    " null, null, null, '{}', '{}', null, null)",
-    "(3, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null)",
+    (
+        "(1, -32768, 9223372036854775807, 1.5, -2.25e100, -1234567890.12,"
+        " 1234567890123456789012345678.0123456789, 12.5, true, 'tëxt', 'vär', 'ab', '\\x00ff',"
+        " '2020-02-29', '23:59:59.123456', '1999-12-31 23:59:59.999999', '2024-05-06"
+        " 07:08:09.000001+02', '{\"a\": 1}', '{\"b\":2}', '123e4567-e89b-12d3-a456-426614174000',"
+        " '1 day 2 hours', '10.0.0.1', '{1,NULL,3}', '{\"a"
+        ' b",NULL,"q\\"x\\\\y","","NULL"}\', \'{1.50,2.25}\', \'sad\')'
+    ),
+    (
+        "(2, 0, 0, 'Infinity', '-Infinity', 0, 0, 0, false, '', '', '', '', 'infinity', '00:00',"
+        " 'infinity', '-infinity', 'null', '[]', null, null, null, '{}', '{}', null, null)"
+    ),
+    (
+        "(3, null, null, null, null, null, null, null, null, null, null, null, null, null, null,"
+        " null, null, null, null, null, null, null, null, null, null, null)"
+    ),
 ]
 
 
@@ -199,7 +213,10 @@ def test_a_slot_that_somebody_reads_is_read_all_the_same(
         autocommit=True,
     )
     try:
-        begin = f"START_REPLICATION SLOT {shop.slot} LOGICAL 0/0 (proto_version '1', publication_names 'tidegate_{shop.slot}')"
+        begin = (
+            f"START_REPLICATION SLOT {shop.slot} LOGICAL 0/0 (proto_version '1', publication_names"
+            f" 'tidegate_{shop.slot}')"
+        )
         assert other.pgconn.exec_(begin.encode()).status == psycopg.pq.ExecStatus.COPY_BOTH
         assert len(list(rows_of(source, start, end))) == 400
         source.release(end)  # does not move, as the slot is in use, and does no harm
@@ -237,7 +254,8 @@ def test_the_slot_moves_on_only_by_release_and_with_other_tables(shop: Shop) -> 
 def _confirmed(shop: Shop) -> int:
     return lsn.number(
         shop(
-            f"select confirmed_flush_lsn::text from pg_replication_slots where slot_name = '{shop.slot}'"
+            "select confirmed_flush_lsn::text from pg_replication_slots where slot_name ="
+            f" '{shop.slot}'"
         )[0][0]
     )
 
@@ -251,7 +269,10 @@ def test_what_a_slot_no_longer_holds_is_named_with_the_choices(shop: Shop) -> No
     shop(f"select pg_replication_slot_advance('{shop.slot}', pg_current_wal_lsn())")
     with pytest.raises(
         PositionGone,
-        match=f"(?s)from {old['log']['lsn']} on.*moved on by somebody else.*oldest position that it has is .*--restore fresh",
+        match=(
+            f"(?s)from {old['log']['lsn']} on.*moved on by somebody else.*oldest position that it"
+            " has is .*--restore fresh"
+        ),
     ):
         source.latest(old, Limit())
     shop(f"select pg_drop_replication_slot('{shop.slot}')")
@@ -403,9 +424,11 @@ def test_columns_that_were_added_one_after_the_other_come_with_what_rows_of_befo
     mirror = Mirror(shop.source(startup__mode="latest", **wanting))
     shop(
         "insert into orders values (1, 'x', 1, null)",
-        "alter table orders add column a int not null default 5, add column b text default 'it''s, {so}'",
+        "alter table orders add column a int not null default 5, add column b text default 'it''s,"
+        " {so}'",
         "insert into orders values (2, 'y', 1, null)",
-        "alter table orders add column if not exists a int, add column c timestamptz default now(), add column d boolean default true",
+        "alter table orders add column if not exists a int, add column c timestamptz default now(),"
+        " add column d boolean default true",
         "insert into orders values (3, 'z', 1, null, 6, 'b', '2024-01-01 00:00:00+00', false)",
     )
     for _ in range(3):

@@ -183,7 +183,10 @@ def _give(path: Any, server: PostgresServer) -> None:
         ("create sequence x", "is a sequence"),
         ("create unlogged table x (id int primary key)", "is unlogged"),
         (
-            "create foreign data wrapper w; create server s foreign data wrapper w; create foreign table x (id int) server s",
+            (
+                "create foreign data wrapper w; create server s foreign data wrapper w; create"
+                " foreign table x (id int) server s"
+            ),
             "is a foreign table",
         ),
     ],
@@ -223,7 +226,10 @@ def test_a_slot_that_was_lost_is_made_anew_by_a_fresh_start() -> None:
             execute(server, "select pg_switch_wal()", "checkpoint")
         with pytest.raises(
             PositionGone,
-            match=r"was invalidated, as it held back more log than max_slot_wal_keep_size allows.*--restore fresh",
+            match=(
+                r"was invalidated, as it held back more log than max_slot_wal_keep_size"
+                r" allows.*--restore fresh"
+            ),
         ):
             mirror.run()
         mirror = Mirror(source_of(server))

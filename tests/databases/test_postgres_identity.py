@@ -40,7 +40,10 @@ def applied(source: Any, offset: Any, rows: dict[Any, Any], keys: tuple[str, ...
                 "create unique index u on a (n)",
                 "alter table a replica identity using index u",
             ],
-            r"only n, and not id, which belongs to the key.*ALTER TABLE \"public\".\"a\" REPLICA IDENTITY FULL",
+            (
+                r"only n, and not id, which belongs to the key.*ALTER TABLE \"public\".\"a\""
+                r" REPLICA IDENTITY FULL"
+            ),
         ),
         (
             ["create table a (id int, v text, primary key (id) deferrable)"],
@@ -145,7 +148,8 @@ def test_random_transactions_with_deferred_keys_are_the_table(shop: Shop, seed: 
             what, one, two = rng.randrange(4), rng.randrange(1, 8), rng.randrange(1, 8)
             if what == 0:
                 steps.append(
-                    f"update a set id = case id when {one} then {two} else {one} end where id in ({one}, {two})"
+                    f"update a set id = case id when {one} then {two} else {one} end where id in"
+                    f" ({one}, {two})"
                 )
             elif what == 1:
                 steps.append(

@@ -32,7 +32,10 @@ MINE = {"publication.name": "mine"}
     [
         (
             "create publication mine for table a with (publish = 'insert')",
-            r"does not publish update, delete, truncate.*SET \(publish = 'insert, update, delete, truncate'\)",
+            (
+                r"does not publish update, delete, truncate.*SET \(publish = 'insert, update,"
+                r" delete, truncate'\)"
+            ),
         ),
         (
             "create publication mine for all tables with (publish = 'insert, update, delete')",
@@ -68,7 +71,10 @@ def test_partitions_that_are_published_under_their_own_names_are_refused(
     shop(*P, made)
     with pytest.raises(
         NotSetUp,
-        match=r"under the names of its partitions; run: ALTER PUBLICATION \"mine\" SET \(publish_via_partition_root = true\)",
+        match=(
+            r"under the names of its partitions; run: ALTER PUBLICATION \"mine\" SET"
+            r" \(publish_via_partition_root = true\)"
+        ),
     ):
         shop.source(**MINE).initial()
     shop("alter publication mine set (publish_via_partition_root = true)")

@@ -74,7 +74,10 @@ def write_at_once(log: Log, seed: int) -> None:
                 connection.execute("begin")
                 for _ in range(chance.choice([1, 1, 3, 200])):
                     key = number * 1_000_000 + turn * 1000 + chance.randrange(1000)
-                    sql = "insert into t values (%s, %s) on conflict (id) do update set note = excluded.note"
+                    sql = (
+                        "insert into t values (%s, %s) on conflict (id) do update set note ="
+                        " excluded.note"
+                    )
                     connection.execute(sql, (key, "x" * chance.randrange(300)))
                 connection.execute("rollback" if chance.random() < 0.2 else "commit")
 
@@ -142,7 +145,8 @@ def test_rows_are_the_same_from_any_range_with_both_decoders(
     cuts = [log.now()]
     for turn in range(5):
         log(
-            f"insert into t select n, 'note ' || n from generate_series({turn * 100}, {turn * 100 + 99}) n",
+            f"insert into t select n, 'note ' || n from generate_series({turn * 100},"
+            f" {turn * 100 + 99}) n",
             f"delete from t where id = {turn * 100}",
         )
         cuts.append(log.now())
@@ -302,7 +306,8 @@ def test_a_slot_that_somebody_reads_is_neither_needed_nor_moved(log: Log) -> Non
     url = f"postgresql://postgres@127.0.0.1:{log.port}/{log.database}"
     with closing(psycopg.connect(url, autocommit=True, replication="database")) as other:
         other.pgconn.exec_(
-            f"START_REPLICATION SLOT {log.slot} LOGICAL 0/0 (proto_version '1', publication_names 'p')".encode()
+            f"START_REPLICATION SLOT {log.slot} LOGICAL 0/0 (proto_version '1', publication_names"
+            " 'p')".encode()
         )
         assert len(log.read(begin, log.now())) == 1
     assert log.confirmed() == before

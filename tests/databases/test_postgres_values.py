@@ -233,7 +233,8 @@ def test_values_are_the_same_by_every_way(shop: Shop, monkeypatch: pytest.Monkey
     for table, (kind, values) in zip(ways.tables, VALUES.items(), strict=True):
         for number, value in enumerate([*values, "null"]):
             shop(
-                f"insert into {table} values ({number}, {value if value == 'null' or value.startswith('array') else f'({value})::{kind}'})"
+                f"insert into {table} values ({number},"
+                f" {value if value == 'null' or value.startswith('array') else f'({value})::{kind}'})"
             )
     compiled = ways.log()
     monkeypatch.setenv("TIDEGATE_PURE_PYTHON", "1")

@@ -271,9 +271,11 @@ def test_all_that_is_read_of_postgres_is_encrypted_and_a_stranger_is_refused(
 def copy(home: Path, source: str, target: str) -> JobOutcome:
     """A whole job from one table to another, in several batches."""
     file = home.with_suffix(".conf")
-    file.write_text(f"""env {{ job.mode = "BATCH", job.name = "copy", checkpoint.interval = 10, batch.max-rows = 50, job.retry.times = 0 }}
+    file.write_text(
+        f"""env {{ job.mode = "BATCH", job.name = "copy", checkpoint.interval = 10, batch.max-rows = 50, job.retry.times = 0 }}
 source {{ Jdbc {{ {source} use_select_count = true, split.size = 20 }} }}
-sink {{ Jdbc {{ {target} generate_sink_sql = true, data_save_mode = "DROP_DATA" }} }}""")
+sink {{ Jdbc {{ {target} generate_sink_sql = true, data_save_mode = "DROP_DATA" }} }}"""
+    )
     return run_in_process(str(file), Home(home), PlainEngine()).outcome
 
 
@@ -291,11 +293,17 @@ def test_a_whole_job_is_encrypted_at_both_ends(
     )
 
     def maria(parameters: str, table: str) -> str:
-        return f'url = "{maria_tls.url("shop")}?{parameters}", driver = "org.mariadb.jdbc.Driver", username = careful, password = x, {table},'
+        return (
+            f'url = "{maria_tls.url("shop")}?{parameters}", driver = "org.mariadb.jdbc.Driver",'
+            f" username = careful, password = x, {table},"
+        )
 
     def postgres(parameters: str, table: str) -> str:
         url = f"jdbc:postgresql://127.0.0.1:{postgres_tls.port}/postgres?{parameters}"
-        return f'url = "{url}", driver = "org.postgresql.Driver", username = postgres, password = any, {table},'
+        return (
+            f'url = "{url}", driver = "org.postgresql.Driver", username = postgres, password = any,'
+            f" {table},"
+        )
 
     there = copy(
         tmp_path / "there",

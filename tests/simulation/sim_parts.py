@@ -196,7 +196,10 @@ class SimCommitter(Committer):
     def _once(self, commit: Commit, ids: list[int]) -> Committed | AlreadyCommitted:
         n, what = (
             commit.checkpoint,
-            f"{self.sink} of pipeline {self.pipeline}, checkpoint {commit.checkpoint} of generation {commit.generation}",
+            (
+                f"{self.sink} of pipeline {self.pipeline}, checkpoint {commit.checkpoint} of"
+                f" generation {commit.generation}"
+            ),
         )
         if self.newest_only and any(record > n for record in self.shelf.records):
             return AlreadyCommitted()

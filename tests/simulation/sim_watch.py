@@ -53,7 +53,8 @@ class Watch:
             and writer.generation + self.ending != state["generation"]
         ):
             self.world.broken(
-                f"generation {writer.generation} wrote the state of generation {state['generation']}"
+                f"generation {writer.generation} wrote the state of generation"
+                f" {state['generation']}"
             )
         same_lineage = before is not None and before["lineage"] == state["lineage"]
         if before is not None and state["generation"] < before["generation"]:
@@ -66,7 +67,8 @@ class Watch:
             and state["next_checkpoint"] < before["next_checkpoint"]
         ):
             self.world.broken(
-                f"checkpoint ids went back from {before['next_checkpoint']} to {state['next_checkpoint']}"
+                f"checkpoint ids went back from {before['next_checkpoint']} to"
+                f" {state['next_checkpoint']}"
             )
         if state["pending"] is not None:
             self._pending(key, state)
@@ -88,7 +90,8 @@ class Watch:
                 and not (self.world.place / ref["path"] / "_manifest.json").exists()
             ):
                 self.world.broken(
-                    f"checkpoint {ref['checkpoint']} of pipeline {key} of generation {state['generation']} is retained, and somebody deleted it"
+                    f"checkpoint {ref['checkpoint']} of pipeline {key} of generation"
+                    f" {state['generation']} is retained, and somebody deleted it"
                 )
 
     def forget(self) -> None:
@@ -113,7 +116,8 @@ class Watch:
             damage := self.world.storage.damage(ref["path"])
         ):
             self.world.broken(
-                f"checkpoint {ref['checkpoint']} of generation {state['generation']} is taken up and cannot be used: {damage}"
+                f"checkpoint {ref['checkpoint']} of generation {state['generation']} is taken up"
+                f" and cannot be used: {damage}"
             )
 
     def _completed(
@@ -125,7 +129,8 @@ class Watch:
             self.world.damaged.discard(ref["path"])
         if self.completed_by.setdefault(name, ref["generation"]) != ref["generation"]:
             self.world.broken(
-                f"checkpoint {name} was completed by generations {self.completed_by[name]} and {ref['generation']}"
+                f"checkpoint {name} was completed by generations {self.completed_by[name]} and"
+                f" {ref['generation']}"
             )
         if (
             before is None

@@ -573,7 +573,8 @@ class World:
                         sorted({i for i in held if held.count(i) > 1}),
                     )
                     self.broken(
-                        f"{sink.operator} of pipeline {pipeline}: lost {lost[:5]}, doubled {doubled[:5]}, strange {sorted(set(held) - set(expected))[:5]}"
+                        f"{sink.operator} of pipeline {pipeline}: lost {lost[:5]}, doubled"
+                        f" {doubled[:5]}, strange {sorted(set(held) - set(expected))[:5]}"
                     )
         self._reckon_checkpoints(known)
 

@@ -166,7 +166,10 @@ def test_a_time_to_wait_that_is_none_is_refused() -> None:
     ("said", "told"),
     [
         (
-            "Error from python worker:\n ModuleNotFoundError: No module named 'tidegate'\nPYTHONPATH was:",
+            (
+                "Error from python worker:\n ModuleNotFoundError: No module named"
+                " 'tidegate'\nPYTHONPATH was:"
+            ),
             "the Python of the executors has no module tidegate",
         ),
         (
@@ -174,7 +177,10 @@ def test_a_time_to_wait_that_is_none_is_refused() -> None:
             "the executors have no program /x/python",
         ),
         (
-            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11, PySpark cannot run",
+            (
+                "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in"
+                " driver: 3.11, PySpark cannot run"
+            ),
             "Python in worker has different version: 3.9 than that in driver: 3.11",
         ),
     ],

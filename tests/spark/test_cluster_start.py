@@ -24,7 +24,10 @@ sink {{ Console {{ plugin_input = "t" }} }}
 
 
 def report(application: str, state: str) -> str:
-    return f"2026-11-18T10:00:00.000 INFO Client: Application report for {application} (state: {state})\n"
+    return (
+        f"2026-11-18T10:00:00.000 INFO Client: Application report for {application} (state:"
+        f" {state})\n"
+    )
 
 
 def test_what_yarn_says_of_the_application_is_shown_and_not_what_it_said_of_an_older_one(

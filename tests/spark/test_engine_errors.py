@@ -114,7 +114,8 @@ def _spark_error(text: str) -> Any:
     from pyspark.errors import PySparkRuntimeError
 
     return PySparkRuntimeError(
-        f"Traceback (most recent call last):\n  File x\nException: {text}\n\n\tat org.apache.spark.X(Y.scala:1)"
+        f"Traceback (most recent call last):\n  File x\nException: {text}\n\n\tat"
+        " org.apache.spark.X(Y.scala:1)"
     )
 
 
@@ -182,7 +183,10 @@ def test_a_schema_that_nobody_is_there_to_tell_means_that_the_jvm_is_gone(
 
 
 def test_the_useful_line_of_a_crashed_worker_is_not_its_stack() -> None:
-    text = "Job aborted\njava.lang.X: y\norg.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n\tat org.apache"
+    text = (
+        "Job aborted\njava.lang.X: y\norg.apache.spark.SparkException: Python worker exited"
+        " unexpectedly (crashed)\n\tat org.apache"
+    )
     assert (
         useful_line(text)
         == "a Python worker ended unexpectedly (crashed, or killed for want of memory)"
@@ -193,15 +197,20 @@ def test_the_useful_line_of_a_python_error_is_its_own_and_not_the_state_that_spa
     None
 ):
     text = (
-        "org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):\n"
-        "  File \"/opt/tasks.py\", line 22, in <module>\n    import words\nModuleNotFoundError: No module named 'words'\n SQLSTATE: 38000\n"
+        "org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown"
+        " from the Python worker: Traceback (most recent call last):\n"
+        '  File "/opt/tasks.py", line 22, in <module>\n    import words\nModuleNotFoundError: No'
+        " module named 'words'\n SQLSTATE: 38000\n"
         "\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:665)\n"
     )
     assert useful_line(text) == "ModuleNotFoundError: No module named 'words'"
 
 
 def test_the_useful_line_of_a_java_error_is_its_first_cause_that_says_something() -> None:
-    text = "An error occurred\n: org.apache.spark.SparkException: Job aborted\nCaused by: java.sql.SQLException: No suitable driver\n\tat java.sql"
+    text = (
+        "An error occurred\n: org.apache.spark.SparkException: Job aborted\nCaused by:"
+        " java.sql.SQLException: No suitable driver\n\tat java.sql"
+    )
     assert useful_line(text) == "SQLException: No suitable driver"
 
 

@@ -308,9 +308,11 @@ def test_a_statement_of_ones_own_is_run_for_every_row_in_the_transaction(
     db.execute('create table t ("id" bigint not null primary key, "name" varchar(20))')
     run = Run(engine, db, query=query, batch_size=2)
     run.batch(
-        changes((INSERT, 1, "a"), (INSERT, 2, None), (BEFORE, 9, "x"), (AFTER, 3, "c"))
-        if False
-        else changes((INSERT, 1, "a"), (INSERT, 2, None), (AFTER, 3, "c")),
+        (
+            changes((INSERT, 1, "a"), (INSERT, 2, None), (BEFORE, 9, "x"), (AFTER, 3, "c"))
+            if False
+            else changes((INSERT, 1, "a"), (INSERT, 2, None), (AFTER, 3, "c"))
+        ),
         end=1,
     )
     assert db.rows("select * from t") == [("1", "a"), ("2", None), ("3", "c")]
@@ -394,9 +396,11 @@ def test_a_whole_job_copies_into_the_database_exactly_once(
     engine: SparkEngine, db: Database, tmp_path: Path
 ) -> None:
     job = tmp_path / "job.conf"
-    job.write_text(f"""env {{ job.mode = "BATCH", job.name = "foreign", checkpoint.interval = 10, batch.max-rows = 40 }}
+    job.write_text(
+        f"""env {{ job.mode = "BATCH", job.name = "foreign", checkpoint.interval = 10, batch.max-rows = 40 }}
 source {{ FakeSource {{ row.num = 100, schema {{ fields {{ id = bigint, name = string }}, primaryKey {{ columnNames = [id] }} }} }} }}
-sink {{ Jdbc {{ url = "{db.url}", driver = "{db.driver}", table = "COPIED", generate_sink_sql = true, is_exactly_once = true }} }}""")
+sink {{ Jdbc {{ url = "{db.url}", driver = "{db.driver}", table = "COPIED", generate_sink_sql = true, is_exactly_once = true }} }}"""
+    )
     ran = run_in_process(str(job), Home(tmp_path / "home"), Shared(engine))
     assert [failure.message for failure in ran.outcome.failures] == []
     assert ran.outcome.status is JobStatus.FINISHED
@@ -475,8 +479,10 @@ def test_a_record_table_of_an_older_release_gets_its_columns(
     engine: SparkEngine, db: Database
 ) -> None:
     db.execute(
-        "create table tidegate_sink_record (id varchar(64) not null primary key, lineage varchar(200), job_id decimal(19), pipeline_id decimal(19), "
-        "sink_name varchar(500), checkpoint_id decimal(19) not null, generation_id decimal(19) not null, offsets_json clob, prepared_json clob)"
+        "create table tidegate_sink_record (id varchar(64) not null primary key, lineage"
+        " varchar(200), job_id decimal(19), pipeline_id decimal(19), sink_name varchar(500),"
+        " checkpoint_id decimal(19) not null, generation_id decimal(19) not null, offsets_json"
+        " clob, prepared_json clob)"
     )
     Run(engine, db, token="aa").batch(numbers())
     assert db.rows(

@@ -30,7 +30,10 @@ from tidegate.testing.in_process import Shared, run_in_process
 
 DRIVER = "org.apache.derby.iapi.jdbc.AutoloadedDriver"
 SAVE = "tidegate.connectors.jdbc.spark:save"
-ENV = 'env { job.mode = "BATCH", job.name = "foreign", checkpoint.interval = 10, batch.max-rows = 100 }'
+ENV = (
+    'env { job.mode = "BATCH", job.name = "foreign", checkpoint.interval = 10, batch.max-rows ='
+    " 100 }"
+)
 
 
 class Derby:
@@ -99,7 +102,8 @@ def fill(derby: Derby, rows: int = 250) -> None:
         for i in range(1, rows + 1)
     )
     derby.execute(
-        "create table orders (id bigint not null primary key, name varchar(40), amount decimal(12,2), made timestamp, shelf int)",
+        "create table orders (id bigint not null primary key, name varchar(40), amount"
+        " decimal(12,2), made timestamp, shelf int)",
         f"insert into orders values {values}",
     )
 
@@ -185,9 +189,11 @@ def test_save_modes_are_for_the_first_write_and_for_its_repeats(
         engine.run(nodes, batch(2))
     kept = committer.state()
     engine.run(nodes, batch(3, start=2, checkpoint=2))
-    assert sorted(derby.rows("select id, more from t")) == [("0", "7"), ("1", "7"), ("2", "7")], (
-        "emptied once, and still the same table"
-    )
+    assert sorted(derby.rows("select id, more from t")) == [
+        ("0", "7"),
+        ("1", "7"),
+        ("2", "7"),
+    ], "emptied once, and still the same table"
     committer.open(Resume(lineage="L", generation=2, checkpoint=1, state=kept))
     engine.run(nodes, batch(3, start=2, checkpoint=2))
     assert len(derby.rows("select id from t")) == 4, (
@@ -247,10 +253,11 @@ def test_mistakes_are_told_in_words(spark: Any, derby: Derby) -> None:
 
 def test_types_of_the_database_are_those_of_the_pipeline(spark: Any, derby: Derby) -> None:
     derby.execute(
-        "create table kinds (b boolean, s smallint, i int, l bigint, r real, d double, n decimal(31,5), c char(3), v varchar(9), t clob, x blob, da date, "
-        "ts timestamp)",
-        "insert into kinds values (true, 1, 2, 3, 1.5, 2.5, 12345678901234567890123456.00001, 'a', 'b', 'c', cast(x'00ff' as blob), date('2024-02-29'), "
-        "timestamp('2024-02-29 23:59:59.999999'))",
+        "create table kinds (b boolean, s smallint, i int, l bigint, r real, d double, n"
+        " decimal(31,5), c char(3), v varchar(9), t clob, x blob, da date, ts timestamp)",
+        "insert into kinds values (true, 1, 2, 3, 1.5, 2.5, 12345678901234567890123456.00001, 'a',"
+        " 'b', 'c', cast(x'00ff' as blob), date('2024-02-29'), timestamp('2024-02-29"
+        " 23:59:59.999999'))",
         "insert into kinds (i) values (null)",
     )
     reading = source(derby, table_path="KINDS")
@@ -271,10 +278,12 @@ def test_a_table_is_read_in_batches_of_its_chunks_and_written_elsewhere_once(
 ) -> None:
     fill(derby)
     job = tmp_path / "job.conf"
-    job.write_text(f"""{ENV}
+    job.write_text(
+        f"""{ENV}
 source {{ Jdbc {{ url = "{derby.url}", driver = "{DRIVER}", table_path = "ORDERS", partition_column = "id", partition_num = 4,
   partition_lower_bound = 1, partition_upper_bound = 250, split.size = 50 }} }}
-sink {{ Jdbc {{ url = "jdbc:sqlite:{tmp_path}/target.db", table = "copied", primary_keys = ["ID"] }} }}""")
+sink {{ Jdbc {{ url = "jdbc:sqlite:{tmp_path}/target.db", table = "copied", primary_keys = ["ID"] }} }}"""
+    )
     ran = run_in_process(str(job), Home(tmp_path / "home"), Shared(engine))
     assert [failure.message for failure in ran.outcome.failures] == []
     assert ran.outcome.status is JobStatus.FINISHED

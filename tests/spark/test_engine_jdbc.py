@@ -37,10 +37,12 @@ def test_rows_go_from_one_database_to_another(
     with PostgresServer(settings={"fsync": "off"}) as server:
         job = tmp_path / "job.conf"
         transform = f'transform {{ Sql {{ query = "{sql}" }} }}' if sql else ""
-        job.write_text(f"""{ENV}
+        job.write_text(
+            f"""{ENV}
 source {{ Jdbc {{ url = "jdbc:sqlite:{tmp_path}/source.db", table_path = "numbers", split.size = 50 }} }}
 {transform}
-sink {{ Jdbc {{ url = "jdbc:postgresql://127.0.0.1:{server.port}/postgres", username = "postgres", table = "copied", primary_keys = ["id"] }} }}""")
+sink {{ Jdbc {{ url = "jdbc:postgresql://127.0.0.1:{server.port}/postgres", username = "postgres", table = "copied", primary_keys = ["id"] }} }}"""
+        )
         ran = run_in_process(str(job), Home(tmp_path / "home"), Shared(engine))
         assert [failure.message for failure in ran.outcome.failures] == []
         assert ran.outcome.status is JobStatus.FINISHED

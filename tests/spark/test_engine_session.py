@@ -226,7 +226,8 @@ def test_the_start_up_cache_is_made_once_and_a_session_starts_with_it(tmp_path: 
     said = in_a_process(
         tmp_path,
         f"cache=Path({str(cache)!r})",
-        "print(spark.range(3).count(), spark.sparkContext.getConf().get('spark.driver.extraJavaOptions'))",
+        "print(spark.range(3).count(),"
+        " spark.sparkContext.getConf().get('spark.driver.extraJavaOptions'))",
     )
     assert said.startswith("3 ")
     assert f"-XX:SharedArchiveFile={entry}/classes.jsa" in said

@@ -14,7 +14,8 @@ def test_a_lateral_view_makes_a_row_of_every_element(spark: SparkSession) -> Non
     table = table_of({"name": "string", "ages": "array<int>"}, kinds=True)
     df = spark.createDataFrame([("a,b", [1], 3), ("c", None, 0)], struct_of(table))
     transform = sql(
-        "select * from dual lateral view explode(split(name, ',')) as name lateral view outer explode(ages) as age where name <> 'b'"
+        "select * from dual lateral view explode(split(name, ',')) as name lateral view outer"
+        " explode(ages) as age where name <> 'b'"
     )
     made = transform.table(table)
     assert made is not None

@@ -532,7 +532,10 @@ def test_where_keeps_the_rows_for_which_the_condition_holds(spark: SparkSession)
         (8, "Wang DingCC", None),
     ]
     df = spark.createDataFrame(rows, struct_of(table))
-    query = "select id from t where (id = 1 or id in (2, 3, 4, 8)) and name <> 'x' and email is null and (name like '%Din_' or name like 'Wan_%' or name is null)"
+    query = (
+        "select id from t where (id = 1 or id in (2, 3, 4, 8)) and name <> 'x' and email is null"
+        " and (name like '%Din_' or name like 'Wan_%' or name is null)"
+    )
     assert [r.id for r in frame(sql(query), table, df).collect()] == [1, 3, 4, 8]
 
 

@@ -39,13 +39,15 @@ class Health:
             "message": str(stale) if stale is not None else reason,
             "server": {"id": desk.me.id, "address": desk.me.address, "version": __version__},
             "leading": lease is not None and lease.value.holder == desk.me.id,
-            "leader": {
-                "id": lease.value.holder,
-                "address": lease.value.address,
-                "term": lease.value.term,
-            }
-            if lease
-            else None,
+            "leader": (
+                {
+                    "id": lease.value.holder,
+                    "address": lease.value.address,
+                    "term": lease.value.term,
+                }
+                if lease
+                else None
+            ),
             "store": store,
         }
         if who_of(request) is STRANGER:

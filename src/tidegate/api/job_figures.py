@@ -26,7 +26,10 @@ FAMILIES: Mapping[str, tuple[str, str]] = {
     "tidegate_job_last_checkpoint_id": ("gauge", "The highest id of a completed checkpoint."),
     "tidegate_job_checkpoint_duration_seconds": (
         "gauge",
-        "How long the last checkpoint took, from the begin of its batch; of several pipelines, the slowest.",
+        (
+            "How long the last checkpoint took, from the begin of its batch; of several pipelines,"
+            " the slowest."
+        ),
     ),
     "tidegate_job_checkpoint_bytes": (
         "gauge",

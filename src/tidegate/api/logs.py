@@ -129,5 +129,6 @@ def _page(links: list[tuple[str, str]]) -> Response:
         f'<li><a href="{html.escape(link)}">{html.escape(text)}</a></li>\n' for link, text in links
     )
     return HTMLResponse(
-        f"<html><head><title>Tidegate log</title></head>\n<body>\n <h2>Tidegate log</h2>\n <ul>\n{items} </ul>\n</body></html>"
+        "<html><head><title>Tidegate log</title></head>\n<body>\n <h2>Tidegate log</h2>\n"
+        f" <ul>\n{items} </ul>\n</body></html>"
     )

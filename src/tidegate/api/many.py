@@ -50,9 +50,9 @@ class Many:
             if not isinstance(params, Mapping):
                 raise UserError("params is not an object")
             query = {
-                str(key): scalar_text(value).lower()
-                if isinstance(value, bool)
-                else scalar_text(value)
+                str(key): (
+                    scalar_text(value).lower() if isinstance(value, bool) else scalar_text(value)
+                )
                 for key, value in params.items()
             }
             job = {key: value for key, value in item.items() if key != "params"}

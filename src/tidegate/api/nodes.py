@@ -79,9 +79,11 @@ class Nodes:
                 "threadName": thread.name,
                 "threadId": thread.ident,
                 "threadState": "RUNNABLE" if thread.ident == current else "WAITING",
-                "stackTrace": "".join(traceback.format_stack(frames[thread.ident]))
-                if thread.ident in frames
-                else "",
+                "stackTrace": (
+                    "".join(traceback.format_stack(frames[thread.ident]))
+                    if thread.ident in frames
+                    else ""
+                ),
             }
             for thread in threading.enumerate()
         ]
@@ -117,7 +119,8 @@ class Nodes:
             raise UserError(f"the tags {', '.join(bad)} are not plain values")
         if self.desk.retag is None:
             raise UserError(
-                "this server has no worker whose tags could be changed: ask the server or worker that has it"
+                "this server has no worker whose tags could be changed: ask the server or worker"
+                " that has it"
             )
         self.desk.retag(
             {
@@ -132,7 +135,8 @@ class Nodes:
         name = request.path_params.get("name", "")
         if request.query_params.get("scope", "node").lower() != "node":
             raise UserError(
-                "scope=cluster is not known here: servers do not call each other, so ask each of them"
+                "scope=cluster is not known here: servers do not call each other, so ask each of"
+                " them"
             )
         if request.method == "GET":
             return JSONResponse(
@@ -271,6 +275,7 @@ async def _wanted(request: Request) -> int:
     text = request.query_params.get("level") or object_of(await body_of(request)).get("level")
     if not isinstance(text, str) or text.upper() not in LEVELS:
         raise UserError(
-            f"the level is missing or not known: say one of {', '.join(LEVELS)}, as ?level= or in the body"
+            f"the level is missing or not known: say one of {', '.join(LEVELS)}, as ?level= or in"
+            " the body"
         )
     return _NUMBERS[text.upper()]

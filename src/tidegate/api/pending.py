@@ -109,9 +109,9 @@ def _job(job: Going, now_ms: int, pretty: bool) -> dict[str, Any]:
     return {
         "jobId": state.job_id,
         "jobName": record.name,
-        "pendingSourceState": "RESTORE"
-        if state.status is JobStatus.RECOVERING or record.restored
-        else "SUBMIT",
+        "pendingSourceState": (
+            "RESTORE" if state.status is JobStatus.RECOVERING or record.restored else "SUBMIT"
+        ),
         "jobStatus": shown_status(state.status),
         "enqueueTimestamp": _moment(since, pretty),
         "checkTime": _moment(now_ms, pretty),

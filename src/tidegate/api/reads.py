@@ -137,7 +137,8 @@ def job_id_of(text: str) -> int:
     job_id = whole_number(text, 1, JOB_ID_MAX)
     if job_id is None:
         raise UserError(
-            f"{text[:SHOWN_CHARS_MAX]!r} is not a jobId: that is a whole number from 1 to {JOB_ID_MAX}"
+            f"{text[:SHOWN_CHARS_MAX]!r} is not a jobId: that is a whole number from 1 to"
+            f" {JOB_ID_MAX}"
         )
     return job_id
 

@@ -66,11 +66,15 @@ class RequestCheck:
             text = f"this server does not answer for the host {given[0][:SHOWN_CHARS_MAX]!r}"
             return Refusal(
                 421,
-                f"{text}: call it by its address, or add the name to http.allowed-hosts in the engine's file",
+                f"{text}: call it by its address, or add the name to http.allowed-hosts in the"
+                " engine's file",
             )
         if scope["method"] in SAFE_METHODS or self._from_own_page(host, headers):
             return None
-        text = "a page of another origin may not do this. Where a proxy is in front of this server, set http.external-url"
+        text = (
+            "a page of another origin may not do this. Where a proxy is in front of this server,"
+            " set http.external-url"
+        )
         return Refusal(403, f"{text} to the address that browsers use")
 
     def _known(self, host: Authority, scope: Scope) -> bool:

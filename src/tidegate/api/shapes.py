@@ -122,9 +122,11 @@ def finished(outcome: JobOutcome) -> dict[str, Any]:
         "jobId": str(outcome.job_id),
         "jobName": outcome.name,
         "jobStatus": outcome.status.value,
-        "errorMsg": error_text(outcome.failures[-1:])
-        if outcome.status in (JobStatus.FAILED, JobStatus.UNKNOWABLE)
-        else None,
+        "errorMsg": (
+            error_text(outcome.failures[-1:])
+            if outcome.status in (JobStatus.FAILED, JobStatus.UNKNOWABLE)
+            else None
+        ),
         "createTime": time_text(outcome.initialization_ms),
         "startTime": time_text(started_ms(outcome)),
         "finishTime": time_text(outcome.finished_ms),

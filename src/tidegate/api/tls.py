@@ -17,7 +17,8 @@ class UnusableCertificate(UserError):
 
     def __init__(self, what: str, why: str) -> None:
         super().__init__(
-            f"https cannot be served with {what}: {why}. Certificate, key and client authorities must be PEM files, the key without a pass phrase"
+            f"https cannot be served with {what}: {why}. Certificate, key and client authorities"
+            " must be PEM files, the key without a pass phrase"
         )
 
 

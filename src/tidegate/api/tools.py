@@ -43,7 +43,8 @@ async def option_rules(request: Request) -> Response:
     kind, name = query.get("type", "").lower(), query.get("plugin", "")
     if kind not in KINDS or not name:
         raise UserError(
-            "type=source|transform|sink and plugin=<name> are needed: `tidegate connectors list` names them"
+            "type=source|transform|sink and plugin=<name> are needed: `tidegate connectors list`"
+            " names them"
         )
     return JSONResponse(rules(find(KINDS[kind], name)))
 

@@ -53,7 +53,8 @@ class Writes:
         """Take a job in, in a thread; `query` are the parameters of the request."""
         if "dryRun" in query:
             raise UserError(
-                "dryRun is not known here: `tidegate validate` judges a job file without starting anything"
+                "dryRun is not known here: `tidegate validate` judges a job file without starting"
+                " anything"
             )
         wish, name = wish_of(query), query.get("jobName") or None
         job_id = job_id_of(query["jobId"]) if "jobId" in query else None

@@ -211,7 +211,10 @@ def _kind(unit: Unit, facts: Facts) -> tuple[Kind, str]:
         case Shape.QUARANTINE:
             return (
                 Kind.QUARANTINED,
-                "collected; it is deleted after the quarantine's delay, and can be taken back until then",
+                (
+                    "collected; it is deleted after the quarantine's delay, and can be taken back"
+                    " until then"
+                ),
             )
         case Shape.RECORD:
             return Kind.RECORD, "names the store that this namespace belongs to"

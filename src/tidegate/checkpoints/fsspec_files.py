@@ -36,7 +36,8 @@ class FsspecFiles(Files):
             )
         except ImportError:
             raise UserError(
-                f"checkpoints on {protocol}:// need a package that is not installed: pip install the fsspec implementation of {protocol}"
+                f"checkpoints on {protocol}:// need a package that is not installed: pip install"
+                f" the fsspec implementation of {protocol}"
             ) from None
         except ValueError:
             raise UserError(f"{protocol}:// is not a file system that fsspec knows") from None

@@ -56,7 +56,8 @@ def identity_of(action: Action) -> dict[str, str]:
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     keys = [key for key in dict.fromkeys([*before, *now]) if before.get(key) != now.get(key)]
     return [
-        f"{key} is {_said(now.get(key))} in the job file, and its state was made with {_said(before.get(key))}"
+        f"{key} is {_said(now.get(key))} in the job file, and its state was made with"
+        f" {_said(before.get(key))}"
         for key in keys
     ]
 

@@ -80,11 +80,13 @@ class WaitedForFiles(LocalFiles):
             if self._seen is None:
                 return
             raise StorageUnavailable(
-                f"the checkpoint storage {self.root} is gone: it was removed, or its disk is not mounted; bring it back"
+                f"the checkpoint storage {self.root} is gone: it was removed, or its disk is not"
+                " mounted; bring it back"
             ) from error
         identity = found.st_dev, found.st_ino
         if self._seen is not None and identity != self._seen and not os.listdir(self.root):
             raise StorageUnavailable(
-                f"the checkpoint storage {self.root} is empty, and was not before: its disk is not mounted; bring it back"
+                f"the checkpoint storage {self.root} is empty, and was not before: its disk is not"
+                " mounted; bring it back"
             )
         self._seen = identity

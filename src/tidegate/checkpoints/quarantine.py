@@ -65,7 +65,8 @@ class NoQuarantine(UserError):
 
     def __init__(self, wanted: str, there: list[str]) -> None:
         super().__init__(
-            f"there is no quarantine {wanted!r}; there are: {', '.join(there) or 'none'}. `tidegate state gc` lists them"
+            f"there is no quarantine {wanted!r}; there are: {', '.join(there) or 'none'}. `tidegate"
+            " state gc` lists them"
         )
 
 

@@ -73,7 +73,8 @@ class S3Files(Files):
                 raise self._refusal(error) from None
             except (NoCredentialsError, PartialCredentialsError):
                 raise StorageRefused(
-                    f"there are no credentials for {self.url}: set fs.s3a.access.key and fs.s3a.secret.key, or give the host a role"
+                    f"there are no credentials for {self.url}: set fs.s3a.access.key and"
+                    " fs.s3a.secret.key, or give the host a role"
                 ) from None
             except (BotoCoreError, ConnectionError, TimeoutError) as error:
                 raise StorageUnavailable(
@@ -103,7 +104,8 @@ class S3Files(Files):
                 f"there is no bucket {self.bucket}: make it, or correct s3.bucket"
             )
         return StorageRefused(
-            f"{self.url} refuses a request ({code}): check the keys, their rights on this bucket, and the clock of this host"
+            f"{self.url} refuses a request ({code}): check the keys, their rights on this bucket,"
+            " and the clock of this host"
         )
 
     def read(self, path: str) -> bytes:
@@ -230,7 +232,8 @@ class S3Files(Files):
         )
         for failure in answer.get("Errors", ()):
             raise PermissionError(
-                f"s3://{self.bucket}/{failure.get('Key', '')} cannot be deleted: {failure.get('Code', 'no reason given')}"
+                f"s3://{self.bucket}/{failure.get('Key', '')} cannot be deleted:"
+                f" {failure.get('Code', 'no reason given')}"
             )
 
     def prune(self, path: str) -> None:

@@ -250,7 +250,8 @@ class Savepoints:
             )
             of = f" of job {job_id}" if job_id is not None else ""
             raise NoSavepoint(
-                f"there is no savepoint {word!r}{of} under {self.files.place(paths.SAVEPOINTS)}; there are: {there}"
+                f"there is no savepoint {word!r}{of} under {self.files.place(paths.SAVEPOINTS)};"
+                f" there are: {there}"
             )
         return self.read(path)
 
@@ -302,7 +303,8 @@ class Savepoints:
             paths.SAVEPOINT_HEAD
         ):
             raise SavepointExists(
-                f"job {found.job_id} has another savepoint {found.id} under {self.files.place(path)}: delete that one first, or keep it"
+                f"job {found.job_id} has another savepoint {found.id} under"
+                f" {self.files.place(path)}: delete that one first, or keep it"
             )
         failpoint("savepoint.import.before")
         _transfer(other.files, "", self.files, path)

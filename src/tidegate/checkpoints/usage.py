@@ -101,7 +101,10 @@ class Quota:
         if not self.bytes or used_bytes < self.warning_bytes:
             return ""
         share = used_bytes * 100 // self.bytes
-        return f"the namespace is {'over its quota' if used_bytes > self.bytes else 'near its quota'}: {used_bytes:,} of {self.bytes:,} bytes ({share} %)"
+        return (
+            f"the namespace is {'over its quota' if used_bytes > self.bytes else 'near its quota'}:"
+            f" {used_bytes:,} of {self.bytes:,} bytes ({share} %)"
+        )
 
 
 def sooner_ms(usage: Usage, quota: Quota) -> int | None:

@@ -148,7 +148,8 @@ def ask_server(
         answer = client.post(f"/api/v1/jobs/{job_id}/accept-change", body)
     except NotAllowed as error:
         return refuse(
-            f"{error}. The token is read from TIDEGATE_TOKEN, or from the file that TIDEGATE_TOKEN_FILE names",
+            f"{error}. The token is read from TIDEGATE_TOKEN, or from the file that"
+            " TIDEGATE_TOKEN_FILE names",
             exits.REFUSED,
         )
     except Refused as error:
@@ -169,5 +170,6 @@ def report(job_id: str, name: str, change: AcceptedChange, notes: list[str], as_
     for note in notes:
         click.echo(note, err=True)
     click.echo(
-        f"job {job_id} {name!r} goes on from its last checkpoint; `tidegate show {job_id}` tells how it does"
+        f"job {job_id} {name!r} goes on from its last checkpoint; `tidegate show {job_id}` tells"
+        " how it does"
     )

@@ -123,7 +123,8 @@ def fleet(here: Installation) -> tuple[dict[str, Any], list[str]]:
         else ["no job here has a checkpoint yet"]
     )
     lines.append(
-        f"checkpoint storage for {len(rows)} jobs: {size(total)}; checkpoints x (retained + 1) x {SAFETY}"
+        f"checkpoint storage for {len(rows)} jobs: {size(total)}; checkpoints x (retained + 1) x"
+        f" {SAFETY}"
     )
     lines.append(f"store: {size(a_job)} for each job on average")
     if quota:
@@ -206,7 +207,10 @@ def estimate_lines(plan: Plan, need: Need, rows: Iterable[OperatorEstimate]) -> 
         left=2,
     )
     yield f"checkpoint: {size(need.low_bytes)} to {size(need.checkpoint_bytes)}"
-    yield f"checkpoint storage: {size(need.storage_bytes)} ({need.retained_max} retained + 1 being written, x {SAFETY})"
+    yield (
+        f"checkpoint storage: {size(need.storage_bytes)} ({need.retained_max} retained + 1 being"
+        f" written, x {SAFETY})"
+    )
     yield f"each savepoint: {size(need.savepoint_bytes)}"
 
 

@@ -71,12 +71,14 @@ def list_command(place: Place, job: str | None, as_json: bool) -> None:
         click.echo(json.dumps(rows, indent=1))
         return
     click.echo(
-        f"{'job':>20} {'pipeline':>8} {'id':>6}  {'kind':16} {'completed':20} {'took':>8} {'rows read':>12} {'bytes':>9}  state"
+        f"{'job':>20} {'pipeline':>8} {'id':>6}  {'kind':16} {'completed':20} {'took':>8}"
+        f" {'rows read':>12} {'bytes':>9}  state"
     )
     for row in rows:
         click.echo(
-            f"{row['job_id']:>20} {row['pipeline']:>8} {row['checkpoint']:>6}  {row['kind']:16} {row['completed']:20} {row['took']:>8} "
-            f"{row['rows_read']:>12,} {row['bytes']:>9,}  {'damaged' if row['damage'] else 'sound'}"
+            f"{row['job_id']:>20} {row['pipeline']:>8} {row['checkpoint']:>6}  {row['kind']:16}"
+            f" {row['completed']:20} {row['took']:>8} {row['rows_read']:>12,} {row['bytes']:>9,} "
+            f" {'damaged' if row['damage'] else 'sound'}"
         )
 
 
@@ -115,7 +117,8 @@ def verify(place: Place, job: str | None, checkpoint: int | None) -> None:
                 damage = here.storage.damage(ref.path)
                 damaged += bool(damage)
                 click.echo(
-                    f"job {known.job_id} pipeline {pipeline} checkpoint {ref.checkpoint}: {damage or 'sound'}"
+                    f"job {known.job_id} pipeline {pipeline} checkpoint {ref.checkpoint}:"
+                    f" {damage or 'sound'}"
                 )
         if job is not None and (
             not there or (checkpoint is not None and str(checkpoint) not in there)
@@ -180,8 +183,8 @@ def entry_of(known: Known, pipeline: int, ref: CheckpointRef) -> dict[str, Any]:
         "pipeline": pipeline,
         "checkpoint": ref.checkpoint,
         "kind": ref.kind.value,
-        "completed": datetime.fromtimestamp(ref.completed_ms / 1000, UTC).strftime(
-            "%Y-%m-%d %H:%M:%SZ"
+        "completed": (
+            datetime.fromtimestamp(ref.completed_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
         ),
         "took": duration((ref.completed_ms - ref.begun_ms) / 1000),
         "rows_read": ref.rows_read,

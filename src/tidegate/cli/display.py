@@ -239,7 +239,10 @@ class TerminalDisplay(Display):
 
 def described(pipeline: PipelineView) -> str:
     """A pipeline in one line."""
-    text = f"pipeline {pipeline.pipeline} {pipeline.phase}: {pipeline.rows_read:,} rows in, {pipeline.rows_written:,} out, {rate(pipeline)}/s"
+    text = (
+        f"pipeline {pipeline.pipeline} {pipeline.phase}: {pipeline.rows_read:,} rows in,"
+        f" {pipeline.rows_written:,} out, {rate(pipeline)}/s"
+    )
     if pipeline.checkpoint_age_s is not None:
         text += f", checkpoint {pipeline.checkpoint} {duration(pipeline.checkpoint_age_s)} ago"
     if pipeline.waits_for:
@@ -263,7 +266,8 @@ def summary(outcome: JobOutcome, seconds: float, log: str, advice: str = "") -> 
         ]
     checkpoints = f"{outcome.checkpoints} checkpoint{'s' if outcome.checkpoints != 1 else ''}"
     lines.append(
-        f"  read {outcome.rows_read:,} rows, committed {outcome.rows_written:,}, failed 0, in {seconds:.1f} s, {checkpoints}"
+        f"  read {outcome.rows_read:,} rows, committed {outcome.rows_written:,}, failed 0, in"
+        f" {seconds:.1f} s, {checkpoints}"
     )
     return [*lines, f"  {advice}"] if advice else lines
 

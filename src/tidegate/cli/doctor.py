@@ -88,7 +88,10 @@ def check_system(_: Place) -> Iterator[Finding]:
     if Path("/proc/self/stat").exists():
         yield Finding(name="system", level=Level.OK, found=found)
     else:
-        repair = "Run it on Linux, or in a Linux container: without /proc, leftovers of a killed run cannot be found."
+        repair = (
+            "Run it on Linux, or in a Linux container: without /proc, leftovers of a killed run"
+            " cannot be found."
+        )
         yield Finding(name="system", level=Level.WARNING, found=found, repair=repair)
 
 
@@ -101,7 +104,10 @@ def check_java(place: Place) -> Iterator[Finding]:
         return
     found = f"{java.version} from {java.found_in} ({java.home})"
     if complaint := _start_java(java.path):
-        repair = f"It does not start: {complaint}. Install another (Debian, Ubuntu: apt-get install openjdk-17-jre-headless) and set JAVA_HOME."
+        repair = (
+            f"It does not start: {complaint}. Install another (Debian, Ubuntu: apt-get install"
+            " openjdk-17-jre-headless) and set JAVA_HOME."
+        )
         yield Finding(name="Java", level=Level.MISSING, found=found, repair=repair)
     elif java.passed_over:
         repair = (
@@ -193,7 +199,10 @@ def check_sockets(_: Place) -> Iterator[Finding]:
                 found=f"a free port on 127.0.0.1 ({server.getsockname()[1]})",
             )
     except OSError as error:
-        repair = "Bring up the interface lo (ip link set lo up), or let this user open ports on 127.0.0.1."
+        repair = (
+            "Bring up the interface lo (ip link set lo up), or let this user open ports on"
+            " 127.0.0.1."
+        )
         yield Finding(
             name="loopback",
             level=Level.MISSING,
@@ -222,7 +231,10 @@ def check_home(place: Place) -> Iterator[Finding]:
     yield _judge_fsync(fsync_ms)
     yield _judge_disk("disk of home", folder)
     if os.statvfs(folder).f_flag & os.ST_NOEXEC:
-        repair = "Choose a home on a file system without noexec: Java unpacks its compression libraries there."
+        repair = (
+            "Choose a home on a file system without noexec: Java unpacks its compression libraries"
+            " there."
+        )
         yield Finding(
             name="noexec", level=Level.WARNING, found=f"{folder} is mounted noexec", repair=repair
         )
@@ -244,7 +256,10 @@ def _measure_fsync_ms(folder: Path) -> float:
 def _judge_fsync(fsync_ms: float) -> Finding:
     if fsync_ms <= FSYNC_MS_GOOD:
         return Finding(name="fsync", level=Level.OK, found=f"{fsync_ms:.1f} ms")
-    repair = "Every checkpoint waits for several of them: use a longer checkpoint.interval, or a home on a faster disk."
+    repair = (
+        "Every checkpoint waits for several of them: use a longer checkpoint.interval, or a home on"
+        " a faster disk."
+    )
     return Finding(name="fsync", level=Level.WARNING, found=f"{fsync_ms:.0f} ms", repair=repair)
 
 
@@ -406,7 +421,8 @@ def _show(findings: list[Finding]) -> None:
     width = max(len(finding.name) for finding in findings)
     for finding in findings:
         click.echo(
-            f"{click.style(f'{finding.level:<8}', fg=_COLOURS[finding.level])} {finding.name:<{width}}  {finding.found}"
+            f"{click.style(f'{finding.level:<8}', fg=_COLOURS[finding.level])}"
+            f" {finding.name:<{width}}  {finding.found}"
         )
         if finding.repair:
             click.echo(f"{'':<{width + 11}}{finding.repair}")

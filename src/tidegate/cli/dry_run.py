@@ -35,7 +35,10 @@ class Finding:
     words: str = ""
 
     def __str__(self) -> str:
-        return f"{self.operator} ({self.plugin}): {self.verdict}{': ' if self.words else ''}{self.words}"
+        return (
+            f"{self.operator} ({self.plugin}):"
+            f" {self.verdict}{': ' if self.words else ''}{self.words}"
+        )
 
 
 @dataclass(kw_only=True, slots=True)

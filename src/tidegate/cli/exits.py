@@ -15,10 +15,22 @@ NOBODY_READS = 141
 MEANINGS = {
     FINISHED: "the job, or the command, did what was asked",
     FAILED: "the job failed, or the command could not do what was asked",
-    BAD_INPUT: "the job file or the command line is wrong, or a server refuses what was asked; nothing was started",
-    REFUSED: "nothing was done: the job runs already or has ended, there is none, an unfinished run waits for a decision, or the caller may not",
-    CANCELED: "stopped by Ctrl-C, SIGTERM, SIGHUP or a stop that was asked of a server; the job was cancelled, or stopped with a savepoint",
-    NOBODY_READS: "whoever read the output has gone (`| head`), as shells count SIGPIPE; a run was stopped, and can be resumed",
+    BAD_INPUT: (
+        "the job file or the command line is wrong, or a server refuses what was asked; nothing was"
+        " started"
+    ),
+    REFUSED: (
+        "nothing was done: the job runs already or has ended, there is none, an unfinished run"
+        " waits for a decision, or the caller may not"
+    ),
+    CANCELED: (
+        "stopped by Ctrl-C, SIGTERM, SIGHUP or a stop that was asked of a server; the job was"
+        " cancelled, or stopped with a savepoint"
+    ),
+    NOBODY_READS: (
+        "whoever read the output has gone (`| head`), as shells count SIGPIPE; a run was stopped,"
+        " and can be resumed"
+    ),
 }
 # conditions of errors: what was asked about is not there, or not as it would have to be
 NOTHING_DONE = frozenset(

@@ -92,7 +92,10 @@ def _pipeline_document(pipeline: PipelinePlan) -> dict[str, Any]:
 def plan_lines(plan: Plan) -> Iterator[str]:
     """The plan for a person."""
     actions = sum(len(pipeline.actions) for pipeline in plan.pipelines)
-    yield f"Job {plan.job_name}: {plan.env.mode.value}, {counted(len(plan.pipelines), 'pipeline')}, {counted(actions, 'action')}"
+    yield (
+        f"Job {plan.job_name}: {plan.env.mode.value}, {counted(len(plan.pipelines), 'pipeline')},"
+        f" {counted(actions, 'action')}"
+    )
     yield f"Batches: {batch_policy(plan.env)}"
     for pipeline in plan.pipelines:
         yield ""
@@ -123,7 +126,10 @@ def way(pipeline: PipelinePlan) -> str:
     if is_fused(pipeline):
         return "fused in Python tasks, without a DataFrame, because every action works over Arrow"
     needy = [action.label for action in pipeline.actions if not action.fusable]
-    return f"through a Spark DataFrame, because {' and '.join(needy)} need{'s' if len(needy) == 1 else ''} one"
+    return (
+        f"through a Spark DataFrame, because {' and '.join(needy)}"
+        f" need{'s' if len(needy) == 1 else ''} one"
+    )
 
 
 def batch_policy(env: JobEnv) -> str:

@@ -33,7 +33,8 @@ class NoInstallation(UserError):
 
     def __init__(self, place: str) -> None:
         super().__init__(
-            f"{place} holds no installation yet: nothing has run there. Name another home with --home, or the engine's file with --config"
+            f"{place} holds no installation yet: nothing has run there. Name another home with"
+            " --home, or the engine's file with --config"
         )
 
 

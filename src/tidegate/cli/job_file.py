@@ -139,7 +139,10 @@ def _excerpt(lines: list[str], number: int) -> str:
     text = lines[number - 1].strip()
     if not text or not text.isprintable() or is_delicate_line(text):
         return ""
-    return f"    {number:>4} | {text if len(text) <= EXCERPT_CHARS_MAX else text[: EXCERPT_CHARS_MAX - 3] + '...'}"
+    return (
+        f"    {number:>4} |"
+        f" {text if len(text) <= EXCERPT_CHARS_MAX else text[: EXCERPT_CHARS_MAX - 3] + '...'}"
+    )
 
 
 def values_of(variable: Sequence[str]) -> dict[str, str]:

@@ -140,7 +140,8 @@ def show(client: Client, job: str, as_json: bool) -> None:
     failures = client.get(f"/job-info/{found['jobId']}/failures")
     for failure in failures:
         click.echo(
-            f"  failure {failure['time']} (generation {failure['generation']}, {failure['condition']}): {failure['message']}"
+            f"  failure {failure['time']} (generation {failure['generation']},"
+            f" {failure['condition']}): {failure['message']}"
         )
 
 
@@ -182,7 +183,8 @@ def stop_all(
         what = f"job {job['jobId']} {job['jobName']!r}"
         if JobStatus(job["jobStatus"]).terminal:
             click.echo(
-                f"tidegate: {what} has ended already, as {job['jobStatus']}: there is nothing to stop",
+                f"tidegate: {what} has ended already, as {job['jobStatus']}: there is nothing to"
+                " stop",
                 err=True,
             )
             code = exits.REFUSED

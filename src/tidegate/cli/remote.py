@@ -43,7 +43,8 @@ def options(command: F) -> F:
             return command(*arguments, client=client_of(server, ca_file, os.environ), **named)
         except NotAllowed as error:
             _end(
-                f"{error}. The token is read from TIDEGATE_TOKEN, or from the file that TIDEGATE_TOKEN_FILE names",
+                f"{error}. The token is read from TIDEGATE_TOKEN, or from the file that"
+                " TIDEGATE_TOKEN_FILE names",
                 exits.REFUSED,
             )
         except Refused as error:
@@ -54,7 +55,10 @@ def options(command: F) -> F:
     decorated = click.option(
         "--ca-file", help="PEM file of the authority that has signed the servers' certificates."
     )(called)
-    text = f"Address of a server, or of several with commas between them (TIDEGATE_SERVER).  [default: {DEFAULT}]"
+    text = (
+        "Address of a server, or of several with commas between them (TIDEGATE_SERVER).  [default:"
+        f" {DEFAULT}]"
+    )
     return click.option("--server", metavar="URL[,URL]", help=text)(decorated)  # type: ignore[return-value]  # the same command with options
 
 
@@ -107,7 +111,8 @@ def job_of(client: Client, word: str) -> dict[str, Any]:
     if not found:
         raise NoSuchJob(f"there is no job named {word!r}: `tidegate jobs` lists them")
     raise UserError(
-        f"several jobs are named {word!r}: say which by its id: {', '.join(job['jobId'] for job in found)}"
+        f"several jobs are named {word!r}: say which by its id:"
+        f" {', '.join(job['jobId'] for job in found)}"
     )
 
 

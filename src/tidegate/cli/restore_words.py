@@ -74,7 +74,8 @@ def _restoring(said: dict[str, Any]) -> Restoring:
     text, source, another = said["restore"], said["restore_from"], said["restore_with_checkpoint"]
     if another is not None and (text is not None or source is not None):
         raise UserError(
-            "--restore-with-checkpoint says already what is restored: leave --restore and --restore-from out"
+            "--restore-with-checkpoint says already what is restored: leave --restore and"
+            " --restore-from out"
         )
     job_id = None
     if (
@@ -125,13 +126,19 @@ CONSENT_OPTIONS = (
         "--accept-file",
         multiple=True,
         metavar="PATH",
-        help="Read this file, or all below this directory, as it is now although it changed. Repeatable.",
+        help=(
+            "Read this file, or all below this directory, as it is now although it changed."
+            " Repeatable."
+        ),
     ),
     click.option(
         "--accept-change",
         multiple=True,
         metavar="[TABLE@]POSITION=CHOICE",
-        help="Decide about a change of a table that stopped the job: adopt, reread or skip. Repeatable.",
+        help=(
+            "Decide about a change of a table that stopped the job: adopt, reread or skip."
+            " Repeatable."
+        ),
     ),
 )
 _OPTIONS = (
@@ -139,13 +146,18 @@ _OPTIONS = (
         "-r",
         "--restore",
         metavar="WORD",
-        help="From where to go on: latest, checkpoint:N, savepoint:ID, path:DIR, fresh or auto. A job id: the latest state of that job, under its id.",
+        help=(
+            "From where to go on: latest, checkpoint:N, savepoint:ID, path:DIR, fresh or auto. A"
+            " job id: the latest state of that job, under its id."
+        ),
     ),
     click.option(
         "--restore-from",
         type=JOB_ID,
         metavar="JOB",
-        help="Take the state of another job; a fork, with a lineage of its own, where that one runs.",
+        help=(
+            "Take the state of another job; a fork, with a lineage of its own, where that one runs."
+        ),
     ),
     click.option(
         "--restore-with-checkpoint",
@@ -173,7 +185,8 @@ _OPTIONS = (
     _choice(
         "--on-sink-lost",
         OnSinkLost,
-        "Where a sink's target knows nothing of the checkpoint (fail; continue: what it held stays lost).",
+        "Where a sink's target knows nothing of the checkpoint (fail; continue: what it held stays"
+        " lost).",
     ),
     click.option(
         "--allow-duplicates",

@@ -35,7 +35,10 @@ class Exposed:
         return f"chmod {'700' if directory else '600'} {self.path}"
 
     def __str__(self) -> str:
-        return f"warning: {self.path} ({self.what}) can be reached by other users of this machine, mode {stat.S_IMODE(self.mode):04o}: {self.repair}"
+        return (
+            f"warning: {self.path} ({self.what}) can be reached by other users of this machine,"
+            f" mode {stat.S_IMODE(self.mode):04o}: {self.repair}"
+        )
 
 
 def exposed(

@@ -259,7 +259,8 @@ class EmbeddedRun:
             idle_since_s = now_s if idle_since_s is None else idle_since_s
             if now_s - idle_since_s > (END_WITHIN_S if self.signals < 2 else END_WITHIN_S_AGAIN):
                 self._give_up(
-                    "stopped, and the end could not be recorded: the store or the checkpoint storage does not answer. --restore auto resumes the job"
+                    "stopped, and the end could not be recorded: the store or the checkpoint"
+                    " storage does not answer. --restore auto resumes the job"
                 )
 
     def _give_up(self, why: str) -> NoReturn:
@@ -343,7 +344,10 @@ class EmbeddedRun:
         except StoreUnavailable:
             return ""
         if not points:
-            return f"no checkpoint is kept; start again with: {bare(self.options.command)} --restore auto"
+            return (
+                f"no checkpoint is kept; start again with: {bare(self.options.command)} --restore"
+                " auto"
+            )
         if stops := stops_of(outcome):
             if all(stop.choices for stop in stops):
                 return decided_with(stops, str(outcome.job_id), self.options.home)
@@ -361,7 +365,8 @@ class EmbeddedRun:
             display.note(note)
         if claim.job.fork:
             display.note(
-                f"job {claim.job.source_job} goes on running: this is a fork with a lineage of its own"
+                f"job {claim.job.source_job} goes on running: this is a fork with a lineage of"
+                " its own"
             )
         if claim.start is Start.RESUME:
             places = ", ".join(

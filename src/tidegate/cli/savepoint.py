@@ -122,7 +122,8 @@ def check_led(store: Store, job_id: int) -> None:
     leader = state.value.leader if state and not state.value.status.terminal else None
     if leader is not None and alive_here(leader) is False:
         raise NobodyRunsIt(
-            f"process {leader.pid} on {leader.host}, which ran job {job_id}, has died: resume the job first; its checkpoints are there"
+            f"process {leader.pid} on {leader.host}, which ran job {job_id}, has died: resume the"
+            " job first; its checkpoints are there"
         )
 
 
@@ -136,7 +137,8 @@ def awaited(store: Store, request: SavepointRequest, timeout_s: float) -> Savepo
             standing = request_of(known)
             if standing is None or standing.value.id != request.id:
                 raise NotYet(
-                    f"savepoint {request.id} of job {request.job_id} is not known any more: the job was submitted again"
+                    f"savepoint {request.id} of job {request.job_id} is not known any more: the job"
+                    " was submitted again"
                 )
             request = standing.value
             if request.status is SavepointStatus.FAILED or (
@@ -148,7 +150,8 @@ def awaited(store: Store, request: SavepointRequest, timeout_s: float) -> Savepo
             pass  # waited for, like the savepoint
         if clock.monotonic_s() >= end_s:
             raise NotYet(
-                f"savepoint {request.id} of job {request.job_id} is not done after {timeout_s:g} s; it stays wanted. Ask again to wait longer"
+                f"savepoint {request.id} of job {request.job_id} is not done after {timeout_s:g} s;"
+                " it stays wanted. Ask again to wait longer"
             )
         clock.wait(never, LOOK_S)
 
@@ -160,14 +163,16 @@ def echo_request(here: Installation, request: SavepointRequest, as_json: bool) -
         click.echo(json.dumps({**to_document(request), "place": place}))
     elif request.status is SavepointStatus.FAILED:
         click.echo(
-            f"tidegate: there is no savepoint {request.id} of job {request.job_id}: {request.reason}. The job goes on, unless it has ended",
+            f"tidegate: there is no savepoint {request.id} of job {request.job_id}:"
+            f" {request.reason}. The job goes on, unless it has ended",
             err=True,
         )
     elif request.status is SavepointStatus.WANTED:
         click.echo(f"savepoint {request.id} of job {request.job_id} is wanted")
     else:
         click.echo(
-            f"savepoint {request.id} of job {request.job_id} is done{', and the job has ended with it' if request.stop else ''}: {place}"
+            f"savepoint {request.id} of job {request.job_id} is"
+            f" done{', and the job has ended with it' if request.stop else ''}: {place}"
         )
 
 
@@ -207,7 +212,8 @@ def list_command(job: str | None, home: str | None, config: Path | None, as_json
         )
         overtaken = "  (overtaken)" if each.overtaken else ""
         click.echo(
-            f"{each.job_id:>20} {each.id:>15}  {made(each):20} {size_of(each):>9,}  {points:16} {each.name}{overtaken}"
+            f"{each.job_id:>20} {each.id:>15}  {made(each):20} {size_of(each):>9,}  {points:16}"
+            f" {each.name}{overtaken}"
         )
     for path, why in damaged:
         click.echo(f"{path}: {why}", err=True)
@@ -316,7 +322,8 @@ def find(store: Store, there: Savepoints, job: str | None, word: str) -> Savepoi
     same = [each for each in there.list() if each.id == word]
     if len(same) > 1:
         raise NoSavepoint(
-            f"several jobs have a savepoint {word}: say which with --job ({', '.join(str(each.job_id) for each in same)})"
+            f"several jobs have a savepoint {word}: say which with --job"
+            f" ({', '.join(str(each.job_id) for each in same)})"
         )
     return there.find(same[0].job_id if same else None, word)
 

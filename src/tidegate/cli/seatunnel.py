@@ -59,7 +59,10 @@ NEEDS_ONE = (
     "-d",
     "--dry-run",
     type=click.Choice(["static", "connect", "sample"]),
-    help="static: as --check, and unknown keys are errors. connect: also ask sources and sinks. sample: also read a few rows.",
+    help=(
+        "static: as --check, and unknown keys are errors. connect: also ask sources and sinks."
+        " sample: also read a few rows."
+    ),
 )
 @click.option(
     "--sample-limit",

@@ -26,7 +26,10 @@ from tidegate.server import Start
 @click.command()
 @click.option(
     "--home",
-    help="Directory of this installation: store, checkpoints, logs (TIDEGATE_HOME). Servers of one host may share one.",
+    help=(
+        "Directory of this installation: store, checkpoints, logs (TIDEGATE_HOME). Servers of one"
+        " host may share one."
+    ),
 )
 @click.option(
     "--http-port",
@@ -80,7 +83,10 @@ def _can_run_jobs() -> bool:
 @click.command()
 @click.option(
     "--home",
-    help="Directory of this installation: logs, work files, and the store where no other is named (TIDEGATE_HOME).",
+    help=(
+        "Directory of this installation: logs, work files, and the store where no other is named"
+        " (TIDEGATE_HOME)."
+    ),
 )
 @click.option(
     "--config",

@@ -101,7 +101,8 @@ def du(home: str | None, config: Path | None, as_json: bool) -> None:
         echo(usage_lines(here.storage.files.place(), usage, names, sizes, warning))
         if usage.due.units:
             click.echo(
-                f"\n{usage.due.units} units ({size(usage.due.bytes)}) can be collected: tidegate state gc"
+                f"\n{usage.due.units} units ({size(usage.due.bytes)}) can be collected: tidegate"
+                " state gc"
             )
 
 
@@ -192,7 +193,10 @@ def collected(
 
 def report_lines(report: Report, collector: Collector, rules: Rules) -> Iterable[str]:
     """What a pass did, in words."""
-    yield f"{report.moved} units ({size(report.moved_bytes)}) moved into quarantine, {report.deleted} deleted for good"
+    yield (
+        f"{report.moved} units ({size(report.moved_bytes)}) moved into quarantine, {report.deleted}"
+        " deleted for good"
+    )
     if report.put_back:
         yield f"{report.put_back} units put back: somebody came to want them"
     yield from (f"could not be done: {what}" for what in report.failed)
@@ -244,7 +248,8 @@ def shown(collector: Collector, rules: Rules, older_than: int | None, as_json: b
         f" --older-than {older_than}" if older_than is not None else ""
     )
     click.echo(
-        f"{usage.due.units} units ({size(usage.due.bytes)}) would go into quarantine. Nothing was changed; to do it: {again}"
+        f"{usage.due.units} units ({size(usage.due.bytes)}) would go into quarantine. Nothing was"
+        f" changed; to do it: {again}"
     )
     return exits.FINISHED
 
@@ -295,14 +300,16 @@ def forget(what: str, home: str | None, config: Path | None) -> None:
         if what.isascii() and what.isdigit():
             count = forget_job(here.store, int(what))
             click.echo(
-                f"{count} documents of job {what} are gone; its checkpoints stay: resume it with --restore latest"
+                f"{count} documents of job {what} are gone; its checkpoints stay: resume it with"
+                " --restore latest"
             )
         elif slash:
             forget_document(here.store, map, key)
             click.echo(f"{what} is gone")
         else:
             raise UserError(
-                f"{what!r} is neither the id of a job nor a document (MAP/KEY) as `tidegate state verify` names it"
+                f"{what!r} is neither the id of a job nor a document (MAP/KEY) as `tidegate state"
+                " verify` names it"
             )
 
 
@@ -388,7 +395,8 @@ def expire_command(
         return
     echo(f"job {job.job_id} ({job.name}), {job.status.value}" for job in gone)
     click.echo(
-        f"{len(gone)} jobs {'would be ' if dry_run else ''}forgotten; their checkpoint and savepoint directories stay"
+        f"{len(gone)} jobs {'would be ' if dry_run else ''}forgotten; their checkpoint and"
+        " savepoint directories stay"
     )
 
 

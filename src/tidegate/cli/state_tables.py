@@ -70,7 +70,10 @@ def usage_lines(
     )
     yield ""
     yield from _job_lines(usage, names)
-    yield f"store: {size(sum(each.bytes for each in store.values()))} in {sum(each.entries for each in store.values()):,} documents"
+    yield (
+        f"store: {size(sum(each.bytes for each in store.values()))} in"
+        f" {sum(each.entries for each in store.values()):,} documents"
+    )
     yield ""
     yield from table(
         ("map", "documents", "size"),
@@ -112,10 +115,16 @@ def quarantine_lines(
     for each in quarantines:
         if each.phase is Phase.CLOSED:
             left_ms = max(0, each.closed_ms + delay_ms - now_ms)
-            yield f"quarantine {each.id}: {each.units} units, {size(each.bytes)}; deleted in {age(left_ms)}"
+            yield (
+                f"quarantine {each.id}: {each.units} units, {size(each.bytes)}; deleted in"
+                f" {age(left_ms)}"
+            )
             yield f"  take it back with: tidegate state gc --undo {each.id}"
         elif each.phase is Phase.OPEN:
-            yield f"quarantine {each.id}: a pass is under way, or was broken off; the next one goes on with it"
+            yield (
+                f"quarantine {each.id}: a pass is under way, or was broken off; the next one goes"
+                " on with it"
+            )
         else:
             yield f"quarantine {each.id}: taken back; what came out of it is left alone for a while"
 

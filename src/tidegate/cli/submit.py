@@ -79,8 +79,13 @@ def submit(
         query["jobId"] = str(job_id)
     taken = send(client, file, variable, strict, query)
     if not wait:
-        remote.print_json(taken) if as_json else click.echo(
-            f"job {taken['jobId']} {taken['jobName']!r} is taken in; `tidegate show {taken['jobId']}` tells how it does"
+        (
+            remote.print_json(taken)
+            if as_json
+            else click.echo(
+                f"job {taken['jobId']} {taken['jobName']!r} is taken in; `tidegate show"
+                f" {taken['jobId']}` tells how it does"
+            )
         )
         return
     ended = waited(client, taken["jobId"])
@@ -115,7 +120,10 @@ def ending(job: Mapping[str, Any]) -> str:
     figures = job.get("metrics", {})
     read, written = figures.get("SourceReceivedCount", 0), figures.get("SinkWriteCount", 0)
     why = f": {job['errorMsg']}" if job.get("errorMsg") else ""
-    return f"job {job['jobId']} {job['jobName']!r} {job['jobStatus']}, {read} rows read, {written} written{why}"
+    return (
+        f"job {job['jobId']} {job['jobName']!r} {job['jobStatus']}, {read} rows read, {written}"
+        f" written{why}"
+    )
 
 
 def code_of(job: Mapping[str, Any]) -> int:

@@ -151,7 +151,8 @@ def create(
         return
     click.echo(text)
     click.echo(
-        f"tidegate: that is the token of {made['name']!r} ({made['role']}), shown this once: keep it safe. Its id is {made['id']}",
+        f"tidegate: that is the token of {made['name']!r} ({made['role']}), shown this once: keep"
+        f" it safe. Its id is {made['id']}",
         err=True,
     )
 

@@ -43,7 +43,8 @@ class Unreachable(TransientError):
 
     def __init__(self, servers: Sequence[str], why: str) -> None:
         super().__init__(
-            f"no server answers at {', '.join(servers)}: {why}. Say where one is: --server http://host:port, or TIDEGATE_SERVER"
+            f"no server answers at {', '.join(servers)}: {why}. Say where one is: --server"
+            " http://host:port, or TIDEGATE_SERVER"
         )
 
 
@@ -64,8 +65,9 @@ class Access:
             return {"Authorization": f"Bearer {self.token}"}
         if self.user:
             return {
-                "Authorization": "Basic "
-                + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+                "Authorization": (
+                    "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+                )
             }
         return {}
 
@@ -192,12 +194,16 @@ class Client:
             )
             if isinstance(reason, ssl.SSLCertVerificationError):
                 raise UserError(
-                    f"{server} is not trusted: {reason.verify_message}. Give its authority with --ca-file"
+                    f"{server} is not trusted: {reason.verify_message}. Give its authority with"
+                    " --ca-file"
                 ) from None
             if server.startswith("https:") and isinstance(
                 reason, ssl.SSLError | ConnectionResetError | BrokenPipeError
             ):  # so ends who shows no certificate
-                self._why += ". Does it want a certificate (TIDEGATE_CLIENT_CERTIFICATE, TIDEGATE_CLIENT_KEY)"
+                self._why += (
+                    ". Does it want a certificate (TIDEGATE_CLIENT_CERTIFICATE,"
+                    " TIDEGATE_CLIENT_KEY)"
+                )
             raise _Lost(sent=not isinstance(reason, ConnectionRefusedError)) from None
         raise AssertionError("an answer is an answer or a refusal")
 
@@ -229,6 +235,7 @@ def _checked(server: str) -> str:
     parts = urlsplit(server if "//" in server else f"http://{server}")
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
         raise UserError(
-            f"{parts.hostname or server!r} is not the address of a server: http://host:port or https://host:port, without a password in it"
+            f"{parts.hostname or server!r} is not the address of a server: http://host:port or"
+            " https://host:port, without a password in it"
         )
     return parts.geturl().rstrip("/")

@@ -64,8 +64,9 @@ def _http_problems(settings: EngineSettings, values: Values, block: Block) -> It
         return
     if values[HTTPS] and not (http.certificate and http.private_key):
         text = (
-            "https needs http.certificate-file and http.private-key-file, in PEM. A key store becomes both by "
-            "`openssl pkcs12 -in STORE -nodes -out both.pem` (a JKS one by `keytool -importkeystore -deststoretype pkcs12` first)"
+            "https needs http.certificate-file and http.private-key-file, in PEM. A key store"
+            " becomes both by `openssl pkcs12 -in STORE -nodes -out both.pem` (a JKS one by"
+            " `keytool -importkeystore -deststoretype pkcs12` first)"
         )
         yield block.problem((HTTPS,), text)
     yield from _host_problems(http, block)
@@ -79,17 +80,29 @@ def _http_problems(settings: EngineSettings, values: Values, block: Block) -> It
         token = (
             ""
             if http.basic_auth or http.tokens
-            else ". Who submits a job runs code, so callers need a token: see `tidegate token create`"
+            else (
+                ". Who submits a job runs code, so callers need a token: see `tidegate token"
+                " create`"
+            )
         )
-        text = f"passwords, tokens and job files travel to {http.host} in clear: turn on {HTTPS}, or put a proxy with TLS in front{token}"
+        text = (
+            f"passwords, tokens and job files travel to {http.host} in clear: turn on {HTTPS}, or"
+            f" put a proxy with TLS in front{token}"
+        )
         yield block.problem(("http.host",), text, severity=Severity.WARNING)
 
 
 def _host_problems(http: HttpSettings, block: Block) -> Iterator[Problem]:
     for name in http.allowed_hosts:
         if parse_authority(name) is None:
-            text = f"{name!r} is not a host: write a name or an address, with or without a port, and no scheme, path or wildcard"
+            text = (
+                f"{name!r} is not a host: write a name or an address, with or without a port, and"
+                " no scheme, path or wildcard"
+            )
             yield block.problem(("http.allowed-hosts",), text)
     if http.external_url and parse_origin(http.external_url.rstrip("/")) is None:
-        text = "this is not the address of a server: write https://name or https://name:port, without a path"
+        text = (
+            "this is not the address of a server: write https://name or https://name:port, without"
+            " a path"
+        )
         yield block.problem(("http.external-url",), text)

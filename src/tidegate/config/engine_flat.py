@@ -115,7 +115,10 @@ def _strange(
     blocks = list(dict.fromkeys(path[:2] if path[0] == "seatunnel" else path[:1] for path in paths))
     if blocks and not rooted:
         close = nearest(path_text(blocks[0]), ["tidegate", "seatunnel.engine"])
-        text = "there is no block `tidegate:` (or `seatunnel: engine:`) in this file: is it an engine's file?"
+        text = (
+            "there is no block `tidegate:` (or `seatunnel: engine:`) in this file: is it an"
+            " engine's file?"
+        )
         yield _problem(document.at(blocks[0]), path_text(blocks[0]), text, suggestion=close)
         return
     for block in blocks:
@@ -128,7 +131,10 @@ def _strange(
                 severity=Severity.NOTICE,
             )
         else:
-            text = f"{shown} is none of the engine's blocks: its keys stand below `tidegate:` or `seatunnel: engine:`"
+            text = (
+                f"{shown} is none of the engine's blocks: its keys stand below `tidegate:` or"
+                " `seatunnel: engine:`"
+            )
             yield _problem(
                 document.at(block),
                 shown,

@@ -68,7 +68,8 @@ _STATE = (
         STATE_URL,
         Kind.TEXT,
         "store_url",
-        "where the state of all jobs is kept: `sqlite:///path` (one host), `postgresql://...` or `etcd://...` (several hosts); the home's own file without it",
+        "where the state of all jobs is kept: `sqlite:///path` (one host), `postgresql://...` or"
+        " `etcd://...` (several hosts); the home's own file without it",
         secret=True,
     ),
     _key(
@@ -82,7 +83,8 @@ _STATE = (
         "state.write-behind-delay",
         Kind.INT,
         "write_behind_ms",
-        "milliseconds that metrics may wait to be written; they are a driver's sign of life, so it cannot be long",
+        "milliseconds that metrics may wait to be written; they are a driver's sign of life, so it"
+        " cannot be long",
         minimum=0,
         maximum=2_000,
     ),
@@ -107,7 +109,8 @@ _CHECKPOINT = (
         "checkpoint.interval",
         Kind.LONG,
         "checkpoint.interval_ms",
-        "milliseconds between checkpoints of a streaming job whose env gives none; 10000 where the file gives none either",
+        "milliseconds between checkpoints of a streaming job whose env gives none; 10000 where the"
+        " file gives none either",
         minimum=10,
     ),
     _key(
@@ -148,7 +151,8 @@ _CHECKPOINT = (
         "checkpoint.runway-warning",
         Kind.LONG,
         "checkpoint.runway_warning_ms",
-        "warn where a source will hold what the oldest retained checkpoint needs for fewer milliseconds than this",
+        "warn where a source will hold what the oldest retained checkpoint needs for fewer"
+        " milliseconds than this",
         minimum=0,
     ),
     _key(
@@ -162,7 +166,8 @@ _CHECKPOINT = (
         "checkpoint.orphan-ttl",
         Kind.INT,
         "checkpoint.orphan_ttl_minutes",
-        "minutes that state of a job that the store has forgotten stays, before it is put into quarantine; 0: for ever",
+        "minutes that state of a job that the store has forgotten stays, before it is put into"
+        " quarantine; 0: for ever",
         minimum=0,
     ),
     _key(
@@ -176,7 +181,8 @@ _CHECKPOINT = (
         "checkpoint.storage.quota-mb",
         Kind.INT,
         "checkpoint.quota_mb",
-        "how big the namespace may be, in millions of bytes; above it orphans go before their time, the oldest first. 0: no limit",
+        "how big the namespace may be, in millions of bytes; above it orphans go before their time,"
+        " the oldest first. 0: no limit",
         minimum=0,
     ),
     _key(
@@ -191,19 +197,22 @@ _CHECKPOINT = (
         STORAGE_TYPE,
         Kind.TEXT,
         "checkpoint.storage_type",
-        "`localfile`, `s3`, `gcs`, `oss`, or `hdfs`, which also stands for the others, as `storage.type` or `fs.defaultFS` say (`file:///`: local files)",
+        "`localfile`, `s3`, `gcs`, `oss`, or `hdfs`, which also stands for the others, as"
+        " `storage.type` or `fs.defaultFS` say (`file:///`: local files)",
     ),
     _key(
         NAMESPACE,
         Kind.TEXT,
         "checkpoint.storage_root",
-        "the directory for checkpoints: an absolute path (`checkpoints` in the home without it), a folder of the bucket, or a whole address that fsspec knows",
+        "the directory for checkpoints: an absolute path (`checkpoints` in the home without it), a"
+        " folder of the bucket, or a whole address that fsspec knows",
     ),
     _key(
         PLUGIN_CONFIG,
         Kind.MAP,
         "checkpoint.storage_options",
-        "settings of the storage: `s3.bucket`, `fs.s3a.endpoint`, `fs.s3a.access.key`, `fs.s3a.secret.key`, `fs.defaultFS`; `fsspec.<option>` for others",
+        "settings of the storage: `s3.bucket`, `fs.s3a.endpoint`, `fs.s3a.access.key`,"
+        " `fs.s3a.secret.key`, `fs.defaultFS`; `fsspec.<option>` for others",
     ),
 )
 
@@ -280,20 +289,23 @@ _HTTP = (
         "http.allowed-hosts",
         Kind.LIST,
         "http.allowed_hosts",
-        "names, with or without a port, that requests may have in `Host`, besides loopback names and the address of the server; "
-        "others are refused with 421, so that no web page can point a name of its own at this server",
+        "names, with or without a port, that requests may have in `Host`, besides loopback names"
+        " and the address of the server; others are refused with 421, so that no web page can point"
+        " a name of its own at this server",
     ),
     _key(
         "http.external-url",
         Kind.TEXT,
         "http.external_url",
-        "`https://name[:port]` under which browsers reach this server through a proxy; its pages may act, and its name is an allowed host",
+        "`https://name[:port]` under which browsers reach this server through a proxy; its pages"
+        " may act, and its name is an allowed host",
     ),
     _key(
         "http.header-timeout-ms",
         Kind.INT,
         "http.header_timeout_ms",
-        "milliseconds for the TLS handshake, and again for the head of the first request; then the connection is closed",
+        "milliseconds for the TLS handshake, and again for the head of the first request; then the"
+        " connection is closed",
         minimum=100,
         maximum=600_000,
     ),
@@ -317,8 +329,8 @@ _HTTP = (
         "http.max-connections",
         Kind.INT,
         "http.connections_max",
-        "open connections at most; 0: what the limit of descriptors allows after a reserve for drivers and the store. "
-        "At the limit the oldest one that waits for a request is closed",
+        "open connections at most; 0: what the limit of descriptors allows after a reserve for"
+        " drivers and the store. At the limit the oldest one that waits for a request is closed",
         minimum=0,
         maximum=1_000_000,
     ),
@@ -326,7 +338,8 @@ _HTTP = (
         "http.max-connections-per-peer",
         Kind.INT,
         "http.connections_per_peer_max",
-        "open connections of one address (IPv6: one /64 network) at most; 0: half of `max-connections`. Raise it behind a proxy",
+        "open connections of one address (IPv6: one /64 network) at most; 0: half of"
+        " `max-connections`. Raise it behind a proxy",
         minimum=0,
         maximum=1_000_000,
     ),
@@ -440,11 +453,21 @@ IGNORED: dict[str, str] = {
     "checkpoint.schema-change-timeout": "a change of schema has no checkpoint of its own",
     "checkpoint.restore-progress-timeout": "deadlines are always on",
     "checkpoint.restore-progress-fail-fast": "deadlines are always on",
-    "http.key-store-path": "PEM files stand in its place: certificate-file, private-key-file, client-authorities-file",
-    "http.key-store-password": "PEM files stand in its place: certificate-file, private-key-file, client-authorities-file",
-    "http.key-manager-password": "PEM files stand in its place: certificate-file, private-key-file, client-authorities-file",
-    "http.trust-store-path": "PEM files stand in its place: certificate-file, private-key-file, client-authorities-file",
-    "http.trust-store-password": "PEM files stand in its place: certificate-file, private-key-file, client-authorities-file",
+    "http.key-store-path": (
+        "PEM files stand in its place: certificate-file, private-key-file, client-authorities-file"
+    ),
+    "http.key-store-password": (
+        "PEM files stand in its place: certificate-file, private-key-file, client-authorities-file"
+    ),
+    "http.key-manager-password": (
+        "PEM files stand in its place: certificate-file, private-key-file, client-authorities-file"
+    ),
+    "http.trust-store-path": (
+        "PEM files stand in its place: certificate-file, private-key-file, client-authorities-file"
+    ),
+    "http.trust-store-password": (
+        "PEM files stand in its place: certificate-file, private-key-file, client-authorities-file"
+    ),
     "http.upload-max-file-size-mb": "the limit is fixed",
     "http.upload-max-request-size-mb": "the limit is fixed",
     "http.log-response-max-size-mb": "the limit is fixed",
@@ -460,13 +483,18 @@ IGNORED: dict[str, str] = {
 
 # Where a default is not the one of the reference: why.
 DIFFERENCES: dict[str, str] = {
-    "job-schedule-strategy": "WAIT, not REJECT: a job that is submitted during a failover must not fail for it.",
+    "job-schedule-strategy": (
+        "WAIT, not REJECT: a job that is submitted during a failover must not fail for it."
+    ),
     "checkpoint.retain-after-job-cancelled": "true, not false: every stop can be resumed.",
     "checkpoint.storage.max-retained": "3, as in the packaged file, not 20.",
     "checkpoint.interval": "10 s, as in the packaged file, not 5 minutes.",
     "checkpoint.tolerable-failure": "Understood; elsewhere it is ignored.",
     "http.enable-http": "true, as in the packaged file.",
-    "http.host": "A key of ours: who submits a job runs code, so only this host can reach the API unless the file says otherwise.",
+    "http.host": (
+        "A key of ours: who submits a job runs code, so only this host can reach the API unless the"
+        " file says otherwise."
+    ),
 }
 
 

@@ -72,7 +72,10 @@ def storage_problems(values: Values) -> Iterator[tuple[tuple[str, ...], str]]:
         if where.root and not where.root.startswith("/"):
             yield (
                 (NAMESPACE,),
-                "the directory for checkpoints has to be an absolute path: several processes use it, each from its own place",
+                (
+                    "the directory for checkpoints has to be an absolute path: several processes"
+                    " use it, each from its own place"
+                ),
             )
         return
     if where.type in BUCKETS and not where.root:
@@ -83,15 +86,24 @@ def storage_problems(values: Values) -> Iterator[tuple[tuple[str, ...], str]]:
     elif where.type == HDFS and not where.root:
         yield (
             (STORAGE_TYPE,),
-            f"checkpoints on hdfs need an address: {PLUGIN_CONFIG}.fs.defaultFS (hdfs://host:8020, or file:/// for local files)",
+            (
+                f"checkpoints on hdfs need an address: {PLUGIN_CONFIG}.fs.defaultFS"
+                " (hdfs://host:8020, or file:/// for local files)"
+            ),
         )
     elif "://" not in where.root:
         yield (
             (STORAGE_TYPE,),
-            f"{where.type} is not a storage by name: use {LOCAL}, s3, gcs, oss or hdfs, or give an address that fsspec knows as {NAMESPACE}",
+            (
+                f"{where.type} is not a storage by name: use {LOCAL}, s3, gcs, oss or hdfs, or give"
+                f" an address that fsspec knows as {NAMESPACE}"
+            ),
         )
     if where.type == "s3" and bool(options.get(KEY)) != bool(options.get(SECRET)):
         yield (
             (PLUGIN_CONFIG,),
-            f"{KEY} and {SECRET} belong together: give both, or neither to use the host's own credentials",
+            (
+                f"{KEY} and {SECRET} belong together: give both, or neither to use the host's own"
+                " credentials"
+            ),
         )

@@ -45,7 +45,8 @@ def fill_in(text: str, environ: Mapping[str, str], *, for_spark: bool = False) -
         if value is None:
             if default is None:
                 raise NotFilled(
-                    f"the variable {name} is not set: give it in the environment, or write ${{{name}:default}}"
+                    f"the variable {name} is not set: give it in the environment, or write"
+                    f" ${{{name}:default}}"
                 )
             return default
         names.append(f"file:{default}" if name == "file" and default else name)

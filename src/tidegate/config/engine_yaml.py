@@ -109,7 +109,8 @@ class _Reading:
         except (_TooMuch, RecursionError):
             self.problems.add(
                 Location(self.name),
-                f"the file is nested too deep or, with its aliases, has more than {NODES_MAX:,} values",
+                f"the file is nested too deep or, with its aliases, has more than {NODES_MAX:,}"
+                " values",
             )
         return {}
 
@@ -152,7 +153,8 @@ class _Reading:
         if not isinstance(node, yaml.ScalarNode) or kind not in _SCALARS:
             self.problems.add(
                 self._at(node),
-                "a value with a tag (!...) is not understood: a text that begins with ! needs quotes",
+                "a value with a tag (!...) is not understood: a text that begins with ! needs"
+                " quotes",
             )
             return None
         try:
@@ -171,7 +173,10 @@ def _sentence(error: yaml.MarkedYAMLError) -> str:
     """
     told = error.problem or "this is not YAML"
     if "alias" in told or "anchor" in told:
-        return "there is an alias (*...) or anchor (&...) here that does not fit: a text that begins with * or & needs quotes"
+        return (
+            "there is an alias (*...) or anchor (&...) here that does not fit: a text that begins"
+            " with * or & needs quotes"
+        )
     if "'\\t'" in told:
         return "there is a tab here: YAML is indented with spaces"
     told = re.sub(r"(['\"])[^'\"\s<>]{2,}\1", "...", told)

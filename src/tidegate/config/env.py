@@ -43,7 +43,8 @@ OPTIONS = OptionSet(
         Option(
             "checkpoint.interval",
             Kind.LONG,
-            "milliseconds between checkpoints; a stream that is behind does not wait for it, a BATCH job without it is one batch",
+            "milliseconds between checkpoints; a stream that is behind does not wait for it, a"
+            " BATCH job without it is one batch",
             minimum=10,
             fallbacks=("execution.checkpoint.interval",),
         ),
@@ -172,9 +173,9 @@ def _job_env(values: Values, spark: Mapping[str, str]) -> JobEnv:
         retry_interval_s=values["job.retry.interval.seconds"],
         checkpoint_interval_ms=values["checkpoint.interval"],
         checkpoint_timeout_ms=values["checkpoint.timeout"],
-        checkpoint_pause_ms_min=None
-        if values["min-pause"] is None
-        else max(0, values["min-pause"]),
+        checkpoint_pause_ms_min=(
+            None if values["min-pause"] is None else max(0, values["min-pause"])
+        ),
         retain_after_cancel=values["checkpoint.retain-after-job-cancelled"],
         checkpoints_retained_max=values["checkpoint.max-retained"],
         rows_per_second=values["read_limit.rows_per_second"],

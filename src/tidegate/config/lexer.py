@@ -114,7 +114,8 @@ class Lexer:
             self._place += len(space)
             if len(tokens) >= TOKENS_MAX:
                 self._complain(
-                    f"this file has more than {TOKENS_MAX} keys, values and signs: it is too large for a job file"
+                    f"this file has more than {TOKENS_MAX} keys, values and signs: it is too large"
+                    " for a job file"
                 )
                 return [Token(Kind.END, "end of the file", self._line)]
             if self._place >= size:
@@ -172,7 +173,8 @@ class Lexer:
             char = self._text[self._place]
             shown = char if char.isprintable() else f"U+{ord(char):04X}"
             self._complain(
-                f"the character {shown} is not allowed outside of quotes: put the whole value in double quotes"
+                f"the character {shown} is not allowed outside of quotes: put the whole value in"
+                " double quotes"
             )
             return self._bad(self._place + 1)
         text = run.group()
@@ -198,7 +200,8 @@ class Lexer:
             )  # 1.0 is 1, as in the reference
         if "+" in text:
             self._complain(
-                f"the character + in {text[:40]} is not allowed outside of quotes: put the whole value in double quotes"
+                f"the character + in {text[:40]} is not allowed outside of quotes: put the whole"
+                " value in double quotes"
             )
         return Token(Kind.TEXT, text, self._line, value=text)
 
@@ -255,7 +258,8 @@ class Lexer:
             self._escape(pieces)
             return True
         self._complain(
-            'a string that begins with " on this line is not closed on it: close it, or use """ for several lines'
+            'a string that begins with " on this line is not closed on it: close it, or use """ for'
+            " several lines"
         )
         return False
 

@@ -226,5 +226,6 @@ def _decoded(raw: bytes) -> str:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise Unreadable(
-            f"the file is not UTF-8 text: the byte 0x{raw[error.start]:02x} on line {line} does not belong to it"
+            f"the file is not UTF-8 text: the byte 0x{raw[error.start]:02x} on line {line} does not"
+            " belong to it"
         ) from None

@@ -147,7 +147,8 @@ class Builder:
         ):
             self.warn(
                 each.at,
-                f"`{key}` was already given on line {branch.places[key].line}: this one replaces it",
+                f"`{key}` was already given on line {branch.places[key].line}: this one"
+                " replaces it",
             )
         branch.put(key, merged(existing, built, in_place=True), each.at)
 

@@ -78,7 +78,8 @@ class Parser:
         if (rest := self._peek()).kind is not Kind.END:
             self._complain(
                 rest,
-                f"the file goes on with {_shown(rest)} after the `}}` that closes the `{{` of line {first.line}",
+                f"the file goes on with {_shown(rest)} after the `}}` that closes the `{{` of line"
+                f" {first.line}",
             )
         return node
 
@@ -174,7 +175,8 @@ class Parser:
             if token.kind is Kind.CLOSE_SQUARE and opened and self._inside(Kind.OPEN_SQUARE):
                 self._complain(
                     token,
-                    f"`]` found where the `{{` of {_block(name, opened)} has to be closed with `}}` first",
+                    f"`]` found where the `{{` of {_block(name, opened)} has to be closed with `}}`"
+                    " first",
                 )
                 return True
             if token.kind is Kind.COMMA:
@@ -195,7 +197,8 @@ class Parser:
         blocks = [f"`{token.text}` of {_block(name, token)}" for token, name in self._open]
         self._complain(
             self._open[0][0],
-            f"the file ends, but {' and '.join(blocks)} {'is' if len(blocks) == 1 else 'are'} still open",
+            f"the file ends, but {' and '.join(blocks)} {'is' if len(blocks) == 1 else 'are'} still"
+            " open",
         )
 
     def _field(self) -> Field | Include | None:
@@ -364,7 +367,8 @@ class Parser:
                 if item is None:
                     self._complain(
                         self._peek(),
-                        f"expected a value in the list of {_block(name, opened)}, found {_shown(self._peek())}",
+                        f"expected a value in the list of {_block(name, opened)}, found"
+                        f" {_shown(self._peek())}",
                     )
                     self._skip_line()
                 else:
@@ -387,7 +391,8 @@ class Parser:
             if token.kind is Kind.CLOSE_CURLY:
                 self._complain(
                     token,
-                    f"`}}` found where the `[` of {_block(name, opened)} has to be closed with `]` first",
+                    f"`}}` found where the `[` of {_block(name, opened)} has to be closed with `]`"
+                    " first",
                 )
                 if self._inside(Kind.OPEN_CURLY):
                     return True

@@ -105,7 +105,8 @@ class Resolver:
         self._steps += 1
         if self._steps > VALUES_MAX or len(self._active) > DEPTH_MAX:
             raise TooBig(
-                f"this file has more than {VALUES_MAX} values, or its substitutions nest more than {DEPTH_MAX} deep"
+                f"this file has more than {VALUES_MAX} values, or its substitutions nest more than"
+                f" {DEPTH_MAX} deep"
             )
         self._active.append(value)
         try:
@@ -203,7 +204,8 @@ class Resolver:
         self._copies += cost
         if count > VALUES_MAX or self._copies > COPIES_MAX:
             raise TooBig(
-                f"the substitutions of this file make more than {VALUES_MAX} values, or copy more than {COPIES_MAX}"
+                f"the substitutions of this file make more than {VALUES_MAX} values, or copy more"
+                f" than {COPIES_MAX}"
             )
 
     # --- concatenation

@@ -82,7 +82,8 @@ class _Form:
         if place >= len(tokens) or not tokens[place].is_word("WITH"):
             self._complain(
                 tokens[0],
-                "CREATE TABLE needs WITH ('connector' = '...', 'type' = 'source', ...) or AS SELECT ...",
+                "CREATE TABLE needs WITH ('connector' = '...', 'type' = 'source', ...) or AS"
+                " SELECT ...",
             )
             return
         options = self._options(tokens, place + 1)

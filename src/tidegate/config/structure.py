@@ -106,7 +106,8 @@ class Structure:
                 empty = "the file is empty: " if not self.document.data else ""
                 self._complain(
                     (kind.value,),
-                    f"{empty}there is no {kind.value}: add a block {kind.value} {{ ... }} with at least one plugin",
+                    f"{empty}there is no {kind.value}: add a block {kind.value} {{ ... }} with at"
+                    " least one plugin",
                 )
             return
         if not isinstance(found, list):

@@ -114,11 +114,13 @@ def read_variables(items: Iterable[str]) -> dict[str, str]:
             name, equals, value = pair.partition("=")
             if not equals or not name.strip():
                 raise UserError(
-                    f"-i {pair}: expected name=value (a value that holds a comma goes into double quotes)"
+                    f"-i {pair}: expected name=value (a value that holds a comma goes into double"
+                    " quotes)"
                 )
             if name in SYSTEM_PLACEHOLDERS:
                 raise UserError(
-                    f"-i {name}=...: ${{{name}}} is filled in by the sink for every table and cannot be set as a variable"
+                    f"-i {name}=...: ${{{name}}} is filled in by the sink for every table and"
+                    " cannot be set as a variable"
                 )
             given[name.strip()] = value
     return given
@@ -188,7 +190,10 @@ class _Filler:
     def _missing(self, name: str, path: Path) -> None:
         problem = Problem(
             kind=ProblemKind.OPTION,
-            message=f"the variable {name} is not set: give it with -i {name}=..., in the environment, or write ${{{name}:default}}",
+            message=(
+                f"the variable {name} is not set: give it with -i {name}=..., in the environment,"
+                f" or write ${{{name}:default}}"
+            ),
             at=self.document.at(path),
             path=path_text(path),
         )

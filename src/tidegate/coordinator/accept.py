@@ -19,7 +19,8 @@ class NotStopped(UserError):
     def __init__(self, job_id: int, change: AcceptedChange, why: str) -> None:
         table = f" of {change.table}" if change.table else ""
         super().__init__(
-            f"job {job_id} is not stopped at a change{table} at {change.at}: {why}. Nothing was done"
+            f"job {job_id} is not stopped at a change{table} at {change.at}: {why}. Nothing was"
+            " done"
         )
         self.job_id = job_id
 
@@ -34,7 +35,8 @@ class ChoiceNotOffered(UserError):
             ", ".join(choice.value for choice in stop.choices) or "none: start with --restore fresh"
         )
         super().__init__(
-            f"{change.choice.value} is no way on at {stop.at} of {stop.table} ({stop.statement}): the choices are {offered}. Nothing was done"
+            f"{change.choice.value} is no way on at {stop.at} of {stop.table} ({stop.statement}):"
+            f" the choices are {offered}. Nothing was done"
         )
         self.stop = stop
 
@@ -93,13 +95,18 @@ def acceptance_notes(
     for change in changes:
         if not resumed:
             notes.append(
-                f"warning: --accept-change {change} has no effect: the job starts from the beginning"
+                f"warning: --accept-change {change} has no effect: the job starts from the"
+                " beginning"
             )
             continue
-        what = f"the change at {change.at}{' of ' + change.table if change.table else ''} is accepted ({change.choice.value}): {change.choice.meaning}"
+        what = (
+            f"the change at {change.at}{' of ' + change.table if change.table else ''} is accepted"
+            f" ({change.choice.value}): {change.choice.meaning}"
+        )
         notes.append(f"warning: {what}" if change.choice is ChangeChoice.REREAD else what)
         if not any(change.answers(stop.table, stop.at) for stop in stops):
             notes.append(
-                f"warning: the last run did not stop at {change.at}: the decision counts only if the log comes to a change there"
+                f"warning: the last run did not stop at {change.at}: the decision counts only if"
+                " the log comes to a change there"
             )
     return tuple(notes)

@@ -61,8 +61,8 @@ class StillAlive(UserError):
 
     def __init__(self, job: str, leader: ProcessRef) -> None:
         super().__init__(
-            f"{job} is running already, under process {leader.pid} on {leader.host}. "
-            f"Stop that one first (Ctrl-C, or `kill {leader.pid}`), or take the job over with --takeover"
+            f"{job} is running already, under process {leader.pid} on {leader.host}. Stop that one"
+            f" first (Ctrl-C, or `kill {leader.pid}`), or take the job over with --takeover"
         )
         self.leader = leader
 
@@ -74,7 +74,8 @@ class LedByServers(UserError):
 
     def __init__(self, job: str, status: str) -> None:
         super().__init__(
-            f"{job} is {status}, and the servers of this installation run it: stop it there first, or submit it there with takeover=true"
+            f"{job} is {status}, and the servers of this installation run it: stop it there first,"
+            " or submit it there with takeover=true"
         )
 
 
@@ -354,7 +355,8 @@ class Claimant:
             proof = kill_session(known.driver.value.process)
             if not isinstance(proof, ProvenDead):
                 raise TerminalError(
-                    f"the driver of an earlier run does not die: processes {', '.join(map(str, proof.pids))}. End them, then start again"
+                    "the driver of an earlier run does not die: processes"
+                    f" {', '.join(map(str, proof.pids))}. End them, then start again"
                 )
         if known.state is not None:
             self.clear_work(known.job_id, known.state.value.generation)

@@ -71,8 +71,9 @@ class RunElsewhere(UserError):
 
     def __init__(self, job_id: int, leader: ProcessRef) -> None:
         super().__init__(
-            f"job {job_id} is run by `tidegate run` (process {leader.pid} on {leader.host}), which a server cannot take over from: "
-            "stop it first, or use `tidegate run --takeover` on that host"
+            f"job {job_id} is run by `tidegate run` (process {leader.pid} on {leader.host}), which"
+            " a server cannot take over from: stop it first, or use `tidegate run --takeover` on"
+            " that host"
         )
         self.job_id = job_id
 
@@ -84,8 +85,8 @@ class CleanupPending(UserError):
 
     def __init__(self, job_id: int, wait_s: float) -> None:
         super().__init__(
-            f"job {job_id} has ended, and what it left is cleaned up in {wait_s:.0f} s: submit it again after that, "
-            "or at once with restore=latest, or under another id"
+            f"job {job_id} has ended, and what it left is cleaned up in {wait_s:.0f} s: submit it"
+            " again after that, or at once with restore=latest, or under another id"
         )
         self.job_id = job_id
         self.wait_s = wait_s

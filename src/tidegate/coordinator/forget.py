@@ -68,14 +68,16 @@ def forget_job(store: Store, job_id: int) -> int:
         store, str(job_id)
     ):
         raise UserError(
-            f"nothing of job {job_id} is damaged, and it is not forgotten: `tidegate state expire` forgets jobs that have ended"
+            f"nothing of job {job_id} is damaged, and it is not forgotten: `tidegate state expire`"
+            " forgets jobs that have ended"
         )
     for map, entry in entries:
         if map == DRIVERS and not damage_of(map, entry):
             record = from_document(DriverRecord, entry.value)
             if record.end is None and is_alive(record.process):
                 raise UserError(
-                    f"job {job_id} has a driver that runs (process {record.process.pid}): end it first"
+                    f"job {job_id} has a driver that runs (process {record.process.pid}): end it"
+                    " first"
                 )
     entries.sort(key=lambda pair: pair[0] in LAST_OF_ALL)
     failpoint("job.forget.before")
@@ -95,7 +97,8 @@ def forget_document(store: Store, map: str, key: str) -> None:
     if map in (*OF_JOBS, *OF_PIPELINES):
         job = key.partition("/")[0]
         raise UserError(
-            f"{map}/{key} belongs to job {job}: forget the whole job (`tidegate state forget {job}`)"
+            f"{map}/{key} belongs to job {job}: forget the whole job (`tidegate state forget"
+            f" {job}`)"
         )
     entry = store.get(map, key)
     if entry is None:

@@ -18,8 +18,9 @@ EMPTIES = {KEEPS: ("DROP_DATA", "ERROR_WHEN_DATA_EXISTS"), "schema_save_mode": (
 def fresh_notes(plan: Plan) -> tuple[str, ...]:
     """For a job that has run before and begins anew."""
     return tuple(
-        f"warning: {sink.operator}: rows that {source.operator} has lost since it was last read stay in the target, as a snapshot removes none: "
-        "set data_save_mode = DROP_DATA, or delete them there"
+        f"warning: {sink.operator}: rows that {source.operator} has lost since it was last read"
+        " stay in the target, as a snapshot removes none: set data_save_mode = DROP_DATA, or"
+        " delete them there"
         for source, sink in _copies(plan)
         if not _empties(sink)
     )
@@ -28,8 +29,9 @@ def fresh_notes(plan: Plan) -> tuple[str, ...]:
 def not_held_notes(plan: Plan) -> tuple[str, ...]:
     """For a job that reads its tables anew where its log is lost."""
     return tuple(
-        f"warning: {sink.operator}: where the log of {source.operator} is lost, its tables are read anew (--on-not-held initial), and rows that were deleted "
-        "meanwhile stay in the target: delete them there, or start with --restore fresh and data_save_mode = DROP_DATA"
+        f"warning: {sink.operator}: where the log of {source.operator} is lost, its tables are read"
+        " anew (--on-not-held initial), and rows that were deleted meanwhile stay in the target:"
+        " delete them there, or start with --restore fresh and data_save_mode = DROP_DATA"
         for source, sink in _copies(plan)
     )
 

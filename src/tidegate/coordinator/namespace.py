@@ -26,8 +26,9 @@ class OtherNamespace(UserError):
 
     def __init__(self, place: str, owner: str, mine: str) -> None:
         super().__init__(
-            f"{place} belongs to the store {owner}, and this is the store {mine}: its jobs would be taken for orphans, so nothing is collected. "
-            "If that store is gone for good, restore the jobs that you want first, then say: tidegate state gc --collect --take-namespace"
+            f"{place} belongs to the store {owner}, and this is the store {mine}: its jobs would be"
+            " taken for orphans, so nothing is collected. If that store is gone for good, restore"
+            " the jobs that you want first, then say: tidegate state gc --collect --take-namespace"
         )
         self.place = place
         self.owner = owner

@@ -35,7 +35,8 @@ class ContinuedElsewhere(UserError):
 
     def __init__(self, job_id: int, by: int) -> None:
         super().__init__(
-            f"the state of job {job_id} has been continued by job {by}: go on with that one, or take it back with --restore-from {by}"
+            f"the state of job {job_id} has been continued by job {by}: go on with that one, or"
+            f" take it back with --restore-from {by}"
         )
         self.job_id = job_id
         self.by = by
@@ -291,7 +292,8 @@ def _of_path(store: Store, storage: CheckpointStorage, text: str) -> Origin:
             named=True,
         )
     raise NothingToRestore(
-        f"there is no state under {storage.files.place(path)}: say the directory of a savepoint, of a checkpoint (<job>/<pipeline>/<checkpoint>) or of a job"
+        f"there is no state under {storage.files.place(path)}: say the directory of a savepoint, of"
+        " a checkpoint (<job>/<pipeline>/<checkpoint>) or of a job"
     )
 
 
@@ -304,7 +306,8 @@ def _below(storage: CheckpointStorage, text: str) -> str:
     path = path.strip("/") if not path.startswith("/") else path.rstrip("/")
     if not path or path.startswith("/") or "://" in path or ".." in path.split("/"):
         raise NothingToRestore(
-            f"{text} is not below the checkpoint storage {root}: bring it there first (`tidegate savepoints import` for a savepoint)"
+            f"{text} is not below the checkpoint storage {root}: bring it there first (`tidegate"
+            " savepoints import` for a savepoint)"
         )
     return path
 
@@ -358,6 +361,8 @@ def check_free(origin: Origin, job_id: int, *, fork: bool) -> None:
         mark = origin.savepoint.overtaken
         there = ", ".join(f"checkpoint {c} of pipeline {p}" for p, c in mark.checkpoints.items())
         raise SavepointOvertaken(
-            f"{origin.what} cannot be restored any more: job {mark.job_id} has gone back behind it (to {there}), and its sinks have taken rows back that "
-            "the savepoint counts as written. Take a newer savepoint or checkpoint; another job may still begin from it while this one runs"
+            f"{origin.what} cannot be restored any more: job {mark.job_id} has gone back behind it"
+            f" (to {there}), and its sinks have taken rows back that the savepoint counts as"
+            " written. Take a newer savepoint or checkpoint; another job may still begin from it"
+            " while this one runs"
         )

@@ -89,7 +89,8 @@ class NeedsConsent(UserError):
         if twice := [text for text in report.consents if text not in report.lost]:
             words = "\n  ".join(twice)
             texts.append(
-                f"going back would leave rows twice:\n  {words}\nAgree with --allow-duplicates, or choose a newer restore point"
+                f"going back would leave rows twice:\n  {words}\nAgree with --allow-duplicates, or"
+                " choose a newer restore point"
             )
         if report.lost:
             texts.append("\n".join(report.lost) + f".\n{CHOICES}")

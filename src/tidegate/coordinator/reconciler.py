@@ -235,9 +235,11 @@ class Reconciler:
             state_age_ms=self.ages.ms(job_id, (state.status, state.generation), "state"),
             order_age_ms=self.ages.ms(
                 job_id,
-                (assignment.order, assignment.worker, assignment.generation)
-                if assignment
-                else None,
+                (
+                    (assignment.order, assignment.worker, assignment.generation)
+                    if assignment
+                    else None
+                ),
                 "order",
             ),
             savepoint=savepoint.value if savepoint else None,

@@ -146,9 +146,11 @@ def look(store: Store, job_id: int) -> Known:
             Stored(from_document(PipelineState, e.value, f"pipeline {e.key}"), e.version)
             for e in pipelines
         ),
-        outcome=from_document(JobOutcome, outcome[0].value, f"outcome of job {job_id}")
-        if outcome
-        else None,
+        outcome=(
+            from_document(JobOutcome, outcome[0].value, f"outcome of job {job_id}")
+            if outcome
+            else None
+        ),
         driver=_read(DriverRecord, DRIVERS, driver),
         assignment=_read(Assignment, ASSIGNMENTS, assignment),
         cleanup=_read(CleanupRecord, CLEANUP, cleanup),

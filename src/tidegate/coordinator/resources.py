@@ -166,7 +166,8 @@ def refuse_taken(
     if old.dropping:
         raise ResourceTaken(
             old,
-            f"is left of job {old.job_id}, and is being dropped at this moment: submit again in some seconds, or use another name",
+            f"is left of job {old.job_id}, and is being dropped at this moment: submit again in"
+            " some seconds, or use another name",
         )
     if old.job_id in before:
         return
@@ -174,16 +175,21 @@ def refuse_taken(
     if live is not None and live.value.get("initialization_ms") == old.initialization_ms:
         raise ResourceTaken(
             old,
-            f"is used by job {old.job_id} ({live.value.get('name')}): use another name, or stop that job",
+            f"is used by job {old.job_id} ({live.value.get('name')}): use another name, or stop"
+            " that job",
         )
     if not old.lasting or not wanted.lasting:
         return
     if needed(store, old):
-        text = f"is kept for job {old.job_id}, which has ended and can be resumed: use another name, restore from that job, or let its history expire"
+        text = (
+            f"is kept for job {old.job_id}, which has ended and can be resumed: use another name,"
+            " restore from that job, or let its history expire"
+        )
         raise ResourceTaken(old, text)
     raise ResourceTaken(
         old,
-        f"is left of job {old.job_id}, and will be dropped soon{_why(old)}: submit again then, or use another name",
+        f"is left of job {old.job_id}, and will be dropped soon{_why(old)}: submit again then, or"
+        " use another name",
     )
 
 

@@ -50,8 +50,9 @@ class NewestDamaged(UserError):
         reasons = "; ".join(c.damage for c in resolution.skipped)
         rows = sum(ref.rows_read for ref in resolution.newer)
         super().__init__(
-            f"{reasons}. --on-damaged fail was said; checkpoint {resolution.ref.checkpoint} is sound: with --on-damaged older the job goes on from there, "
-            f"and {rows} rows are read again"
+            f"{reasons}. --on-damaged fail was said; checkpoint {resolution.ref.checkpoint} is"
+            f" sound: with --on-damaged older the job goes on from there, and {rows} rows are read"
+            " again"
         )
 
 
@@ -91,9 +92,11 @@ def restore_points(
                         state, resolution, storage.files.place(), on_purpose=wanted is not None
                     ),
                     tuple(describe(state.pipeline, resolution)),
-                    sum(ref.rows_read for ref in resolution.newer)
-                    if isinstance(resolution, Chosen)
-                    else 0,
+                    (
+                        sum(ref.rows_read for ref in resolution.newer)
+                        if isinstance(resolution, Chosen)
+                        else 0
+                    ),
                 )
             )
     return points
@@ -228,7 +231,8 @@ def restored_state(
         case NotRetained(wanted, available):
             there = ", ".join(map(str, available)) or "none"
             raise UserError(
-                f"checkpoint {wanted} of pipeline {state.pipeline} is not retained under {root}; there are: {there}"
+                f"checkpoint {wanted} of pipeline {state.pipeline} is not retained under {root};"
+                f" there are: {there}"
             )
         case WantedDamaged(candidate, available):
             there = ", ".join(map(str, available)) or "none"
@@ -238,7 +242,8 @@ def restored_state(
         case AllDamaged(skipped):
             reasons = "\n".join(f"  {c.damage}" for c in skipped)
             raise UserError(
-                f"no checkpoint of pipeline {state.pipeline} can be used:\n{reasons}\nRestore them under {root}, or start over with --restore fresh"
+                f"no checkpoint of pipeline {state.pipeline} can be used:\n{reasons}\nRestore them"
+                f" under {root}, or start over with --restore fresh"
             )
 
 
@@ -250,6 +255,7 @@ def describe(pipeline: int, resolution: Resolution) -> list[str]:
     if resolution.newer:
         rows = sum(ref.rows_read for ref in resolution.newer)
         notes.append(
-            f"pipeline {pipeline} goes back to checkpoint {resolution.ref.checkpoint}: {rows} rows will be read again"
+            f"pipeline {pipeline} goes back to checkpoint {resolution.ref.checkpoint}: {rows} rows"
+            " will be read again"
         )
     return notes

@@ -204,7 +204,10 @@ def _consents(plan: Plan, places: Mapping[int, Place]) -> Iterator[str]:
         for action in pipeline.of_kind(BlockKind.SINK):
             if go_back(action) is GoBack.DUPLICATE:
                 rows, checkpoint = place.report.replays_rows, place.report.checkpoint
-                yield f"{action.operator} cannot take rows back: up to {rows} rows after checkpoint {checkpoint} will be there twice"
+                yield (
+                    f"{action.operator} cannot take rows back: up to {rows} rows after checkpoint"
+                    f" {checkpoint} will be there twice"
+                )
 
 
 def _changes(action: Action, before: Action | None) -> tuple[str, ...]:
@@ -223,7 +226,8 @@ def _changes(action: Action, before: Action | None) -> tuple[str, ...]:
         changes.append(f"parallelism {before.parallelism} -> {action.parallelism}")
     if action.inputs != before.inputs:
         changes.append(
-            f"reads from {', '.join(action.inputs) or 'nothing'} instead of {', '.join(before.inputs) or 'nothing'}"
+            f"reads from {', '.join(action.inputs) or 'nothing'} instead of"
+            f" {', '.join(before.inputs) or 'nothing'}"
         )
     return tuple(changes)
 

@@ -28,7 +28,8 @@ class JobEnded(UserError):
 
     def __init__(self, job_id: int, status: str) -> None:
         super().__init__(
-            f"job {job_id} has ended as {status}: what it has left can be restored, but a savepoint can only be made of a job that runs"
+            f"job {job_id} has ended as {status}: what it has left can be restored, but a savepoint"
+            " can only be made of a job that runs"
         )
         self.job_id = job_id
 
@@ -198,7 +199,8 @@ def delete(store: Store, savepoints: Savepoints, savepoint: Savepoint) -> None:
     """
     if is_claimed(savepoint.path, claimed_paths(store)):
         raise SavepointInUse(
-            f"savepoint {savepoint.id} of job {savepoint.job_id} is being restored: delete it when that job has its first checkpoint"
+            f"savepoint {savepoint.id} of job {savepoint.job_id} is being restored: delete it when"
+            " that job has its first checkpoint"
         )
     known = look(store, savepoint.job_id)
     standing = request_of(known)
@@ -209,6 +211,7 @@ def delete(store: Store, savepoints: Savepoints, savepoint: Savepoint) -> None:
         and (standing.value.status is SavepointStatus.WANTED or standing.value.stop)
     ):
         raise SavepointInUse(
-            f"job {savepoint.job_id} is ending with savepoint {savepoint.id}: delete it when the job has ended"
+            f"job {savepoint.job_id} is ending with savepoint {savepoint.id}: delete it when the"
+            " job has ended"
         )
     savepoints.delete(savepoint)

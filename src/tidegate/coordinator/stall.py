@@ -67,7 +67,9 @@ class StallWatch:
         health = health_of(known.record.value.plan.env, self.settings, pipelines, metrics, ages)
         return explained(
             health,
-            held_up(known.driver.value.process)
-            if known.driver and health.level is not CheckpointHealth.OK
-            else "",
+            (
+                held_up(known.driver.value.process)
+                if known.driver and health.level is not CheckpointHealth.OK
+                else ""
+            ),
         )

@@ -332,9 +332,11 @@ class Supervisor:
             return
         reason = request.value.reason if request else ""
         state = replace(
-            before
-            if status is before.status
-            else moved(before, status, self.clock.now_ms(), event_reason=reason),
+            (
+                before
+                if status is before.status
+                else moved(before, status, self.clock.now_ms(), event_reason=reason)
+            ),
             reason=reason,
         )
         key = str(known.job_id)

@@ -46,8 +46,9 @@ class BadLifetime(UserError):
 
     def __init__(self, given: str) -> None:
         super().__init__(
-            f"{given[:SPAN_CHARS_MAX]!r} is not how long a token can live: give a span from 1s to {LIVES_S_MAX // 86_400}d "
-            "(90d, 12h, 30m), or none at all for a token that never expires"
+            f"{given[:SPAN_CHARS_MAX]!r} is not how long a token can live: give a span from 1s to"
+            f" {LIVES_S_MAX // 86_400}d (90d, 12h, 30m), or none at all for a token that never"
+            " expires"
         )
 
 
@@ -74,7 +75,8 @@ class Tokens:
             raise BadLifetime(f"{lives_ms} ms")
         if not name.strip() or len(name) > NAME_MAX or not name.isprintable():
             raise UserError(
-                f"a token needs a name of 1 to {NAME_MAX} printable characters, that says who has it"
+                f"a token needs a name of 1 to {NAME_MAX} printable characters, that says who"
+                " has it"
             )
         token_id, secret, now_ms = (
             secrets.token_hex(6),

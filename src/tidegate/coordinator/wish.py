@@ -84,7 +84,8 @@ class RestoreWish:
             return self
         if self.start is From.FRESH:
             raise UserError(
-                f"--restore fresh and --restore-from {source_job} do not go together: a fresh start takes no state"
+                f"--restore fresh and --restore-from {source_job} do not go together: a fresh start"
+                " takes no state"
             )
         return replace(
             self, source_job=source_job, start=From.LATEST if self.start is From.ASK else self.start
@@ -103,8 +104,8 @@ def files_of(option: str, paths: Iterable[str]) -> tuple[str, ...]:
         found.append(os.path.normpath(path))
     if len(found) > FILES_MAX or sum(map(len, found)) > FILES_CHARS_MAX:
         raise UserError(
-            f"{option} is given {len(found)} times, with {sum(map(len, found))} characters: "
-            f"at most {FILES_MAX}, with {FILES_CHARS_MAX}; a directory stands for all files below it"
+            f"{option} is given {len(found)} times, with {sum(map(len, found))} characters: at most"
+            f" {FILES_MAX}, with {FILES_CHARS_MAX}; a directory stands for all files below it"
         )
     return tuple(dict.fromkeys(found))
 
@@ -141,8 +142,8 @@ class Condition(StrEnum):
     NONE = "none"  # never ran
     FINISHED = "finished"  # ran to its end
     DISCARDED = "discarded"  # ended, and nothing of it is kept: its checkpoints are being deleted
-    WORK_DONE = (
-        "work-done"  # every pipeline finished, but the run was killed before it could say so
+    WORK_DONE = (  # every pipeline finished, but the run was killed before it could say so
+        "work-done"
     )
     UNFINISHED = "unfinished"  # killed, failed or stopped: something to resume
 
@@ -165,10 +166,14 @@ class NeedsChoice(UserError):
             "  --restore savepoint:<id>   from a savepoint\n"
             "  --restore auto             as latest; fresh after a run that finished\n"
         )
-        begun = "  --restore auto             from its beginning, as the same run; sinks recognise what it has written\n"
+        begun = (
+            "  --restore auto             from its beginning, as the same run; sinks recognise what"
+            " it has written\n"
+        )
         super().__init__(
-            f"{job} has an unfinished run ({status}; {place}). Say how to go on:\n{points if checkpoints else begun}"
-            "  --restore fresh            from the beginning; what the unfinished run has written stays where it is"
+            f"{job} has an unfinished run ({status}; {place}). Say how to go"
+            f" on:\n{points if checkpoints else begun}  --restore fresh            from the"
+            " beginning; what the unfinished run has written stays where it is"
         )
 
 
@@ -205,11 +210,13 @@ def decide(
             )
         case Condition.FINISHED:
             raise NothingToRestore(
-                f"{job} has finished: there is nothing left to restore. Run it again without --restore, or with --restore fresh"
+                f"{job} has finished: there is nothing left to restore. Run it again without"
+                " --restore, or with --restore fresh"
             )
         case Condition.DISCARDED:
             raise NothingToRestore(
-                f"{job} has ended, and nothing of it is kept. Run it again without --restore, or with --restore fresh"
+                f"{job} has ended, and nothing of it is kept. Run it again without --restore, or"
+                " with --restore fresh"
             )
         case Condition.WORK_DONE:
             return Start.NOTHING

@@ -133,7 +133,8 @@ def cut(
     scale = scale_of(kind, dialect)
     if scale is not None:
         low, high = session.query(
-            f"select {dialect.key_value(f'min({key})')}, {dialect.key_value(f'max({key})')} from {relation}"
+            f"select {dialect.key_value(f'min({key})')}, {dialect.key_value(f'max({key})')} from"
+            f" {relation}"
         )[0]
         if low is None:
             return [Chunk(None, None, how.rows)]
@@ -257,7 +258,10 @@ def walk(
         ]
         # `as edge`: where what is selected has the name of the key, PostgreSQL orders by it, and it
         # may be a text
-        sql = f"select {keys.value} as edge from {keys.relation} where {' and '.join(parts)} order by {keys.key} limit 1 offset {ahead}"
+        sql = (
+            f"select {keys.value} as edge from {keys.relation} where {' and '.join(parts)} order by"
+            f" {keys.key} limit 1 offset {ahead}"
+        )
         found = session.query(sql)
         if not found or as_bound(found[0][0]) == last:  # a rounded value that is not above itself
             return
@@ -268,7 +272,10 @@ def walk(
 def _sampled(session: Session, keys: Keys, each: int, how: Cut) -> Iterator[Bound]:
     relation, key, value = keys.relation, keys.key, keys.value
     step = max(1, min(each, how.sample_rate))
-    numbered = f"select {value} as edge, row_number() over (order by {key}) as n from {relation} where {key} is not null"
+    numbered = (
+        f"select {value} as edge, row_number() over (order by {key}) as n from {relation} where"
+        f" {key} is not null"
+    )
     sample = [
         as_bound(found)
         for (found,) in session.query(

@@ -67,7 +67,10 @@ def create_namespace(dialect: Dialect, name: TableName) -> str | None:
     """
     match dialect.system:
         case System.MYSQL:
-            return f"create database if not exists {dialect.quote(name.database)} default character set utf8mb4"
+            return (
+                f"create database if not exists {dialect.quote(name.database)} default character"
+                " set utf8mb4"
+            )
         case System.POSTGRES:
             return f"create schema if not exists {dialect.quote(name.schema)}"
         case System.SQLITE:

@@ -17,7 +17,8 @@ class DatabaseUnreachable(TransientError):
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(
-            f"the database {where} cannot be reached: {why[:TEXT_MAX]}; is it running, and are host and port of `url` right?"
+            f"the database {where} cannot be reached: {why[:TEXT_MAX]}; is it running, and are host"
+            " and port of `url` right?"
         )
         self.where = where
         self.why = why
@@ -45,7 +46,8 @@ class AccessDenied(UserError):
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(
-            f"the database {where} refuses: {why[:TEXT_MAX]}; check username, password and the rights of that user"
+            f"the database {where} refuses: {why[:TEXT_MAX]}; check username, password and the"
+            " rights of that user"
         )
         self.where = where
         self.why = why
@@ -60,8 +62,10 @@ class Untrusted(UserError):
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(
-            f"there is no encrypted connection to the database {where}: {why[:TEXT_MAX]}; name the authority of its certificate in the URL "
-            "(sslrootcert=/path/ca.pem, or serverSslCert), check that the host in the URL is the one in the certificate, or ask for less (sslmode)"
+            f"there is no encrypted connection to the database {where}: {why[:TEXT_MAX]}; name the"
+            " authority of its certificate in the URL (sslrootcert=/path/ca.pem, or"
+            " serverSslCert), check that the host in the URL is the one in the certificate, or ask"
+            " for less (sslmode)"
         )
         self.where = where
         self.why = why
@@ -114,7 +118,8 @@ class UnknownColumnType(UserError):
 
     def __init__(self, column: str, native: str) -> None:
         super().__init__(
-            f"the column {column!r} has the type {native}, which has no counterpart: leave it out or cast it with `query`"
+            f"the column {column!r} has the type {native}, which has no counterpart: leave it out"
+            " or cast it with `query`"
         )
         self.column = column
         self.native = native
@@ -127,8 +132,8 @@ class ValueUnreadable(UserError):
 
     def __init__(self, column: str, kind: str, why: str) -> None:
         super().__init__(
-            f"a value of column {column!r} does not fit {kind}: {why[:TEXT_MAX]}; correct the value, "
-            "cast the column with `query` (Jdbc), or leave its table out"
+            f"a value of column {column!r} does not fit {kind}: {why[:TEXT_MAX]}; correct the"
+            " value, cast the column with `query` (Jdbc), or leave its table out"
         )
         self.column = column
         self.kind = kind
@@ -142,8 +147,9 @@ class LoggedValueUnfit(UserError):
 
     def __init__(self, column: str, kind: str, index: int, why: str, where: str = "") -> None:
         super().__init__(
-            f"a change{where} has a value of column {column!r} that does not fit {kind}: {why[:TEXT_MAX]}; everything before it is delivered. "
-            "Correct the value in the table and start with --restore fresh, or leave the table out of the job"
+            f"a change{where} has a value of column {column!r} that does not fit {kind}:"
+            f" {why[:TEXT_MAX]}; everything before it is delivered. Correct the value in the table"
+            " and start with --restore fresh, or leave the table out of the job"
         )
         self.column = column
         self.kind = kind

@@ -64,12 +64,15 @@ _PASSING = {
     3024,
     4031,
 }
-_NEEDS_ENCRYPTION = (
-    "caching_sha2_password"  # pymysql says so where it cannot encrypt the password alone
+_NEEDS_ENCRYPTION = (  # pymysql says so where it cannot encrypt the password alone
+    "caching_sha2_password"
 )
 SET_UP = (
     "set session time_zone = '+00:00'",
-    "set session sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
+    (
+        "set session sql_mode ="
+        " 'STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
+    ),
     "set session transaction isolation level read committed",
 )
 
@@ -124,7 +127,8 @@ def translated(address: Address, act: Callable[[], T]) -> T:
         if _NEEDS_ENCRYPTION in str(error):
             raise AccessDenied(
                 str(address),
-                "this server takes the password of this user (caching_sha2_password) only encrypted: add ?sslMode=REQUIRED to the URL",
+                "this server takes the password of this user (caching_sha2_password) only"
+                " encrypted: add ?sslMode=REQUIRED to the URL",
             ) from None
         raise DatabaseUnreachable(str(address), address.masked(str(error))) from None
 

@@ -20,7 +20,10 @@ _KEYS = """
 select index_name, column_name, nullable from information_schema.statistics
 where table_schema = %s and table_name = %s and non_unique = 0 order by index_name = 'PRIMARY' desc, index_name, seq_in_index"""
 # A view says VIEW there.
-_COMMENT = "select if(table_type = 'VIEW', '', table_comment) from information_schema.tables where table_schema = %s and table_name = %s"
+_COMMENT = (
+    "select if(table_type = 'VIEW', '', table_comment) from information_schema.tables where"
+    " table_schema = %s and table_name = %s"
+)
 _TYPES: Mapping[int, str] = {
     FIELD_TYPE.TINY: "tinyint",
     FIELD_TYPE.SHORT: "smallint",
@@ -54,7 +57,8 @@ def tables(session: Session, database: str) -> list[TableName]:
     found = []
     for place in places:
         rows = session.query(
-            "select table_name from information_schema.tables where table_schema = %s order by table_name",
+            "select table_name from information_schema.tables where table_schema = %s order by"
+            " table_name",
             (place,),
         )
         found += [TableName(place, "", name) for (name,) in rows]

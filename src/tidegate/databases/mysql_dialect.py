@@ -186,7 +186,10 @@ class MySqlDialect(Dialect):
                 return f"datediff(if({_is_date(name)}, {name}, null), '1970-01-01')"
             case TypeName.TIME:
                 sign = f"if({name} < 0, -1, 1)"
-                return f"cast(truncate(time_to_sec({name}), 0) * 1000000 + {sign} * microsecond({name}) as signed)"
+                return (
+                    f"cast(truncate(time_to_sec({name}), 0) * 1000000 + {sign} *"
+                    f" microsecond({name}) as signed)"
+                )
             case TypeName.TIMESTAMP:
                 return f"if({_is_date(name)}, {name}, null)"
             case TypeName.TIMESTAMP_TZ:  # whatever the time zone of the session is
@@ -224,13 +227,19 @@ class MySqlDialect(Dialect):
         if not _is_moment(column):
             return super().key_upto(column, constant)
         name, moment = self.quote(column.name), _microseconds(constant)
-        return f"({name} <= from_unixtime({moment} / 1000000) + interval 3 hour and unix_timestamp({name}) * 1000000 <= {moment})"
+        return (
+            f"({name} <= from_unixtime({moment} / 1000000) + interval 3 hour and"
+            f" unix_timestamp({name}) * 1000000 <= {moment})"
+        )
 
     def key_after(self, column: NativeColumn, constant: str) -> str:
         if not _is_moment(column):
             return super().key_after(column, constant)
         name, moment = self.quote(column.name), _microseconds(constant)
-        return f"({name} >= from_unixtime({moment} / 1000000) - interval 3 hour and unix_timestamp({name}) * 1000000 > {moment})"
+        return (
+            f"({name} >= from_unixtime({moment} / 1000000) - interval 3 hour and"
+            f" unix_timestamp({name}) * 1000000 > {moment})"
+        )
 
     def key_unread(self, column: NativeColumn, kind: DataType) -> str:
         """Dates that are not in the calendar."""
@@ -263,7 +272,8 @@ class MySqlDialect(Dialect):
 
     def rows_estimated(self, session: Session, name: TableName) -> int:
         found = session.one(
-            "select table_rows from information_schema.tables where table_schema = %s and table_name = %s",
+            "select table_rows from information_schema.tables where table_schema = %s and"
+            " table_name = %s",
             (name.database, name.table),
         )
         return int(found or 0)

@@ -79,14 +79,16 @@ def _located(
             value = batch.column(index)[row].as_py()
             spans = kind.name is TypeName.TIME and isinstance(value, int)
             shown = (
-                f"{span_text(value)} (with time-as-text = true, MySQL-CDC reads columns of the type TIME as texts)"
+                f"{span_text(value)} (with time-as-text = true, MySQL-CDC reads columns of the type"
+                " TIME as texts)"
                 if spans
                 else value
             )
             return ValueUnreadable(
                 name,
                 str(kind),
-                f"{shown} in the row with {columns[0][0]} = {batch.column(0)[row].as_py()}: {found.why}",
+                f"{shown} in the row with {columns[0][0]} = {batch.column(0)[row].as_py()}:"
+                f" {found.why}",
             )
     return error
 

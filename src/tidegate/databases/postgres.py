@@ -60,7 +60,10 @@ def uri_of(address: Address, more: Mapping[str, str] = MappingProxyType({})) -> 
         "connect_timeout": str(address.connect_timeout_s),
         "application_name": "tidegate",
     } | {k: given[k] for k in _LIBPQ if k in given}
-    settings = "-c TimeZone=UTC -c DateStyle=ISO,YMD -c IntervalStyle=iso_8601 -c extra_float_digits=3 -c client_encoding=UTF8"
+    settings = (
+        "-c TimeZone=UTC -c DateStyle=ISO,YMD -c IntervalStyle=iso_8601 -c extra_float_digits=3 -c"
+        " client_encoding=UTF8"
+    )
     # whoever stands still holds others up no longer than this
     settings += " -c lock_timeout=120s -c idle_in_transaction_session_timeout=300s"
     settings += "".join(f" -c {name}={value}" for name, value in more.items())

@@ -65,8 +65,8 @@ def table_info(session: Session, name: TableName) -> TableInfo | None:
             modifier=int(modifier),
             number=int(number),
         )
-        for column, native, nullable, comment, generated, collation, type_id, modifier, number in session.query(
-            _COLUMNS, (path,)
+        for column, native, nullable, comment, generated, collation, type_id, modifier, number in (
+            session.query(_COLUMNS, (path,))
         )
     )
     if not columns:
@@ -83,7 +83,8 @@ def table_info(session: Session, name: TableName) -> TableInfo | None:
             loose.add(index)
     unique = next((tuple(names) for index, names in others.items() if index not in loose), ())
     described = session.query(
-        "select obj_description(oid, 'pg_class'), relkind::text from pg_class where oid = to_regclass(%s)",
+        "select obj_description(oid, 'pg_class'), relkind::text from pg_class where oid ="
+        " to_regclass(%s)",
         (path,),
     )
     comment, kind = described[0] if described else ("", "r")

@@ -90,7 +90,8 @@ class PostgresDialect(Dialect):
         database = parts[0] if len(parts) == 3 else address.database
         if address.database and database != address.database:
             raise ValueError(
-                f"{text!r} is in the database {database!r}, but the URL names {address.database!r}: a connection sees one database only"
+                f"{text!r} is in the database {database!r}, but the URL names {address.database!r}:"
+                " a connection sees one database only"
             )
         return TableName(
             database, parts[-2] if len(parts) > 1 else default_schema(address), parts[-1]
@@ -179,13 +180,23 @@ class PostgresDialect(Dialect):
         )
         found = f"{name}::text[]" if native == "text[]" else name
         if element in _DATED:
-            finite = f"array(select case when isfinite(e) then e end from unnest({name}) with ordinality u(e, n) order by n)"
-            found = f"case when 'infinity' = any({name}) or '-infinity' = any({name}) then {finite} else {name} end"
+            finite = (
+                f"array(select case when isfinite(e) then e end from unnest({name}) with ordinality"
+                " u(e, n) order by n)"
+            )
+            found = (
+                f"case when 'infinity' = any({name}) or '-infinity' = any({name}) then {finite}"
+                f" else {name} end"
+            )
         many, moved = (
-            f"({self.text_literal(f'{column.name} {why} ')} || {name}::text)::integer::text::{native}"
+            f"({self.text_literal(f'{column.name} {why} ')} ||"
+            f" {name}::text)::integer::text::{native}"
             for why in (DIMENSIONS, BOUNDS)
         )
-        return f"case when array_ndims({name}) > 1 then {many} when array_lower({name}, 1) <> 1 then {moved} else {found} end"
+        return (
+            f"case when array_ndims({name}) > 1 then {many} when array_lower({name}, 1) <> 1 then"
+            f" {moved} else {found} end"
+        )
 
     def key_value(self, key: str) -> str:
         """As text: a constant without a type takes that of the key, whatever it is; drivers know no
@@ -225,7 +236,10 @@ class PostgresDialect(Dialect):
 
     def rows_estimated(self, session: Session, name: TableName) -> int:
         """From the statistics, with those of partitions."""
-        sql = "select sum(greatest(c.reltuples, 0))::bigint from pg_partition_tree(to_regclass(%s)) p join pg_class c on c.oid = p.relid where p.isleaf"
+        sql = (
+            "select sum(greatest(c.reltuples, 0))::bigint from pg_partition_tree(to_regclass(%s)) p"
+            " join pg_class c on c.oid = p.relid where p.isleaf"
+        )
         parts = session.one(sql, (self.qualified(name),))
         return int(
             parts

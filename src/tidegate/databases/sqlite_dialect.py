@@ -131,7 +131,8 @@ class SqliteDialect(Dialect):
 
     def tables(self, session: Session, database: str = "") -> list[TableName]:  # noqa: ARG002  # a file is one database
         rows = session.query(
-            "select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite~_%' escape '~' order by name"
+            "select name from sqlite_master where type in ('table', 'view') and name not like"
+            " 'sqlite~_%' escape '~' order by name"
         )
         return [TableName("", "", name) for (name,) in rows]
 

@@ -77,7 +77,8 @@ def _mysql_mode(given: Mapping[str, str], authority: str) -> Mode:
     if word:
         if word not in _MYSQL:
             raise ValueError(
-                f"sslMode is {given['sslmode']!r}, and one of DISABLED, REQUIRED, VERIFY_CA and VERIFY_IDENTITY is wanted"
+                f"sslMode is {given['sslmode']!r}, and one of DISABLED, REQUIRED, VERIFY_CA and"
+                " VERIFY_IDENTITY is wanted"
             )
         return _MYSQL[word]
     if not any(given.get(name, "").lower() == "true" for name in ("usessl", "requiressl")):
@@ -103,7 +104,8 @@ def context(tls: Tls, where: str) -> ssl.SSLContext:
     except (OSError, ssl.SSLError) as error:
         raise Untrusted(
             where,
-            f"its certificates {tls.authority or tls.certificate!r} cannot be read, which must be in PEM form: {error}",
+            f"its certificates {tls.authority or tls.certificate!r} cannot be read, which must be"
+            f" in PEM form: {error}",
         ) from None
     made.check_hostname = tls.mode is Mode.VERIFY_FULL
     if tls.mode is Mode.REQUIRED:

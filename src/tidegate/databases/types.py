@@ -39,9 +39,9 @@ def base_and_sizes(native: str) -> tuple[str, list[int]]:
     text = native.strip().lower()
     sizes = re.search(r"\(([\d\s,-]+)\)", text)
     base = re.match(r"[a-z0-9_ ]*", text)
-    return (base.group().strip() if base else ""), [
-        int(n) for n in sizes[1].split(",")
-    ] if sizes else []
+    return (base.group().strip() if base else ""), (
+        [int(n) for n in sizes[1].split(",")] if sizes else []
+    )
 
 
 def fitted(batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]]) -> pa.RecordBatch:

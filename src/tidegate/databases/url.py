@@ -93,7 +93,8 @@ def parse_url(
     scheme = text.partition("://")[0].lower()
     if scheme not in SCHEMES or "://" not in text:
         raise ValueError(
-            f"{scheme or 'this'!r} is no database that is spoken here: jdbc:mysql://, jdbc:mariadb://, jdbc:postgresql:// and jdbc:sqlite: are"
+            f"{scheme or 'this'!r} is no database that is spoken here: jdbc:mysql://,"
+            " jdbc:mariadb://, jdbc:postgresql:// and jdbc:sqlite: are"
         )
     try:
         parts = urlsplit(text)

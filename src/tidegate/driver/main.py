@@ -143,9 +143,11 @@ def with_defaults(job: JobRecord, order: DriverOrder) -> JobRecord:
     full = replace(
         env,
         checkpoints_retained_max=env.checkpoints_retained_max or order.retained_max,
-        checkpoint_pause_ms_min=order.pause_ms_min
-        if env.checkpoint_pause_ms_min is None
-        else env.checkpoint_pause_ms_min,
+        checkpoint_pause_ms_min=(
+            order.pause_ms_min
+            if env.checkpoint_pause_ms_min is None
+            else env.checkpoint_pause_ms_min
+        ),
         spark={**order.spark, **env.spark},
     )
     return replace(job, plan=replace(job.plan, env=full))

@@ -317,9 +317,11 @@ class Elector:
         """One line when the weather turns, not one for each turn in the rain."""
         if bool(trouble) != bool(self.trouble):
             LOG.warning(
-                "the office cannot be looked after"
-                if trouble
-                else "the office is looked after again",
+                (
+                    "the office cannot be looked after"
+                    if trouble
+                    else "the office is looked after again"
+                ),
                 extra={"office": self.office, "why": trouble},
             )
         self.trouble = trouble

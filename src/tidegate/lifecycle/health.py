@@ -237,7 +237,10 @@ def _phase(state: PipelineState, metrics: PipelineMetrics | None) -> str:
 
 def _silence(signs: Signs) -> str:
     if signs.seen:
-        return f"{Stall.STORE_UNREACHABLE}: the driver's process is there, but nothing of it reaches the store"
+        return (
+            f"{Stall.STORE_UNREACHABLE}: the driver's process is there, but nothing of it reaches"
+            " the store"
+        )
     return f"{Stall.DRIVER_GONE}: it gives no sign of life, and no worker sees it"
 
 

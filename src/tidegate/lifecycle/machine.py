@@ -155,7 +155,10 @@ def _disobeyed(view: JobView) -> Decision:
         return Stay(order=Order.KILL, worker=view.adopter or None, reason=view.state.reason)
     if JobStatus.CANCELING not in STATES[status].GOES_TO:
         return Stay()
-    reason = f"process {leader.pid} on {leader.host}, which leads this job with `tidegate run`, does not obey the stop: its driver is killed"
+    reason = (
+        f"process {leader.pid} on {leader.host}, which leads this job with `tidegate run`, does not"
+        " obey the stop: its driver is killed"
+    )
     return Go(to=JobStatus.CANCELING, order=Order.KILL, worker=view.adopter or None, reason=reason)
 
 
@@ -168,7 +171,10 @@ def _decide(view: JobView) -> Decision:
         return _disobeyed(view) if _overdue(view) else Stay()
     if view.stop_wanted or JobStatus.FAILING not in state.GOES_TO:
         return state.decide(view)
-    message = f"process {leader.pid} on {leader.host}, which led this job with `tidegate run`, has died. The job can be resumed"
+    message = (
+        f"process {leader.pid} on {leader.host}, which led this job with `tidegate run`, has died."
+        " The job can be resumed"
+    )
     return fail(
         view,
         Failure(

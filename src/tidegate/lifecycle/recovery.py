@@ -120,7 +120,10 @@ def _how(view: JobView, end: DriverEnd | None) -> str:
     if view.driver is None or not view.driven:
         return "the driver has no record any more"
     if end is None:
-        return f"nothing is heard of the driver (process {view.driver.process.pid} on {view.driver.process.host}), nor of a worker that could see it"
+        return (
+            f"nothing is heard of the driver (process {view.driver.process.pid} on"
+            f" {view.driver.process.host}), nor of a worker that could see it"
+        )
     words = f": {end.last_words}" if end.last_words else ""
     return f"the driver died ({_exit(end)}){words}"
 

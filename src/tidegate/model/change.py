@@ -31,7 +31,8 @@ class ChangeChoice(StrEnum):
 _MEANINGS = {
     ChangeChoice.ADOPT: "take the table as it is now; rows that are in the target stay as they are",
     ChangeChoice.REREAD: (
-        "take the table as it is now and read all of it again; rows that it no longer has stay in the target: delete them there"
+        "take the table as it is now and read all of it again; rows that it no longer has stay in"
+        " the target: delete them there"
     ),
     ChangeChoice.SKIP: "go on as if this change were not there; the target is not changed by it",
 }
@@ -48,7 +49,10 @@ class ChangeStop:
 
     def command(self, job: str) -> str:
         """The command that decides about it, but for the choice."""
-        return f"tidegate accept-change {job} --at {shlex.quote(self.at)} --table {shlex.quote(self.table)} --choice"
+        return (
+            f"tidegate accept-change {job} --at {shlex.quote(self.at)} --table"
+            f" {shlex.quote(self.table)} --choice"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,12 +79,13 @@ class AcceptedChange:
         if not at.strip() or given not in list(ChangeChoice):
             choices = ", ".join(choice.value for choice in ChangeChoice)
             raise UserError(
-                f"--accept-change {text!r} is not understood: write [TABLE@]POSITION=CHOICE, with the position "
-                f"that the job's error names and one of the choices {choices}"
+                f"--accept-change {text!r} is not understood: write [TABLE@]POSITION=CHOICE, with"
+                f" the position that the job's error names and one of the choices {choices}"
             )
         if len(at) > POSITION_CHARS_MAX or len(table) > TABLE_CHARS_MAX:
             raise UserError(
-                f"--accept-change {text[:80]!r}...: a position has at most {POSITION_CHARS_MAX} characters"
+                f"--accept-change {text[:80]!r}...: a position has at most {POSITION_CHARS_MAX}"
+                " characters"
             )
         return AcceptedChange(at=at.strip(), choice=ChangeChoice(given), table=table.strip())
 

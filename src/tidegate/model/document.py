@@ -45,7 +45,8 @@ class UnreadableDocument(TerminalError, ValueError):
 
     def __init__(self, what: str, why: str) -> None:
         super().__init__(
-            f"{what} cannot be read: {why}; it is damaged, or something else than Tidegate has written it"
+            f"{what} cannot be read: {why}; it is damaged, or something else than Tidegate has"
+            " written it"
         )
         self.what = what
         self.why = why

@@ -92,8 +92,11 @@ class OtherCopy(Fenced):
         super().__init__(what, generation, generation)
         by = f" ({holder})" if holder else ""
         self.args = (
-            f"another copy of this installation runs generation {generation} of the same job, and holds {what}{by}: this one ends and changes nothing there. "
-            "Stop one of the two copies; then restart the other with --restore latest",
+            (
+                f"another copy of this installation runs generation {generation} of the same job,"
+                f" and holds {what}{by}: this one ends and changes nothing there. Stop one of the"
+                " two copies; then restart the other with --restore latest"
+            ),
         )
         self.generation = generation
         self.holder = holder
@@ -109,9 +112,10 @@ class LineageMismatch(TerminalError):
     def __init__(self, job_id: int, claims: Mapping[str, str]) -> None:
         said = ", ".join(f"{what} says {lineage!r}" for what, lineage in claims.items())
         super().__init__(
-            f"the records of job {job_id} disagree on its lineage ({said}): one of them was changed or belongs to another run, and nothing was "
-            f"started. Restore the store from a copy; or forget the job (`tidegate state forget {job_id}`) and resume it from its checkpoints "
-            "with --restore latest"
+            f"the records of job {job_id} disagree on its lineage ({said}): one of them was changed"
+            " or belongs to another run, and nothing was started. Restore the store from a copy;"
+            f" or forget the job (`tidegate state forget {job_id}`) and resume it from its"
+            " checkpoints with --restore latest"
         )
         self.job_id = job_id
         self.claims = dict(claims)

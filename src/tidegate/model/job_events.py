@@ -7,8 +7,8 @@ from enum import StrEnum
 class JobEventKind(StrEnum):
     """What a line in the history of a job is about."""
 
-    SUBMITTED = (
-        "submitted"  # a new incarnation; `to` is fresh or restore, the reason what it continues
+    SUBMITTED = (  # a new incarnation; `to` is fresh or restore, the reason what it continues
+        "submitted"
     )
     STATUS = "status"  # `to` is the status that was entered
     RESTART = "restart"  # the driver is replaced, for this reason

@@ -222,7 +222,8 @@ class JobRecord:
     skip_files: tuple[str, ...] = ()  # absolute paths that a person has left out
     accept_files: tuple[str, ...] = ()  # and those that are read although they have changed
     accepted_changes: tuple[
-        AcceptedChange, ...
+        AcceptedChange,
+        ...,
         # what was decided about changes of tables, also for earlier incarnations of this lineage
     ] = ()
 
@@ -403,7 +404,8 @@ class PipelineState:
     # checkpoint after it
     back: bool = False
     dropped: tuple[
-        str, ...
+        str,
+        ...,
         # operators whose state in the latest checkpoint is not to be used. Until the first checkpoint
         # after it
     ] = ()

@@ -34,9 +34,15 @@ class BatchHeld(TerminalError):
     ) -> None:
         otherwise = "start over with --restore fresh"
         if before and rewinds:
-            otherwise = f"give the batch up with --restore checkpoint:{before}: its rows are taken back, and the source is read anew from there"
+            otherwise = (
+                f"give the batch up with --restore checkpoint:{before}: its rows are taken back,"
+                " and the source is read anew from there"
+            )
         elif before:
-            otherwise = "go back to an older checkpoint with --restore checkpoint:<id> (`tidegate checkpoints list` has them)"
+            otherwise = (
+                "go back to an older checkpoint with --restore checkpoint:<id> (`tidegate"
+                " checkpoints list` has them)"
+            )
         super().__init__(
             f"batch {checkpoint} cannot be repeated ({why}), and {' and '.join(sinks)} holds its "
             "rows already: put the source back as it was when the batch was begun and start again "

@@ -39,8 +39,9 @@ def to_repeat(
         if bridge:
             if record.checkpoint - 1 <= last:
                 raise SinksDisagree(
-                    f"the sinks hold checkpoint {record.checkpoint}, which begins elsewhere than checkpoint {last} ends ({', '.join(sorted(bridge))}): "
-                    "they were written by another run. Restore from an older checkpoint, or start fresh"
+                    f"the sinks hold checkpoint {record.checkpoint}, which begins elsewhere than"
+                    f" checkpoint {last} ends ({', '.join(sorted(bridge))}): they were written by"
+                    " another run. Restore from an older checkpoint, or start fresh"
                 )
             chain.append(SinkRange(checkpoint=record.checkpoint - 1, offsets=bridge))
         chain.append(record)
@@ -65,8 +66,9 @@ def _united(found: Mapping[str, Sequence[SinkRange]]) -> list[SinkRange]:
             first, known = owners.setdefault(record.checkpoint, (sink, record))
             if not _same(known.offsets, record.offsets):
                 raise SinksDisagree(
-                    f"{first} and {sink} hold checkpoint {record.checkpoint} with different ranges of the sources. "
-                    f"Restore from a checkpoint before {record.checkpoint} with --restore checkpoint:<id>, or start fresh"
+                    f"{first} and {sink} hold checkpoint {record.checkpoint} with different ranges"
+                    f" of the sources. Restore from a checkpoint before {record.checkpoint} with"
+                    " --restore checkpoint:<id>, or start fresh"
                 )
     return [owners[checkpoint][1] for checkpoint in sorted(owners)]
 

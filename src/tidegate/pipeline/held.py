@@ -26,10 +26,17 @@ class NotHeld(TerminalError):
     def __init__(self, operator: str, offset: Offset, runway: Runway, *, pending: bool) -> None:
         position = runway.position or json.dumps(offset, ensure_ascii=False)[:OFFSET_CHARS_MAX]
         oldest = f"; the oldest position that there is: {runway.oldest}" if runway.oldest else ""
-        under_way = "; a batch was under way there, which cannot be repeated: start over with --restore fresh"
-        choices = ". Go on with --on-not-held initial (from where a new job would begin) or --on-not-held latest (from what is new now on; what is lost stays lost)"
+        under_way = (
+            "; a batch was under way there, which cannot be repeated: start over with --restore"
+            " fresh"
+        )
+        choices = (
+            ". Go on with --on-not-held initial (from where a new job would begin) or --on-not-held"
+            " latest (from what is new now on; what is lost stays lost)"
+        )
         super().__init__(
-            f"{operator} does not hold the position {position} any more: {runway.reason or 'it says no more'}{oldest}{under_way if pending else choices}"
+            f"{operator} does not hold the position {position} any more:"
+            f" {runway.reason or 'it says no more'}{oldest}{under_way if pending else choices}"
         )
         self.operator = operator
         self.offset = offset

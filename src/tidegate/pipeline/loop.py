@@ -384,9 +384,11 @@ class Loop:
         self.ledger.start(asked, self.warnings)
         began = self.ledger.state.initial or {}
         self.offsets = {
-            name: restored[name]
-            if name in restored and name not in self.ledger.state.dropped
-            else began[name]
+            name: (
+                restored[name]
+                if name in restored and name not in self.ledger.state.dropped
+                else began[name]
+            )
             for name in self.graph.sources
         }
         if restored:

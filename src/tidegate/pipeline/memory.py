@@ -47,8 +47,9 @@ class SinkLostRecord(TransientError):
 
 
 CHOICES = (
-    "Bring the target back as it was (mount its disk, undo the move, restore a newer backup), and restore again; or go on with --on-sink-lost continue "
-    "(what was written before is not written again), or start over with --restore fresh"
+    "Bring the target back as it was (mount its disk, undo the move, restore a newer backup), and"
+    " restore again; or go on with --on-sink-lost continue (what was written before is not written"
+    " again), or start over with --restore fresh"
 )
 
 
@@ -62,7 +63,10 @@ def lost_words(operator: str, memory: SinkMemory, checkpoint: int) -> str:
     why = (
         "an older copy, another disk?" if memory.checkpoint else "emptied, unmounted, another disk?"
     )
-    return f"the sink {operator} has lost its record: checkpoint {checkpoint} was committed to {memory.place}, and {what} ({why})"
+    return (
+        f"the sink {operator} has lost its record: checkpoint {checkpoint} was committed to"
+        f" {memory.place}, and {what} ({why})"
+    )
 
 
 def appends_beside(memory: SinkMemory) -> str:

@@ -123,9 +123,15 @@ def _mode_problems(
         return []
     severity = Severity.ERROR
     if block.kind is BlockKind.SOURCE and mode is JobMode.BATCH:
-        message = f'{connector.name} never ends with these options: a BATCH job needs a source that does (or set job.mode = "STREAMING")'
+        message = (
+            f"{connector.name} never ends with these options: a BATCH job needs a source that does"
+            ' (or set job.mode = "STREAMING")'
+        )
     elif block.kind is BlockKind.SOURCE:
-        message = f"{connector.name} comes to an end: in this STREAMING job it is read once, and its pipeline finishes when all its sources have"
+        message = (
+            f"{connector.name} comes to an end: in this STREAMING job it is read once, and its"
+            " pipeline finishes when all its sources have"
+        )
         severity = Severity.NOTICE
     else:
         message = f"{connector.name} cannot be used in a {mode.value} job with these options"
@@ -147,7 +153,10 @@ def _unknown(block: PluginBlock, error: UnknownConnector) -> Problem:
         return Problem(kind=kind, message=f"{block.plugin} is {reason}", at=at, path=block.path)
     if block.plugin.lower() in REFERENCE_NAMES and block.kind is not BlockKind.TRANSFORM:
         name = REFERENCE_NAMES[block.plugin.lower()]
-        message = f"the {block.kind.value} {name} is not available; Spark {{ format = ... }} serves what Spark itself can {_VERBS[block.kind]}"
+        message = (
+            f"the {block.kind.value} {name} is not available; Spark {{ format = ... }} serves what"
+            f" Spark itself can {_VERBS[block.kind]}"
+        )
         return Problem(kind=kind, message=message, at=at, path=block.path)
     here = [c.name for c in registry.connectors() if c.kind is block.kind]
     other = _of_other_kind(block)

@@ -41,7 +41,9 @@ def _below(
         reader, margin, last = pending.pop()
         again = reader.operator in drawn
         goes_on = again and readers[reader.operator]
-        yield f"{margin}{'└─' if last else '├─'}> {title(reader)}{' ... as above' if goes_on else ''}"
+        yield (
+            f"{margin}{'└─' if last else '├─'}> {title(reader)}{' ... as above' if goes_on else ''}"
+        )
         if not again:
             drawn.add(reader.operator)
             deeper = margin + ("    " if last else "│   ")

@@ -83,5 +83,8 @@ def _message(sink: Known, sources: str, kinds: Sequence[RowKind]) -> str:
         if sink.capabilities.refuses
         else f"{name} writes {rows} like inserted ones"
     )
-    way = f"RowKindExtractor before it makes the kind a column, FilterRowKind {{ exclude_kinds = [{left_out}] }} leaves these rows out"
+    way = (
+        "RowKindExtractor before it makes the kind a column, FilterRowKind { exclude_kinds ="
+        f" [{left_out}] }} leaves these rows out"
+    )
     return f"changes of {sources} arrive here, and {fate}; {way}"

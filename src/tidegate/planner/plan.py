@@ -76,12 +76,14 @@ def _operator_problems(known: Sequence[Known]) -> Iterator[Problem]:
         if owner is not one:
             yield _name_problem(
                 one,
-                f"the name {one.operator!r} is already that of {owner.label}: state is kept under it, so it must be unique in the job",
+                f"the name {one.operator!r} is already that of {owner.label}: state is kept under"
+                " it, so it must be unique in the job",
             )
         elif len(operator_directory(one.operator)) > NAME_BYTES_MAX:
             yield _name_problem(
                 one,
-                f"the name is too long: state is kept in a directory of this name, which may have {NAME_BYTES_MAX} bytes",
+                "the name is too long: state is kept in a directory of this name, which may have"
+                f" {NAME_BYTES_MAX} bytes",
             )
 
 

@@ -84,7 +84,8 @@ class _Wiring:
                     self.complain(
                         block,
                         (),
-                        f"plugin_output is missing: {_title(block)} must name the dataset that it gives, because the job has several",
+                        f"plugin_output is missing: {_title(block)} must name the dataset that it"
+                        " gives, because the job has several",
                     )
             else:
                 self.givers.setdefault(block.output, []).append(block)
@@ -137,7 +138,8 @@ class _Wiring:
             self.complain(
                 block,
                 _input_place(block, index),
-                f"the dataset {name!r} is given by {names}, all after this: give them names of their own",
+                f"the dataset {name!r} is given by {names}, all after this: give them names of"
+                " their own",
             )
         return before[-1] if before else others[0]
 
@@ -149,7 +151,8 @@ class _Wiring:
             self.complain(
                 block,
                 path,
-                f"no block gives the dataset {name!r}: {_title(before)}, which gives no name, is read",
+                f"no block gives the dataset {name!r}: {_title(before)}, which gives no name, is"
+                " read",
                 Severity.WARNING,
             )
             yield before.path
@@ -184,7 +187,10 @@ class _Wiring:
         for name, givers in self.givers.items():
             for earlier, later in pairwise(givers):
                 lost = "" if earlier.path in read else ", which nobody reads: it does not run"
-                message = f"the dataset {name!r} replaces that of {_title(earlier)} ({_line(earlier, later)}) for all blocks after this one"
+                message = (
+                    f"the dataset {name!r} replaces that of {_title(earlier)}"
+                    f" ({_line(earlier, later)}) for all blocks after this one"
+                )
                 self.complain(later, _output_place(later), message + lost, Severity.WARNING)
 
     def find_unread(self) -> None:

@@ -40,7 +40,8 @@ class Capabilities:
         False  # a sink that understands them; a source that may emit more than inserts
     )
     refuses: tuple[
-        RowKind, ...
+        RowKind,
+        ...,
         # a sink that does not understand them: rows of these kinds fail the job; others are added
     ] = ()
     multi_table: bool = False

@@ -242,7 +242,8 @@ class Source(ABC):
         gone, and which shall skip what was lost.
         """
         raise Unsupported(
-            f"{self.context.operator} cannot skip to what is new now: say --on-not-held initial, or start over with --restore fresh"
+            f"{self.context.operator} cannot skip to what is new now: say --on-not-held initial, or"
+            " start over with --restore fresh"
         )
 
     def release(self, offset: Offset) -> None:  # noqa: B027  # most sources keep everything

@@ -123,7 +123,8 @@ def _clashes(connector: Connector, found: Iterable[Connector]) -> Iterator[str]:
         if other.kind is connector.kind and taken:
             owner = other.implementation.partition(":")[0]
             yield (
-                f"the name of its {connector.kind.value} {connector.name} is already taken by {other.name} of {owner}; give it another name"
+                f"the name of its {connector.kind.value} {connector.name} is already taken by"
+                f" {other.name} of {owner}; give it another name"
             )
 
 

@@ -34,14 +34,17 @@ def read_schema(
         if names and k not in names
     ]
     table = raw.get("table")
-    return Table(
-        path=str(table) if table else default_table,
-        columns=tuple(columns),
-        primary_key=primary,
-        unique_key=_unique_key(raw),
-        partition_keys=_names(raw.get("partition_keys")),
-        comment=str(raw.get("comment") or ""),
-    ), problems
+    return (
+        Table(
+            path=str(table) if table else default_table,
+            columns=tuple(columns),
+            primary_key=primary,
+            unique_key=_unique_key(raw),
+            partition_keys=_names(raw.get("partition_keys")),
+            comment=str(raw.get("comment") or ""),
+        ),
+        problems,
+    )
 
 
 def _columns(

@@ -19,18 +19,21 @@ MULTI_TABLE = (
     Option(
         "table_match_regex",
         Kind.TEXT,
-        "Which tables the options of this block are for: a regular expression for the whole path of a table.",
+        "Which tables the options of this block are for: a regular expression for the whole path of"
+        " a table.",
         default=".*",
     ),
     Option(
         "table_transform",
         Kind.LIST,
-        "Rules for single tables, each with table_path and the options of this transform; they come before those of the block.",
+        "Rules for single tables, each with table_path and the options of this transform; they come"
+        " before those of the block.",
     ),
     Option(
         "rule_match_mode",
         Kind.ENUM,
-        "What happens where several table_transform entries name the same table_path; without it that is an error.",
+        "What happens where several table_transform entries name the same table_path; without it"
+        " that is an error.",
         choices=("FIRST_MATCH", "ALL_MATCH"),
     ),
 )
@@ -70,7 +73,8 @@ class RuleSet:
         if not isinstance(entry, Mapping) or not entry.get("table_path"):
             yield block.problem(
                 path,
-                "an entry of table_transform is a block { table_path = ..., and the options for that table }",
+                "an entry of table_transform is a block { table_path = ..., and the options for"
+                " that table }",
             )
             return
         inside = block.inside(path, entry)
@@ -80,7 +84,8 @@ class RuleSet:
         if str(entry["table_path"]) in seen and values["rule_match_mode"] is None:
             yield inside.problem(
                 ("table_path",),
-                f"{entry['table_path']} has two rules: rule_match_mode = FIRST_MATCH or ALL_MATCH says what that means",
+                f"{entry['table_path']} has two rules: rule_match_mode = FIRST_MATCH or ALL_MATCH"
+                " says what that means",
             )
         seen.add(str(entry["table_path"]))
 

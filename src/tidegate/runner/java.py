@@ -22,8 +22,8 @@ from tidegate.model.errors import UserError
 
 JAVA_VERSION_MIN = 17  # what Spark 4 asks for
 ANSWER_S_MAX = 20  # a Java that has not said its version by then is broken
-SPARK_MODULE = (
-    "jdk.incubator.vector"  # Spark adds it on the command line, and a JVM without it does not start
+SPARK_MODULE = (  # Spark adds it on the command line, and a JVM without it does not start
+    "jdk.incubator.vector"
 )
 DRIVER_PACKAGES = ("pyspark", "pyarrow", "pandas")
 KNOWN_PLACES = (
@@ -90,8 +90,10 @@ class JavaMissing(UserError):
     def __init__(self, passed_over: tuple[str, ...]) -> None:
         seen = f" Looked at and not taken: {'; '.join(passed_over)}." if passed_over else ""
         super().__init__(
-            f"Java {JAVA_VERSION_MIN} or newer was not found.{seen} Install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; "
-            "Fedora: dnf install java-21-openjdk-headless; macOS: brew install openjdk@17), or set JAVA_HOME to where it is."
+            f"Java {JAVA_VERSION_MIN} or newer was not found.{seen} Install it (Debian, Ubuntu:"
+            " apt-get install openjdk-17-jre-headless; Fedora: dnf install"
+            " java-21-openjdk-headless; macOS: brew install openjdk@17), or set JAVA_HOME to where"
+            " it is."
         )
         self.passed_over = passed_over
 

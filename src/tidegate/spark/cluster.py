@@ -59,8 +59,9 @@ class NoExecutors(TransientError):
 
     def __init__(self, master: str, waited_s: float) -> None:
         super().__init__(
-            f"no executor for {waited_s:.0f} seconds at {master}: it has no free worker, or cannot start executors there; "
-            f"spark.log and the pages of the cluster say more ({NO_EXECUTOR_KEY} is how long to wait)"
+            f"no executor for {waited_s:.0f} seconds at {master}: it has no free worker, or cannot"
+            " start executors there; spark.log and the pages of the cluster say more"
+            f" ({NO_EXECUTOR_KEY} is how long to wait)"
         )
 
 
@@ -101,7 +102,8 @@ def check_deploy_mode(user: Mapping[str, str]) -> None:
     """UserError where Spark is to start the driver by itself, on some other host."""
     if user.get("spark.submit.deployMode", "client") != "client":
         raise UserError(
-            "spark.submit.deployMode must be client: the driver is a process that Tidegate starts and fences; only executors are elsewhere"
+            "spark.submit.deployMode must be client: the driver is a process that Tidegate starts"
+            " and fences; only executors are elsewhere"
         )
 
 
@@ -177,7 +179,10 @@ class StartState:
             )
         reports = YARN_REPORT.findall(self._new_lines())
         if not reports:
-            return "Spark is starting at yarn: the ResourceManager has not accepted the application yet"
+            return (
+                "Spark is starting at yarn: the ResourceManager has not accepted the"
+                " application yet"
+            )
         application, state = reports[-1]
         granted = ", no container granted" if state in YARN_WAITING else ""
         return f"YARN: {application} is {state}{granted}; `yarn application -status` says more"

@@ -56,7 +56,8 @@ def deployment(wanted: Wanted) -> Deployment:
     if is_local(wanted.master):
         raise UserError(f"{wanted.master} needs no settings: tasks run in the driver itself")
     raise UserError(
-        f"{wanted.master!r} is no master of Spark: spark://host:7077, k8s://https://host:6443 or yarn"
+        f"{wanted.master!r} is no master of Spark: spark://host:7077, k8s://https://host:6443 or"
+        " yarn"
     )
 
 
@@ -96,13 +97,19 @@ def _python(wanted: Wanted) -> dict[str, str]:
 
 def _pack(archive: str) -> str:
     name = archive.rpartition("/")[2]
-    made = f"python -m venv env && env/bin/pip install tidegate=={__version__} venv-pack && env/bin/venv-pack -p env -o {name}"
+    made = (
+        f"python -m venv env && env/bin/pip install tidegate=={__version__} venv-pack &&"
+        f" env/bin/venv-pack -p env -o {name}"
+    )
     return f"{made}   # then put it at {archive}; hosts need the Python that it was made with"
 
 
 def _disk(wanted: Wanted) -> str:
     place = wanted.shared or "one directory"
-    return f"Mount {place} on every host under the same name: sources and sinks of files, and the checkpoints of several servers, must be on it."
+    return (
+        f"Mount {place} on every host under the same name: sources and sinks of files, and the"
+        " checkpoints of several servers, must be on it."
+    )
 
 
 def _standalone(wanted: Wanted) -> Deployment:
@@ -117,14 +124,20 @@ def _standalone(wanted: Wanted) -> Deployment:
     ready = (
         _pack(wanted.archive)
         if wanted.archive
-        else f"Install tidegate=={__version__} on every host, so that {conf['spark.pyspark.python']} imports it."
+        else (
+            f"Install tidegate=={__version__} on every host, so that {conf['spark.pyspark.python']}"
+            " imports it."
+        )
     )
     return Deployment(
         conf=conf,
         steps=(
             ready,
             _disk(wanted),
-            "Open the way from the executors back to the driver (spark.driver.host; its ports are random).",
+            (
+                "Open the way from the executors back to the driver (spark.driver.host; its ports"
+                " are random)."
+            ),
         ),
     )
 
@@ -132,7 +145,8 @@ def _standalone(wanted: Wanted) -> Deployment:
 def _yarn(wanted: Wanted) -> Deployment:
     if not wanted.archive and not wanted.python:
         raise UserError(
-            "YARN needs --archive (an environment that is sent along) or --python (one that is on every host)"
+            "YARN needs --archive (an environment that is sent along) or --python (one that is on"
+            " every host)"
         )
     conf = {
         **_sizes(wanted),
@@ -149,7 +163,10 @@ def _yarn(wanted: Wanted) -> Deployment:
         conf=conf,
         steps=(
             *steps,
-            "Set HADOOP_CONF_DIR (or YARN_CONF_DIR) for the servers and workers that start drivers.",
+            (
+                "Set HADOOP_CONF_DIR (or YARN_CONF_DIR) for the servers and workers that start"
+                " drivers."
+            ),
             _disk(wanted),
         ),
     )
@@ -181,17 +198,28 @@ def _kubernetes(wanted: Wanted) -> Deployment:
         ()
         if wanted.driver_host
         else (
-            "Run the servers in pods with POD_IP in their environment (fieldRef status.podIP), or give --driver-host.",
+            (
+                "Run the servers in pods with POD_IP in their environment (fieldRef status.podIP),"
+                " or give --driver-host."
+            ),
         )
     )
     steps = (
-        f"pip wheel --wheel-dir wheels tidegate=={__version__}        # beside the Dockerfile; from a checkout: pip wheel --wheel-dir wheels .",
+        (
+            f"pip wheel --wheel-dir wheels tidegate=={__version__}        # beside the Dockerfile;"
+            " from a checkout: pip wheel --wheel-dir wheels ."
+        ),
         f"docker build -t {wanted.image} . && docker push {wanted.image}",
-        "kubectl apply -f access.yaml                        # who starts drivers must be allowed to start pods",
+        (
+            "kubectl apply -f access.yaml                        # who starts drivers must be"
+            " allowed to start pods"
+        ),
         *address,
-        ""
-        if wanted.claim
-        else "Files need a volume that servers and executors share: --shared PATH --claim NAME.",
+        (
+            ""
+            if wanted.claim
+            else "Files need a volume that servers and executors share: --shared PATH --claim NAME."
+        ),
     )
     return Deployment(
         conf=conf,

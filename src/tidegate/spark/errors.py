@@ -33,7 +33,8 @@ JOB_CONDITIONS = re.compile(
     r"\[(DATA_SOURCE_NOT_FOUND|UNSUPPORTED_DATA_SOURCE|CANNOT_LOAD_|PATH_NOT_FOUND|TABLE_OR_VIEW_NOT_FOUND)[A-Z_.0-9]*\]"
 )
 CANCELLED = re.compile(
-    r"cancelled part of cancelled job group|cancelled because|SPARK_JOB_CANCELLED|Job \d+ cancelled",
+    r"cancelled part of cancelled job group|cancelled because|SPARK_JOB_CANCELLED|Job \d+"
+    r" cancelled",
     re.I,
 )
 # What executors say whose Python cannot run our tasks: the text's pattern, and the sentence.
@@ -68,7 +69,8 @@ class ApplicationEnded(EngineGone):
 
     def __init__(self) -> None:
         super().__init__(
-            "Spark has shut this application down (the cluster removed it, or the JVM is ending); spark.log says why"
+            "Spark has shut this application down (the cluster removed it, or the JVM is ending);"
+            " spark.log says why"
         )
 
 
@@ -102,7 +104,8 @@ class ExecutorsUnfit(TransientError):
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"{what}; spark.pyspark.python must name a Python on every host of the cluster that has Tidegate of this version in it"
+            f"{what}; spark.pyspark.python must name a Python on every host of the cluster that has"
+            " Tidegate of this version in it"
         )
 
 

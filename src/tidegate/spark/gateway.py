@@ -49,11 +49,13 @@ NEEDED_AT_START = (
     "spark.submit.",
 )  # left off the command line only where their name says secret
 PASSING = re.compile(
-    r"annot allocate memory|insufficient memory|Address already in use|[Cc]onnection (refused|reset|timed out)|unresponsive|UnknownHost|download failed",
+    r"annot allocate memory|insufficient memory|Address already in use|[Cc]onnection"
+    r" (refused|reset|timed out)|unresponsive|UnknownHost|download failed",
     re.I,
 )
 USEFUL = re.compile(
-    r"^(Error[: ]|Exception in thread|Caused by: |Unrecognized |Invalid |Improperly |Could not |.*\b\w+(Error|Exception): )"
+    r"^(Error[: ]|Exception in thread|Caused by: |Unrecognized |Invalid |Improperly |Could not"
+    r" |.*\b\w+(Error|Exception): )"
 )
 
 
@@ -155,7 +157,8 @@ def _await(process: "subprocess.Popen[bytes]", answer: Path, output: Path, began
             raise not_started(process.returncode, _tail(output, began), output)
         if time.monotonic() > deadline:
             raise JvmNotStartedYet(
-                f"Spark's JVM did not answer within {START_S_MAX} seconds; what it said is in {output}"
+                f"Spark's JVM did not answer within {START_S_MAX} seconds; what it said is in"
+                f" {output}"
             )
         time.sleep(POLL_S)
 
@@ -174,8 +177,10 @@ def kill_family(process: "subprocess.Popen[bytes]") -> None:
     """
     for pid in children(process.pid):
         with suppress(OSError):
-            os.killpg(pid, signal.SIGKILL) if os.getpgid(pid) == pid else os.kill(
-                pid, signal.SIGKILL
+            (
+                os.killpg(pid, signal.SIGKILL)
+                if os.getpgid(pid) == pid
+                else os.kill(pid, signal.SIGKILL)
             )
     _end(process)
 

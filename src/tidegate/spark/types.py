@@ -64,7 +64,8 @@ def _time_type() -> spark.DataType:
     known: Any = getattr(spark, "TimeType", None)
     if known is None:
         raise Unsupported(
-            "columns of type time need Spark 4.1 or newer where there is SQL to do; take string, or leave SQL out of this pipeline"
+            "columns of type time need Spark 4.1 or newer where there is SQL to do; take string, or"
+            " leave SQL out of this pipeline"
         )
     made: spark.DataType = known(6)
     return made
@@ -101,7 +102,8 @@ def data_type(kind: spark.DataType) -> DataType:
     if type(kind) in _BACK:
         return DataType(_BACK[type(kind)])
     raise Unsupported(
-        f"a column of Spark's type {kind.simpleString()} cannot travel through a pipeline; cast it to a type of the reference, such as string"
+        f"a column of Spark's type {kind.simpleString()} cannot travel through a pipeline; cast it"
+        " to a type of the reference, such as string"
     )
 
 

@@ -35,7 +35,8 @@ def check_map(name: object) -> None:
     """Refuse a name of a map that is not lower-case words with dashes."""
     if not (isinstance(name, str) and MAP_NAME.fullmatch(name)):
         raise StoreRefused(
-            f"{name!r} cannot name a map: lower-case letters, digits and dashes, a letter first, at most 63"
+            f"{name!r} cannot name a map: lower-case letters, digits and dashes, a letter first, at"
+            " most 63"
         )
 
 

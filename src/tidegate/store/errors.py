@@ -13,7 +13,8 @@ class Conflict(TransientError):
 
     def __init__(self, map: str, key: str, expected: int, found: int) -> None:
         super().__init__(
-            f"{map}/{key} is {_state(found)} and not {_state(expected)} as expected: someone else has changed it; nothing was written"
+            f"{map}/{key} is {_state(found)} and not {_state(expected)} as expected: someone else"
+            " has changed it; nothing was written"
         )
         self.map = map
         self.key = key
@@ -49,8 +50,9 @@ class DocumentDamaged(StoreDamaged):
 
     def __init__(self, map: str, key: str, why: str) -> None:
         super().__init__(
-            f"the stored document {map}/{key} is damaged and is not used: {why}. Restore the store from a copy; or see `tidegate state verify`, "
-            "forget the job (`tidegate state forget`) and resume it from its checkpoints with --restore latest"
+            f"the stored document {map}/{key} is damaged and is not used: {why}. Restore the store"
+            " from a copy; or see `tidegate state verify`, forget the job (`tidegate state"
+            " forget`) and resume it from its checkpoints with --restore latest"
         )
         self.map = map
         self.key = key

@@ -103,9 +103,11 @@ class EtcdBackend:
     def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
         layout = self._layout
         asked = [
-            get(layout.entry(each.map, each.key))
-            if isinstance(each, Get)
-            else _all_of(layout.map(each.map) + each.prefix.encode())
+            (
+                get(layout.entry(each.map, each.key))
+                if isinstance(each, Get)
+                else _all_of(layout.map(each.map) + each.prefix.encode())
+            )
             for each in questions
         ]
         charter, found = self._view.answers(asked)

@@ -50,15 +50,18 @@ def refusal(where: str, answer: dict[str, Any], *, once: bool) -> TidegateError:
         return TokenExpired(f"etcd at {where} no longer takes the login of this process: {text}")
     if any(known in lower for known in _NOT_ALLOWED):
         return UserError(
-            f"etcd at {where} does not let this user work on the store ({text}): check user, password and permissions in the address of the store"
+            f"etcd at {where} does not let this user work on the store ({text}): check user,"
+            " password and permissions in the address of the store"
         )
     if any(known in lower for known in _TOO_BIG):
         return StoreRefused(
-            f"the transaction is too big for etcd at {where} ({text}); nothing was written: raise --max-request-bytes, or write less at a time"
+            f"the transaction is too big for etcd at {where} ({text}); nothing was written: raise"
+            " --max-request-bytes, or write less at a time"
         )
     if any(known in lower for known in _NO_SPACE):
         return StoreUnavailable(
-            f"etcd at {where} has no space left ({text}), and nothing was written: compact and defragment it, then disarm its alarm, or raise its quota"
+            f"etcd at {where} has no space left ({text}), and nothing was written: compact and"
+            " defragment it, then disarm its alarm, or raise its quota"
         )
     if "required revision" in lower:
         return HistoryGone(f"etcd at {where} has no such revision: {text}")

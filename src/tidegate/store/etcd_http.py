@@ -42,7 +42,8 @@ class EtcdClient:
         self.endpoints = tuple(_host_and_port(endpoint) for endpoint in endpoints)
         if not self.endpoints:
             raise UserError(
-                "the address of the store on etcd names no host: it is etcd://host:port[,host:port...]/prefix"
+                "the address of the store on etcd names no host: it is"
+                " etcd://host:port[,host:port...]/prefix"
             )
         self.shown = ",".join(f"{host}:{port}" for host, port in self.endpoints)
         self._username = username
@@ -230,7 +231,8 @@ def _judged(where: str, status: int, text: bytes, *, once: bool) -> dict[str, An
         return answer
     if not isinstance(answer, dict):
         raise UserError(
-            f"what answers at {where} is not the JSON gateway of etcd 3.4 or newer (HTTP status {status}): check the address of the store"
+            f"what answers at {where} is not the JSON gateway of etcd 3.4 or newer (HTTP status"
+            f" {status}): check the address of the store"
         )
     raise refusal(where, answer, once=once)
 
@@ -248,7 +250,8 @@ def _host_and_port(endpoint: str) -> tuple[str, int]:
     host = host.removeprefix("[").removesuffix("]")
     if not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise UserError(
-            "an endpoint of the store on etcd is not host:port: the address is etcd://host:port[,host:port...]/prefix"
+            "an endpoint of the store on etcd is not host:port: the address is"
+            " etcd://host:port[,host:port...]/prefix"
         )
     return host, int(port)
 

@@ -38,7 +38,8 @@ class StoreTooNew(UserError):
 
     def __init__(self, prefix: str, found: object) -> None:
         super().__init__(
-            f"the store under {prefix} in etcd has format {found}; this Tidegate knows {FORMAT}: upgrade it, or use another prefix"
+            f"the store under {prefix} in etcd has format {found}; this Tidegate knows {FORMAT}:"
+            " upgrade it, or use another prefix"
         )
         self.prefix = prefix
         self.found = found
@@ -113,7 +114,8 @@ class Layout:
         self.root = f"{prefix.strip('/')}/".encode()
         if self.root == b"/":
             raise UserError(
-                "the address of the store on etcd names no prefix: it is etcd://host:port[,host:port...]/prefix"
+                "the address of the store on etcd names no prefix: it is"
+                " etcd://host:port[,host:port...]/prefix"
             )
         self.charter, self.last = self.root + b"charter", self.root + b"last"
         self.entries, self.log, self.voids = (
@@ -153,7 +155,8 @@ class Layout:
             return Charter(**fields, gaps=gaps, base=pair.created, mod=pair.mod)
         except (ValueError, KeyError, TypeError) as error:
             raise StoreDamaged(
-                f"what is under {self.charter.decode()} in etcd is not the charter of a store: use another prefix"
+                f"what is under {self.charter.decode()} in etcd is not the charter of a store: use"
+                " another prefix"
             ) from error
 
     def read_record(self, charter: Charter, pair: Pair) -> LogRecord:

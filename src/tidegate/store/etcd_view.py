@@ -86,8 +86,9 @@ class EtcdView:
         charter, last = self.layout.read_charter(answer.found[0]), answer.found[1]
         if charter is None or not last or charter.store != self._store:
             raise StoreLost(
-                f"the store under {self.layout.root.decode()} in etcd was removed or replaced while it was open: nothing was written; bring it back, "
-                "or stop all processes and start them again"
+                f"the store under {self.layout.root.decode()} in etcd was removed or replaced while"
+                " it was open: nothing was written; bring it back, or stop all processes and start"
+                " them again"
             )
         moment = Moment(charter, last[0], answer.found[2:], answer.revision)
         self.saw(charter, moment.revision)
@@ -149,7 +150,8 @@ class EtcdView:
         """Others may be faster again and again, but not for ever."""
         if time.monotonic() > give_up_at:
             raise StoreUnavailable(
-                f"others have changed the store on etcd again and again for {self.patience_s:g} s; nothing was written"
+                f"others have changed the store on etcd again and again for {self.patience_s:g} s;"
+                " nothing was written"
             )
 
     def _news(self, since: int, reach: int) -> tuple[Moment, list[LogRecord]]:
@@ -219,7 +221,8 @@ class EtcdView:
             return found
         if not create:
             raise StoreLost(
-                f"the store under {layout.root.decode()} in etcd is gone: it is waited for, and no new one is made"
+                f"the store under {layout.root.decode()} in etcd is gone: it is waited for, and no"
+                " new one is made"
             )
         before_creation()
         charter = Charter(store=os.urandom(8).hex())
@@ -232,6 +235,7 @@ class EtcdView:
         )
         if found is None:
             raise StoreDamaged(
-                f"under {layout.root.decode()} in etcd there are keys and no charter of a store: use another prefix, or remove them"
+                f"under {layout.root.decode()} in etcd there are keys and no charter of a store:"
+                " use another prefix, or remove them"
             )
         return found

@@ -10,10 +10,14 @@ from tidegate.store.memory import MemoryBackend
 from tidegate.store.sqlite import SqliteBackend
 
 CHOICES = (
-    "sqlite:///absolute/path (one host, several processes), postgresql://user:password@host:port/database (several hosts), "
-    "etcd://host:port,host:port/prefix (several hosts), memory: (this process only)"
+    "sqlite:///absolute/path (one host, several processes),"
+    " postgresql://user:password@host:port/database (several hosts),"
+    " etcd://host:port,host:port/prefix (several hosts), memory: (this process only)"
 )
-ETCD_FORM = "etcd://user:password@host:port,host:port/prefix?tls=true, with special characters of the password as %XX"
+ETCD_FORM = (
+    "etcd://user:password@host:port,host:port/prefix?tls=true, with special characters of the"
+    " password as %XX"
+)
 ETCD_PORT = 2379
 ETCD_PREFIX = "tidegate"
 _TRUTH = {"true": True, "false": False}

@@ -95,9 +95,11 @@ class PostgresBackend:
 
     def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
         ranges = [
-            (each.map, each.key, each.key)
-            if isinstance(each, Get)
-            else (each.map, each.prefix, each.prefix + _LAST)
+            (
+                (each.map, each.key, each.key)
+                if isinstance(each, Get)
+                else (each.map, each.prefix, each.prefix + _LAST)
+            )
             for each in questions
         ]
         maps, firsts, lasts = ([each[part] for each in ranges] for part in range(3))
@@ -250,7 +252,8 @@ class PostgresBackend:
         """The answer of a query that has a row as long as the store has its state."""
         if row is None:
             raise StoreLost(
-                f"the store {self._shown} has lost its state: nothing was written; restore the database from a copy, or use another schema"
+                f"the store {self._shown} has lost its state: nothing was written; restore the"
+                " database from a copy, or use another schema"
             )
         return row
 
@@ -269,13 +272,15 @@ class PostgresBackend:
                 )
             case "replaced":
                 return StoreLost(
-                    f"the store {self._shown} was removed or replaced while it was open: nothing was written; bring the former one back, "
-                    "or stop all processes and start them again"
+                    f"the store {self._shown} was removed or replaced while it was open: nothing"
+                    " was written; bring the former one back, or stop all processes and start them"
+                    " again"
                 )
             case "went-back":
                 return StoreDamaged(
-                    f"the store {self._shown} is older than it was before: a copy was restored, or a standby that lagged behind has taken over. "
-                    "Nothing was written; start all processes again"
+                    f"the store {self._shown} is older than it was before: a copy was restored, or"
+                    " a standby that lagged behind has taken over. Nothing was written; start all"
+                    " processes again"
                 )
         raise AssertionError(f"the store's function answered {outcome}")
 

@@ -81,6 +81,7 @@ def _without_schema(query: str) -> tuple[str, str]:
         schema = unquote(value)
         if not SCHEMA_NAME.fullmatch(schema):
             raise UserError(
-                f"{schema[:80]!r} cannot name the schema of a store: lower-case letters, digits and _, not pg_ first, at most 63"
+                f"{schema[:80]!r} cannot name the schema of a store: lower-case letters, digits and"
+                " _, not pg_ first, at most 63"
             )
     return schema, "&".join(rest)

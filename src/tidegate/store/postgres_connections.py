@@ -117,7 +117,8 @@ class Connections:
             except psycopg.Error as error:
                 if self._judge(connection, error):
                     raise AnswerLost(
-                        f"the connection to the store {self.address.shown} broke in the middle of a transaction"
+                        f"the connection to the store {self.address.shown} broke in the middle of a"
+                        " transaction"
                     ) from error
                 raise from_server(self.address.shown, error) from error
 
@@ -127,7 +128,8 @@ class Connections:
         turn = self._turn  # a fork in between gives the child another one
         if not turn.acquire(timeout=self.limits.answer_s):
             raise StoreUnavailable(
-                f"other threads have kept the store {self.address.shown} busy for {self.limits.answer_s:g} s; nothing was written"
+                f"other threads have kept the store {self.address.shown} busy for"
+                f" {self.limits.answer_s:g} s; nothing was written"
             )
         try:
             yield
@@ -156,7 +158,8 @@ class Connections:
         free = self._free  # a fork in between gives the child another one
         if not free.acquire(timeout=self.limits.answer_s):
             raise StoreUnavailable(
-                f"other threads have kept all connections to the store {self.address.shown} busy for {self.limits.answer_s:g} s"
+                f"other threads have kept all connections to the store {self.address.shown} busy"
+                f" for {self.limits.answer_s:g} s"
             )
         try:
             connection = self._take()

@@ -21,9 +21,16 @@ _UNAVAILABLE = {
     "40001": "had another transaction in the way, and nothing was written",
     "40P01": "had another transaction in the way, and nothing was written",
     "53100": "has a full disk, and nothing was written: make room",
-    "53300": "has all its connections in use: allow more (max_connections), or start fewer processes",
-    "55P03": "is held by another session that does not let go, and nothing was written: pg_stat_activity shows which",
-    "57014": "did not get done in time what it was asked for; it was stopped, and nothing was written",
+    "53300": (
+        "has all its connections in use: allow more (max_connections), or start fewer processes"
+    ),
+    "55P03": (
+        "is held by another session that does not let go, and nothing was written: pg_stat_activity"
+        " shows which"
+    ),
+    "57014": (
+        "did not get done in time what it was asked for; it was stopped, and nothing was written"
+    ),
 }
 
 
@@ -34,7 +41,8 @@ class StoreSchemaTooNew(UserError):
 
     def __init__(self, shown: str, found: int) -> None:
         super().__init__(
-            f"the store {shown} has schema version {found}; this Tidegate knows up to {SCHEMA_VERSION}: upgrade it, or use another schema"
+            f"the store {shown} has schema version {found}; this Tidegate knows up to"
+            f" {SCHEMA_VERSION}: upgrade it, or use another schema"
         )
         self.found = found
 
@@ -53,16 +61,18 @@ def from_server(shown: str, error: psycopg.Error) -> TidegateError:
         return StoreUnavailable(f"the store {shown} {_UNAVAILABLE[state]}")
     if state in _GONE:
         return StoreLost(
-            f"the store {shown} was removed while it was open ({_GONE[state]} is gone): nothing was written; bring it back, "
-            "or stop all processes and start them again"
+            f"the store {shown} was removed while it was open ({_GONE[state]} is gone): nothing was"
+            " written; bring it back, or stop all processes and start them again"
         )
     if state == "42501":
         return UserError(
-            f"the user of the store {shown} may not do what is needed ({_words(error)}): let it own the schema"
+            f"the user of the store {shown} may not do what is needed ({_words(error)}): let it own"
+            " the schema"
         )
     if state in ("XX001", "XX002"):
         return StoreDamaged(
-            f"the store {shown} is damaged ({_words(error)}): restore the database from a copy; checkpoints are not in it"
+            f"the store {shown} is damaged ({_words(error)}): restore the database from a copy;"
+            " checkpoints are not in it"
         )
     return StoreUnavailable(f"the store {shown} failed: {_words(error)}")
 
@@ -71,7 +81,8 @@ def from_opening(shown: str, error: psycopg.Error) -> TidegateError:
     """An error while the first connection was made: what no later try can repair is said as that."""
     if any(words in str(error) for words in _REFUSALS):
         return UserError(
-            f"the server of the store {shown} refuses: {_words(error)}; check user, password and database of the address"
+            f"the server of the store {shown} refuses: {_words(error)}; check user, password and"
+            " database of the address"
         )
     return from_connecting(shown, error)
 

@@ -37,7 +37,8 @@ def prepare(connections: Connections, *, create: bool) -> UUID:
         found = _look(db, connections.address)
         if not found.is_store and not create:
             raise StoreLost(
-                f"the store {connections.address.shown} is gone: it is waited for, and no new one is made"
+                f"the store {connections.address.shown} is gone: it is waited for, and no new one"
+                " is made"
             )
         if not found.is_store:
             _create(db, connections.address)
@@ -47,7 +48,8 @@ def prepare(connections: Connections, *, create: bool) -> UUID:
         (store,) = db.execute(SQL["store"].encode()).fetchone() or (None,)
     if not isinstance(store, UUID):
         raise UserError(
-            f"the store {connections.address.shown} is empty of what every store has: remove its schema, or use another one"
+            f"the store {connections.address.shown} is empty of what every store has: remove its"
+            " schema, or use another one"
         )
     return store
 
@@ -60,15 +62,18 @@ def _look(db: LimitedConnection, address: PostgresAddress) -> Found:
     assert found is not None, "a query without a table has one row"
     if found.server_version < SERVER_VERSION_MIN:
         raise UserError(
-            f"the server of {address.shown} is PostgreSQL {found.server_version // 10000}; a store needs {SERVER_VERSION_MIN // 10000} or newer"
+            f"the server of {address.shown} is PostgreSQL {found.server_version // 10000}; a store"
+            f" needs {SERVER_VERSION_MIN // 10000} or newer"
         )
     if found.encoding != "UTF8":
         raise UserError(
-            f"the database of {address.shown} has the encoding {found.encoding}; a store needs UTF8: make another database"
+            f"the database of {address.shown} has the encoding {found.encoding}; a store needs"
+            " UTF8: make another database"
         )
     if found.has_relations and not found.is_store:
         raise UserError(
-            f"the schema {address.schema} of {address.shown} is of something else, not a store: use another one (?schema=name)"
+            f"the schema {address.schema} of {address.shown} is of something else, not a store: use"
+            " another one (?schema=name)"
         )
     return found
 

@@ -61,9 +61,11 @@ class SqliteBackend:
         def answer(db: sqlite3.Connection) -> list[list[Row]]:
             found = _get_all(db, [each for each in questions if isinstance(each, Get)])
             return [
-                found.get((each.map, each.key), [])
-                if isinstance(each, Get)
-                else _scan(db, each.map, each.prefix)
+                (
+                    found.get((each.map, each.key), [])
+                    if isinstance(each, Get)
+                    else _scan(db, each.map, each.prefix)
+                )
                 for each in questions
             ]
 

@@ -29,7 +29,8 @@ class StoreTooNew(UserError):
 
     def __init__(self, path: Path, found: int) -> None:
         super().__init__(
-            f"the store {path} has schema version {found}; this Tidegate knows up to {SCHEMA_VERSION}: upgrade it, or use another home"
+            f"the store {path} has schema version {found}; this Tidegate knows up to"
+            f" {SCHEMA_VERSION}: upgrade it, or use another home"
         )
         self.path = path
         self.found = found
@@ -63,11 +64,13 @@ def _from_sqlite(path: Path, error: sqlite3.Error, *, opening: bool) -> Tidegate
         )
     if name.startswith("SQLITE_CORRUPT"):
         return StoreDamaged(
-            f"the store {path} is damaged ({error}): restore it from a copy, or begin with a new home; checkpoints are not in it"
+            f"the store {path} is damaged ({error}): restore it from a copy, or begin with a new"
+            " home; checkpoints are not in it"
         )
     if name == "SQLITE_READONLY_DBMOVED":
         return StoreLost(
-            f"the store {path} was removed or renamed while it was written: nothing was written; bring the same file back"
+            f"the store {path} was removed or renamed while it was written: nothing was written;"
+            " bring the same file back"
         )
     if name.startswith(_NO_WRITING):
         return _not_writable(path, str(error), opening=opening)
@@ -75,7 +78,8 @@ def _from_sqlite(path: Path, error: sqlite3.Error, *, opening: bool) -> Tidegate
         return _full(path)
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StoreUnavailable(
-            f"the store {path} is held by another process that does not let go: is one of them stopped?"
+            f"the store {path} is held by another process that does not let go: is one of them"
+            " stopped?"
         )
     if name.startswith("SQLITE_IOERR"):
         return StoreUnavailable(
@@ -88,7 +92,8 @@ def _from_system(path: Path, error: OSError, *, opening: bool) -> TidegateError:
     if error.errno == errno.ENOENT:
         if not opening:
             return StoreLost(
-                f"the directory {path.parent} of the store is gone: nothing was written; bring it back"
+                f"the directory {path.parent} of the store is gone: nothing was written; bring it"
+                " back"
             )
         return UserError(
             f"the directory {path.parent} of the store is not there: make it, or use another home"
@@ -113,9 +118,10 @@ def _full(path: Path) -> TidegateError:
 def _not_writable(path: Path, why: str, *, opening: bool) -> TidegateError:
     if opening:
         return UserError(
-            f"the store {path} cannot be opened for writing ({why}): check the permissions of the file and of its directory"
+            f"the store {path} cannot be opened for writing ({why}): check the permissions of the"
+            " file and of its directory"
         )
     return StoreUnavailable(
-        f"the store {path} cannot be written ({why}), and nothing was written: is its disk mounted read-only, or were the permissions of the file "
-        "or of its directory changed?"
+        f"the store {path} cannot be written ({why}), and nothing was written: is its disk mounted"
+        " read-only, or were the permissions of the file or of its directory changed?"
     )

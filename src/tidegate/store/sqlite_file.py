@@ -175,14 +175,16 @@ class StoreFile:
             raise StoreClosed()
         if self._forked_inside:
             raise StoreUnavailable(
-                f"this process was forked in the middle of a transaction and cannot use the store {self.path}: start it anew"
+                "this process was forked in the middle of a transaction and cannot use the store"
+                f" {self.path}: start it anew"
             )
 
     @contextmanager
     def _writer_mutex_within_limit(self) -> Iterator[None]:
         if not self._writer_mutex.acquire(timeout=self._busy_timeout_s):
             raise StoreUnavailable(
-                f"other threads have kept the store {self.path} busy for {self._busy_timeout_s:g} s; nothing was written"
+                f"other threads have kept the store {self.path} busy for {self._busy_timeout_s:g}"
+                " s; nothing was written"
             )
         try:
             yield
@@ -195,12 +197,14 @@ class StoreFile:
         match self._lock.acquire(self._busy_timeout_s):
             case HeldBy(pid, stopped=True):
                 raise StoreUnavailable(
-                    f"process {pid} holds the store {self.path} and is stopped (SIGSTOP): nothing was written; let it go on (`kill -CONT {pid}`), or end it"
+                    f"process {pid} holds the store {self.path} and is stopped (SIGSTOP): nothing"
+                    f" was written; let it go on (`kill -CONT {pid}`), or end it"
                 )
             case HeldBy(pid):
                 who = f"process {pid}" if pid else "another process"
                 raise StoreUnavailable(
-                    f"{who} has held the store {self.path} for {self._busy_timeout_s:g} s: is it stopped? Nothing was written; end it, or let it go on"
+                    f"{who} has held the store {self.path} for {self._busy_timeout_s:g} s: is it"
+                    " stopped? Nothing was written; end it, or let it go on"
                 )
         try:
             yield
@@ -238,8 +242,9 @@ class StoreFile:
             found = os.stat(self.path)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise StoreLost(
-                f"the store {self.path} is gone: it was removed or renamed, or its disk is not mounted. Nothing was written; "
-                "it is waited for until the same file is back, and no new one is made"
+                f"the store {self.path} is gone: it was removed or renamed, or its disk is not"
+                " mounted. Nothing was written; it is waited for until the same file is back, and"
+                " no new one is made"
             ) from error
         return found.st_dev, found.st_ino
 
@@ -318,17 +323,20 @@ class StoreFile:
         found = named[0] if named else ""
         if self._identity and found != self._identity:
             raise StoreLost(
-                f"another store is at {self.path} and not the one that was open: it was replaced, or another disk is mounted there. Nothing was "
-                "written, and the other one is left alone: bring the former one back, or stop all processes and start them again"
+                f"another store is at {self.path} and not the one that was open: it was replaced,"
+                " or another disk is mounted there. Nothing was written, and the other one is left"
+                " alone: bring the former one back, or stop all processes and start them again"
             )
         state = db.execute(SQL["state"]).fetchone()
         if state is None:
             raise StoreDamaged(
-                f"the store {self.path} has lost its state: restore it from a copy, or begin with a new home; checkpoints are not in it"
+                f"the store {self.path} has lost its state: restore it from a copy, or begin with a"
+                " new home; checkpoints are not in it"
             )
         if state[0] < self.revision_seen:
             raise StoreDamaged(
-                f"the store {self.path} is older than it was before: a copy was put in its place. Nothing was written; stop all processes and start them again"
+                f"the store {self.path} is older than it was before: a copy was put in its place."
+                " Nothing was written; stop all processes and start them again"
             )
         self._identity = found
 
@@ -336,7 +344,8 @@ class StoreFile:
         tables = {name for (name,) in db.execute(SQL["table_names"])}
         if not tables and not create:
             raise StoreLost(
-                f"the store {self.path} is gone: an empty file is in its place. Nothing was written; bring the store back"
+                f"the store {self.path} is gone: an empty file is in its place. Nothing was"
+                " written; bring the store back"
             )
         if not tables:
             self._create(db)
@@ -358,7 +367,8 @@ class StoreFile:
         (mode,) = db.execute(SQL["journal"]).fetchone()
         if mode != "wal":
             raise UserError(
-                f"the store {self.path} is on a file system that cannot share memory between processes: use a local disk as home"
+                f"the store {self.path} is on a file system that cannot share memory between"
+                " processes: use a local disk as home"
             )
         db.execute(SQL["begin_write"])
         for statement in SQL.statements("schema"):

@@ -23,7 +23,10 @@ class Node:
     def says(self) -> str:
         """What it is, for those who cannot see it."""
         vertex = self.vertex
-        what = f"{vertex.kind} {vertex.operator}, {vertex.plugin}, pipeline {vertex.pipeline}, parallelism {vertex.parallelism}"
+        what = (
+            f"{vertex.kind} {vertex.operator}, {vertex.plugin}, pipeline {vertex.pipeline},"
+            f" parallelism {vertex.parallelism}"
+        )
         if vertex.rows is None:
             return what
         tables = (
@@ -145,7 +148,10 @@ class Bar:
         """What it is, for those who cannot see it."""
         each = self.checkpoint
         kept = "retained" if each.retained else "no longer kept"
-        return f"{each.kind.value} {each.checkpoint}: {each.seconds:.2f} s, {size(each.bytes)}, {number(each.rows_read)} rows read, {kept}"
+        return (
+            f"{each.kind.value} {each.checkpoint}: {each.seconds:.2f} s, {size(each.bytes)},"
+            f" {number(each.rows_read)} rows read, {kept}"
+        )
 
 
 def timeline(checkpoints: Sequence[Checkpoint]) -> list[Bar]:

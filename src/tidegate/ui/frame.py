@@ -84,7 +84,10 @@ class Frame:
         text = self.templates.get_template(template).render(**known, **values)
         others = " ".join(sorted(self._servers() - {self.desk.me.address}))
         headers = {
-            "Content-Security-Policy": f"default-src 'self'; connect-src 'self' {others}; frame-ancestors 'none'; form-action 'self'; base-uri 'none'",
+            "Content-Security-Policy": (
+                f"default-src 'self'; connect-src 'self' {others}; frame-ancestors 'none';"
+                " form-action 'self'; base-uri 'none'"
+            ),
             "X-Content-Type-Options": "nosniff",
             "Referrer-Policy": "same-origin",
             "Cache-Control": "no-store",

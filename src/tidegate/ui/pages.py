@@ -183,5 +183,6 @@ def _status(text: str) -> JobStatus:
         return JobStatus(text)
     except ValueError:
         raise UserError(
-            f"{text!r} is not the status of a job: {', '.join(status.value for status in JobStatus)}"
+            f"{text!r} is not the status of a job:"
+            f" {', '.join(status.value for status in JobStatus)}"
         ) from None

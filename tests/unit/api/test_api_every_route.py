@@ -48,7 +48,10 @@ NONSENSE = {
     "a list": b"[]",
     "null": b"null",
     "a number": b"7",
-    "other types": b'{"jobId": {"a": [1]}, "text": 5, "name": [], "id": {}, "how": 1, "level": [], "stop": "maybe", "restore": {}, "tags": 3}',
+    "other types": (
+        b'{"jobId": {"a": [1]}, "text": 5, "name": [], "id": {}, "how": 1, "level": [], "stop":'
+        b' "maybe", "restore": {}, "tags": 3}'
+    ),
     "deep": b'{"a":' * 3_000,
     "a form": b"how=nonsense&id=..%2f..&restore=nowhere&text=%00&jobId=x",
 }
@@ -361,7 +364,10 @@ def test_numbers_of_any_length_are_answered_as_seatunnel_does(open_house: Buildi
     ],
 )
 def test_a_submit_with_hostile_parameters_is_bad_input(open_house: Building, value: str) -> None:
-    body = b'{"env": {"job.mode": "BATCH"}, "source": [{"plugin_name": "FakeSource", "schema": {"fields": {"id": "int"}}}], "sink": [{"plugin_name": "Console"}]}'
+    body = (
+        b'{"env": {"job.mode": "BATCH"}, "source": [{"plugin_name": "FakeSource", "schema":'
+        b' {"fields": {"id": "int"}}}], "sink": [{"plugin_name": "Console"}]}'
+    )
     before = open_house.kept()
     for name in ("jobId", "restore", "restoreFrom", "restoreSourceJobId"):
         answer = open_house.ask(

@@ -81,7 +81,11 @@ def test_checkpoints_of_a_job_by_pipeline(site) -> None:
     assert pipeline["inProgress"][0]["checkpointId"] == 4
     assert (
         pipeline["history"][0]["checkpoint"]
-        | {"durationMillis": 40, "stateSize": 300, "status": "COMPLETED"}
+        | {
+            "durationMillis": 40,
+            "stateSize": 300,
+            "status": "COMPLETED",
+        }
         == pipeline["history"][0]["checkpoint"]
     )
     history = site.get("/jobs/checkpoints/history/7?limit=2&pipelineId=1").json()
@@ -299,7 +303,10 @@ def test_one_bad_id_stops_no_job(site) -> None:
 
 
 def test_a_job_file_is_uploaded(site) -> None:
-    hocon = b'source { FakeSource { plugin_output = "t", schema { fields { id = bigint } } } }\nsink { Console { plugin_input = "t" } }\nenv { job.mode = "BATCH" }'
+    hocon = (
+        b'source { FakeSource { plugin_output = "t", schema { fields { id = bigint } } } }\nsink {'
+        b' Console { plugin_input = "t" } }\nenv { job.mode = "BATCH" }'
+    )
     for job_id, (name, content) in enumerate(
         [("job.conf", hocon), ("job.json", json.dumps(JOB).encode())], start=21
     ):

@@ -12,7 +12,10 @@ from tidegate.model.records import JOBS, PIPELINES, STATES, JobStatus, PipelineS
 from tidegate.store.backend import Token, Transaction, Write
 from tidegate.testing.faulty_store import Fault
 
-FULL = "the disk of the store /home/store/tidegate.db is full (no space left), and nothing was written: make room"
+FULL = (
+    "the disk of the store /home/store/tidegate.db is full (no space left), and nothing was"
+    " written: make room"
+)
 AUTHENTICATIONS: dict[str, dict[str, Any]] = {
     "none": {},
     "tokens": {"tokens": True},
@@ -180,6 +183,7 @@ def test_a_write_on_damaged_records_is_refused_by_name_and_no_mistake_of_ours(si
     streaming(site, 1)
     damaged(site, JOBS, "1", '"job_id":1', '"job_id":3')
     answer = site.http.post("/stop-job", json={"jobId": 1})
-    assert (answer.status_code, "running-job-info/1 is damaged" in answer.text) == (503, True), (
-        answer.text
-    )
+    assert (answer.status_code, "running-job-info/1 is damaged" in answer.text) == (
+        503,
+        True,
+    ), answer.text

@@ -334,7 +334,10 @@ def test_an_external_url_that_is_none_is_an_error_of_the_engine_file(url: str) -
 
 
 def test_names_of_the_engine_file_become_settings() -> None:
-    text = "tidegate:\n  http:\n    allowed-hosts: [etl.example, 'tidegate:8080']\n    external-url: https://etl.example\n"
+    text = (
+        "tidegate:\n  http:\n    allowed-hosts: [etl.example, 'tidegate:8080']\n    external-url:"
+        " https://etl.example\n"
+    )
     settings, _, problems = read_engine(text, "tidegate.yaml", {})
     assert settings.http.allowed_hosts == ("etl.example", "tidegate:8080")
     assert settings.http.external_url == "https://etl.example"

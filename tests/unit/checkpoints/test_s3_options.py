@@ -35,7 +35,9 @@ from tidegate.checkpoints.s3_options import Client, client_of
         ),
         (
             {
-                "fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
+                "fs.s3a.aws.credentials.provider": (
+                    "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
+                )
             },
             Client(anonymous=True),
         ),

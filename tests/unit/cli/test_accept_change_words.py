@@ -41,9 +41,10 @@ def test_decisions_may_be_repeated() -> None:
             "a.b@0/1=skip",
         ],
     )
-    assert (ran.exit_code, ran.output.split()) == (0, ["bin.4:120=adopt", "a.b@0/1=skip"]), (
-        ran.output
-    )
+    assert (ran.exit_code, ran.output.split()) == (
+        0,
+        ["bin.4:120=adopt", "a.b@0/1=skip"],
+    ), ran.output
 
 
 @pytest.mark.parametrize("word", ["bin.4:120", "bin.4:120=perhaps", "=adopt"])

@@ -125,8 +125,8 @@ def test_problems_are_shown_as_those_of_job_files(home: Path) -> None:
     result = show("--config", str(file))
     assert result.exit_code == BAD_INPUT
     assert (
-        f"{file}:3: warning: tidegate.http.prt: unknown option http.prt; did you mean 'http.port'?\n       3 | prt: 1\n"
-        in result.stderr
+        f"{file}:3: warning: tidegate.http.prt: unknown option http.prt; did you mean"
+        " 'http.port'?\n       3 | prt: 1\n" in result.stderr
     )
     assert f'{file}:4: error: tidegate.http.port: "x" is not a whole number' in result.stderr
     assert rows(result)["http.port"] == ["8080", "default"]
@@ -155,7 +155,10 @@ def test_the_home_of_the_command_line_is_looked_into(home: Path) -> None:
 @pytest.mark.usefixtures("home")
 def test_showing_needs_neither_spark_nor_arrow() -> None:
     heavy = "print(*{'pyspark', 'pyarrow', 'pandas'} & set(sys.modules), file=sys.stderr)"
-    code = f"import sys\nfrom tidegate.cli import main\ntry:\n    main(['config', 'show'])\nfinally:\n    {heavy}"
+    code = (
+        "import sys\nfrom tidegate.cli import main\ntry:\n    main(['config', 'show'])\nfinally:\n"
+        f"    {heavy}"
+    )
     answer = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )

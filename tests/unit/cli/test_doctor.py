@@ -203,7 +203,10 @@ def test_only_what_is_missing_stops_a_job() -> None:
 
 
 def test_the_answer_needs_no_pyspark() -> None:
-    code = "import sys; from tidegate.cli.doctor import CHECKS; sys.exit(bool({'pyspark', 'py4j', 'pyarrow', 'pandas'} & set(sys.modules)))"
+    code = (
+        "import sys; from tidegate.cli.doctor import CHECKS; sys.exit(bool({'pyspark', 'py4j',"
+        " 'pyarrow', 'pandas'} & set(sys.modules)))"
+    )
     assert (
         subprocess.run(
             [sys.executable, "-c", code],

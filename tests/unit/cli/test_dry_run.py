@@ -11,7 +11,10 @@ from click.testing import CliRunner, Result
 
 from tidegate.cli import exits, main
 
-FAKE = "FakeSource { name = numbers, plugin_output = t, row.num = 500, schema { table = shop.t, fields { id = bigint, name = string } } }"
+FAKE = (
+    "FakeSource { name = numbers, plugin_output = t, row.num = 500, schema { table = shop.t, fields"
+    " { id = bigint, name = string } } }"
+)
 
 
 @pytest.fixture
@@ -97,6 +100,9 @@ sink {{
 
 
 def test_a_check_refuses_keys_that_nobody_knows(place: Path) -> None:
-    job = f"env {{ job.mode = BATCH }}\nsource {{ {FAKE.replace('row.num', 'row.mum')} }}\nsink {{ Console {{ plugin_input = t }} }}"
+    job = (
+        f"env {{ job.mode = BATCH }}\nsource {{ {FAKE.replace('row.num', 'row.mum')} }}\nsink {{"
+        " Console { plugin_input = t } }"
+    )
     assert dry(place, job, "--check").exit_code == exits.BAD_INPUT
     assert dry(place, job.replace("row.mum", "row.num"), "--check").exit_code == 0

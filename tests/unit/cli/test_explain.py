@@ -45,8 +45,8 @@ def test_a_person_sees_graph_promises_and_state(file: str) -> None:
     ]
     assert "Pipeline 1: through a Spark DataFrame, because Transform[0]-Sql needs one" in lines
     assert (
-        "Pipeline 2: fused in Python tasks, without a DataFrame, because every action works over Arrow"
-        in lines
+        "Pipeline 2: fused in Python tasks, without a DataFrame, because every action works over"
+        " Arrow" in lines
     )
     assert "  └─> Transform[0]-Sql" in lines
     assert "    operator id  first" in lines

@@ -35,8 +35,14 @@ def types(path: Path, *more: str) -> dict[str, str]:
     return {name: json.loads(kind) for name, kind in pairs}
 
 
-CSV = "id,amount,day,at,zip,ok,word\n1,1.50,2024-01-01,2024-01-01 10:00:00,00123,true,a\n2,,2024-01-02,2024-01-02T10:00:00.5,12,FALSE,\n"
-JSON = '{"id": 1, "d": 1.5, "tags": ["a"], "in": {"x": 1}, "day": "2024-01-01"}\n{"id": 2, "d": 2, "tags": [], "in": null, "day": null}\n'
+CSV = (
+    "id,amount,day,at,zip,ok,word\n1,1.50,2024-01-01,2024-01-01"
+    " 10:00:00,00123,true,a\n2,,2024-01-02,2024-01-02T10:00:00.5,12,FALSE,\n"
+)
+JSON = (
+    '{"id": 1, "d": 1.5, "tags": ["a"], "in": {"x": 1}, "day": "2024-01-01"}\n{"id": 2, "d": 2,'
+    ' "tags": [], "in": null, "day": null}\n'
+)
 TABLE = pa.table({"id": [1, 2], "name": ["a", None], "big.name": [1.5, 2.5]})
 
 

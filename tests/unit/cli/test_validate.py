@@ -16,7 +16,10 @@ SOURCE = (
     'FakeSource { plugin_output = "t", row.num = ${rows:5}, schema { fields { id = bigint } } }'
 )
 GOOD = f'env {{ job.mode = "BATCH" }}\nsource {{ {SOURCE} }}\nsink {{ Console {{ }} }}\n'
-BAD = "env { }\nsource {\n  FakeSorce { }\n}\nsink {\n  Console { plugin_input = tt }\n  LocalFile { plugin_input = x }\n}\n"
+BAD = (
+    "env { }\nsource {\n  FakeSorce { }\n}\nsink {\n  Console { plugin_input = tt }\n  LocalFile {"
+    " plugin_input = x }\n}\n"
+)
 
 
 @pytest.fixture

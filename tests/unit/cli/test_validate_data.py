@@ -55,7 +55,10 @@ def judged(file: str, *more: str) -> list[tuple[str, str, str]]:
         (
             "id;name\n1;a\n",
             {"csv_use_header_line": True},
-            "line 1: the header has no column 'id', 'name'; it is: 'id;name'. The header has one column: it contains ';' once",
+            (
+                "line 1: the header has no column 'id', 'name'; it is: 'id;name'. The header has"
+                " one column: it contains ';' once"
+            ),
         ),
         (
             "key,label\n1,a\n",
@@ -65,7 +68,10 @@ def judged(file: str, *more: str) -> list[tuple[str, str, str]]:
         (
             "1;a\n",
             {},
-            "line 1: the row has 1 field instead of 2: '1;a'; it contains ';' once, set field_delimiter",
+            (
+                "line 1: the row has 1 field instead of 2: '1;a'; it contains ';' once, set"
+                " field_delimiter"
+            ),
         ),
         ("id,name\n1,a\n", {}, "line 1: this row holds the names of the columns"),
         (

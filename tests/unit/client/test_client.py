@@ -127,9 +127,9 @@ def test_a_submit_whose_answer_was_lost_is_one_job(server) -> None:
     def answer(_method: str, path: str, query: dict[str, str]) -> Answer | None:
         if path.startswith("/job-info/"):
             job_id = path.rpartition("/")[2]
-            return 200, {"jobId": job_id, "jobName": "mine"} if job_id in taken else {
-                "jobId": job_id
-            }
+            return 200, (
+                {"jobId": job_id, "jobName": "mine"} if job_id in taken else {"jobId": job_id}
+            )
         if query["jobId"] in taken:
             return 400, {"status": "fail", "message": f"job {query['jobId']} is RUNNING already"}
         taken.add(query["jobId"])

@@ -22,7 +22,8 @@ def test_sensitive_options_of_sources_and_sinks_are_decoded_and_others_are_not()
     secret = shaded("pä$$")
     reading = read(
         'shade.identifier = "base64"',
-        f'password = "{secret}", access_key = "{secret}", url = "{secret}", sub {{ token = "{secret}" }}',
+        f'password = "{secret}", access_key = "{secret}", url = "{secret}", sub {{ token ='
+        f' "{secret}" }}',
     )
     assert reading.errors == []
     for block in (*reading.spec.sources, *reading.spec.sinks):

@@ -115,7 +115,8 @@ def test_keys_without_a_meaning_are_named_in_one_notice() -> None:
     assert sources.ignored == ignored
     assert len(problems) == 1
     assert problems[0].message.startswith(
-        "these keys have no meaning here and are ignored: backup-count (line 6), queue-type (line 7), "
+        "these keys have no meaning here and are ignored: backup-count (line 6), queue-type (line"
+        " 7), "
     )
     assert all(f"{key} (line " in problems[0].message for key in ignored)
 
@@ -181,15 +182,15 @@ def test_the_defaults_that_are_documented_are_those_in_force() -> None:
 def test_a_default_written_out_changes_nothing(key) -> None:
     assert (
         read(
-            f"tidegate:\n  {key.name}: {str(key.option.default).lower() if isinstance(key.option.default, bool) else key.option.default}\n"
+            f"tidegate:\n  {key.name}:"
+            f" {str(key.option.default).lower() if isinstance(key.option.default, bool) else key.option.default}\n"
         )
         == EngineSettings()
     )
 
 
 def test_our_own_keys_are_understood() -> None:
-    settings = read(
-        """
+    settings = read("""
 tidegate:
   state: {url: "etcd://a:2379,b:2379/tide", compaction-threshold: 500, write-behind-delay: 100}
   coordinator: {lease-ms: 1500, start-timeout-ms: 60000, stop-timeout-ms: 5000}
@@ -198,8 +199,7 @@ tidegate:
     tags: {zone: north, rack: 7}
   driver.warm: 2
   http: {host: 127.0.0.2, port: 0}
-"""
-    )
+""")
     assert (settings.store_url, settings.compaction_threshold, settings.write_behind_ms) == (
         "etcd://a:2379,b:2379/tide",
         500,
@@ -219,8 +219,7 @@ tidegate:
 
 
 def test_all_of_spark_is_handed_on_as_text() -> None:
-    settings = read(
-        """
+    settings = read("""
 tidegate:
   spark.master: local[2]
   spark:
@@ -228,8 +227,7 @@ tidegate:
     spark.sql.ansi.enabled: false
     jars: [a.jar, b.jar]
     sql.warehouse.dir: ${env:HOME}/x
-"""
-    )
+""")
     assert settings.spark == {
         "spark.master": "local[2]",
         "spark.executor.memory": "2g",
@@ -262,7 +260,10 @@ def test_slots_follow_the_rule_of_the_reference(text: str, slots: int | None) ->
         ("{plugin-config: {namespace: 'file:///a/b'}}", "/a/b"),
         ("{type: hdfs, plugin-config: {namespace: /a/b, fs.defaultFS: 'file:///'}}", "/a/b"),
         (
-            "{type: hdfs, plugin-config: {namespace: /a/b, fs: {defaultFS: 'file:///tmp/'}, storage.type: hdfs}}",
+            (
+                "{type: hdfs, plugin-config: {namespace: /a/b, fs: {defaultFS: 'file:///tmp/'},"
+                " storage.type: hdfs}}"
+            ),
             "/a/b",
         ),
     ],
@@ -280,7 +281,10 @@ def test_every_name_for_local_files_is_understood(storage: str, root: str) -> No
     [
         ("{type: s3, plugin-config: {s3.bucket: b}}", "s3", "s3://b/tidegate/checkpoints"),
         (
-            "{type: hdfs, plugin-config: {storage.type: s3, s3.bucket: 's3a://b', namespace: /x/y/, fs.s3a.endpoint: h}}",
+            (
+                "{type: hdfs, plugin-config: {storage.type: s3, s3.bucket: 's3a://b', namespace:"
+                " /x/y/, fs.s3a.endpoint: h}}"
+            ),
             "s3",
             "s3://b/x/y",
         ),
@@ -346,7 +350,8 @@ def test_what_is_filled_in_is_not_filled_in_again() -> None:
 
 def test_a_value_that_is_empty_is_not_given() -> None:
     settings, sources, problems = read_engine(
-        "tidegate:\n  http:\n    port:\n    host: ~\n  checkpoint:\n  spark:\n  worker: {tags: {}}\n",
+        "tidegate:\n  http:\n    port:\n    host: ~\n  checkpoint:\n  spark:\n  worker: {tags:"
+        " {}}\n",
         "e.yaml",
         {},
     )

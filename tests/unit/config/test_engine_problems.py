@@ -30,14 +30,35 @@ def test_all_problems_are_told_at_once_in_file_order() -> None:
   history-job-expire-minutes: soon
 """
     assert told(text) == [
-        "e.yaml:2: error: tidegate.state.url: the variable NOT_SET is not set: give it in the environment, or write ${NOT_SET:default}",
+        (
+            "e.yaml:2: error: tidegate.state.url: the variable NOT_SET is not set: give it in the"
+            " environment, or write ${NOT_SET:default}"
+        ),
         "e.yaml:4: error: tidegate.http.port: 99999 is too large: at most 65535 (expected int)",
-        'e.yaml:5: error: tidegate.http.enable-http: "yes" is neither true nor false (expected boolean)',
-        "e.yaml:6: error: tidegate.checkpoint.interval: 5 is too small: at least 10 (expected long)",
-        "e.yaml:8: error: tidegate.checkpoint.interval: checkpoint.interval is given twice, first on line 6",
-        "e.yaml:9: warning: tidegate.checkpoint.timout: unknown option checkpoint.timout; did you mean 'checkpoint.timeout'?",
-        "e.yaml:10: error: tidegate.job-schedule-strategy: \"WAITT\" is not possible here (expected one of WAIT, REJECT); did you mean 'WAIT'?",
-        'e.yaml:11: error: tidegate.history-job-expire-minutes: "soon" is not a whole number (expected int)',
+        (
+            'e.yaml:5: error: tidegate.http.enable-http: "yes" is neither true nor false (expected'
+            " boolean)"
+        ),
+        (
+            "e.yaml:6: error: tidegate.checkpoint.interval: 5 is too small: at least 10 (expected"
+            " long)"
+        ),
+        (
+            "e.yaml:8: error: tidegate.checkpoint.interval: checkpoint.interval is given twice,"
+            " first on line 6"
+        ),
+        (
+            "e.yaml:9: warning: tidegate.checkpoint.timout: unknown option checkpoint.timout; did"
+            " you mean 'checkpoint.timeout'?"
+        ),
+        (
+            'e.yaml:10: error: tidegate.job-schedule-strategy: "WAITT" is not possible here'
+            " (expected one of WAIT, REJECT); did you mean 'WAIT'?"
+        ),
+        (
+            'e.yaml:11: error: tidegate.history-job-expire-minutes: "soon" is not a whole number'
+            " (expected int)"
+        ),
     ]
 
 
@@ -52,15 +73,20 @@ def test_a_value_that_is_refused_is_not_in_force() -> None:
 def test_an_unknown_key_is_a_warning_and_an_error_where_asked() -> None:
     text = "seatunnel:\n  engine:\n    backup-cont: 1\n"
     assert told(text) == [
-        "e.yaml:3: warning: seatunnel.engine.backup-cont: unknown option backup-cont; did you mean 'backup-count'?"
+        "e.yaml:3: warning: seatunnel.engine.backup-cont: unknown option backup-cont; did you mean"
+        " 'backup-count'?"
     ]
     assert told(text, strict=True) == [
-        "e.yaml:3: error: seatunnel.engine.backup-cont: unknown option backup-cont; did you mean 'backup-count'?"
+        "e.yaml:3: error: seatunnel.engine.backup-cont: unknown option backup-cont; did you mean"
+        " 'backup-count'?"
     ]
 
 
 def test_an_unknown_block_beside_the_engine_is_a_warning_and_that_of_the_cluster_a_notice() -> None:
-    text = "tidegate: {http.port: 1}\nloging: {level: x}\nhazelcast: {cluster-name: y}\nseatunnel:\n  other: 1\n"
+    text = (
+        "tidegate: {http.port: 1}\nloging: {level: x}\nhazelcast: {cluster-name: y}\nseatunnel:\n "
+        " other: 1\n"
+    )
     assert [line.partition(": ")[2].partition(":")[0] for line in told(text)] == [
         "warning",
         "notice",
@@ -162,7 +188,10 @@ def test_a_storage_that_cannot_be_is_kept_and_refused_by_name(
         ),
         (
             "{http.host: 0.0.0.0}",
-            "warning: tidegate.http.host: passwords, tokens and job files travel to 0.0.0.0 in clear",
+            (
+                "warning: tidegate.http.host: passwords, tokens and job files travel to 0.0.0.0 in"
+                " clear"
+            ),
         ),
         (
             "{http.enable-basic-auth: true}",
@@ -188,7 +217,10 @@ def test_what_values_mean_together_is_judged(body: str, words: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "{http: {host: 0.0.0.0, enable-https: true, certificate-file: c.pem, private-key-file: k.pem, enable-basic-auth: true, basic-auth-password: long}}",
+        (
+            "{http: {host: 0.0.0.0, enable-https: true, certificate-file: c.pem, private-key-file:"
+            " k.pem, enable-basic-auth: true, basic-auth-password: long}}"
+        ),
         "{http: {host: 0.0.0.0, enable-http: false}}",
         "{http: {host: localhost}}",
         "{http: {host: 127.1.2.3}}",
@@ -202,7 +234,8 @@ def test_a_mistake_of_syntax_does_not_hide_the_others() -> None:
     assert [
         line.split(":")[1]
         for line in told(
-            "tidegate:\n  http.port: x\n  http.port: 1\n  driver.warm: !hot 1\n  worker.lease-ms: 1\n"
+            "tidegate:\n  http.port: x\n  http.port: 1\n  driver.warm: !hot 1\n "
+            " worker.lease-ms: 1\n"
         )
     ] == [
         "2",

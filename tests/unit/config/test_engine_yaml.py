@@ -138,7 +138,8 @@ def test_what_is_nested_without_end_is_refused(text: str) -> None:
 
 def test_a_file_of_a_million_characters_is_not_even_looked_at() -> None:
     assert told("#" * (CHARS_MAX + 1)) == [
-        f"e.yaml: error: the file has more than {CHARS_MAX:,} characters: it is not an engine's file"
+        f"e.yaml: error: the file has more than {CHARS_MAX:,} characters: it is not an engine's"
+        " file"
     ]
 
 

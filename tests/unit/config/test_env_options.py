@@ -58,16 +58,19 @@ def test_every_option_has_its_field():
 
 def test_nested_keys_are_the_same_as_flat_ones():
     nested = env_of(
-        "job { mode = STREAMING, retry { times = 1 } }, checkpoint { interval = 500 }, spark { executor { memory = 1g } }"
+        "job { mode = STREAMING, retry { times = 1 } }, checkpoint { interval = 500 }, spark {"
+        " executor { memory = 1g } }"
     )
     assert nested == env_of(
-        "job.mode = STREAMING, job.retry.times = 1, checkpoint.interval = 500, spark.executor.memory = 1g"
+        "job.mode = STREAMING, job.retry.times = 1, checkpoint.interval = 500,"
+        " spark.executor.memory = 1g"
     )
 
 
 def test_old_names_are_understood():
     env = env_of(
-        "execution.parallelism = 3, execution.checkpoint.interval = 1000, execution.checkpoint.timeout = 2000"
+        "execution.parallelism = 3, execution.checkpoint.interval = 1000,"
+        " execution.checkpoint.timeout = 2000"
     )
     assert (env.parallelism, env.checkpoint_interval_ms, env.checkpoint_timeout_ms) == (
         3,

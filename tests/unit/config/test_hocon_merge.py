@@ -21,7 +21,8 @@ def problems(text, **more):
 
 def test_the_children_of_source_transform_and_sink_are_a_list_in_file_order():
     data = read(
-        "source {\n Fake { a = 1 }\n Other { b = 2 }\n Fake { a = 3 }\n}\nsink { Console {} }\ntransform {}"
+        "source {\n Fake { a = 1 }\n Other { b = 2 }\n Fake { a = 3 }\n}\nsink { Console {}"
+        " }\ntransform {}"
     )
     assert data["source"] == [
         {"a": 1, "plugin_name": "Fake"},

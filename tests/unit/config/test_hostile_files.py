@@ -17,18 +17,24 @@ HEAD = "env { job.mode = BATCH }\n"
 EXPANDING = {
     "a list": "a0 = [1, 2]\n" + "".join(f"a{i} = ${{a{i - 1}}} ${{a{i - 1}}}\n" for i in DOUBLINGS),
     "a text": "a0 = ab\n" + "".join(f"a{i} = ${{a{i - 1}}}${{a{i - 1}}}\n" for i in DOUBLINGS),
-    "an object": "a0 = { x = 1 }\n"
-    + "".join(f"a{i} = {{ l = ${{a{i - 1}}}, r = ${{a{i - 1}}} }}\n" for i in DOUBLINGS),
-    "nested lists": "a0 = [1]\n"
-    + "".join(f"a{i} = [${{a{i - 1}}}, ${{a{i - 1}}}]\n" for i in DOUBLINGS),
+    "an object": (
+        "a0 = { x = 1 }\n"
+        + "".join(f"a{i} = {{ l = ${{a{i - 1}}}, r = ${{a{i - 1}}} }}\n" for i in DOUBLINGS)
+    ),
+    "nested lists": (
+        "a0 = [1]\n" + "".join(f"a{i} = [${{a{i - 1}}}, ${{a{i - 1}}}]\n" for i in DOUBLINGS)
+    ),
     "a list appended to itself": "a = [1]\n" + "a += ${a}\n" * 30,
     "a list joined with itself": "a = [1, 2]\n" + "a = ${a} ${a}\n" * 30,
-    "an object merged again and again": "b = { "
-    + ", ".join(f"k{i} = 1" for i in range(3000))
-    + " }\n"
-    + "".join(f"c{i} = ${{b}} {{ x = 1 }}\n" for i in range(3000)),
-    "a long text used often": f'a = "{"x" * 30_000}"\n'
-    + "".join(f"b{i} = ${{a}}\n" for i in range(2000)),
+    "an object merged again and again": (
+        "b = { "
+        + ", ".join(f"k{i} = 1" for i in range(3000))
+        + " }\n"
+        + "".join(f"c{i} = ${{b}} {{ x = 1 }}\n" for i in range(3000))
+    ),
+    "a long text used often": (
+        f'a = "{"x" * 30_000}"\n' + "".join(f"b{i} = ${{a}}\n" for i in range(2000))
+    ),
 }
 LARGE = {
     "keys": "".join(f"key{i} = 1\n" for i in range(200_000)),
@@ -69,7 +75,8 @@ def test_a_file_with_too_many_parts_is_refused_with_few_complaints(name: str) ->
 def test_a_large_json_file_is_refused_by_its_number_of_keys() -> None:
     text = "{" + ",\n".join(f'"key{i}": 1' for i in range(200_000)) + "}"
     assert complaints(text, Format.JSON) == [
-        f"this file has more than {TOKENS_MAX} keys, values and signs: it is too large for a job file"
+        f"this file has more than {TOKENS_MAX} keys, values and signs: it is too large for a job"
+        " file"
     ]
 
 

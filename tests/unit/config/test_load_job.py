@@ -66,7 +66,8 @@ def test_blocks_have_names_wiring_places_and_all_their_options():
 
 def test_the_older_names_of_inputs_and_outputs_are_understood():
     spec = load_text(
-        'source { A { result_table_name = a } }\nsink { B { source_table_name = "a, b", parallelism = 0 } }',
+        'source { A { result_table_name = a } }\nsink { B { source_table_name = "a, b", parallelism'
+        " = 0 } }",
         "job.conf",
     )
     assert spec.sources[0].output == "a"
@@ -121,7 +122,8 @@ def test_unknown_parts_of_a_file_are_warned_about_with_the_nearest_right_one():
 def test_a_part_that_a_substitution_uses_is_not_unknown():
     assert (
         read_text(
-            "base { x = 1 }\nflat.key = 2\nsource { A = ${base} }\nsink { B { y = ${base.x}, z = ${flat.key} } }",
+            "base { x = 1 }\nflat.key = 2\nsource { A = ${base} }\nsink { B { y = ${base.x}, z ="
+            " ${flat.key} } }",
             "job.conf",
         ).problems
         == ()
@@ -133,7 +135,8 @@ def test_the_form_follows_from_the_suffix(tmp_path):
         '{"source": [{"plugin_name": "J"}], "sink": [{"plugin_name": "K"}]}'
     )
     (tmp_path / "b.sql").write_text(
-        "CREATE TABLE s WITH ('connector'='S','type'='source');CREATE TABLE k WITH ('connector'='K','type'='sink');INSERT INTO k SELECT s"
+        "CREATE TABLE s WITH ('connector'='S','type'='source');CREATE TABLE k WITH"
+        " ('connector'='K','type'='sink');INSERT INTO k SELECT s"
     )
     (tmp_path / "c.config").write_text("source { H {} }\nsink { K {} }")
     (tmp_path / "d").write_bytes(b"\xef\xbb\xbfsource { D {} }\r\nsink { K {} }\r\n")
@@ -199,7 +202,10 @@ def test_loading_imports_neither_spark_nor_arrow():
     import subprocess
     import sys
 
-    code = "import sys, tidegate.config.load; print([m for m in ('pyspark', 'pyarrow', 'pandas', 'sqlglot') if m in sys.modules])"
+    code = (
+        "import sys, tidegate.config.load; print([m for m in ('pyspark', 'pyarrow', 'pandas',"
+        " 'sqlglot') if m in sys.modules])"
+    )
     assert (
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -88,7 +88,10 @@ def test_a_name_that_the_sink_fills_in_cannot_be_given():
 
 
 def test_what_the_sink_fills_in_stays_whatever_the_environment_says():
-    sink = 'table = "${database_name}.${table_name:t}", file = "${now}_${uuid}_${transactionId}", dir = "${k0}=${v0}", keys = ["${primary_key}"]'
+    sink = (
+        'table = "${database_name}.${table_name:t}", file = "${now}_${uuid}_${transactionId}", dir'
+        ' = "${k0}=${v0}", keys = ["${primary_key}"]'
+    )
     names = (
         "database_name",
         "table_name",
@@ -109,7 +112,10 @@ def test_what_the_sink_fills_in_stays_whatever_the_environment_says():
 
 
 def test_a_template_over_the_fields_of_a_row_is_no_variable():
-    sink = 'topic = "${c_string}", index = "st-${age}", custom_request_body { m = [{ c = "${anything}" }] }'
+    sink = (
+        'topic = "${c_string}", index = "st-${age}", custom_request_body { m = [{ c = "${anything}"'
+        " }] }"
+    )
     assert read("", sink=sink).errors == []
 
 

@@ -38,9 +38,16 @@ def leaders(
 ) -> tuple[LeadersCollector, Elector]:
     elector = Elector(here.store, "coordinator", "me", "", 3_000, here.clock)
     elector.claim()
-    return LeadersCollector(
-        here.store, here.storage.files, settings or here.settings, here.clock, elector.leadership
-    ), elector
+    return (
+        LeadersCollector(
+            here.store,
+            here.storage.files,
+            settings or here.settings,
+            here.clock,
+            elector.leadership,
+        ),
+        elector,
+    )
 
 
 def turn(collector: LeadersCollector, elector: Elector) -> None:

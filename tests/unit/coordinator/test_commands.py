@@ -104,9 +104,10 @@ def test_a_job_that_was_canceled_when_its_work_was_done_is_ended_in_its_own_line
     here.checkpoint(status=PipelineStatus.FINISHED)
     here.ended(JobStatus.CANCELED)
     again = here.submit(restore="latest")
-    assert (again.lineage, here.pipeline().lineage) == (first.lineage, first.lineage), (
-        "what is in the sinks was written under it"
-    )
+    assert (again.lineage, here.pipeline().lineage) == (
+        first.lineage,
+        first.lineage,
+    ), "what is in the sinks was written under it"
     assert here.pipeline().status is PipelineStatus.FINISHED
 
 

@@ -14,15 +14,22 @@ from tidegate.model.records import JobStatus
 from tidegate.model.restore import OnIncompatible, OnNotHeld, RestoreReport
 from tidegate.planner.plan import plan
 
-CDC = 'MySQL-CDC { url = "jdbc:mysql://h/shop", username = "u", password = "p", table-names = ["shop.orders"] }'
+CDC = (
+    'MySQL-CDC { url = "jdbc:mysql://h/shop", username = "u", password = "p", table-names ='
+    ' ["shop.orders"] }'
+)
 FAKE = "FakeSource { row.num = 1, schema { fields { id = bigint } } }"
-KEYED = 'Jdbc { url = "jdbc:postgresql://h/t", driver = "org.postgresql.Driver", database = "t", table = "orders", generate_sink_sql = true, primary_keys = ["id"] '
+KEYED = (
+    'Jdbc { url = "jdbc:postgresql://h/t", driver = "org.postgresql.Driver", database = "t", table'
+    ' = "orders", generate_sink_sql = true, primary_keys = ["id"] '
+)
 
 
 def job(source: str = CDC, sink: str = KEYED + "}") -> Plan:
     found = plan(
         load_text(
-            f'env {{ job.mode = "STREAMING", job.name = "a job" }}\nsource {{ {source} }}\nsink {{ {sink} }}',
+            f'env {{ job.mode = "STREAMING", job.name = "a job" }}\nsource {{ {source} }}\nsink {{'
+            f" {sink} }}",
             "job",
         )
     )

@@ -132,7 +132,10 @@ def test_what_the_options_tell_is_recorded_with_the_job_and_refused_to_others(wo
     assert world.owners() == [("one", 7)]
     with pytest.raises(
         ResourceTaken,
-        match=r"chaos slot 'one' at .*server is used by job 7 \(job 7\): use another name, or stop that job",
+        match=(
+            r"chaos slot 'one' at .*server is used by job 7 \(job 7\): use another name, or stop"
+            r" that job"
+        ),
     ):
         world.submit(8)
     assert world.here.known(8).record is None

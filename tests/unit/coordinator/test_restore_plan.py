@@ -155,7 +155,10 @@ def test_compatible_changes_pass_and_are_told(here: Installation) -> None:
         (job(keys=["id"]), r"lake: primary_keys is another one"),
         (
             plan(),
-            r"lake has state in the unfinished run and is no longer in the job file\n  orders has state",
+            (
+                r"lake has state in the unfinished run and is no longer in the job file\n  orders"
+                r" has state"
+            ),
         ),
     ],
 )
@@ -202,7 +205,10 @@ def test_going_back_with_a_sink_that_cannot_take_rows_back_needs_consent(
     run_of(here, of, 3)
     with pytest.raises(
         NeedsConsent,
-        match=r"lake cannot take rows back: up to 20 rows after checkpoint 1 will be there twice\nAgree with --allow-duplicates",
+        match=(
+            r"lake cannot take rows back: up to 20 rows after checkpoint 1 will be there"
+            r" twice\nAgree with --allow-duplicates"
+        ),
     ):
         here.submit(restore="checkpoint:1", of=of)
     record = here.submit(restore="checkpoint:1", of=of, duplicates=True)

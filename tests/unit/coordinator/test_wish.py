@@ -81,7 +81,9 @@ def test_restoring_nothing_is_an_error_and_not_a_fresh_start(
 def test_other_words_are_refused_with_the_choices(text: str) -> None:
     with pytest.raises(
         UserError,
-        match="say latest, checkpoint:<id>, savepoint:<id or path>, path:<directory>, fresh or auto",
+        match=(
+            "say latest, checkpoint:<id>, savepoint:<id or path>, path:<directory>, fresh or auto"
+        ),
     ):
         RestoreWish.parse(text)
 

@@ -126,8 +126,9 @@ def test_the_phase_tells_what_holds_it_up(signs, phase, reason) -> None:
 def test_the_reason_names_the_checkpoint_and_the_last_error(make, signs) -> None:
     pending = PendingBatch(checkpoint=12, ranges={}, generation=make.generation, begun_ms=1)
     state = make.pipeline(pending=pending, error=make.failure("connection refused"))
-    assert pipeline_health(TEN, signs("committing", 70_000, state=state)).reason == (
-        "sink blocked: checkpoint 12: the sink has not committed; last error: connection refused"
+    assert (
+        pipeline_health(TEN, signs("committing", 70_000, state=state)).reason
+        == "sink blocked: checkpoint 12: the sink has not committed; last error: connection refused"
     )
 
 

@@ -432,9 +432,11 @@ class World:
             savepoint=self.savepoint,
             savepoint_age_ms=self.now_ms - self.savepoint_since_ms,
             health=Health(CheckpointHealth.STALLED, "no trigger") if hung else Health(),
-            place=Place(self.random.choice(places))
-            if places
-            else NoPlace("no worker is there", rejected=self.random.random() < 0.1),
+            place=(
+                Place(self.random.choice(places))
+                if places
+                else NoPlace("no worker is there", rejected=self.random.random() < 0.1)
+            ),
             limits=LIMITS,
             embedded_alive=self.embedded_alive,
         )

@@ -61,7 +61,10 @@ def test_a_sound_reference_is_read() -> None:
         ),
         (
             OSError(errno.EROFS, "Read-only file system", "/a", None, "/b"),
-            "/a and /b: Read-only file system (the disk is mounted read-only: mount it for writing)",
+            (
+                "/a and /b: Read-only file system (the disk is mounted read-only: mount it for"
+                " writing)"
+            ),
         ),
         (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), "Connection refused"),
         (OSError("no number"), "no number"),

@@ -62,7 +62,10 @@ def test_a_position_that_is_held_stays_as_it_is() -> None:
 def test_a_lost_position_fails_by_name_with_what_there_is_and_what_can_be_said() -> None:
     with pytest.raises(
         NotHeld,
-        match=r"orders does not hold the position 42 any more: the oldest is 100\. Go on with --on-not-held initial .* latest",
+        match=(
+            r"orders does not hold the position 42 any more: the oldest is 100\. Go on with"
+            r" --on-not-held initial .* latest"
+        ),
     ) as caught:
         held_offsets({"orders": log()}, {"orders": 42}, "fail", pending=False)
     assert caught.value.condition == "position-not-held"
@@ -77,7 +80,10 @@ def test_a_lost_position_is_told_in_the_words_of_its_source() -> None:
 
     with pytest.raises(
         NotHeld,
-        match=r"the position binlog:42 any more: the file was purged; the oldest position that there is: binlog:100\. Go on with",
+        match=(
+            r"the position binlog:42 any more: the file was purged; the oldest position that there"
+            r" is: binlog:100\. Go on with"
+        ),
     ):
         held_offsets({"orders": log(Worded)}, {"orders": 42}, "fail", pending=False)
 

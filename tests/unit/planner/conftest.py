@@ -35,7 +35,8 @@ class Job:
         strict: Strictness = Strictness.NORMAL,
     ) -> Planned:
         return self.planned(
-            f"env {{ {env} }}\nsource {{\n{source}\n}}\ntransform {{\n{transform}\n}}\nsink {{\n{sink}\n}}\n",
+            f"env {{ {env} }}\nsource {{\n{source}\n}}\ntransform {{\n{transform}\n}}\nsink"
+            f" {{\n{sink}\n}}\n",
             strict=strict,
         )
 

@@ -20,7 +20,10 @@ def test_what_is_met_again_is_named_and_not_drawn_again(job) -> None:
     plan = job.good(
         source=job.fake("a") + job.fake("b"),
         transform='Sql { query = "select id from a", plugin_input = [a, b], plugin_output = c }',
-        sink="Console { plugin_input = c }\nConsole { plugin_input = a }\nConsole { plugin_input = c }",
+        sink=(
+            "Console { plugin_input = c }\nConsole { plugin_input = a }\nConsole { plugin_input"
+            " = c }"
+        ),
     )
     assert draw(plan.pipelines[0]) == [
         "Source[0]-FakeSource",

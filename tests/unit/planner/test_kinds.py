@@ -9,11 +9,20 @@ import pytest
 
 from tidegate.model.problem import Severity
 
-CDC = 'MySQL-CDC { %s url = "jdbc:mysql://127.0.0.1:3306/shop", username = u, password = p, table-names = ["shop.orders"] }\n'
+CDC = (
+    'MySQL-CDC { %s url = "jdbc:mysql://127.0.0.1:3306/shop", username = u, password = p,'
+    ' table-names = ["shop.orders"] }\n'
+)
 FILE = 'LocalFile { %s path = "/tmp/out", file_format_type = parquet }\n'
 STREAMING = "job.mode = STREAMING"
-QUERY = 'Jdbc { url = "jdbc:postgresql://127.0.0.1/shop", driver = org.postgresql.Driver, username = u, query = "insert into t values (?, ?)" }\n'
-TABLE = 'Jdbc { url = "jdbc:postgresql://127.0.0.1/shop", driver = org.postgresql.Driver, username = u, generate_sink_sql = true, database = shop }\n'
+QUERY = (
+    'Jdbc { url = "jdbc:postgresql://127.0.0.1/shop", driver = org.postgresql.Driver, username = u,'
+    ' query = "insert into t values (?, ?)" }\n'
+)
+TABLE = (
+    'Jdbc { url = "jdbc:postgresql://127.0.0.1/shop", driver = org.postgresql.Driver, username = u,'
+    " generate_sink_sql = true, database = shop }\n"
+)
 
 
 def warnings(
@@ -29,8 +38,9 @@ def test_files_write_deleted_rows_like_inserted_ones_and_it_is_said_how_to_do_be
     job: Any,
 ) -> None:
     assert warnings(job) == [
-        "changes of MySQL-CDC arrive here, and LocalFile writes deleted rows and rows as they were before an update like inserted ones; "
-        'RowKindExtractor before it makes the kind a column, FilterRowKind { exclude_kinds = ["UPDATE_BEFORE", "DELETE"] } leaves these rows out'
+        "changes of MySQL-CDC arrive here, and LocalFile writes deleted rows and rows as they were"
+        " before an update like inserted ones; RowKindExtractor before it makes the kind a column,"
+        ' FilterRowKind { exclude_kinds = ["UPDATE_BEFORE", "DELETE"] } leaves these rows out'
     ]
 
 
@@ -98,7 +108,10 @@ def test_a_sink_that_refuses_rows_says_that_the_job_would_fail(job: Any) -> None
 
 
 def test_every_way_to_a_sink_is_looked_at_and_each_sink_for_itself(job: Any) -> None:
-    transforms = "RowKindExtractor { plugin_input = changes, plugin_output = told }\nFieldRename { plugin_input = changes, plugin_output = upper, convert_case = UPPER }"
+    transforms = (
+        "RowKindExtractor { plugin_input = changes, plugin_output = told }\nFieldRename {"
+        " plugin_input = changes, plugin_output = upper, convert_case = UPPER }"
+    )
     sinks = FILE % "plugin_input = told," + FILE % "plugin_input = upper,"
     planned = job.of(
         source=CDC % "plugin_output = changes,", transform=transforms, sink=sinks, env=STREAMING

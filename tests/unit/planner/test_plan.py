@@ -47,7 +47,10 @@ def test_pipelines_are_connected_components_numbered_by_their_first_source(job) 
     plan = job.good(
         source=job.fake("a") + job.fake("b") + job.fake("c"),
         transform='Sql { query = "select id from c", plugin_input = c, plugin_output = d }',
-        sink="Console { plugin_input = b }\nConsole { plugin_input = [d] }\nConsole { plugin_input = a }\nConsole { plugin_input = c }",
+        sink=(
+            "Console { plugin_input = b }\nConsole { plugin_input = [d] }\nConsole { plugin_input ="
+            " a }\nConsole { plugin_input = c }"
+        ),
     )
     assert [(p.id, [a.label for a in p.actions]) for p in plan.pipelines] == [
         (1, ["Source[0]-FakeSource", "Sink[2]-Console"]),
@@ -126,7 +129,10 @@ def test_parallelism_is_the_blocks_own_else_the_largest_of_its_inputs_else_that_
     plan = job.good(
         env="parallelism = 2",
         source=job.fake("a") + job.fake("b", "parallelism = 3"),
-        transform='Sql { query = "select id, name from a", plugin_input = a, plugin_output = c, parallelism = 1 }',
+        transform=(
+            'Sql { query = "select id, name from a", plugin_input = a, plugin_output = c,'
+            " parallelism = 1 }"
+        ),
         sink="Console { plugin_input = [a, b] }\nConsole { plugin_input = c }",
     )
     labels = [
@@ -141,7 +147,10 @@ def test_parallelism_is_the_blocks_own_else_the_largest_of_its_inputs_else_that_
 
 def test_sinks_promise_what_their_options_allow(job, tmp_path) -> None:
     path = f'path = "{tmp_path}", file_format_type = json'
-    sinks = f"LocalFile {{ plugin_input = a, {path} }}\nLocalFile {{ plugin_input = a, {path}, is_enable_transaction = false }}"
+    sinks = (
+        f"LocalFile {{ plugin_input = a, {path} }}\nLocalFile {{ plugin_input = a, {path},"
+        " is_enable_transaction = false }"
+    )
     plan = job.good(source=job.fake("a"), sink=sinks)
     assert action(plan, "Sink[0]-LocalFile").delivery is Delivery.EXACTLY_ONCE
     assert action(plan, "Sink[1]-LocalFile").delivery is Delivery.AT_LEAST_ONCE
@@ -196,7 +205,8 @@ def test_a_connector_of_the_reference_that_is_not_here_is_no_misspelling(job) ->
     ] * 2
     assert (
         problems[0].message
-        == "the source Hbase is not available; Spark { format = ... } serves what Spark itself can read"
+        == "the source Hbase is not available; Spark { format = ... } serves what Spark itself can"
+        " read"
     )
     assert problems[1].message.endswith("can write")
 

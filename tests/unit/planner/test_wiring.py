@@ -264,7 +264,8 @@ def test_inputs_with_different_columns_cannot_flow_together(job) -> None:
     problem = one(job.bad(source=source, sink="Console { plugin_input = [a, b] }"))
     assert problem.path == "sink[0]"
     assert problem.message.endswith(
-        "Source[0]-FakeSource and Source[1]-FakeSource cannot flow together, because their columns differ: name string in one, name int in the other"
+        "Source[0]-FakeSource and Source[1]-FakeSource cannot flow together, because their columns"
+        " differ: name string in one, name int in the other"
     )
 
 

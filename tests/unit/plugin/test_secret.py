@@ -18,11 +18,17 @@ OPTIONS = OptionSet(
 )
 HELD = {
     "jdbc:mysql://root:geheim@host:3306/shop": "jdbc:mysql://root:******@host:3306/shop",
-    "jdbc:postgresql://host/shop?user=u&password=geheim&ssl=true": "jdbc:postgresql://host/shop?user=u&password=******&ssl=true",
-    "jdbc:sqlserver://host;databaseName=shop;Password=geheim;encrypt=true": "jdbc:sqlserver://host;databaseName=shop;Password=******;encrypt=true",
+    "jdbc:postgresql://host/shop?user=u&password=geheim&ssl=true": (
+        "jdbc:postgresql://host/shop?user=u&password=******&ssl=true"
+    ),
+    "jdbc:sqlserver://host;databaseName=shop;Password=geheim;encrypt=true": (
+        "jdbc:sqlserver://host;databaseName=shop;Password=******;encrypt=true"
+    ),
     "jdbc:oracle:thin:scott/geheim@//host:1521/x": "jdbc:oracle:thin:scott/******@//host:1521/x",
     "jdbc:h2:mem:x;PWD=geheim": "jdbc:h2:mem:x;PWD=******",
-    "https://user:geheim@host/path?access_token=geheim": "https://user:******@host/path?access_token=******",
+    "https://user:geheim@host/path?access_token=geheim": (
+        "https://user:******@host/path?access_token=******"
+    ),
 }
 
 

@@ -93,7 +93,8 @@ def test_a_stopped_process_is_named_with_what_to_do(family: "subprocess.Popen[by
     os.waitid(os.P_PID, family.pid, os.WSTOPPED | os.WNOWAIT)
     assert (
         held_up(ref)
-        == f"the driver's process {family.pid} is stopped (SIGSTOP); send SIGCONT: `kill -CONT {family.pid}`"
+        == f"the driver's process {family.pid} is stopped (SIGSTOP); send SIGCONT: `kill -CONT"
+        f" {family.pid}`"
     )
     assert held_up(replace(ref, host="elsewhere")) == ""
     assert held_up(replace(ref, started=ref.started + 1)) == ""

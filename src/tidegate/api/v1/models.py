@@ -81,11 +81,17 @@ class Figures(Model):
     rows_written: int
     rows_committed: int
     bytes_read: int = Field(
-        description="of the committed batches; Arrow's size of the rows, and nothing where Spark itself reads"
+        description=(
+            "of the committed batches; Arrow's size of the rows, and nothing where Spark itself"
+            " reads"
+        )
     )
     bytes_written: int = Field(description="as bytes_read, of what the sinks took")
     rows_read_per_second: float | None = Field(
-        description="committed rows over the last 30 s; null while the job starts, or has no driver. Of a job that has ended: the average of its run"
+        description=(
+            "committed rows over the last 30 s; null while the job starts, or has no driver. Of a"
+            " job that has ended: the average of its run"
+        )
     )
     rows_written_per_second: float | None = Field(description="as rows_read_per_second")
     bytes_read_per_second: float | None = Field(description="as rows_read_per_second")
@@ -131,7 +137,10 @@ class Vertex(Model):
     delivery: str | None
     rows: int | None = Field(
         default=None,
-        description="null where it is not known: before the first checkpoint, and where Spark's SQL does not tell",
+        description=(
+            "null where it is not known: before the first checkpoint, and where Spark's SQL does"
+            " not tell"
+        ),
     )
     bytes: int | None = None
     rows_per_second: float | None = None
@@ -181,7 +190,9 @@ class JobDetails(Job):
         description="changes of tables that have ended it, and that a person can decide about",
     )
     events: list["JobEvent"] = Field(
-        description="what happened to this id, in all its runs, the newest first; the oldest are dropped"
+        description=(
+            "what happened to this id, in all its runs, the newest first; the oldest are dropped"
+        )
     )
 
 
@@ -243,7 +254,10 @@ class Submission(Model):
     accept_changes: list[str] = Field(
         default_factory=list,
         max_length=100,
-        description="decisions about changes of tables that stopped the job, each as [TABLE@]POSITION=CHOICE with adopt, reread or skip",
+        description=(
+            "decisions about changes of tables that stopped the job, each as"
+            " [TABLE@]POSITION=CHOICE with adopt, reread or skip"
+        ),
     )
 
     @property

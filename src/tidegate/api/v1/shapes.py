@@ -299,11 +299,14 @@ def graph(
             inputs=list(action.inputs),
             parallelism=action.parallelism,
             delivery=action.delivery.value if action.delivery else None,
-            **_volume(
-                passed[action.operator], fast.get(action.operator, {}) if fast is not None else None
-            )
-            if action.operator in passed
-            else {},
+            **(
+                _volume(
+                    passed[action.operator],
+                    fast.get(action.operator, {}) if fast is not None else None,
+                )
+                if action.operator in passed
+                else {}
+            ),
         )
         for part in plan.pipelines
         for action in part.actions
@@ -315,9 +318,9 @@ def _volume(tables: Tables, rates: Mapping[str, Rate] | None) -> dict[str, Any]:
     return {
         "rows": whole.rows,
         "bytes": whole.bytes,
-        "rows_per_second": round(sum(rate.rows for rate in rates.values()), 3)
-        if rates is not None
-        else None,
+        "rows_per_second": (
+            round(sum(rate.rows for rate in rates.values()), 3) if rates is not None else None
+        ),
         "tables": [
             models.TableVolume(table=table, rows=volume.rows, bytes=volume.bytes)
             for table, volume in tables.items()

@@ -31,7 +31,10 @@ class Token(Model):
     made: datetime
     expires: datetime | None = Field(description="null: never")
     status: TokenStatus = Field(
-        description="only an active one lets anybody in; a damaged record has no true dates and can only be revoked"
+        description=(
+            "only an active one lets anybody in; a damaged record has no true dates and can only be"
+            " revoked"
+        )
     )
 
 

@@ -46,7 +46,10 @@ def _unique(table: Table, rules: Any) -> Iterator[str]:
             for c in rule.get("constraint_key_columns") or ()
         ]
         if sorted(columns) != sorted(table.unique_key):
-            yield f"its unique key is {', '.join(table.unique_key) or 'none'}, not {', '.join(columns)}"
+            yield (
+                f"its unique key is {', '.join(table.unique_key) or 'none'}, not"
+                f" {', '.join(columns)}"
+            )
 
 
 def _columns(table: Table, rules: Any) -> Iterator[str]:
@@ -67,6 +70,8 @@ def _column(column: Column, rule: Mapping[str, Any]) -> Iterator[str]:
     if "nullable" in rule and str(rule["nullable"]).lower() != str(column.nullable).lower():
         yield f"column {column.name} is {'nullable' if column.nullable else 'not nullable'}"
     if rule.get("default_value") is not None and str(rule["default_value"]) != str(column.default):
-        yield f"the default of column {column.name} is {column.default}, not {rule['default_value']}"
+        yield (
+            f"the default of column {column.name} is {column.default}, not {rule['default_value']}"
+        )
     if rule.get("comment") is not None and str(rule["comment"]) != column.comment:
         yield f"the comment of column {column.name} is {column.comment!r}, not {rule['comment']!r}"

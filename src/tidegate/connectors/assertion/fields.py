@@ -28,7 +28,8 @@ def check_fields(table: Table, batch: pa.RecordBatch, rules: tuple[FieldRule, ..
         column = columns.get(field.name)
         if column is None:
             raise RuleFailed(
-                f"Assert: field {field.name} is not in table {table.path}, which has {', '.join(columns)}"
+                f"Assert: field {field.name} is not in table {table.path}, which has"
+                f" {', '.join(columns)}"
             )
         _check_type(table, batch, field, column)
         for rule in field.rules:
@@ -55,7 +56,8 @@ def _check_type(table: Table, batch: pa.RecordBatch, field: FieldRule, column: C
         field.type, column.type, batch.column(field.name)
     ):
         raise RuleFailed(
-            f"Assert: field {field.name} of table {table.path} is {column.type}, not {field.type} (field_type)"
+            f"Assert: field {field.name} of table {table.path} is {column.type}, not {field.type}"
+            " (field_type)"
         )
 
 
@@ -202,7 +204,8 @@ def _failure(
     if len(text) > _ROW_TEXT_MAX:
         text = text[:_ROW_TEXT_MAX] + "..."
     return RuleFailed(
-        f"Assert: {field.name} = {_said(whole[field.name])} breaks the rule {rule} in table {table.path}; the row: {text}"
+        f"Assert: {field.name} = {_said(whole[field.name])} breaks the rule {rule} in table"
+        f" {table.path}; the row: {text}"
     )
 
 

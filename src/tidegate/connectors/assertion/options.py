@@ -14,8 +14,9 @@ OPTIONS = OptionSet(
         Option(
             "rules",
             Kind.MAP,
-            "What must hold: row_rules and field_rules (with NOT_NULL, NULL, MIN, MAX, MIN_LENGTH, MAX_LENGTH, MIN_ROW, MAX_ROW, equals_to), "
-            "catalog_table_rule, table-names, tables_configs.",
+            "What must hold: row_rules and field_rules (with NOT_NULL, NULL, MIN, MAX, MIN_LENGTH,"
+            " MAX_LENGTH, MIN_ROW, MAX_ROW, equals_to), catalog_table_rule, table-names,"
+            " tables_configs.",
             required=True,
         ),
         Option(
@@ -37,7 +38,10 @@ CONNECTORS = (
     Connector(
         name="Assert",
         kind=BlockKind.SINK,
-        summary="Keeps nothing, and fails the job with the rule and the value where a rule does not hold.",
+        summary=(
+            "Keeps nothing, and fails the job with the rule and the value where a rule does not"
+            " hold."
+        ),
         options=OPTIONS,
         capabilities=Capabilities(
             delivery=Delivery.EXACTLY_ONCE,

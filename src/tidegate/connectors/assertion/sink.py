@@ -103,7 +103,8 @@ class _Committer(Committer):
         names = self._rules.table_names
         if names and set(names) != set(self._counts):
             raise RuleFailed(
-                f"Assert: the tables are {', '.join(sorted(self._counts)) or 'none'}, not {', '.join(sorted(names))} (table-names)"
+                f"Assert: the tables are {', '.join(sorted(self._counts)) or 'none'}, not"
+                f" {', '.join(sorted(names))} (table-names)"
             )
 
     def _check_rows(self, counts: Mapping[str, int], kind: RuleType) -> None:

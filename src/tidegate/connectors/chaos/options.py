@@ -16,7 +16,8 @@ _TROUBLE = (
     Option(
         "seed",
         Kind.LONG,
-        "Decides together with place, checkpoint and attempt what goes wrong; another seed, another story.",
+        "Decides together with place, checkpoint and attempt what goes wrong; another seed, another"
+        " story.",
         0,
     ),
     Option(
@@ -80,7 +81,8 @@ SOURCE = OptionSet(
         Option(
             "outside.path",
             Kind.TEXT,
-            "Directory that stands for a server where this source has a slot and a table, as files; none where absent.",
+            "Directory that stands for a server where this source has a slot and a table, as files;"
+            " none where absent.",
         ),
         Option(
             "outside.slot",
@@ -98,7 +100,8 @@ SINK = OptionSet(
         Option(
             "path",
             Kind.TEXT,
-            "Directory for one file of committed ids for each batch; rows are only counted where absent.",
+            "Directory for one file of committed ids for each batch; rows are only counted where"
+            " absent.",
         ),
         Option(
             "id_field",
@@ -109,7 +112,8 @@ SINK = OptionSet(
         Option(
             "fail_at_checkpoint",
             Kind.LIST,
-            "Checkpoint ids whose commit raises an error; the repeated batch passes, unless fail_terminally.",
+            "Checkpoint ids whose commit raises an error; the repeated batch passes, unless"
+            " fail_terminally.",
         ),
         _places(*_PLACES[BlockKind.SINK]),
         *_TROUBLE,
@@ -146,7 +150,10 @@ CONNECTORS = (
     Connector(
         name="Chaos",
         kind=BlockKind.SOURCE,
-        summary="Numbered rows from a source that fails, crashes, hangs or slows down by seed and probability.",
+        summary=(
+            "Numbered rows from a source that fails, crashes, hangs or slows down by seed and"
+            " probability."
+        ),
         options=SOURCE,
         capabilities=Capabilities(fusable=True, state="rows read"),
         implementation="tidegate.connectors.chaos.source:ChaosSource",
@@ -157,7 +164,10 @@ CONNECTORS = (
     Connector(
         name="Chaos",
         kind=BlockKind.SINK,
-        summary="Counts rows, or writes their ids for each batch, and fails, crashes, hangs or slows down by seed and probability.",
+        summary=(
+            "Counts rows, or writes their ids for each batch, and fails, crashes, hangs or slows"
+            " down by seed and probability."
+        ),
         options=SINK,
         capabilities=Capabilities(
             delivery=Delivery.EXACTLY_ONCE,

@@ -33,9 +33,11 @@ def one_of(*keys: str) -> Check:
         if len(given) != 1:
             yield block.problem(
                 (given[1],) if given else (),
-                f"one of {' and '.join(keys)} is needed"
-                if not given
-                else f"only one of {', '.join(keys)}",
+                (
+                    f"one of {' and '.join(keys)} is needed"
+                    if not given
+                    else f"only one of {', '.join(keys)}"
+                ),
             )
 
     return check
@@ -47,9 +49,11 @@ def check_copy(block: Block, values: Values) -> Iterator[Problem]:
             if values[key] is None:
                 yield block.problem(
                     (),
-                    "fields is missing: a block { new_name = old_name }"
-                    if key == "src_field"
-                    else f"{key} is missing",
+                    (
+                        "fields is missing: a block { new_name = old_name }"
+                        if key == "src_field"
+                        else f"{key} is missing"
+                    ),
                 )
     elif not isinstance(values["fields"], Mapping) and not (
         isinstance(values["fields"], list) and all(isinstance(f, Mapping) for f in values["fields"])
@@ -80,7 +84,8 @@ def _entries(block: Block, values: Values, key: str, needed: tuple[str, ...]) ->
         ):
             yield block.problem(
                 (key, index),
-                f"an entry of {key} is a block {{ {', '.join(needed)} }}: {', '.join(lacking)} is missing",
+                f"an entry of {key} is a block {{ {', '.join(needed)} }}: {', '.join(lacking)} is"
+                " missing",
             )
 
 

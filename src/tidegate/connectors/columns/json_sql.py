@@ -51,7 +51,10 @@ def _quoted(text: str) -> str:
     as it stands is none.
     """
     marked = f"regexp_replace({text}, {sql_text(_WORDS)}, {sql_text(f'$1{_OPEN}$2$3{_CLOSE}')})"
-    return f"translate(replace({marked}, {sql_text(_OPEN + _CLOSE)}, ''), {sql_text(_OPEN + _CLOSE)}, {sql_text(chr(34) * 2)})"
+    return (
+        f"translate(replace({marked}, {sql_text(_OPEN + _CLOSE)}, ''), {sql_text(_OPEN + _CLOSE)},"
+        f" {sql_text(chr(34) * 2)})"
+    )
 
 
 def _converted(json: str, path: str, kind: DataType) -> str:
@@ -88,10 +91,12 @@ def _row_field(column: JsonColumn, source: DataType) -> tuple[str, str]:
     index = re.match(r"\$\[(\d+)\]", column.path)
     if index is None or int(index[1]) >= len(source.columns):
         raise UserError(
-            f"JsonPath: a row is an array of its fields: the path into {column.source} begins with $[0] to $[{len(source.columns) - 1}]"
+            f"JsonPath: a row is an array of its fields: the path into {column.source} begins with"
+            f" $[0] to $[{len(source.columns) - 1}]"
         )
     field = source.columns[int(index[1])]
     place = f"{sql_name(column.source)}.{sql_name(field.name)}"
-    return f"to_json(to_variant_object(named_struct('v', {place})))", "$.v" + column.path[
-        index.end() :
-    ]
+    return (
+        f"to_json(to_variant_object(named_struct('v', {place})))",
+        "$.v" + column.path[index.end() :],
+    )

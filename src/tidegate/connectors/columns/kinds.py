@@ -38,8 +38,7 @@ class FilterRowKind(ColumnsTransform):
     def kept(self, values: Values) -> list[int]:
         """The codes of the kinds that stay."""
         named = {
-            RowKind.parse(str(k))
-            for k in (values["include_kinds"] or values["exclude_kinds"] or ())
+            RowKind.parse(str(k)) for k in values["include_kinds"] or values["exclude_kinds"] or ()
         }
         return [k.code for k in RowKind if (k in named) == (values["include_kinds"] is not None)]
 
@@ -70,7 +69,8 @@ class RowKindExtractor(ColumnsTransform):
         name = values["custom_field_name"]
         if name in table.names():
             raise UserError(
-                f"RowKindExtractor: table {table.path} has a field {name} already; give another custom_field_name"
+                f"RowKindExtractor: table {table.path} has a field {name} already; give another"
+                " custom_field_name"
             )
         new = Column(
             name=name,

@@ -16,7 +16,10 @@ from tidegate.plugin.tables import MULTI_TABLE, Check, RuleSet
 
 UNSUPPORTED = {
     "Calcite": "not available: use Sql, which runs on Spark SQL",
-    "DynamicCompile": "not available: Java and Groovy source is not compiled here; use Sql, or a Spark function in it",
+    "DynamicCompile": (
+        "not available: Java and Groovy source is not compiled here; use Sql, or a Spark function"
+        " in it"
+    ),
     "Embedding": "not available: models are not called from a transform",
     "LLM": "not available: models are not called from a transform",
     "Python": "not available yet: use Sql",
@@ -44,7 +47,8 @@ _RENAMES = (
     _text("suffix", "Put after every name."),
     _list(
         "replacements_with_regex",
-        "Blocks { replace_from, replace_to, is_regex = true }; the last one that matches a name holds.",
+        "Blocks { replace_from, replace_to, is_regex = true }; the last one that matches a name"
+        " holds.",
     ),
 )
 _ERROR_WAY = Option(
@@ -87,7 +91,8 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
             *_RENAMES,
             _list(
                 "specific",
-                "Blocks { field_name, target_name }: these columns get these names, and no other rule.",
+                "Blocks { field_name, target_name }: these columns get these names, and no other"
+                " rule.",
             ),
         ),
         (),
@@ -225,7 +230,8 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
         (
             _list(
                 "columns",
-                "Blocks { src_field, path, dest_field, dest_type = string, column_error_handle_way }.",
+                "Blocks { src_field, path, dest_field, dest_type = string,"
+                " column_error_handle_way }.",
             ),
             _ERROR_WAY,
         ),
@@ -237,17 +243,22 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
         (
             _list(
                 "field_rules",
-                "Blocks { field_name, rule_type = NOT_NULL | RANGE | LENGTH | REGEX | UDF, ... }, or { field_name, rules = [...] }.",
+                "Blocks { field_name, rule_type = NOT_NULL | RANGE | LENGTH | REGEX | UDF, ... },"
+                " or { field_name, rules = [...] }.",
             ),
             replace(
                 _ERROR_WAY,
-                description="What happens with a row that does not pass: FAIL ends the job, SKIP drops the row, ROUTE_TO_TABLE puts it into error_table.",
+                description=(
+                    "What happens with a row that does not pass: FAIL ends the job, SKIP drops the"
+                    " row, ROUTE_TO_TABLE puts it into error_table."
+                ),
                 fallbacks=("error_handle_way",),
             ),
             _text(
                 "row_error_handle_way.error_table",
-                "With ROUTE_TO_TABLE: the table of rejected rows, in the database of the table that they come from. Its columns are source_table_id, "
-                "source_table_path, original_data, validation_errors (both JSON) and create_time.",
+                "With ROUTE_TO_TABLE: the table of rejected rows, in the database of the table that"
+                " they come from. Its columns are source_table_id, source_table_path,"
+                " original_data, validation_errors (both JSON) and create_time.",
                 fallbacks=("error_table",),
             ),
         ),

@@ -45,7 +45,10 @@ def json_columns(raw: Any) -> tuple[list[JsonColumn], Wrong]:
             wrong.append(
                 (
                     (index,),
-                    f"a column of JsonPath is a block {{ src_field, path, dest_field }}: {', '.join(lacking)} is missing",
+                    (
+                        "a column of JsonPath is a block { src_field, path, dest_field }:"
+                        f" {', '.join(lacking)} is missing"
+                    ),
                 )
             )
             continue
@@ -80,7 +83,10 @@ def _add_json(entry: Mapping[str, Any], index: int, made: list[JsonColumn], wron
             wrong.append(
                 (
                     (index, "path"),
-                    f"the path {path!r} is not available: write $, .field, ['field'] and [0], without wildcards and filters",
+                    (
+                        f"the path {path!r} is not available: write $, .field, ['field'] and [0],"
+                        " without wildcards and filters"
+                    ),
                 )
             )
         try:

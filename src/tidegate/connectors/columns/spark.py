@@ -114,8 +114,10 @@ def _extracted(_: Any, values: Values, __: Table, df: DataFrame) -> DataFrame:
     found = f.coalesce(source.rlike(pattern), f.lit(False))
     return df.withColumns(
         {
-            str(name): f.when(found, f.regexp_extract(source, pattern, index + 1)).otherwise(
-                f.lit(None if default is None else str(default)).cast("string")
+            str(name): (
+                f.when(found, f.regexp_extract(source, pattern, index + 1)).otherwise(
+                    f.lit(None if default is None else str(default)).cast("string")
+                )
             )
             for index, (name, default) in enumerate(
                 zip(values["output_fields"], defaults, strict=True)
@@ -132,7 +134,10 @@ def _json(transform: Any, values: Values, table: Table, df: DataFrame) -> DataFr
         one = taken(column, table)
         value, way = f.expr(one.value), column.way or row_way
         if way == "FAIL":
-            message = f"JsonPath: the value at {column.path} of field {column.source} is missing or does not fit {column.type}"
+            message = (
+                f"JsonPath: the value at {column.path} of field {column.source} is missing or does"
+                f" not fit {column.type}"
+            )
             value = f.when(f.expr(one.fault), f.raise_error(f.lit(message))).otherwise(value)
         elif way == "SKIP_ROW":
             kept = kept & ~f.expr(one.fault)

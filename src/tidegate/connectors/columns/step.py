@@ -41,7 +41,8 @@ class MissingField(UserError):
         close = nearest(field, table.names())
         hint = f"; did you mean {close!r}?" if close else ""
         super().__init__(
-            f"{transform}: there is no field {field} in table {table.path}: there are {', '.join(table.names())}{hint}"
+            f"{transform}: there is no field {field} in table {table.path}: there are"
+            f" {', '.join(table.names())}{hint}"
         )
         self.transform = transform
         self.field = field
@@ -93,7 +94,8 @@ class ColumnsTransform(Transform, ABC):
         column = self.column(table, name)
         if column.type.name not in TEXTUAL:
             raise UserError(
-                f"{self.name}: field {name} is a {column.type}; turn it into text first, with Sql and CAST({name} AS STRING)"
+                f"{self.name}: field {name} is a {column.type}; turn it into text first, with Sql"
+                f" and CAST({name} AS STRING)"
             )
         return column
 

@@ -39,7 +39,8 @@ class JsonPath(ColumnsTransform):
             kind = self.column(table, column.source).type
             if kind.name not in _WITH_JSON:
                 raise UserError(
-                    f"JsonPath: field {column.source} is a {kind}; there is JSON in string, bytes, array, map and row"
+                    f"JsonPath: field {column.source} is a {kind}; there is JSON in string, bytes,"
+                    " array, map and row"
                 )
         return replace(
             table,
@@ -84,7 +85,8 @@ class DataValidator(ColumnsTransform):
         }
         if len(names) > 1:
             raise UserError(
-                f"DataValidator: rejected rows of {table.path} would go to {' and '.join(sorted(names))}: give all its rules one error_table"
+                f"DataValidator: rejected rows of {table.path} would go to"
+                f" {' and '.join(sorted(names))}: give all its rules one error_table"
             )
         for name in names:
             database, schema, _ = parts(table.path)
@@ -102,7 +104,8 @@ class DataValidator(ColumnsTransform):
             needed = {"RANGE": _NUMBERS, "LENGTH": _WITH_LENGTH}.get(rule.type)
             if needed and kind.name not in needed:
                 raise UserError(
-                    f"DataValidator: {rule.type} has no meaning for field {rule.name}, which is a {kind}"
+                    f"DataValidator: {rule.type} has no meaning for field {rule.name}, which is a"
+                    f" {kind}"
                 )
         return table
 

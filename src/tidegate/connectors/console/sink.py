@@ -134,7 +134,8 @@ class ConsoleCommitter(Committer):
             self._say(f"subtaskIndex={subtask}  rowIndex={number}:  {line}")
         if message["left_out"]:
             self._say(
-                f"subtaskIndex={subtask}: {message['left_out']} more rows of this batch are not shown; checkpoint.interval makes batches smaller"
+                f"subtaskIndex={subtask}: {message['left_out']} more rows of this batch are not"
+                " shown; checkpoint.interval makes batches smaller"
             )
             number += message["left_out"]
         self._printed[subtask] = number

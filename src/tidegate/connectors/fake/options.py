@@ -102,7 +102,8 @@ TABLE_OPTIONS = OptionSet(
         Option(
             "rows",
             Kind.LIST,
-            "Fixed rows [{ kind = INSERT, fields = [...] }], made once by every reader in place of random ones.",
+            "Fixed rows [{ kind = INSERT, fields = [...] }], made once by every reader in place of"
+            " random ones.",
         ),
         Option("row.num", Kind.INT, "Rows made by each parallel reader.", 5, minimum=0),
         Option("split.num", Kind.INT, "Pieces in which each reader makes its rows.", 1, minimum=1),
@@ -161,7 +162,8 @@ TABLE_OPTIONS = OptionSet(
         Option(
             "auto.increment.enabled",
             Kind.BOOL,
-            "Count up in the whole-number columns of the primary key (without one: `id`, else the first).",
+            "Count up in the whole-number columns of the primary key (without one: `id`, else the"
+            " first).",
             False,
         ),
         Option("auto.increment.start", Kind.LONG, "Where auto.increment begins.", 1),
@@ -188,7 +190,8 @@ OPTIONS = OptionSet(
         Option(
             "seed",
             Kind.LONG,
-            "Makes the same rows in every run; drawn by chance where absent. Ours, not the reference's.",
+            "Makes the same rows in every run; drawn by chance where absent. Ours, not the"
+            " reference's.",
         ),
     ),
     exclusive=(("schema", "tables_configs"),),
@@ -369,7 +372,10 @@ CONNECTORS = (
     Connector(
         name="FakeSource",
         kind=BlockKind.SOURCE,
-        summary="Made-up rows of any schema, for trying out and testing. Bounded in BATCH; in STREAMING it makes its rows and then stays alive.",
+        summary=(
+            "Made-up rows of any schema, for trying out and testing. Bounded in BATCH; in STREAMING"
+            " it makes its rows and then stays alive."
+        ),
         options=OPTIONS,
         capabilities=Capabilities(
             row_kinds=True,

@@ -62,7 +62,8 @@ class Adoption:
         target, qualified = self._target, self._dialect.qualified
         into, columns = qualified(target.name), self._dialect.names(target.names())
         found = [
-            f"alter table {qualified(self._places[0])} rename to {self._dialect.quote(target.name.table)}"
+            f"alter table {qualified(self._places[0])} rename to"
+            f" {self._dialect.quote(target.name.table)}"
         ]
         found += [
             f"insert into {into} ({columns}) select {columns} from {qualified(place)}"

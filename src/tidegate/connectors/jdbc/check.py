@@ -18,7 +18,9 @@ _JARS = 'driver = "its.class.Name" and its jar in env { jars = "/path/driver.jar
 
 _NOT_READ_BY_SPARK = {"use_regex": "name the tables in table_list"}
 _NOT_SURE = {
-    "is_exactly_once": "what its transactions hold together is not known, so rows come at least once",
+    "is_exactly_once": (
+        "what its transactions hold together is not known, so rows come at least once"
+    ),
 }
 
 
@@ -80,7 +82,10 @@ def check_sink(block: Block, values: Values) -> Iterator[Problem]:
     yield from _check_url(block, values, {} if Brand.of(values["url"] or "").exact else _NOT_SURE)
     generated = values["generate_sink_sql"] or values["table"] is not None
     if values["query"] and generated:
-        message = "query is what is run for every row: generate_sink_sql and table have no effect beside it"
+        message = (
+            "query is what is run for every row: generate_sink_sql and table have no effect"
+            " beside it"
+        )
         yield block.problem(("query",), message, severity=Severity.WARNING)
     if not values["query"] and not generated:
         yield block.problem(
@@ -90,7 +95,8 @@ def check_sink(block: Block, values: Values) -> Iterator[Problem]:
     if not names:
         yield block.problem(
             ("query",),
-            "query has no ? and no :name for the values of a row: insert into t (a, b) values (?, ?)",
+            "query has no ? and no :name for the values of a row: insert into t (a, b) values"
+            " (?, ?)",
         )
     elif any(names) and None in names:
         yield block.problem(
@@ -125,7 +131,8 @@ def _check_database(block: Block, values: Values) -> Iterator[Problem]:
     ):
         yield block.problem(
             ("database",),
-            f"the URL names the database {address.database!r}, and a connection to PostgreSQL sees no other one",
+            f"the URL names the database {address.database!r}, and a connection to PostgreSQL sees"
+            " no other one",
         )
 
 
@@ -150,12 +157,14 @@ def _check_foreign(
     if not values["url"].strip().startswith("jdbc:"):
         yield block.problem(
             ("url",),
-            f"{name!r} begins no JDBC URL: write jdbc:mysql://host:3306/database, or jdbc: and what the driver of your database takes",
+            f"{name!r} begins no JDBC URL: write jdbc:mysql://host:3306/database, or jdbc: and what"
+            " the driver of your database takes",
         )
     elif not values["driver"]:
         yield block.problem(
             (),
-            f"{name} is read and written by Spark's JDBC, which needs its driver: {_JARS}; mysql, mariadb, postgresql and sqlite need none",
+            f"{name} is read and written by Spark's JDBC, which needs its driver: {_JARS}; mysql,"
+            " mariadb, postgresql and sqlite need none",
         )
     for key, why in not_by_spark.items():
         if values[key]:

@@ -64,10 +64,17 @@ _KEY_IS_THERE = "23505"
 _NO_TABLE = ("42P01", "1146")
 _TAKEN = (_KEY_IS_THERE, "42P07")
 _STAGES = {
-    System.MYSQL: "select table_name from information_schema.tables where table_schema = %s and left(table_name, %s) = %s",
-    System.POSTGRES: "select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace "
-    "where n.nspname = %s and c.relkind = 'r' and left(c.relname, %s::integer) = %s",
-    System.SQLITE: "select name from sqlite_master where type = 'table' and substr(name, 1, %s) = %s",
+    System.MYSQL: (
+        "select table_name from information_schema.tables where table_schema = %s and"
+        " left(table_name, %s) = %s"
+    ),
+    System.POSTGRES: (
+        "select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+        "where n.nspname = %s and c.relkind = 'r' and left(c.relname, %s::integer) = %s"
+    ),
+    System.SQLITE: (
+        "select name from sqlite_master where type = 'table' and substr(name, 1, %s) = %s"
+    ),
 }
 
 
@@ -436,7 +443,8 @@ class JdbcCommitter(Committer):
         )
         if changes and not target.key:
             raise KeyMissing(
-                f"there are rows that update or delete for {target.name}, and it has no key: give primary_keys, or put FilterRowKind before the sink"
+                f"there are rows that update or delete for {target.name}, and it has no key: give"
+                " primary_keys, or put FilterRowKind before the sink"
             )
         merge = Merge(
             dialect=self._dialect,
@@ -505,7 +513,8 @@ class JdbcCommitter(Committer):
         if found != f"{rows} rows":
             raise DatabaseTrouble(
                 str(self._address),
-                f"the staging table {place.table} has {found} instead of {rows}: the server has lost them; the batch is repeated",
+                f"the staging table {place.table} has {found} instead of {rows}: the server has"
+                " lost them; the batch is repeated",
             )
 
     def _sweep(self, session: Session, checkpoint: int) -> None:

@@ -126,12 +126,14 @@ def check_column(read: ForeignRead, table: Table) -> None:
     found = next((column for column in table.columns if column.name.lower() == bare), None)
     if found is None:
         raise UserError(
-            f"partition_column {read.column!r} is not a column of {read.path}: there are {', '.join(table.names())}"
+            f"partition_column {read.column!r} is not a column of {read.path}: there are"
+            f" {', '.join(table.names())}"
         )
     if found.type.name not in NUMBERS:
         raise UserError(
-            f"partition_column {read.column!r} of {read.path} is {found.type}: a database that is read by Spark's JDBC can be cut by numbers only; "
-            "name another column, or leave it out"
+            f"partition_column {read.column!r} of {read.path} is {found.type}: a database that is"
+            " read by Spark's JDBC can be cut by numbers only; name another column, or leave"
+            " it out"
         )
 
 
@@ -273,7 +275,8 @@ class ForeignSink(Sink):
         for name in wanted:
             if name.lower() not in names:
                 raise KeyMissing(
-                    f"primary_keys names {name!r}, which is not a column of {table.path}: there are {', '.join(table.names())}"
+                    f"primary_keys names {name!r}, which is not a column of {table.path}: there are"
+                    f" {', '.join(table.names())}"
                 )
         return tuple(names[name.lower()] for name in wanted)
 
@@ -284,7 +287,8 @@ class ForeignSink(Sink):
         database = for_table(self.values["database"] or "", words)
         if "${" in text or "${" in database:
             raise UserError(
-                f"the sink's table {text!r} has a placeholder that the incoming table {table.path!r} has nothing for"
+                f"the sink's table {text!r} has a placeholder that the incoming table"
+                f" {table.path!r} has nothing for"
             )
         return f"{database}.{text}" if database and "." not in text else text
 

@@ -56,7 +56,8 @@ def check_foreign_types(
         why = found.refusal or (_TOLD.get(found.check.kind, "") if found.check else "")
         if why:
             problems.append(
-                f"column {column.name!r} is {column.type} and would be stored with {about[1]} digits, {about[2]} of them after the point: {why}"
+                f"column {column.name!r} is {column.type} and would be stored with {about[1]}"
+                f" digits, {about[2]} of them after the point: {why}"
             )
     if problems:
         raise TargetUnfit(table.path, place, [*problems, "allow_lossy_types = true takes that"])

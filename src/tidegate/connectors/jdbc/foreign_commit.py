@@ -237,7 +237,8 @@ class ForeignCommitter(Committer):
     def _begin(self, connection: Connection, resume: Resume, prepared: frozenset[str]) -> None:
         context = self._context
         connection.execute(
-            f"insert into {RECORD} (id, lineage, job_id, pipeline_id, sink_name, checkpoint_id, generation_id, prepared_json) values (?, ?, ?, ?, ?, ?, 0, ?)",
+            f"insert into {RECORD} (id, lineage, job_id, pipeline_id, sink_name, checkpoint_id,"
+            " generation_id, prepared_json) values (?, ?, ?, ?, ?, ?, 0, ?)",
             self._id(),
             resume.lineage[:200],
             context.job_id,
@@ -332,7 +333,8 @@ class ForeignCommitter(Committer):
         if found != told or distinct != told:
             raise DatabaseTrouble(
                 self._where,
-                f"{told} rows were written, and {found} of {distinct} places are staged; the batch is repeated",
+                f"{told} rows were written, and {found} of {distinct} places are staged; the batch"
+                " is repeated",
             )
 
     def _merge(self, connection: Connection, part: Staged) -> None:
@@ -344,10 +346,12 @@ class ForeignCommitter(Committer):
         ):
             if query:
                 raise UserError(
-                    "a row that deletes cannot be written by `query`: use generate_sink_sql = true, or put FilterRowKind before the sink"
+                    "a row that deletes cannot be written by `query`: use generate_sink_sql = true,"
+                    " or put FilterRowKind before the sink"
                 )
             raise KeyMissing(
-                f"there are rows that update or delete for {part.place}, and it has no key: give primary_keys, or put FilterRowKind before the sink"
+                f"there are rows that update or delete for {part.place}, and it has no key: give"
+                " primary_keys, or put FilterRowKind before the sink"
             )
         if query:
             statement, names = parameters(query, "?")
@@ -380,7 +384,10 @@ class ForeignCommitter(Committer):
 
     def _move(self, connection: Connection, commit: Commit, prepared: frozenset[str]) -> None:
         offsets, names = json.dumps(commit.offsets), json.dumps(sorted(prepared))
-        sql = f"update {RECORD} set checkpoint_id = ?, offsets_json = ?, prepared_json = ? where id = ?"
+        sql = (
+            f"update {RECORD} set checkpoint_id = ?, offsets_json = ?, prepared_json = ? where"
+            " id = ?"
+        )
         connection.execute(sql, commit.checkpoint, offsets, names, self._id())
 
     def _sweep(self, connection: Connection, checkpoint: int) -> None:

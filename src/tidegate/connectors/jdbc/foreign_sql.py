@@ -52,8 +52,9 @@ class Brand(StrEnum):
 def create_record(brand: Brand) -> str:
     text = {Brand.SQLSERVER: "varchar(max)", Brand.GENERIC: "varchar(4000)"}.get(brand, "clob")
     return (
-        f"create table {RECORD} (id varchar(64) not null primary key, lineage varchar(200), job_id {_WHOLE}, pipeline_id {_WHOLE}, sink_name varchar(500), "
-        f"checkpoint_id {_WHOLE} not null, generation_id {_WHOLE} not null, offsets_json {text}, prepared_json {text}, "
+        f"create table {RECORD} (id varchar(64) not null primary key, lineage varchar(200), job_id"
+        f" {_WHOLE}, pipeline_id {_WHOLE}, sink_name varchar(500), checkpoint_id {_WHOLE} not null,"
+        f" generation_id {_WHOLE} not null, offsets_json {text}, prepared_json {text}, "
         + ", ".join(f"{name} {kind}" for name, kind in ADDED.items())
         + ")"
     )
@@ -61,7 +62,10 @@ def create_record(brand: Brand) -> str:
 
 def add_to_record(brand: Brand, name: str) -> str:
     """A column that the table of records of an older release lacks."""
-    return f"alter table {RECORD} add {'' if brand in (Brand.SQLSERVER, Brand.ORACLE) else 'column '}{name} {ADDED[name]}"
+    return (
+        f"alter table {RECORD} add"
+        f" {'' if brand in (Brand.SQLSERVER, Brand.ORACLE) else 'column '}{name} {ADDED[name]}"
+    )
 
 
 def create_stage(
@@ -128,8 +132,14 @@ class ForeignMerge:
         """In this order, within one transaction."""
         if not self.key:
             return [self._insert("")]
-        pruned = f"exists (select 1 from {self.stage} later where {self._same(self.stage, 'later')} and later.{SEQ} > {self.stage}.{SEQ})"
-        gone = f"delete from {self.place} where exists (select 1 from {self.stage} s where s.{KIND} in {_GONE} and {self._same_as_target('s')})"
+        pruned = (
+            f"exists (select 1 from {self.stage} later where {self._same(self.stage, 'later')} and"
+            f" later.{SEQ} > {self.stage}.{SEQ})"
+        )
+        gone = (
+            f"delete from {self.place} where exists (select 1 from {self.stage} s where s.{KIND} in"
+            f" {_GONE} and {self._same_as_target('s')})"
+        )
         first = [
             f"delete from {self.stage} where {pruned}",
             gone,
@@ -137,7 +147,10 @@ class ForeignMerge:
         ]
         if not self.upsert:
             changed = f"s.{KIND} = {RowKind.UPDATE_AFTER.code}"
-            replaced = f"delete from {self.place} where exists (select 1 from {self.stage} s where {changed} and {self._same_as_target('s')})"
+            replaced = (
+                f"delete from {self.place} where exists (select 1 from {self.stage} s where"
+                f" {changed} and {self._same_as_target('s')})"
+            )
             return [*first, replaced, self._insert("")]
         return [
             *first,
@@ -172,7 +185,10 @@ class ForeignMerge:
 
     def _insert(self, where: str) -> str:
         chosen = ", ".join(self._value(n) for n in range(len(self.columns)))
-        return f"insert into {self.place} ({', '.join(self.columns)}) select {chosen} from {self.stage}{where}"
+        return (
+            f"insert into {self.place} ({', '.join(self.columns)}) select {chosen} from"
+            f" {self.stage}{where}"
+        )
 
     def _merge(self) -> str:
         same = " and ".join(f"t.{self.columns[n]} = s.{stage_column(n)}" for n in self.key)
@@ -186,7 +202,8 @@ class ForeignMerge:
     def _update_then_insert(self) -> list[str]:
         there = f"select 1 from {self.stage} s where {self._same_as_target('s')}"
         sets = ", ".join(
-            f"{self.columns[n]} = (select s.{stage_column(n)} from {self.stage} s where {self._same_as_target('s')})"
+            f"{self.columns[n]} = (select s.{stage_column(n)} from {self.stage} s where"
+            f" {self._same_as_target('s')})"
             for n in self._others()
         )
         update = [f"update {self.place} set {sets} where exists ({there})"] if sets else []

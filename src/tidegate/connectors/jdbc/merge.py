@@ -33,7 +33,8 @@ class ColumnMissing(UserError):
 
     def __init__(self, table: str, columns: list[str]) -> None:
         super().__init__(
-            f"the table {table} of the sink has no column {', '.join(columns)}: add it there, or leave it out with a Filter or FieldMapper"
+            f"the table {table} of the sink has no column {', '.join(columns)}: add it there, or"
+            " leave it out with a Filter or FieldMapper"
         )
         self.table = table
         self.columns = columns
@@ -131,7 +132,10 @@ class Merge:
             return [delete, Statement(self._insert(last=True, conflict=False), counts=True)]
         key = [column.name for column in self._native(self.target.key)]
         columns = self.dialect.names([*key, *extra])
-        keep = f"create temporary table {self._kept} as select {columns} from {self._staged_rows_of_target()}"
+        keep = (
+            f"create temporary table {self._kept} as select {columns} from"
+            f" {self._staged_rows_of_target()}"
+        )
         return [
             Statement(
                 f"drop table if exists {self._kept}"
@@ -160,7 +164,10 @@ class Merge:
         )
         return [
             f"select {columns} from {stage} s group by {columns} having count(*) > 1 limit 1",
-            f"select {columns} from {stage} s join {table} t on {self._pairs('t', key)} where {differs} limit 1",
+            (
+                f"select {columns} from {stage} s join {table} t on {self._pairs('t', key)} where"
+                f" {differs} limit 1"
+            ),
         ]
 
     def _columns(self, names: tuple[str, ...]) -> list[tuple[int, NativeColumn]]:
@@ -219,7 +226,10 @@ class Merge:
             for n, c in zip(self.target.positions(tuple(others)), natives, strict=True)
         )
         # The insert first would find its own rows in the update.
-        update = f"update {table} t join {self._rows(last=True)} on {absent} set {sets} where {self._kinds()}"
+        update = (
+            f"update {table} t join {self._rows(last=True)} on {absent} set {sets} where"
+            f" {self._kinds()}"
+        )
         return [Statement(update, counts=True), Statement(insert, counts=True)]
 
     def _put(self, *, last: bool) -> Statement:
@@ -244,7 +254,10 @@ class Merge:
     def _staged_rows_of_target(self) -> str:
         """The rows of the target that have a key of the batch."""
         table, pairs = self.dialect.qualified(self.info.name), self._pairs("t", self.target.key)
-        return f"{table} t where exists (select 1 from {self.dialect.qualified(self.stage)} s where {pairs})"
+        return (
+            f"{table} t where exists (select 1 from {self.dialect.qualified(self.stage)} s where"
+            f" {pairs})"
+        )
 
     def _native(self, names: tuple[str, ...] | list[str]) -> list[NativeColumn]:
         found = [(name, self.info.column(name)) for name in names]
@@ -275,10 +288,16 @@ class Merge:
         )
         if kept is not None:
             first = self.dialect.quote(self._native(self.target.key)[0].name)
-            more = f" {'join' if kept else 'left join'} {self._kept} k on {self._pairs('k', self.target.key)}"
+            more = (
+                f" {'join' if kept else 'left join'} {self._kept} k on"
+                f" {self._pairs('k', self.target.key)}"
+            )
             where = "" if kept else f" and k.{first} is null"
         table = self.dialect.qualified(self.info.name)
-        text = f"insert into {table} ({columns}) select {values} from {self._rows(last=last)}{more} where {self._kinds()}{where}"
+        text = (
+            f"insert into {table} ({columns}) select {values} from {self._rows(last=last)}{more}"
+            f" where {self._kinds()}{where}"
+        )
         if (
             self.dialect.system is not System.POSTGRES
         ):  # which takes a key once in a statement, so that there is nothing to be in order
@@ -297,7 +316,10 @@ class Merge:
         keys = ", ".join(self._staged(number) for number in self.target.positions(self.target.key))
         if self.shaped:
             return f"(select distinct on ({keys}) * from {stage} order by {keys}, ctid desc) s"
-        return f"{stage} s join (select max(seq) as last from {stage} group by {keys}) l on s.seq = l.last"
+        return (
+            f"{stage} s join (select max(seq) as last from {stage} group by {keys}) l on s.seq ="
+            " l.last"
+        )
 
     def _conflict(self) -> str:
         key = [native.name for native in self._native(self.target.key)]
@@ -328,7 +350,10 @@ class Merge:
                 return f"delete from {table} t using {rows} where {pairs} and {chosen}"
             case System.SQLITE:
                 names = self.dialect.names([native.name for native in natives])
-                return f"delete from {table} where ({names}) in (select {', '.join(f'c{n}' for n in numbers)} from {rows} where {chosen})"
+                return (
+                    f"delete from {table} where ({names}) in (select"
+                    f" {', '.join(f'c{n}' for n in numbers)} from {rows} where {chosen})"
+                )
 
     def _staged(self, number: int) -> str:
         """The name of a staged column."""
@@ -365,7 +390,10 @@ class Merge:
         if native.charset == "utf8mb4":
             return same
         # a ? is no other character
-        return f"{same} and cast(convert({converted} using utf8mb4) as binary) = cast({staged} as binary)"
+        return (
+            f"{same} and cast(convert({converted} using utf8mb4) as binary) = cast({staged} as"
+            " binary)"
+        )
 
 
 def _postgres_value(name: str, staged: str, native: str, *, lossy: bool) -> str:
@@ -386,5 +414,11 @@ def _postgres_value(name: str, staged: str, native: str, *, lossy: bool) -> str:
     )
     if lossy or staged != "text" or not wide:
         return value
-    fails = f"('a value would be changed by the type {native} of the column: ' || {name})::integer::text::{native}"
-    return f"case when {name} is null or cast({name} as {wide}) = {value} then {value} else {fails} end"
+    fails = (
+        f"('a value would be changed by the type {native} of the column: ' ||"
+        f" {name})::integer::text::{native}"
+    )
+    return (
+        f"case when {name} is null or cast({name} as {wide}) = {value} then {value} else"
+        f" {fails} end"
+    )

@@ -31,7 +31,8 @@ class UniqueTaken(UserError):
 
     def __init__(self, where: str, table: str, why: str, cascades: Sequence[str] = ()) -> None:
         more = (
-            f"; the rows cannot be replaced all at once, as others would be deleted or changed with them by foreign keys: {', '.join(cascades)}"
+            "; the rows cannot be replaced all at once, as others would be deleted or changed with"
+            f" them by foreign keys: {', '.join(cascades)}"
             if cascades
             else "; the target has rows or a unique index that the source does not have"
         )
@@ -48,8 +49,9 @@ class RowsLost(TerminalError):
 
     def __init__(self, where: str, table: str, put: int, counted: int) -> None:
         super().__init__(
-            f"the table {table} in {where} took {counted} of {put} rows, and the batch was rolled back: a trigger, a rule or a unique index of "
-            "that table turns rows away; remove it, or write to a table without it"
+            f"the table {table} in {where} took {counted} of {put} rows, and the batch was rolled"
+            " back: a trigger, a rule or a unique index of that table turns rows away; remove it,"
+            " or write to a table without it"
         )
         self.table = table
         self.put = put
@@ -71,8 +73,10 @@ class KeysMerged(UserError):
     ) -> None:
         shown = ", ".join(f"{name} = {value!r}" for name, value in zip(key, found, strict=True))
         super().__init__(
-            f"several rows of {path} have the key {shown}, and would be one row of {table}: primary_keys are {', '.join(key)}, and the source tells its rows "
-            f"apart by {', '.join(source_key)}. Name columns that are unique, or allow it with allow_merged_keys = true"
+            f"several rows of {path} have the key {shown}, and would be one row of {table}:"
+            f" primary_keys are {', '.join(key)}, and the source tells its rows apart by"
+            f" {', '.join(source_key)}. Name columns that are unique, or allow it with"
+            " allow_merged_keys = true"
         )
         self.path = path
         self.table = table
@@ -85,8 +89,9 @@ class ValuesChanged(UserError):
 
     def __init__(self, where: str, table: str, why: str) -> None:
         super().__init__(
-            f"values of {table} in {where} would be changed, and the batch was rolled back: {why}. Widen the column of the target, change "
-            "the values before the sink, or allow it with allow_lossy_types = true"
+            f"values of {table} in {where} would be changed, and the batch was rolled back: {why}."
+            " Widen the column of the target, change the values before the sink, or allow it with"
+            " allow_lossy_types = true"
         )
         self.table = table
         self.why = why

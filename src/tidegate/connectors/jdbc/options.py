@@ -29,8 +29,8 @@ SINK_OPTIONS = OptionSet(
         Option(
             "query",
             Kind.TEXT,
-            "A statement for every row, with a ? for each column in order, or with :name for a column: `insert into t (a, b) values (?, ?)`. "
-            "Save modes do not apply.",
+            "A statement for every row, with a ? for each column in order, or with :name for a"
+            " column: `insert into t (a, b) values (?, ?)`. Save modes do not apply.",
         ),
         Option(
             "generate_sink_sql",
@@ -41,22 +41,26 @@ SINK_OPTIONS = OptionSet(
         Option(
             "database",
             Kind.TEXT,
-            "The database of `table`, where the URL names none or another one; placeholders such as ${database_name} are replaced.",
+            "The database of `table`, where the URL names none or another one; placeholders such as"
+            " ${database_name} are replaced.",
         ),
         Option(
             "table",
             Kind.TEXT,
-            "The table; ${database_name}, ${schema_name} and ${table_name} stand for the incoming table's. Default: ${table_name}.",
+            "The table; ${database_name}, ${schema_name} and ${table_name} stand for the incoming"
+            " table's. Default: ${table_name}.",
         ),
         Option(
             "primary_keys",
             Kind.LIST,
-            "The columns that tell rows apart; otherwise the incoming table's primary key, else its unique key, else rows are added.",
+            "The columns that tell rows apart; otherwise the incoming table's primary key, else its"
+            " unique key, else rows are added.",
         ),
         Option(
             "enable_upsert",
             Kind.BOOL,
-            "Whether a row whose key is there replaces it; otherwise that is an error. Updates and deletes are applied anyway.",
+            "Whether a row whose key is there replaces it; otherwise that is an error. Updates and"
+            " deletes are applied anyway.",
             True,
         ),
         Option(
@@ -121,27 +125,31 @@ SINK_OPTIONS = OptionSet(
         Option(
             "allow_lossy_types",
             Kind.BOOL,
-            "Whether rows may go into columns that round or cut them: fewer digits after the point or of a second, a date for a time, a float for a decimal. "
-            "Otherwise such a column is refused before the first row.",
+            "Whether rows may go into columns that round or cut them: fewer digits after the point"
+            " or of a second, a date for a time, a float for a decimal. Otherwise such a column is"
+            " refused before the first row.",
             False,
         ),
         Option(
             "allow_merged_keys",
             Kind.BOOL,
-            "Whether rows that differ at the source may be one row of the target: its collation passes over cases, accents or blanks, or primary_keys "
-            "are not unique at the source. Otherwise such a key is refused.",
+            "Whether rows that differ at the source may be one row of the target: its collation"
+            " passes over cases, accents or blanks, or primary_keys are not unique at the source."
+            " Otherwise such a key is refused.",
             False,
         ),
         Option(
             "allow_shared_table",
             Kind.BOOL,
-            "Whether several incoming tables may be written to one table of the target. Otherwise they are refused.",
+            "Whether several incoming tables may be written to one table of the target. Otherwise"
+            " they are refused.",
             False,
         ),
         Option(
             "create_index",
             Kind.BOOL,
-            "Whether a table that is made has its key as primary key. Without it rows are still told apart, more slowly.",
+            "Whether a table that is made has its key as primary key. Without it rows are still"
+            " told apart, more slowly.",
             True,
         ),
         Option("multi_table_sink_replica", Kind.INT, f"{UNUSED}."),
@@ -170,7 +178,10 @@ _SOURCE, _SINK = (
     Connector(
         name="Jdbc",
         kind=BlockKind.SOURCE,
-        summary="Reads tables or queries of MariaDB, MySQL, PostgreSQL and SQLite, in parallel splits; of any other database by Spark, with its driver.",
+        summary=(
+            "Reads tables or queries of MariaDB, MySQL, PostgreSQL and SQLite, in parallel splits;"
+            " of any other database by Spark, with its driver."
+        ),
         options=SOURCE_OPTIONS,
         capabilities=Capabilities(
             streaming=False,
@@ -184,8 +195,11 @@ _SOURCE, _SINK = (
     Connector(
         name="Jdbc",
         kind=BlockKind.SINK,
-        summary="Writes tables of MariaDB, MySQL, PostgreSQL and SQLite, exactly once: inserts, updates and deletes by key. "
-        "Oracle, DB2, SQL Server, H2 and Derby through their drivers, exactly once too; any other database at least once.",
+        summary=(
+            "Writes tables of MariaDB, MySQL, PostgreSQL and SQLite, exactly once: inserts, updates"
+            " and deletes by key. Oracle, DB2, SQL Server, H2 and Derby through their drivers,"
+            " exactly once too; any other database at least once."
+        ),
         options=SINK_OPTIONS,
         capabilities=Capabilities(
             delivery=Delivery.EXACTLY_ONCE,

@@ -116,7 +116,8 @@ class Position:
     def of(raw: Any) -> "Position":
         if raw.get("version") not in range(1, VERSION + 1):
             raise TerminalError(
-                f"this position of a Jdbc source has version {raw.get('version')}; versions up to {VERSION} are understood"
+                f"this position of a Jdbc source has version {raw.get('version')}; versions up to"
+                f" {VERSION} are understood"
             )
         tables = [
             TableChunks(

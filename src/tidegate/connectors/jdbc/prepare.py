@@ -52,7 +52,8 @@ class Preparation:
         info = self._dialect.table_info(session, target.name)
         if info is None and self._schema == "ERROR_WHEN_SCHEMA_NOT_EXIST":
             raise NotPrepared(
-                f"the table {target.name} does not exist, and schema_save_mode is ERROR_WHEN_SCHEMA_NOT_EXIST"
+                f"the table {target.name} does not exist, and schema_save_mode is"
+                " ERROR_WHEN_SCHEMA_NOT_EXIST"
             )
         if info is not None and self._schema == "RECREATE_SCHEMA":
             session.execute(drop_table(self._dialect, target.name))
@@ -101,7 +102,8 @@ class Preparation:
             )
         except KeyTooLong as error:
             raise NotPrepared(
-                f"the table {target.name} cannot be made: {error}. Make it yourself, choose other primary_keys, or set create_index = false"
+                f"the table {target.name} cannot be made: {error}. Make it yourself, choose other"
+                " primary_keys, or set create_index = false"
             ) from None
         for number, native in zip(places, wide, strict=True):
             found[number] = native

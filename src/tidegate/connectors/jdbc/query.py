@@ -51,12 +51,14 @@ def columns_of(names: Sequence[str | None], columns: Sequence[str]) -> list[int]
         for name in names:
             if str(name).lower() not in lower:
                 raise UserError(
-                    f"query has the parameter :{name}, and the incoming rows have no such column: {', '.join(columns)}"
+                    f"query has the parameter :{name}, and the incoming rows have no such column:"
+                    f" {', '.join(columns)}"
                 )
         return [lower.index(str(name).lower()) for name in names]
     if len(names) != len(columns):
         raise UserError(
-            f"query has {len(names)} times ?, and the incoming rows have {len(columns)} columns: {', '.join(columns)}"
+            f"query has {len(names)} times ?, and the incoming rows have {len(columns)} columns:"
+            f" {', '.join(columns)}"
         )
     return list(range(len(columns)))
 
@@ -75,13 +77,15 @@ def run_query(
     stage = dialect.qualified(place)
     if session.query(f"select 1 from {stage} where kind = {RowKind.DELETE.code} limit 1"):
         raise UserError(
-            "a row that deletes cannot be written by `query`: use generate_sink_sql = true, or put FilterRowKind before the sink"
+            "a row that deletes cannot be written by `query`: use generate_sink_sql = true, or put"
+            " FilterRowKind before the sink"
         )
     columns = ", ".join(f"c{number}" for number in places)
     puts = f"kind in ({RowKind.INSERT.code}, {RowKind.UPDATE_AFTER.code})"
     last = -1
     while rows := session.query(
-        f"select seq, {columns} from {stage} where seq > %s and {puts} order by seq limit {rows_max}",
+        f"select seq, {columns} from {stage} where seq > %s and {puts} order by seq limit"
+        f" {rows_max}",
         (last,),
     ):
         session.execute_many(statement, [row[1:] for row in rows])

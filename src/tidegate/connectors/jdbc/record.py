@@ -39,8 +39,8 @@ class RecordGone(TransientError):
 
     def __init__(self, where: str, operator: str) -> None:
         super().__init__(
-            f"the record of the Jdbc sink {operator} is not in {where} any more (table {TABLE}): the row was deleted, or the database was dropped or replaced "
-            "while the job ran"
+            f"the record of the Jdbc sink {operator} is not in {where} any more (table {TABLE}):"
+            " the row was deleted, or the database was dropped or replaced while the job ran"
         )
         self.where = where
         self.operator = operator
@@ -53,8 +53,9 @@ class DataDropped(TerminalError):
 
     def __init__(self, where: str, operator: str, by: str) -> None:
         super().__init__(
-            f"{by} has removed rows that the Jdbc sink {operator} had written to {where}, by its save mode (DROP_DATA or RECREATE_SCHEMA). "
-            "Give the two jobs tables of their own, and start this one over with --restore fresh"
+            f"{by} has removed rows that the Jdbc sink {operator} had written to {where}, by its"
+            " save mode (DROP_DATA or RECREATE_SCHEMA). Give the two jobs tables of their own, and"
+            " start this one over with --restore fresh"
         )
         self.where = where
         self.operator = operator
@@ -75,7 +76,8 @@ class OtherOffsets(TerminalError):
             else f"and is at checkpoint {found} already"
         )
         super().__init__(
-            f"the database {where} holds the batch of checkpoint {checkpoint} {what} (table {TABLE}): start fresh, or restore that checkpoint"
+            f"the database {where} holds the batch of checkpoint {checkpoint} {what} (table"
+            f" {TABLE}): start fresh, or restore that checkpoint"
         )
         self.checkpoint = checkpoint
         self.found = found
@@ -115,8 +117,9 @@ class Records:
             text = "longtext" if self._dialect.system is System.MYSQL else "text"
             self._make(
                 session,
-                f"create table if not exists {self._table} (id varchar(64) primary key, lineage varchar(200), job bigint, pipeline integer, sink {text}, "
-                f"checkpoint bigint not null, generation bigint not null, offsets {text}, prepared {text}, "
+                f"create table if not exists {self._table} (id varchar(64) primary key, lineage"
+                f" varchar(200), job bigint, pipeline integer, sink {text}, checkpoint bigint not"
+                f" null, generation bigint not null, offsets {text}, prepared {text}, "
                 + ", ".join(f"{name} {kind}" for name, kind in _ADDED.items())
                 + ")",
             )
@@ -164,8 +167,8 @@ class Records:
         }
         first, last = words[self._dialect.system]
         made = session.execute(
-            f"{first} {self._table} (id, lineage, job, pipeline, sink, checkpoint, generation, offsets, prepared) "
-            f"values (%s, %s, %s, %s, %s, %s, 0, null, %s) {last}",
+            f"{first} {self._table} (id, lineage, job, pipeline, sink, checkpoint, generation,"
+            f" offsets, prepared) values (%s, %s, %s, %s, %s, %s, 0, null, %s) {last}",
             (
                 self._id,
                 self._lineage[:200],
@@ -186,7 +189,8 @@ class Records:
         lock = "" if self._dialect.system is System.SQLITE else " for update"
         try:
             rows = session.query(
-                f"select checkpoint, generation, offsets, prepared, token from {self._table} where id = %s{lock}",
+                f"select checkpoint, generation, offsets, prepared, token from {self._table} where"
+                f" id = %s{lock}",
                 (self._id,),
             )
         except StatementRefused as error:
@@ -218,7 +222,8 @@ class Records:
     def fence(self, session: Session) -> None:
         """Within a transaction: from now on only this driver and higher generations."""
         session.execute(
-            f"update {self._table} set generation = %s, token = %s, installation = %s where id = %s",
+            f"update {self._table} set generation = %s, token = %s, installation = %s where id"
+            " = %s",
             (self._generation, self._token, self._installation, self._id),
         )
 

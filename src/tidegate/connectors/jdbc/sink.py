@@ -27,7 +27,8 @@ class JdbcSink(Sink):
         )
         if self.address.system is not System.SQLITE and not self.address.database:
             raise UserError(
-                "the sink's URL names no database: its record and its staging tables need one, so write it into the URL"
+                "the sink's URL names no database: its record and its staging tables need one, so"
+                " write it into the URL"
             )
 
     def reach(self) -> bool:

@@ -142,7 +142,8 @@ class JdbcSource(Source):
         read = next((r for r in self.reads() if r.table.path == path), None)
         if read is None:
             raise TerminalError(
-                f"the table {path} was there when the job began, and is not among those that the source reads now: {self.address}"
+                f"the table {path} was there when the job began, and is not among those that the"
+                f" source reads now: {self.address}"
             )
         empty = low is None
         for batch in self.dialect.batches(

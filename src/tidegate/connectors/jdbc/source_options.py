@@ -8,21 +8,24 @@ CONNECTION = (
     Option(
         "url",
         Kind.TEXT,
-        "The database: jdbc:mysql://host:3306/db, jdbc:mariadb://..., jdbc:postgresql://host:5432/db, jdbc:sqlite:/path/file.db. Any other "
-        "JDBC URL is handed to Spark's JDBC.",
+        "The database: jdbc:mysql://host:3306/db, jdbc:mariadb://...,"
+        " jdbc:postgresql://host:5432/db, jdbc:sqlite:/path/file.db. Any other JDBC URL is handed"
+        " to Spark's JDBC.",
         required=True,
     ),
     Option(
         "driver",
         Kind.TEXT,
-        "The class of the JDBC driver, for any other URL, with its jar in `env { jars }`. The databases above need none.",
+        "The class of the JDBC driver, for any other URL, with its jar in `env { jars }`. The"
+        " databases above need none.",
     ),
     Option("username", Kind.TEXT, "The user; it may stand in the URL too.", fallbacks=("user",)),
     Option("password", Kind.TEXT, "The password.", secret=True),
     Option(
         "properties",
         Kind.MAP,
-        "More properties of the connection, as they may stand behind the ? of the URL: sslMode, currentSchema ...",
+        "More properties of the connection, as they may stand behind the ? of the URL: sslMode,"
+        " currentSchema ...",
         secret=True,
     ),
     Option(
@@ -36,23 +39,27 @@ _ONE_TABLE = (
     Option(
         "table_path",
         Kind.TEXT,
-        "The table: database.table (MySQL), database.schema.table or schema.table (PostgreSQL), table (SQLite).",
+        "The table: database.table (MySQL), database.schema.table or schema.table (PostgreSQL),"
+        " table (SQLite).",
     ),
     Option(
         "query",
         Kind.TEXT,
-        "What to read instead of a whole table; with table_path it is that table's rows, and has its name and key.",
+        "What to read instead of a whole table; with table_path it is that table's rows, and has"
+        " its name and key.",
     ),
     Option(
         "use_regex",
         Kind.BOOL,
-        "Whether table_path is a regular expression: all tables whose whole name it matches are read.",
+        "Whether table_path is a regular expression: all tables whose whole name it matches are"
+        " read.",
         False,
     ),
     Option(
         "partition_column",
         Kind.TEXT,
-        "The column by which the rows are cut into splits; otherwise the first of the primary key, else of a unique key.",
+        "The column by which the rows are cut into splits; otherwise the first of the primary key,"
+        " else of a unique key.",
     ),
     Option(
         "partition_lower_bound",
@@ -78,7 +85,8 @@ SOURCE_OPTIONS = OptionSet(
         Option(
             "table_list",
             Kind.LIST,
-            "Several tables: a list of blocks, each with table_path, query and the partition_* options.",
+            "Several tables: a list of blocks, each with table_path, query and the partition_*"
+            " options.",
         ),
         Option(
             "where_condition",

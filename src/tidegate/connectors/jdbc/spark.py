@@ -52,8 +52,9 @@ class DriverMissing(UserError):
 
     def __init__(self, driver: str, where: str, why: str) -> None:
         super().__init__(
-            f'the JDBC driver {driver!r} for {where} is not there ({why}): name its jar in env {{ jars = "/path/driver.jar" }} (several are separated by ;), '
-            "and check `driver` and `url`"
+            f"the JDBC driver {driver!r} for {where} is not there ({why}): name its jar in env {{"
+            ' jars = "/path/driver.jar" } (several are separated by ;), and check `driver` and'
+            " `url`"
         )
         self.driver = driver
         self.where = where
@@ -68,14 +69,18 @@ def found_table(values: Values, read: ForeignRead) -> Table:
         )
     except TypeError as error:
         raise UserError(
-            f"{read.path} has a column that cannot travel through a pipeline: {error}; leave it out or cast it with `query`"
+            f"{read.path} has a column that cannot travel through a pipeline: {error}; leave it out"
+            " or cast it with `query`"
         ) from error
 
 
 def low_high(values: Values, read: ForeignRead) -> tuple[int | None, int | None]:
     """The whole numbers around all values of the partition column."""
     where = f" where {read.filter}" if read.filter else ""
-    text = f"(select min({read.column}) low_end, max({read.column}) high_end from {read.relation}{where}) tidegate_bounds"
+    text = (
+        f"(select min({read.column}) low_end, max({read.column}) high_end from"
+        f" {read.relation}{where}) tidegate_bounds"
+    )
     low, high = _asked(values, lambda: _rows(values, text, []).collect()[0])
     return _whole(low, ROUND_FLOOR), _whole(high, ROUND_CEILING)
 
@@ -86,7 +91,8 @@ def _whole(value: Any, rounding: str) -> int | None:
     exact = Decimal(str(value))
     if not exact.is_finite():
         raise UserError(
-            f"partition_column holds {value}, and cannot be cut: name another column, or leave it out"
+            f"partition_column holds {value}, and cannot be cut: name another column, or leave"
+            " it out"
         )
     return int(exact.to_integral_value(rounding))
 
@@ -188,7 +194,8 @@ def _check_types(
     ):
         if number not in large and wanted != made:
             raise UserError(
-                f"the column {columns[number]} of {place} cannot be staged: its type {wanted} becomes {made} (numbers of java.sql.Types)"
+                f"the column {columns[number]} of {place} cannot be staged: its type {wanted}"
+                f" becomes {made} (numbers of java.sql.Types)"
             )
 
 
@@ -492,7 +499,8 @@ def _prepared(values: Values, place: str) -> tuple[str, dict[str, str]]:
         and _asked(values, lambda: _rows(values, place, []).limit(1).count())
     ):
         raise NotPrepared(
-            f"there are rows in {place} (maybe of an earlier try of this batch), and data_save_mode is ERROR_WHEN_DATA_EXISTS"
+            f"there are rows in {place} (maybe of an earlier try of this batch), and data_save_mode"
+            " is ERROR_WHEN_DATA_EXISTS"
         )
     return "append", {}
 
@@ -598,7 +606,8 @@ def _only_inserts(df: DataFrame) -> DataFrame:
     adds = f.col(ROW_KIND).isin(RowKind.INSERT.code, RowKind.UPDATE_AFTER.code)
     refused = f.raise_error(
         f.lit(
-            "a row that updates or deletes cannot be written to this database: put FilterRowKind before the sink"
+            "a row that updates or deletes cannot be written to this database: put FilterRowKind"
+            " before the sink"
         )
     )
     return df.where(f.when(adds, f.lit(True)).otherwise(refused.cast("boolean"))).drop(ROW_KIND)

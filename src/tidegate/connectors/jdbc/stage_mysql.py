@@ -51,7 +51,8 @@ class MySqlLoader(StageLoader):
             "collate utf8mb4_bin", f"collate {exact_collation(self._session)}"
         )
         self._session.execute(
-            f"create table {self._dialect.qualified(name)} (seq bigint primary key, kind tinyint, {columns}) engine = InnoDB"
+            f"create table {self._dialect.qualified(name)} (seq bigint primary key, kind tinyint,"
+            f" {columns}) engine = InnoDB"
         )
 
     def load(self, name: TableName, batch: pa.RecordBatch) -> None:
@@ -80,8 +81,9 @@ class MySqlLoader(StageLoader):
             f"{field.name} = unhex(@b{i})" for i, field in enumerate(batch.schema) if binary[i]
         )
         self._session.execute(
-            f"load data local infile '/dev/fd/{self._file.fileno()}' into table {self._dialect.qualified(name)} character set utf8mb4 "
-            f"fields terminated by '\\t' escaped by '\\\\' lines terminated by '\\n' ({places})"
+            f"load data local infile '/dev/fd/{self._file.fileno()}' into table"
+            f" {self._dialect.qualified(name)} character set utf8mb4 fields terminated by '\\t'"
+            f" escaped by '\\\\' lines terminated by '\\n' ({places})"
             + (f" set {sets}" if sets else "")
         )
         self._check_kept()

@@ -67,7 +67,8 @@ class PostgresLoader(StageLoader):
             f"c{number} {stage_type(kind, self._dialect)}" for number, kind in enumerate(types)
         )
         self._session.execute(
-            f"create unlogged table {self._dialect.qualified(name)} (seq bigint, kind smallint, {columns})"
+            f"create unlogged table {self._dialect.qualified(name)} (seq bigint, kind smallint,"
+            f" {columns})"
         )
 
     def shape(
@@ -126,7 +127,10 @@ class PostgresLoader(StageLoader):
         for field, column in zip(batch.schema, batch.columns, strict=True):
             first = first_micros(column)
             if first is not None and first < FIRST_MICROS:
-                why = f"the moment {first} microseconds after 1970 is before 4714-11-24 BC, column {field.name}; change or leave out such rows before the sink"
+                why = (
+                    f"the moment {first} microseconds after 1970 is before 4714-11-24 BC, column"
+                    f" {field.name}; change or leave out such rows before the sink"
+                )
                 return StatementRefused(str(self._address), why)
         types = ", ".join(dict.fromkeys(str(field.type) for field in batch.schema))
         return StatementRefused(

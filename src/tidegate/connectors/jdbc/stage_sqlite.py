@@ -33,7 +33,8 @@ class SqliteLoader(StageLoader):
             f"c{number} {stage_type(kind, self._dialect)}" for number, kind in enumerate(types)
         )
         self._session.execute(
-            f"create table {self._dialect.qualified(name)} (seq integer primary key, kind integer, {columns})"
+            f"create table {self._dialect.qualified(name)} (seq integer primary key, kind integer,"
+            f" {columns})"
         )
 
     def load(self, name: TableName, batch: pa.RecordBatch) -> None:

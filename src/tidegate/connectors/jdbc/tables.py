@@ -59,9 +59,11 @@ class TableRead:
         chosen = (
             ""
             if not column
-            else f"{key} is null"
-            if nulls == Nulls.ONLY
-            else condition(dialect, key, low, high, nulls=nulls == Nulls.ALSO)
+            else (
+                f"{key} is null"
+                if nulls == Nulls.ONLY
+                else condition(dialect, key, low, high, nulls=nulls == Nulls.ALSO)
+            )
         )
         where = " and ".join(part for part in (chosen, self.filter) if part)
         expressions = ", ".join(
@@ -199,7 +201,8 @@ def _split_column(columns: Sequence[Column], info: TableInfo, entry: Values) -> 
         found = info.column(wanted)
         if found is None:
             raise UserError(
-                f"partition_column {wanted!r} is not a column of {info.name}: there are {', '.join(c.name for c in info.columns)}"
+                f"partition_column {wanted!r} is not a column of {info.name}: there are"
+                f" {', '.join(c.name for c in info.columns)}"
             )
         return found.name
     types = {column.name: column.type for column in columns}
@@ -222,6 +225,7 @@ def _filter(dialect: Dialect, values: Values, entry: Values) -> str:
     for key, sign in (("partition_lower_bound", ">="), ("partition_upper_bound", "<=")):
         if entry[key] is not None:
             parts.append(
-                f"{dialect.quote(entry['partition_column'])} {sign} {dialect.number_or_text(entry[key])}"
+                f"{dialect.quote(entry['partition_column'])} {sign}"
+                f" {dialect.number_or_text(entry[key])}"
             )
     return " and ".join(parts)

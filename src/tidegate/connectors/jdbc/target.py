@@ -110,7 +110,8 @@ def _name(values: Values, words: dict[str, str], dialect: Dialect, address: Addr
     database = for_table(values["database"] or "", words)
     if "${" in text or "${" in database:
         raise UserError(
-            f"the sink's table {text!r} has a placeholder that the incoming table {words.get('table_full_name')!r} has nothing for"
+            f"the sink's table {text!r} has a placeholder that the incoming table"
+            f" {words.get('table_full_name')!r} has nothing for"
         )
     try:
         if database and dialect.system is System.MYSQL and "." not in text:
@@ -139,7 +140,8 @@ def _key(table: Table, values: Values, words: dict[str, str]) -> tuple[str, ...]
     for name in wanted:
         if name.lower() not in names:
             raise KeyMissing(
-                f"primary_keys names {name!r}, which is not a column of {table.path}: there are {', '.join(table.names())}"
+                f"primary_keys names {name!r}, which is not a column of {table.path}: there are"
+                f" {', '.join(table.names())}"
             )
     return tuple(written(names[name.lower()], values) for name in wanted)
 

@@ -75,8 +75,8 @@ def _types(
     found = fit(column.type, rules.holds(native), origin.fraction if origin else None)
     if found.refusal:
         yield (
-            f"column {column.name!r} is {origin.native if origin else column.type} and would become {native.native}: {found.refusal} "
-            "(allow_lossy_types = true takes that)"
+            f"column {column.name!r} is {origin.native if origin else column.type} and would become"
+            f" {native.native}: {found.refusal} (allow_lossy_types = true takes that)"
         )
     if not native.nullable and not native.generated:
         checks.append(ColumnCheck(number, Check(CheckKind.NOT_NULL), native.native))
@@ -95,7 +95,10 @@ def _keys(
         if not why and native.name in relation.loose:
             why = "its collation passes over cases, accents or blanks"
         if why:
-            yield f"column {column.name!r} is part of the key, and {why}: keys that differ at the source would be one row (allow_merged_keys = true takes that)"
+            yield (
+                f"column {column.name!r} is part of the key, and {why}: keys that differ at the"
+                " source would be one row (allow_merged_keys = true takes that)"
+            )
 
 
 def _pads(target: Target, number: int, native: NativeColumn | None, rules: TargetRules) -> bool:
@@ -133,7 +136,8 @@ def check_names(path: str, target: Target, rules: TargetRules) -> None:
     ]
     if problems:
         problems.append(
-            f"the target takes names of at most {rules.names_max} {rules.names_unit}: give others with `table`, TableRename or FieldRename"
+            f"the target takes names of at most {rules.names_max} {rules.names_unit}: give others"
+            " with `table`, TableRename or FieldRename"
         )
     seen: dict[str, str] = {}
     for column in target.columns:
@@ -142,7 +146,8 @@ def check_names(path: str, target: Target, rules: TargetRules) -> None:
         )
         if other is not column.name:
             problems.append(
-                f"the columns {other!r} and {column.name!r} are one there: rename one of them with FieldRename or FieldMapper"
+                f"the columns {other!r} and {column.name!r} are one there: rename one of them with"
+                " FieldRename or FieldMapper"
             )
     if problems:
         raise NameUnfit(
@@ -160,7 +165,8 @@ class SharedTable(UserError):
             f"{first} and {second} both go into {name}" for name, first, second in shared
         )
         super().__init__(
-            f"{told}: rows with the same key would replace each other. Give each its own table, with ${{database_name}} or ${{schema_name}} in `table`, "
-            "or allow it with allow_shared_table = true"
+            f"{told}: rows with the same key would replace each other. Give each its own table,"
+            " with ${database_name} or ${schema_name} in `table`, or allow it with"
+            " allow_shared_table = true"
         )
         self.shared = shared

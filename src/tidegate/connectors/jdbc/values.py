@@ -20,7 +20,10 @@ from tidegate.model.types import ROW_KIND, DataType, RowKind, TypeName
 
 VALUE_CHARS_MAX = 100
 _PUTS = pa.array([RowKind.INSERT.code, RowKind.UPDATE_AFTER.code], pa.int8())
-_PADDED = "ends with a blank, which the target passes over: it may be one with another key (allow_merged_keys = true takes that)"
+_PADDED = (
+    "ends with a blank, which the target passes over: it may be one with another key"
+    " (allow_merged_keys = true takes that)"
+)
 _DAY_MICROSECONDS = 86_400_000_000
 _YEARS = (TypeName.DATE, TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
 _NUMBER = r"^[ \t\n\r\f]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t\n\r\f]*$"
@@ -35,8 +38,9 @@ class ValueUnfit(UserError):
 
     def __init__(self, table: str, key: str, column: str, value: str, why: str) -> None:
         super().__init__(
-            f"the sink cannot keep a value of table {table}, column {column!r}, key {key}: {value} {why}. "
-            "Change it at the source, leave the row or column out before the sink, or widen the target's column"
+            f"the sink cannot keep a value of table {table}, column {column!r}, key {key}: {value}"
+            f" {why}. Change it at the source, leave the row or column out before the sink, or"
+            " widen the target's column"
         )
         self.table = table
         self.key = key
@@ -147,18 +151,20 @@ def _unfit(values: Any, each: ColumnCheck) -> tuple[Any, str]:
             numbers = values.cast(pa.int64())
             return pc.or_(pc.less(numbers, low), pc.greater(numbers, high)), there
         case CheckKind.SCALE:
-            return pc.not_equal(
-                pc.round(values, check.low), values
-            ), f"has more than {check.low} digits after the point, {there}"
+            return (
+                pc.not_equal(pc.round(values, check.low), values),
+                f"has more than {check.low} digits after the point, {there}",
+            )
         case CheckKind.FRACTION:
             unit = 10 ** (6 - check.low) * (1000 if values.type.unit == "ns" else 1)
             numbers = values.cast(pa.int64())
             rest = pc.subtract(
                 numbers, pc.multiply(pc.divide(numbers, pa.scalar(unit)), pa.scalar(unit))
             )
-            return pc.not_equal(
-                rest, pa.scalar(0)
-            ), f"has a fraction of a second of more than {check.low} digits, {there}"
+            return (
+                pc.not_equal(rest, pa.scalar(0)),
+                f"has a fraction of a second of more than {check.low} digits, {there}",
+            )
         case CheckKind.LENGTH | CheckKind.FIXED_LENGTH:
             lengths = (
                 pc.binary_length(values)
@@ -176,20 +182,23 @@ def _unfit(values: Any, each: ColumnCheck) -> tuple[Any, str]:
             )
             return pc.and_not(number, plain), f"would become a number, {there}"
         case CheckKind.TEXT_AS_WHOLE:
-            return pc.invert(
-                pc.match_substring_regex(values, _WHOLE)
-            ), f"is no whole number, {there}"
+            return (
+                pc.invert(pc.match_substring_regex(values, _WHOLE)),
+                f"is no whole number, {there}",
+            )
         case CheckKind.TEXT_DIGITS:
             digits = pc.replace_substring_regex(values, r"[eE].*$|[^0-9]", "")
             lengths = pc.utf8_length(pc.utf8_ltrim(digits, "0"))
-            return pc.greater(
-                lengths, pa.scalar(check.high, lengths.type)
-            ), f"has more than {check.high} digits, {there}"
+            return (
+                pc.greater(lengths, pa.scalar(check.high, lengths.type)),
+                f"has more than {check.high} digits, {there}",
+            )
         case CheckKind.TEXT_FRACTION:
             longer = rf"\.[0-9]{{{check.high}}}[0-9]*[1-9]"
-            return pc.match_substring_regex(
-                values, longer
-            ), f"has a fraction of a second of more than {check.high} digits, {there}"
+            return (
+                pc.match_substring_regex(values, longer),
+                f"has a fraction of a second of more than {check.high} digits, {there}",
+            )
     raise AssertionError(check.kind)
 
 

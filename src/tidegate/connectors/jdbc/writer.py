@@ -242,7 +242,10 @@ def _named(error: StatementRefused, staging: _Staging, batch: pa.RecordBatch) ->
     line = _STAGED_ROW.search(error.why)
     if column and line and 0 < int(line[1]) <= batch.num_rows:
         row = int(line[1]) - 1
-        about += f", key {key_text(staging.target, batch, row)}, value {shown(batch.column(column.name), row)}"
+        about += (
+            f", key {key_text(staging.target, batch, row)}, value"
+            f" {shown(batch.column(column.name), row)}"
+        )
     return StatementRefused(
         error.where, f"rows of table {staging.table.path!r}{about}: {error.why}", error.code
     )

@@ -115,7 +115,8 @@ def _check_format(block: Block, values: Values) -> Iterator[Problem]:
         if values[key] and len(literal(values[key]).encode()) != 1 and values[key] != "\\":
             yield block.problem(
                 (key,),
-                f"{key} of a csv file is a single ASCII character; text files can have longer delimiters",
+                f"{key} of a csv file is a single ASCII character; text files can have longer"
+                " delimiters",
             )
 
 

@@ -96,8 +96,9 @@ class Columnar:
         if missing and not (self.leniency.fill_missing and len(missing) < len(places)):
             raise BadFile(
                 part.path,
-                f"has no column {', '.join(map(repr, missing))}; it has {', '.join(map(repr, names))}. "
-                'Correct the schema, or set missing_columns = "fill_null" to read null for columns that a file lacks',
+                f"has no column {', '.join(map(repr, missing))}; it has"
+                f" {', '.join(map(repr, names))}. Correct the schema, or set missing_columns ="
+                ' "fill_null" to read null for columns that a file lacks',
             )
         folded = [name.lower() for name in names]
         twice = [
@@ -108,13 +109,15 @@ class Columnar:
         if twice:
             raise BadFile(
                 part.path,
-                f"has more than one column {', '.join(map(repr, twice))}: {', '.join(map(repr, names))}",
+                f"has more than one column {', '.join(map(repr, twice))}:"
+                f" {', '.join(map(repr, names))}",
             )
         extra = [name for name in names if name not in self.names] if self.exact else []
         if extra:
             raise BadFile(
                 part.path,
-                f"has {', '.join(map(repr, extra))}, which the first file of the table lacks: give a schema",
+                f"has {', '.join(map(repr, extra))}, which the first file of the table lacks: give"
+                " a schema",
             )
 
     def _first_row(self, file: Any, part: Part) -> int:

@@ -161,9 +161,11 @@ class FileCommitter(Committer):
             newest = max([*checkpoints(layout), fence.checkpoint if fence else 0])
             return SinkMemory(
                 place=root,
-                checkpoint=newest
-                if self._transactional or fence is None
-                else max(newest, resume.checkpoint),
+                checkpoint=(
+                    newest
+                    if self._transactional or fence is None
+                    else max(newest, resume.checkpoint)
+                ),
             )
 
     def _take_up(self, resume: Resume) -> None:

@@ -310,7 +310,8 @@ def _decimal(kind: DataType, rules: Rules) -> Converter:
             raise ValueError(f"{_shown(text)} does not fit into {kind}")
         if value != exact and not rules.leniency.round_digits:
             raise ValueError(
-                f'{_shown(text)} has more digits behind the point than {kind}: excess_digits = "round" rounds them'
+                f"{_shown(text)} has more digits behind the point than {kind}: excess_digits ="
+                ' "round" rounds them'
             )
         return value
 
@@ -342,7 +343,8 @@ def _date(text: str, rules: Rules) -> date:
         raise ValueError(f"{_shown(text)} is not a date but a timestamp with a time zone")
     if instant.time() != _MIDNIGHT and not rules.leniency.round_digits:
         raise ValueError(
-            f'{_shown(text)} is not a date but a timestamp: excess_digits = "round" leaves its time out'
+            f'{_shown(text)} is not a date but a timestamp: excess_digits = "round" leaves its'
+            " time out"
         )
     return instant.date()
 
@@ -388,6 +390,7 @@ def _fraction(text: str, digits: str, width: int, rules: Rules) -> int:
     """The fraction of a second, in units of so many digits."""
     if digits[width:].strip("0") and not rules.leniency.round_digits:
         raise ValueError(
-            f'{_shown(text)} has more than {width} digits behind the point: excess_digits = "round" cuts them'
+            f'{_shown(text)} has more than {width} digits behind the point: excess_digits = "round"'
+            " cuts them"
         )
     return int(digits[:width].ljust(width, "0"))

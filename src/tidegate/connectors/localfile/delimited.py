@@ -233,7 +233,8 @@ class Delimited:
             number = self.values["skip_header_row_number"] + 1
             raise BadFile(
                 part.path,
-                f"line {number}: the header is not written in UTF-8 ({error.reason}): name the encoding of the file",
+                f"line {number}: the header is not written in UTF-8 ({error.reason}): name the"
+                " encoding of the file",
             ) from None
         record = next(self.splitter().records(text), None)
         if record is None:
@@ -262,7 +263,10 @@ class Delimited:
             else []
         )
         if not problem and extra:
-            problem = f"the header has {', '.join(map(repr, extra))}, which the first file of the table lacks: give a schema"
+            problem = (
+                f"the header has {', '.join(map(repr, extra))}, which the first file of the table"
+                " lacks: give a schema"
+            )
         if problem:
             raise BadFile(part.path, f"line {self.values['skip_header_row_number'] + 1}: {problem}")
         return Layout(places_of(names, wanted), len(names))
@@ -508,11 +512,17 @@ class Lines:
 
 def _line_problem(line: bytes, inner: Delimited) -> str:
     if len(line) > inner.dialect.record_bytes_max:
-        return f"the record that begins here is longer than {size_text(inner.dialect.record_bytes_max)} (max_record_bytes)"
+        return (
+            "the record that begins here is longer than"
+            f" {size_text(inner.dialect.record_bytes_max)} (max_record_bytes)"
+        )
     if b"\0" in line and inner.refuse_zeros:
         return f"{line[:40]!r} holds a zero byte"
     try:
         line.decode()
     except UnicodeDecodeError as error:
-        return f"the bytes {line[error.start : error.end]!r} are not UTF-8: name the encoding of the file"
+        return (
+            f"the bytes {line[error.start : error.end]!r} are not UTF-8: name the encoding of the"
+            " file"
+        )
     return ""

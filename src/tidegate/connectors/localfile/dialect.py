@@ -50,9 +50,9 @@ def dialect_of(values: Values) -> Dialect:
     return Dialect(
         delimiter=delimiter.encode(),
         quote=quote.encode(),
-        escape=b""
-        if escape == quote
-        else escape.encode(),  # a quote that escapes itself is a doubled one
+        escape=(
+            b"" if escape == quote else escape.encode()
+        ),  # a quote that escapes itself is a doubled one
         terminator=b"\n" if row in ("\n", "\r\n", "\r") else row.encode(),
         record_bytes_max=int(values.get("max_record_bytes") or RECORD_BYTES_MAX),
     )

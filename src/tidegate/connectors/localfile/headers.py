@@ -59,7 +59,10 @@ def encoding_problem(top: bytes, encoding: str) -> str:
     given = _folded(encoding)
     mark = mark_of(top)
     if mark and not _agrees(given, mark):
-        return f'begins with the byte order mark of {mark} and is read as {encoding}: set encoding = "{mark}"'
+        return (
+            f"begins with the byte order mark of {mark} and is read as {encoding}: set encoding ="
+            f' "{mark}"'
+        )
     top = top[:_LOOKED_AT]
     wide = given.startswith(("utf16", "utf32"))
     if not mark and not wide:
@@ -134,7 +137,10 @@ def _is_ambiguous(header: Sequence[str], name: str) -> bool:
 def names_problem(header: Sequence[str]) -> str:
     """Why the names of a header cannot be the columns of a table that has no schema."""
     if "" in header:
-        return f"column {list(header).index('') + 1} of the header has no name: {_listed(header)}; give a schema"
+        return (
+            f"column {list(header).index('') + 1} of the header has no name: {_listed(header)};"
+            " give a schema"
+        )
     folded = [name.lower() for name in header]
     twice = sorted({name for name in header if folded.count(name.lower()) > 1})
     return f"the header names {_listed(twice)} more than once: {_listed(header)}" if twice else ""
@@ -148,8 +154,9 @@ def skipped_problem(skipped: Sequence[str], columns: Sequence[str]) -> str:
     if found == given or sorted(found) != sorted(given) or len(set(found)) < len(found):
         return ""
     return (
-        f"the header line that is skipped names the columns in another order than the schema: {_listed(skipped)}; "
-        "set csv_use_header_line = true to find them by name, or bring the schema into this order"
+        "the header line that is skipped names the columns in another order than the schema:"
+        f" {_listed(skipped)}; set csv_use_header_line = true to find them by name, or bring the"
+        " schema into this order"
     )
 
 
@@ -157,7 +164,10 @@ def first_row_problem(fields: Sequence[str], columns: Sequence[str]) -> str:
     """Why a first row is none: it holds the names of the columns."""
     if len(columns) < 2 or [f.strip().lower() for f in fields] != [c.lower() for c in columns]:
         return ""
-    return "this row holds the names of the columns: set csv_use_header_line = true, or skip_header_row_number = 1"
+    return (
+        "this row holds the names of the columns: set csv_use_header_line = true, or"
+        " skip_header_row_number = 1"
+    )
 
 
 def delimiter_hint(line: str, delimiter: str) -> str:
@@ -178,7 +188,10 @@ def width_problem(count: int, width: int, line: str, delimiter: str, leniency: L
     fields = "1 field" if count == 1 else f"{count} fields"
     hint = delimiter_hint(line, delimiter) if count == 1 else ""
     option = 'short_rows = "fill_null"' if count < width else 'long_rows = "drop_extra"'
-    return f"the row has {fields} instead of {width}: {excerpt(line)}; {hint or option + ' accepts such rows'}"
+    return (
+        f"the row has {fields} instead of {width}: {excerpt(line)};"
+        f" {hint or option + ' accepts such rows'}"
+    )
 
 
 def _listed(names: Sequence[str]) -> str:

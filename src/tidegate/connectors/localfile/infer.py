@@ -149,7 +149,8 @@ def _decoded(
         ) from None
     if "\0" in text:
         raise UserError(
-            f"{path} holds zero bytes: it is no text file, or its encoding is another one: say it with --encoding"
+            f"{path} holds zero bytes: it is no text file, or its encoding is another one: say it"
+            " with --encoding"
         )
     if encoding.upper() != "UTF-8":
         options["encoding"] = encoding

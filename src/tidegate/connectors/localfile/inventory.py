@@ -135,7 +135,8 @@ class Remaining:
             elif not accepts(key[1]) and (info.size, info.mtime_ns) != (size, mtime_ns):
                 raise ListedFileChanged(
                     key[1],
-                    f"was {size} bytes when the files were listed at {self.inventory.at}; {_now(info, size)}",
+                    f"was {size} bytes when the files were listed at {self.inventory.at};"
+                    f" {_now(info, size)}",
                 )
             else:
                 queue.append((key[0], info))
@@ -154,7 +155,10 @@ class Remaining:
             if now == size:
                 raise LeftOutNow(path, self.inventory.at)
             if now is not None:
-                what = f"was {size} bytes when the files were listed at {self.inventory.at}; it is {now} now"
+                what = (
+                    f"was {size} bytes when the files were listed at {self.inventory.at}; it is"
+                    f" {now} now"
+                )
                 raise ListedFileChanged(path, what)
 
     def _by_range(self, ahead: Sequence[Listed], after: Key) -> list[Listed]:
@@ -186,7 +190,8 @@ class Remaining:
             return old
         first = f"after {before[1]} " if before[1] else ""
         raise RangeChanged(
-            f"of {files} files that were listed {first}up to {listed.last[1]} at {self.inventory.at}",
+            f"of {files} files that were listed {first}up to {listed.last[1]} at"
+            f" {self.inventory.at}",
             listed.last[1],
             missing=max(0, files - len(there)),
         )

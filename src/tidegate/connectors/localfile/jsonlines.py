@@ -274,7 +274,8 @@ class JsonReader:
         elif name not in row and not self.rules.leniency.fill_missing:
             keys = ", ".join(map(repr, islice(row, _KEYS_MAX)))
             raise ValueError(
-                f'there is no such key, only {keys or "none"}; missing_columns = "fill_null" reads null for it'
+                f'there is no such key, only {keys or "none"}; missing_columns = "fill_null" reads'
+                " null for it"
             )
         if found is None and not column.nullable:
             raise ValueError("there is no value, and the column is not nullable")

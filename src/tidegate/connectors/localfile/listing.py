@@ -293,7 +293,8 @@ def _entries(path: str) -> list["os.DirEntry[str]"]:
         return []  # gone since it was listed
     except OSError as error:
         raise SourceUnreachable(
-            f"{path} cannot be listed: {error.strerror}; nothing is read as long as it is not known what is in it"
+            f"{path} cannot be listed: {error.strerror}; nothing is read as long as it is not known"
+            " what is in it"
         ) from error
 
 

@@ -74,7 +74,8 @@ def _forget(away: dict[bytes, int], count: int, minute: int, seen: int) -> dict[
     if len(oldest) < count or any(minute - away[each] < KEPT_AT_LEAST_MIN for each in oldest):
         raise CannotRemember(seen + len(away), len(away))
     LOG.warning(
-        "file_marks_forgotten: there are too many files to remember; those out of sight longest would be read again if they came back",
+        "file_marks_forgotten: there are too many files to remember; those out of sight longest"
+        " would be read again if they came back",
         extra={"files": count, "out_of_sight_min": minute - away[oldest[0]]},
     )
     return {each: since for each, since in away.items() if each not in set(oldest)}
@@ -97,5 +98,6 @@ def check_mounts(
             info.path.startswith(below) and mark(table, info.path) in seen for table, info in listed
         ):
             raise SourceUnreachable(
-                f"{place} is not mounted any more, and files were read from it: mount it, or start again without it with --restore latest --skip-file {place}"
+                f"{place} is not mounted any more, and files were read from it: mount it, or start"
+                f" again without it with --restore latest --skip-file {place}"
             )

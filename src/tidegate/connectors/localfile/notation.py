@@ -53,7 +53,8 @@ def strptime_of(pattern: str) -> str:
             parts = [*parts[:-1], parts[-1].removesuffix(".")] if parts else parts
         else:
             raise ValueError(
-                f"{letters!r} in the time pattern {pattern!r} is not understood: use yyyy MM dd HH mm ss SSS"
+                f"{letters!r} in the time pattern {pattern!r} is not understood: use yyyy MM dd HH"
+                " mm ss SSS"
             )
     return "".join(parts)
 

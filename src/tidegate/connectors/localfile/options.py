@@ -24,7 +24,8 @@ SINK_OPTIONS = OptionSet(
         Option(
             "path",
             Kind.TEXT,
-            "The directory for the files; ${database_name}, ${schema_name} and ${table_name} stand for the table's.",
+            "The directory for the files; ${database_name}, ${schema_name} and ${table_name} stand"
+            " for the table's.",
             required=True,
         ),
         Option(
@@ -86,13 +87,15 @@ SINK_OPTIONS = OptionSet(
         Option(
             "batch_size",
             Kind.INT,
-            "A file holds at most so many rows: 1000000 in csv, text and json files where nothing is given.",
+            "A file holds at most so many rows: 1000000 in csv, text and json files where nothing"
+            " is given.",
             minimum=1,
         ),
         Option(
             "target_file_size",
             Kind.LONG,
-            "A file is closed when it has about so many bytes: 134217728 (128 MiB) for parquet and orc files where nothing is given.",
+            "A file is closed when it has about so many bytes: 134217728 (128 MiB) for parquet and"
+            " orc files where nothing is given.",
             minimum=1,
         ),
         Option(
@@ -110,7 +113,8 @@ SINK_OPTIONS = OptionSet(
         Option(
             "compress_codec",
             Kind.ENUM,
-            "How the files are compressed: zstd for parquet and none for others where nothing is given.",
+            "How the files are compressed: zstd for parquet and none for others where nothing is"
+            " given.",
             choices=CODECS,
         ),
         Option(
@@ -201,7 +205,10 @@ CONNECTORS = (
     Connector(
         name="LocalFile",
         kind=BlockKind.SINK,
-        summary="Writes csv, text, json, parquet and orc files to a local or shared disk, each row exactly once.",
+        summary=(
+            "Writes csv, text, json, parquet and orc files to a local or shared disk, each row"
+            " exactly once."
+        ),
         options=SINK_OPTIONS,
         capabilities=Capabilities(
             delivery=Delivery.EXACTLY_ONCE,

@@ -108,7 +108,8 @@ class Position:
     def of(raw: Any) -> "Position":
         if raw.get("version") not in READABLE:
             raise TerminalError(
-                f"this position of a LocalFile source has version {raw.get('version')}; version {VERSION} is understood"
+                f"this position of a LocalFile source has version {raw.get('version')}; version"
+                f" {VERSION} is understood"
             )
         away = {mark: minute for minute, text in raw.get("away") or () for mark in unpack(text)}
         index, files, total = raw.get("done") or (0, 0, "0")
@@ -116,9 +117,11 @@ class Position:
             after=_key(raw["after"]),
             until=_key(raw["until"]),
             seen=None if raw["seen"] is None else unpack(raw["seen"]) | away.keys(),
-            partial=Partial(raw["partial"][0], Part(*raw["partial"][1:6]), raw["partial"][6])
-            if raw["partial"]
-            else None,
+            partial=(
+                Partial(raw["partial"][0], Part(*raw["partial"][1:6]), raw["partial"][6])
+                if raw["partial"]
+                else None
+            ),
             batch=tuple(Segment(s[0], Part(*s[1:6]), s[6]) for s in raw["batch"]),
             files=raw["files"],
             bytes=raw["bytes"],

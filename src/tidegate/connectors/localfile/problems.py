@@ -138,5 +138,11 @@ def _advice(error: BadFile | FileChanged, *, begun: bool) -> str:
             f"{skip}, or go back with --restore checkpoint:N to a checkpoint from before it"
         )
     if isinstance(error, FileChanged):
-        return f"Start again with --restore latest to read it as it is now, as long as no sink has its batch, or leave it out with {skip}"
-    return f"Repair it and start again with --restore latest, which reads it as it is then, or leave it out with {skip}"
+        return (
+            "Start again with --restore latest to read it as it is now, as long as no sink has its"
+            f" batch, or leave it out with {skip}"
+        )
+    return (
+        "Repair it and start again with --restore latest, which reads it as it is then, or leave"
+        f" it out with {skip}"
+    )

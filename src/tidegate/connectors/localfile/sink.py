@@ -27,7 +27,8 @@ class LocalFileSink(Sink):
         root = fixed_directory(path)
         if root == "/":
             raise UserError(
-                f"the path {values['path']} begins with what depends on the table: it needs a directory before that, which is the same for all"
+                f"the path {values['path']} begins with what depends on the table: it needs a"
+                " directory before that, which is the same for all"
             )
         self._place = Place(root, context.pipeline, context.operator)
         self._host = socket.gethostname()  # the driver's

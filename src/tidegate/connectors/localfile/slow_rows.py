@@ -77,7 +77,10 @@ class SlowRows:
             if field.fault:
                 advice = '; set quote_char = "" if quotes mean nothing in this file'
                 return (
-                    f"quote: {field.fault} of {excerpt(text[field.start : min(field.start + 60, record.end)].rstrip())}{advice}",
+                    (
+                        f"quote: {field.fault} of"
+                        f" {excerpt(text[field.start : min(field.start + 60, record.end)].rstrip())}{advice}"
+                    ),
                     field.start,
                 )
         limit = self.dialect.record_bytes_max
@@ -86,9 +89,12 @@ class SlowRows:
         if len(record.fields) == width:
             return "", 0
         line = text[record.start : record.end].rstrip("\r\n")
-        return width_problem(
-            len(record.fields), width, line, self.splitter.delimiter, self.rules.leniency
-        ), record.start
+        return (
+            width_problem(
+                len(record.fields), width, line, self.splitter.delimiter, self.rules.leniency
+            ),
+            record.start,
+        )
 
     def _column(self, records: list[Record], place: int, column: Column, faults: Faults) -> Any:
         convert = from_text(column.type, self.rules)
@@ -119,7 +125,8 @@ class SlowRows:
     def _check_text(self, text: str) -> None:
         if self.refuse_zeros and "\0" in text:
             raise ValueError(
-                f"{excerpt(text)} holds a zero byte: this is no text, or its encoding is another one"
+                f"{excerpt(text)} holds a zero byte: this is no text, or its encoding is"
+                " another one"
             )
         try:
             text.encode()

@@ -313,7 +313,8 @@ class LocalFileSource(Source):
             raise self._missing(table, info.path, info.size)
         raise ListedFileChanged(
             info.path,
-            f"had {info.size} bytes when it was listed, and was written since: it has {now.size} now",
+            f"had {info.size} bytes when it was listed, and was written since: it has"
+            f" {now.size} now",
         )
 
     def _check_there(self, position: Position) -> None:
@@ -334,7 +335,8 @@ class LocalFileSource(Source):
         root = fixed_directory(self.files[table].values["path"])
         if not os.path.exists(root):
             return SourceUnreachable(
-                f"{root} does not exist any more, and {path} is to be read from it: mount or restore it"
+                f"{root} does not exist any more, and {path} is to be read from it: mount or"
+                " restore it"
             )
         return FilesMissing([path], f"{path} ({size} bytes)" if size is not None else path)
 

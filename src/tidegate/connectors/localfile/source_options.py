@@ -73,7 +73,8 @@ _ONE_TABLE = (
     Option(
         "path",
         Kind.TEXT,
-        "A file, a directory (read with all below it) or a glob pattern. Names that begin with . or _ are left out.",
+        "A file, a directory (read with all below it) or a glob pattern. Names that begin with . or"
+        " _ are left out.",
     ),
     Option(
         "file_format_type", Kind.ENUM, FORMAT_WORDS, choices=FORMATS, fallbacks=("file_format",)
@@ -81,7 +82,8 @@ _ONE_TABLE = (
     Option(
         "schema",
         Kind.MAP,
-        "The columns of the files; parquet and orc files bring their own, text and csv without it give one column `content`.",
+        "The columns of the files; parquet and orc files bring their own, text and csv without it"
+        " give one column `content`.",
         fallbacks=("catalog",),
     ),
     Option("read_columns", Kind.LIST, "Only these columns, in this order."),
@@ -89,7 +91,8 @@ _ONE_TABLE = (
     Option(
         "row_delimiter",
         Kind.TEXT,
-        r"Between the rows of a text or csv file: `\n`, which stands for `\r\n` and `\r` too, where nothing is given.",
+        r"Between the rows of a text or csv file: `\n`, which stands for `\r\n` and `\r` too, where"
+        r" nothing is given.",
     ),
     Option(
         "parse_partition_from_path",
@@ -107,7 +110,8 @@ _ONE_TABLE = (
     Option(
         "csv_use_header_line",
         Kind.BOOL,
-        "Whether the first line of every csv file names its columns; they are found by these names then.",
+        "Whether the first line of every csv file names its columns; they are found by these names"
+        " then.",
         False,
     ),
     Option(
@@ -144,51 +148,57 @@ _ONE_TABLE = (
     Option(
         "compress_codec",
         Kind.ENUM,
-        "How csv, text and json files are compressed; file names that end in .gz, .bz2, .zst or .lz4 say it too.",
+        "How csv, text and json files are compressed; file names that end in .gz, .bz2, .zst or"
+        " .lz4 say it too.",
         "none",
         choices=CODECS,
     ),
     Option(
         "short_rows",
         Kind.ENUM,
-        "A csv or text row with fewer fields than the schema or the header has is a bad row (`fail`), or the columns that it lacks are null (`fill_null`).",
+        "A csv or text row with fewer fields than the schema or the header has is a bad row"
+        " (`fail`), or the columns that it lacks are null (`fill_null`).",
         "fail",
         choices=("fail", "fill_null"),
     ),
     Option(
         "long_rows",
         Kind.ENUM,
-        "A csv or text row with more fields than the schema or the header has is a bad row (`fail`), or its last fields are dropped (`drop_extra`).",
+        "A csv or text row with more fields than the schema or the header has is a bad row"
+        " (`fail`), or its last fields are dropped (`drop_extra`).",
         "fail",
         choices=("fail", "drop_extra"),
     ),
     Option(
         "missing_columns",
         Kind.ENUM,
-        "A column of the schema that is not in the header of a csv file, in a json object or in a parquet or orc file is an error (`fail`), "
-        "or null (`fill_null`).",
+        "A column of the schema that is not in the header of a csv file, in a json object or in a"
+        " parquet or orc file is an error (`fail`), or null (`fill_null`).",
         "fail",
         choices=("fail", "fill_null"),
     ),
     Option(
         "excess_digits",
         Kind.ENUM,
-        "A number with more digits behind the point than its decimal type, a time with more digits than microseconds, or a timestamp in a date column is a "
-        "bad row (`fail`), or is rounded half up or cut (`round`).",
+        "A number with more digits behind the point than its decimal type, a time with more digits"
+        " than microseconds, or a timestamp in a date column is a bad row (`fail`), or is rounded"
+        " half up or cut (`round`).",
         "fail",
         choices=("fail", "round"),
     ),
     Option(
         "max_record_bytes",
         Kind.LONG,
-        "A csv, text or json record that is longer is an error, and so is a quote that is not closed within so many bytes.",
+        "A csv, text or json record that is longer is an error, and so is a quote that is not"
+        " closed within so many bytes.",
         RECORD_BYTES_MAX,
         minimum=1,
     ),
     Option(
         "max_expansion_ratio",
         Kind.LONG,
-        "A compressed file or an archive that expands to more than so many times its size, and more than 1 GiB, is an error.",
+        "A compressed file or an archive that expands to more than so many times its size, and more"
+        " than 1 GiB, is an error.",
         EXPANSION_RATIO_MAX,
         minimum=1,
     ),
@@ -226,21 +236,24 @@ SOURCE_OPTIONS = OptionSet(
         Option(
             "discovery_mode",
             Kind.ENUM,
-            "`once` reads the files that are there; `continuous` goes on looking for new ones, in STREAMING jobs, among at most 20000 files.",
+            "`once` reads the files that are there; `continuous` goes on looking for new ones, in"
+            " STREAMING jobs, among at most 20000 files.",
             "once",
             choices=("once", "continuous"),
         ),
         Option(
             "scan_interval",
             Kind.DURATION,
-            "Time between two looks for new files; a file is read when it did not change for this long.",
+            "Time between two looks for new files; a file is read when it did not change for this"
+            " long.",
             10_000,
             minimum=0,
         ),
         Option(
             "file_retention",
             Kind.DURATION,
-            "How long `continuous` remembers a file that it has read and does not see any more: one that comes back is not read again.",
+            "How long `continuous` remembers a file that it has read and does not see any more: one"
+            " that comes back is not read again.",
             7 * 24 * 3_600_000,
             minimum=0,
         ),

@@ -56,7 +56,8 @@ class FileChanged(TerminalError):
 
     def __init__(self, path: str, what: str) -> None:
         super().__init__(
-            f"{path} {what} since it was put into a batch: files must not change while they are read"
+            f"{path} {what} since it was put into a batch: files must not change while they are"
+            " read"
         )
         self.path = path
 
@@ -140,8 +141,9 @@ class Expansion:
         if size > self.limit:
             raise BadFile(
                 self.path,
-                f"expands to more than {size_text(self.limit)}, {self.ratio} times its size: this may be an archive "
-                "bomb; set max_expansion_ratio higher if its contents are what you expect",
+                f"expands to more than {size_text(self.limit)}, {self.ratio} times its size: this"
+                " may be an archive bomb; set max_expansion_ratio higher if its contents are what"
+                " you expect",
             )
 
 
@@ -274,7 +276,8 @@ def as_utf8(blocks: Iterator[bytes], encoding: str, part: Part) -> Iterator[byte
         wrong = error.object[error.start : error.end]
         raise BadFile(
             part.path,
-            f"line {lines}{where}: the bytes {wrong!r} are not {encoding}: name the encoding of the file",
+            f"line {lines}{where}: the bytes {wrong!r} are not {encoding}: name the encoding of the"
+            " file",
         ) from error
 
 

@@ -149,19 +149,22 @@ class TableFiles:
             table, problems = read_schema(Block(self.values, lambda _: Location(""), ""), raw)
             if table is None or problems:
                 raise UserError(
-                    f"the schema of {self.values['path']} cannot be read: {'; '.join(p.message for p in problems)}"
+                    f"the schema of {self.values['path']} cannot be read:"
+                    f" {'; '.join(p.message for p in problems)}"
                 )
             return table, False
         if self.form == "json":
             raise UserError(
-                f"schema is missing: json files ({self.values['path']}) do not say what their columns are"
+                f"schema is missing: json files ({self.values['path']}) do not say what their"
+                " columns are"
             )
         if self.form in ("parquet", "orc"):
             return self._from_file(first), False
         if self.values["csv_use_header_line"] and self.form == "csv":
             if first is None:
                 raise UserError(
-                    f"there is no file in {self.values['path']} whose header could name the columns: give a schema"
+                    f"there is no file in {self.values['path']} whose header could name the"
+                    " columns: give a schema"
                 )
             return Table(path=self.name, columns=self._from_header(first)), False
         return Table(path=self.name, columns=(Column(name="content", type=_STRING),)), True
@@ -189,7 +192,8 @@ class TableFiles:
         unknown = [name for name in asked if name not in by_name]
         if unknown:
             raise UserError(
-                f"read_columns names {', '.join(unknown)}, but the columns of {self.values['path']} are {', '.join(by_name)}"
+                f"read_columns names {', '.join(unknown)}, but the columns of {self.values['path']}"
+                f" are {', '.join(by_name)}"
             )
         parse = first is not None and self.values["parse_partition_from_path"]
         keys = (

@@ -47,8 +47,9 @@ class DataDropped(TerminalError):
 
     def __init__(self, root: str, what: str, by: str) -> None:
         super().__init__(
-            f"{by} has removed files that {what} had written to {root}, by its save mode (DROP_DATA or RECREATE_SCHEMA). "
-            "Give the two jobs directories of their own, and start this one over with --restore fresh"
+            f"{by} has removed files that {what} had written to {root}, by its save mode (DROP_DATA"
+            " or RECREATE_SCHEMA). Give the two jobs directories of their own, and start this one"
+            " over with --restore fresh"
         )
         self.root = root
         self.what = what
@@ -174,13 +175,17 @@ def verify(layout: Layout, mine: Fence, identity: tuple[int, int], what: str) ->
         raise DirectoryRemoved(removed_words(layout, what)) from None
     if not same:
         raise DirectoryRemoved(
-            f"the directory {layout.place.root} of {what} was replaced by another one while the job ran"
+            f"the directory {layout.place.root} of {what} was replaced by another one while the"
+            " job ran"
         )
 
 
 def removed_words(layout: Layout, what: str) -> str:
     """The directory is gone from under a running job."""
-    return f"the directory {layout.place.root} of {what} was removed, emptied, moved or unmounted while the job ran: {layout.base} is not there"
+    return (
+        f"the directory {layout.place.root} of {what} was removed, emptied, moved or unmounted"
+        f" while the job ran: {layout.base} is not there"
+    )
 
 
 def identity_of(layout: Layout) -> tuple[int, int]:
@@ -213,9 +218,11 @@ def refuse_links(layout: Layout) -> None:
     ):
         if os.path.islink(path):
             raise DiskRefused(
-                f"{path} is a link, and the file sink keeps its records and staged files there: put a directory in its place"
+                f"{path} is a link, and the file sink keeps its records and staged files there: put"
+                " a directory in its place"
             )
         if os.path.lexists(path) and not os.path.isdir(path):
             raise DiskRefused(
-                f"{path} is not a directory, and the file sink keeps its records and staged files there: move it away"
+                f"{path} is not a directory, and the file sink keeps its records and staged files"
+                " there: move it away"
             )

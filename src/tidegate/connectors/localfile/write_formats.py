@@ -216,7 +216,8 @@ class LineEncoder(Encoder):
             self._stream.write(bytes(whole).decode().encode(self._encoding))
         except UnicodeEncodeError as error:
             raise NotText(
-                f"the encoding {self._encoding} has no character for {error.object[error.start : error.start + 1]!r}"
+                f"the encoding {self._encoding} has no character for"
+                f" {error.object[error.start : error.start + 1]!r}"
             ) from None
 
     def size(self) -> int:
@@ -370,6 +371,7 @@ def _codec(known: dict[str, str], values: Values) -> Any:
     codec = codec_name(values)
     if codec not in known:
         raise Unsupported(
-            f"{values['file_format_type']} files cannot be compressed with {codec}: use {', '.join(['none', *known])}"
+            f"{values['file_format_type']} files cannot be compressed with {codec}: use"
+            f" {', '.join(['none', *known])}"
         )
     return known[codec]

@@ -105,7 +105,10 @@ def stop_writers(mine: Layout, removed: Collection[str]) -> None:
     First the mark, then its staging directories go: from then on it can commit nothing, and finds
     the mark.
     """
-    by = f"job {os.path.basename(os.path.dirname(mine.base)).partition('-')[0]} (lineage {os.path.basename(os.path.dirname(mine.base))})"
+    by = (
+        f"job {os.path.basename(os.path.dirname(mine.base)).partition('-')[0]} (lineage"
+        f" {os.path.basename(os.path.dirname(mine.base))})"
+    )
     removed_digests = {
         found["digest"]
         for path in removed

@@ -80,7 +80,8 @@ def partition_directory(expression: str, keys: Sequence[str], values: Sequence[s
     def word(match: re.Match[str]) -> str:
         if match[1] not in words:
             raise UserError(
-                f"partition_dir_expression has {match[0]}, but partition_by has only {len(keys)} columns"
+                f"partition_dir_expression has {match[0]}, but partition_by has only {len(keys)}"
+                " columns"
             )
         return words[match[1]]
 

@@ -33,8 +33,9 @@ class OtherOffsets(TerminalError):
 
     def __init__(self, path: str, checkpoint: int) -> None:
         super().__init__(
-            f"the files of checkpoint {checkpoint} are already in place for other ranges of the sources than this batch has (see {path}); "
-            "restore from a checkpoint before it, or start fresh"
+            f"the files of checkpoint {checkpoint} are already in place for other ranges of the"
+            f" sources than this batch has (see {path}); restore from a checkpoint before it, or"
+            " start fresh"
         )
         self.path = path
         self.checkpoint = checkpoint
@@ -131,7 +132,8 @@ def read_record(layout: Layout, checkpoint: int) -> Record | NoRecord:
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise BadRecord(f"the commit record {path} is damaged: {error}") from error
     raise BadRecord(
-        f"the commit record {path} has version {version}; this version of Tidegate reads up to {VERSION}"
+        f"the commit record {path} has version {version}; this version of Tidegate reads up to"
+        f" {VERSION}"
     )
 
 

@@ -50,7 +50,8 @@ class SaveMode:
     def check_exists(self, directory: str) -> None:
         if self.schema == "ERROR_WHEN_SCHEMA_NOT_EXIST" and not os.path.isdir(directory):
             raise NotPrepared(
-                f"the directory {directory} does not exist, and schema_save_mode is ERROR_WHEN_SCHEMA_NOT_EXIST"
+                f"the directory {directory} does not exist, and schema_save_mode is"
+                " ERROR_WHEN_SCHEMA_NOT_EXIST"
             )
 
     def start(self, layout: Layout) -> None:
@@ -85,7 +86,8 @@ class SaveMode:
         found = next(_old_files(directory, older), None)
         if found is not None:
             raise NotPrepared(
-                f"there are files in {directory} already, such as {found}, and data_save_mode is ERROR_WHEN_DATA_EXISTS"
+                f"there are files in {directory} already, such as {found}, and data_save_mode is"
+                " ERROR_WHEN_DATA_EXISTS"
             )
 
 

@@ -64,9 +64,10 @@ class NewerFiles(TerminalError):
 
     def __init__(self, root: str, found: int, checkpoint: int) -> None:
         super().__init__(
-            f"{root} holds files of checkpoint {found}, after the restore point {checkpoint}, and no record of them: another copy of this installation has "
-            "finished the job there, or .tidegate was removed. Nothing was changed. If that output is to go, go back on purpose (--restore checkpoint:<id>), "
-            "or start over with --restore fresh"
+            f"{root} holds files of checkpoint {found}, after the restore point {checkpoint}, and"
+            " no record of them: another copy of this installation has finished the job there, or"
+            " .tidegate was removed. Nothing was changed. If that output is to go, go back on"
+            " purpose (--restore checkpoint:<id>), or start over with --restore fresh"
         )
         self.root = root
         self.found = found

@@ -95,7 +95,8 @@ def _decoded(array: Any) -> Any:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
         raise NotText(
-            "a column of bytes holds bytes that are not UTF-8 text: write parquet, orc or json files, or encode it before"
+            "a column of bytes holds bytes that are not UTF-8 text: write parquet, orc or json"
+            " files, or encode it before"
         ) from None
 
 
@@ -115,7 +116,8 @@ def temporal_text(array: Any, pattern: str) -> Any:
             parts.append(_CANONICAL[letters])
         else:
             raise NotText(
-                f"{letters!r} in the time pattern {pattern!r} is not understood: use yyyy MM dd HH mm ss SSS"
+                f"{letters!r} in the time pattern {pattern!r} is not understood: use yyyy MM dd HH"
+                " mm ss SSS"
             )
     pieces = [
         pc.binary_slice(canonical, *p).cast(pa.string()) if isinstance(p, tuple) else p
@@ -180,7 +182,8 @@ def nested_text(value: Any, kind: Any, formats: TimeFormats, level: int) -> str:
         return ""
     if level + 1 >= len(_LEVELS):
         raise NotText(
-            f"values are nested more than {len(_LEVELS) - 1} levels deep: they cannot be written as text"
+            f"values are nested more than {len(_LEVELS) - 1} levels deep: they cannot be written as"
+            " text"
         )
     if pa.types.is_map(kind):
         pairs = (
@@ -223,9 +226,11 @@ def _scalar_text(value: Any, formats: TimeFormats) -> str:
 def _python_time(value: Any, pattern: str) -> str:
     column = pa.array(
         [value],
-        pa.time64("us")
-        if isinstance(value, datetime.time)
-        else pa.timestamp("us", tz="UTC" if value.tzinfo else None),
+        (
+            pa.time64("us")
+            if isinstance(value, datetime.time)
+            else pa.timestamp("us", tz="UTC" if value.tzinfo else None)
+        ),
     )
     return str(temporal_text(column, pattern)[0].as_py())
 

@@ -86,7 +86,8 @@ class TableTarget:
         missing = [k for k in keys if k.lower() not in [w.lower() for w in wanted]]
         if missing:
             raise UserError(
-                f"partition_by names {missing[0]!r}, which is not among the columns that are written: {', '.join(wanted)}"
+                f"partition_by names {missing[0]!r}, which is not among the columns that are"
+                f" written: {', '.join(wanted)}"
             )
         key_columns = tuple(_index(names, k, "partition_by") for k in keys)
         columns = [_index(names, w, "sink_columns") for w in wanted]
@@ -261,8 +262,9 @@ class FileWriter(Writer):
                 removed_words(self._layout, f"the file sink {self._place.operator}")
             )
         return DirectoryRemoved(
-            f"{self._layout.base} is not there on the host {here}: the directory was removed or unmounted, or this host does not share the disk "
-            "(a file sink on a cluster needs one that all hosts share)"
+            f"{self._layout.base} is not there on the host {here}: the directory was removed or"
+            " unmounted, or this host does not share the disk (a file sink on a cluster needs one"
+            " that all hosts share)"
         )
 
     def _relieve(self) -> None:

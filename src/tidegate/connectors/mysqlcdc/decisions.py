@@ -21,7 +21,10 @@ _CHOICES: dict[Effect, tuple[ChangeChoice, ...]] = {
 }
 """What can be chosen where the table is there; for all others its new definition must be taken."""
 _WHY = {
-    Effect.ROWS: "it is in the log instead of rows: binlog_format of its session was STATEMENT or MIXED; let all sessions write ROW",
+    Effect.ROWS: (
+        "it is in the log instead of rows: binlog_format of its session was STATEMENT or MIXED; let"
+        " all sessions write ROW"
+    ),
     Effect.UNKNOWN: "it is not understood, and may change this table",
 }
 

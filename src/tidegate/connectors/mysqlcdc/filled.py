@@ -20,7 +20,10 @@ from tidegate.databases.session import Session
 from tidegate.databases.types import base_and_sizes
 from tidegate.model.types import DataType, TypeName
 
-_DEFAULTS = "select column_name, column_default, is_nullable, extra, column_type from information_schema.columns where table_schema = %s and table_name = %s"
+_DEFAULTS = (
+    "select column_name, column_default, is_nullable, extra, column_type from"
+    " information_schema.columns where table_schema = %s and table_name = %s"
+)
 _COMPUTED = (
     "auto_increment",
     "generated",
@@ -155,7 +158,10 @@ def why_not(
         if value is UNKNOWN:
             return f"what the rows of before have in {column.name} cannot be told"
         if not _agrees(column, value, *types[name], change.sql_mode) and not is_last():
-            return f"what the rows of before have in {column.name} cannot be told: its default was changed since"
+            return (
+                f"what the rows of before have in {column.name} cannot be told: its default was"
+                " changed since"
+            )
     return ""
 
 

@@ -21,7 +21,8 @@ OPTIONS = OptionSet(
         Option(
             "startup.mode",
             Kind.ENUM,
-            "Where a fresh start begins: initial reads the tables and then the log, snapshot-only ends after the tables, the others read only the log.",
+            "Where a fresh start begins: initial reads the tables and then the log, snapshot-only"
+            " ends after the tables, the others read only the log.",
             "initial",
             choices=("initial", "earliest", "latest", "specific", "timestamp", "snapshot-only"),
         ),
@@ -41,7 +42,8 @@ OPTIONS = OptionSet(
         Option(
             "stop.mode",
             Kind.ENUM,
-            "Where the job ends: at what was the latest position at its start, at a position, or never.",
+            "Where the job ends: at what was the latest position at its start, at a position, or"
+            " never.",
             "never",
             choices=("never", "latest", "specific"),
         ),
@@ -50,26 +52,30 @@ OPTIONS = OptionSet(
         Option(
             "time-as-text",
             Kind.BOOL,
-            "Whether columns of the type TIME are texts: as times, which a day has, values below zero or from 24:00 on are errors.",
+            "Whether columns of the type TIME are texts: as times, which a day has, values below"
+            " zero or from 24:00 on are errors.",
             False,
         ),
         Option(
             "binlog-filters.accepted",
             Kind.BOOL,
-            "Whether a server with binlog_do_db or binlog_ignore_db is read although its log lacks statements that are run in databases it leaves out.",
+            "Whether a server with binlog_do_db or binlog_ignore_db is read although its log lacks"
+            " statements that are run in databases it leaves out.",
             False,
         ),
         Option(
             "foreign-key-cascades",
             Kind.ENUM,
-            "Tables whose rows InnoDB changes by itself (ON DELETE or ON UPDATE CASCADE, SET NULL), which its log does not show: refused, or read anyway.",
+            "Tables whose rows InnoDB changes by itself (ON DELETE or ON UPDATE CASCADE, SET NULL),"
+            " which its log does not show: refused, or read anyway.",
             "refuse",
             choices=("refuse", "ignore"),
         ),
         Option(
             "server-id",
             Kind.TEXT,
-            "Kept for job files of the reference; readers need no id of their own here, and never cut each other off.",
+            "Kept for job files of the reference; readers need no id of their own here, and never"
+            " cut each other off.",
         ),
     ),
     exclusive=(("table-names", "table-pattern"),),
@@ -91,7 +97,8 @@ def _check(block: Block, values: Values) -> Iterable[Problem]:
         if values[key] and not re.search(r"\d$", values[key]):
             yield block.problem(
                 (key,),
-                f"{values[key]!r} is no log file: its name ends with a number, such as binlog.000003",
+                f"{values[key]!r} is no log file: its name ends with a number, such as"
+                " binlog.000003",
             )
 
 

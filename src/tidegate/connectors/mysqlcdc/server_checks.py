@@ -38,12 +38,14 @@ def check_settings(
     ]
     if wrong:
         raise NotSetUp(
-            f"the source {session.address} does not write the log that is needed: {'; '.join(wrong)}"
+            f"the source {session.address} does not write the log that is needed:"
+            f" {'; '.join(wrong)}"
         )
     if found.get("binlog_row_metadata") != "FULL":
         _log.warning(
-            "binlog_row_metadata_not_full: set binlog_row_metadata = FULL at the source %s: its log then has the "
-            "names and types of columns, and a table that was altered is noticed whatever the statement was",
+            "binlog_row_metadata_not_full: set binlog_row_metadata = FULL at the source %s: its log"
+            " then has the names and types of columns, and a table that was altered is noticed"
+            " whatever the statement was",
             session.address,
         )
 
@@ -68,11 +70,15 @@ def _unlogged(session: Session, found: Mapping[str, str]) -> Iterator[str]:
     if found.get(name) != "OFF":
         return
     if found.get("wsrep_on") == "ON":
-        yield f"it is a node of a cluster and does not log what other nodes change: set {name} = ON in its configuration, or read from a server that logs all"
+        yield (
+            f"it is a node of a cluster and does not log what other nodes change: set {name} = ON"
+            " in its configuration, or read from a server that logs all"
+        )
     elif _is_replica(session):
         yield (
-            f"it is a replica and does not log what comes from its primary: set {name} = ON in its configuration, or read from the primary; "
-            "if it is no replica any more, run RESET SLAVE ALL (MySQL: RESET REPLICA ALL)"
+            f"it is a replica and does not log what comes from its primary: set {name} = ON in its"
+            " configuration, or read from the primary; if it is no replica any more, run RESET"
+            " SLAVE ALL (MySQL: RESET REPLICA ALL)"
         )
 
 
@@ -107,11 +113,15 @@ def _filtered(
         if value
     )
     if hidden:
-        yield f"{given} keeps the changes of {', '.join(hidden)} out of its log: remove it from its configuration"
+        yield (
+            f"{given} keeps the changes of {', '.join(hidden)} out of its log: remove it from its"
+            " configuration"
+        )
     elif not accepted:
         yield (
-            f"{given} keeps statements such as ALTER TABLE and TRUNCATE of {', '.join(read)} out of its log where another database is current: "
-            f"remove it from its configuration, or set {FILTERS_OPTION} = true if such statements are never run"
+            f"{given} keeps statements such as ALTER TABLE and TRUNCATE of {', '.join(read)} out of"
+            " its log where another database is current: remove it from its configuration, or set"
+            f" {FILTERS_OPTION} = true if such statements are never run"
         )
 
 

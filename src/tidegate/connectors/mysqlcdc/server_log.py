@@ -55,11 +55,12 @@ class ServerLog:
             found = self._session.query("show binary log status")
         if not found:
             raise NotSetUp(
-                f"the source {self._session.address} writes no binary log; set log_bin = ON in its configuration"
+                f"the source {self._session.address} writes no binary log; set log_bin = ON in its"
+                " configuration"
             )
-        return Position(str(found[0][0]), int(found[0][1])), str(found[0][4]).replace(
-            "\n", ""
-        ) if len(found[0]) > 4 else ""
+        return Position(str(found[0][0]), int(found[0][1])), (
+            str(found[0][4]).replace("\n", "") if len(found[0]) > 4 else ""
+        )
 
     def end(self) -> Document:
         """The end of the log, without the transactions before it."""
@@ -108,7 +109,10 @@ class ServerLog:
         have = GtidSet(log.get("gtid", ""))
         files = [name for name, _ in self.files()]
         oldest = f"{files[0]}:{FIRST}"
-        other = f"this is server {self.server.id}, and the position is one of server {log.get('server')}"
+        other = (
+            f"this is server {self.server.id}, and the position is one of server"
+            f" {log.get('server')}"
+        )
         if self.server.uuid and log.get("uuid"):
             other += f" ({self.server.uuid} and {log['uuid']})"
         if not have:
@@ -122,7 +126,8 @@ class ServerLog:
             raise PositionGone(
                 str(at),
                 oldest,
-                f"{other}; XA transactions were prepared there and not decided when it was left ({ids}): their rows are not found here",
+                f"{other}; XA transactions were prepared there and not decided when it was left"
+                f" ({ids}): their rows are not found here",
             )
         found = find(self._connect, files, have)
         if found is None:
@@ -213,7 +218,10 @@ class ServerLog:
         names = {name for name, _ in files}
         for xid, prepared in document.prepared_of(log).items():
             if prepared.file not in names:
-                why = f"{prepared.file} was purged, which has the rows of the XA transaction {xid}: it is prepared and not decided"
+                why = (
+                    f"{prepared.file} was purged, which has the rows of the XA transaction {xid}:"
+                    " it is prepared and not decided"
+                )
                 return Runway(
                     False, why, position=f"{prepared.file}:{prepared.begin}", oldest=oldest
                 )
@@ -222,7 +230,8 @@ class ServerLog:
 
     def _kept(self) -> str:
         found = self._session.query(
-            "show global variables where variable_name in ('binlog_expire_logs_seconds', 'expire_logs_days')"
+            "show global variables where variable_name in ('binlog_expire_logs_seconds',"
+            " 'expire_logs_days')"
         )
         kept = {name: float(value) for name, value in found}
         seconds = (

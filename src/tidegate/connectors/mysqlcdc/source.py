@@ -66,7 +66,10 @@ SEEN_WAIT_S = 30.0
 PAUSE_S = 0.02
 PAST_MODES = ("earliest", "specific", "timestamp")
 _COLLATIONS = (
-    "select id, character_set_name from information_schema.collation_character_set_applicability where id is not null",
+    (
+        "select id, character_set_name from"
+        " information_schema.collation_character_set_applicability where id is not null"
+    ),
     "select id, character_set_name from information_schema.collations where id is not null",
 )
 
@@ -117,8 +120,9 @@ class MySqlCdcSource(CaptureSource):
         ]
         if versioned:
             raise NoTables(
-                f"{', '.join(versioned)} keeps former versions of its rows (WITH SYSTEM VERSIONING), which the log does not tell from rows: "
-                "such a table is not read. Leave it out of table-names or table-pattern, or take the versioning away"
+                f"{', '.join(versioned)} keeps former versions of its rows (WITH SYSTEM"
+                " VERSIONING), which the log does not tell from rows: such a table is not read."
+                " Leave it out of table-names or table-pattern, or take the versioning away"
             )
 
     @cached_property
@@ -219,7 +223,10 @@ class MySqlCdcSource(CaptureSource):
                 Effect.DIFFERS,
                 Effect.MODIFY,
             ):
-                text = f"{found.change.judged.statement.text} (startup.mode begins before it, where rows cannot be read by the columns of now: begin after it)"
+                text = (
+                    f"{found.change.judged.statement.text} (startup.mode begins before it, where"
+                    " rows cannot be read by the columns of now: begin after it)"
+                )
                 raise TableChanged(found.change.judged.paths[0], text, str(found.change.at))
             if found.caught_up or found.end.key <= start.at.key:
                 return
@@ -349,7 +356,8 @@ class MySqlCdcSource(CaptureSource):
             if time.monotonic() > deadline_s:
                 raise DatabaseTrouble(
                     str(self.address),
-                    "a transaction is committed in the log and not visible yet; is a semi-synchronous replica missing?",
+                    "a transaction is committed in the log and not visible yet; is a"
+                    " semi-synchronous replica missing?",
                 )
             time.sleep(PAUSE_S)  # the commit becomes visible
 
@@ -505,7 +513,10 @@ class MySqlCdcSource(CaptureSource):
             if was == now or not is_whole(watched.tables[path]):
                 continue
             if self.accepted(path, at) is not ChangeChoice.REREAD:
-                text = f"rows were changed while its key was ({', '.join(was)}), and it is ({', '.join(now)}) now"
+                text = (
+                    f"rows were changed while its key was ({', '.join(was)}), and it is"
+                    f" ({', '.join(now)}) now"
+                )
                 raise TableChanged(path, text, at, choices=(ChangeChoice.REREAD,))
             decisions.columns[path] = self.columns_of(self.captured[path])
             decisions.reread.add(path)
@@ -591,4 +602,7 @@ class MySqlCdcSource(CaptureSource):
 
 
 def _altered_since(change: Found) -> str:
-    return f"{change.judged.paths[0]} was altered at {change.at}, while it was read: {change.judged.statement.text}. Start the job again"
+    return (
+        f"{change.judged.paths[0]} was altered at {change.at}, while it was read:"
+        f" {change.judged.statement.text}. Start the job again"
+    )

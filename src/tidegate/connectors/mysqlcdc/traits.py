@@ -17,7 +17,10 @@ CASCADES_OPTION = "foreign-key-cascades"
 _TABLES = """
 select t.table_schema, t.table_name, t.engine, coalesce(e.transactions, 'YES') from information_schema.tables t
 left join information_schema.engines e on e.engine = t.engine where t.table_schema in ({})"""
-_VERSIONED = "select table_schema, table_name from information_schema.tables where table_type = 'SYSTEM VERSIONED'"
+_VERSIONED = (
+    "select table_schema, table_name from information_schema.tables where table_type = 'SYSTEM"
+    " VERSIONED'"
+)
 _CASCADES = """
 select constraint_schema, table_name, constraint_name, unique_constraint_schema, referenced_table_name, delete_rule, update_rule
 from information_schema.referential_constraints where constraint_schema in ({})
@@ -66,7 +69,8 @@ def check_cascades(session: Session, names: Iterable[TableName]) -> None:
     if not databases:
         return
     found = [
-        f"{wanted[child]} by {constraint} ({parent_database}.{parent}: on delete {delete.lower()}, on update {update.lower()})"
+        f"{wanted[child]} by {constraint} ({parent_database}.{parent}: on delete {delete.lower()},"
+        f" on update {update.lower()})"
         for database, table, constraint, parent_database, parent, delete, update in session.query(
             _CASCADES.format(", ".join(["%s"] * len(databases))), databases
         )
@@ -74,9 +78,12 @@ def check_cascades(session: Session, names: Iterable[TableName]) -> None:
     ]
     if found:
         raise NotSetUp(
-            f"the source {session.address} changes rows of tables that are read without writing it to its log, as InnoDB carries out "
-            f"foreign keys by itself: {'; '.join(sorted(found))}. Make the keys RESTRICT and let the application delete and update the rows, "
-            f'leave the tables out, or set {CASCADES_OPTION} = "ignore" if the rows referred to are never deleted and their keys never change'
+            f"the source {session.address} changes rows of tables that are read without writing it"
+            " to its log, as InnoDB carries out "
+            f"foreign keys by itself: {'; '.join(sorted(found))}. Make the keys RESTRICT and let"
+            " the application delete and update the rows, "
+            f'leave the tables out, or set {CASCADES_OPTION} = "ignore" if the rows referred to are'
+            " never deleted and their keys never change"
         )
 
 

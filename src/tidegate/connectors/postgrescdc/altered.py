@@ -88,7 +88,8 @@ def _publication(known: Definition, now: Definition) -> Iterable[Difference]:
     ):  # the server reads no log of a time when there was no publication of this name
         yield Difference(
             Weight.SILENT,
-            f"{_PUBLICATION} {'was made anew' if after else 'is gone'}, and the log since it was dropped cannot be read",
+            f"{_PUBLICATION} {'was made anew' if after else 'is gone'}, and the log since it was"
+            " dropped cannot be read",
             (),
         )
     elif before[3:] != after[3:]:
@@ -151,7 +152,10 @@ def _identity(
     before: Sequence[Any], after: Sequence[Any], is_partitioned: bool
 ) -> Iterable[Difference]:
     if before[4:6] != after[4:6] and after[4] != "f":  # whole rows are never too little
-        what = f"the REPLICA IDENTITY of {after[1]} was {identity_words(before)} and is {identity_words(after)}"
+        what = (
+            f"the REPLICA IDENTITY of {after[1]} was {identity_words(before)} and is"
+            f" {identity_words(after)}"
+        )
         yield Difference(Weight.SILENT if is_partitioned else Weight.SHOWN, what, REREAD)
 
 
@@ -162,11 +166,15 @@ def _new_files(part: Sequence[Any], rewritten: Sequence[str], *, is_root: bool) 
     if rewritten:
         return Difference(
             Weight.SILENT,
-            f"{', '.join(rewritten)} was altered and all rows were written anew (ALTER COLUMN ... TYPE ... USING)",
+            f"{', '.join(rewritten)} was altered and all rows were written anew (ALTER COLUMN ..."
+            " TYPE ... USING)",
         )
     if is_root:
         return Difference(Weight.LOOK, f"{part[1]} has new files")
-    what = f"its partition {part[1]} was emptied (TRUNCATE), or written anew (VACUUM FULL, CLUSTER), which the log does not tell apart"
+    what = (
+        f"its partition {part[1]} was emptied (TRUNCATE), or written anew (VACUUM FULL, CLUSTER),"
+        " which the log does not tell apart"
+    )
     return Difference(Weight.SILENT, what, (ChangeChoice.SKIP, ChangeChoice.REREAD))
 
 
@@ -197,7 +205,8 @@ def _key(known: Definition, now: Definition) -> Iterable[Difference]:
     ):  # a column that is altered has its key made again with it
         yield Difference(
             Weight.SILENT,
-            f"its key {', '.join(before)} was dropped and made again: rows with the same key may have been there meanwhile",
+            f"its key {', '.join(before)} was dropped and made again: rows with the same key may"
+            " have been there meanwhile",
         )
 
 
@@ -259,7 +268,8 @@ def scan(
     rows = earlier = False
     tables: dict[int, tuple[str, messages.Relation]] = {}
     same: dict[
-        bytes, bool
+        bytes,
+        bool,
         # by the number of a table whose layout was compared: whether it is one of ours, as it is known
     ] = {}
     for data in found:

@@ -213,9 +213,11 @@ class CheckedSource(CaptureSource):
                 ]
             same = [c[:2] for c in columns] == [list(c[:2]) for c in entry["columns"]]
             return [
-                Difference(Weight.LOOK, "its definition is not recorded yet")
-                if same
-                else Difference(Weight.SHOWN, "its columns were changed")
+                (
+                    Difference(Weight.LOOK, "its definition is not recorded yet")
+                    if same
+                    else Difference(Weight.SHOWN, "its columns were changed")
+                )
             ]
         said = differences(entry["columns"], known, now)
         if not said or known["oid"] != now.definition["oid"]:
@@ -267,7 +269,10 @@ class CheckedSource(CaptureSource):
         filled_before = [
             part[1] for part in new if rows_of_before(session, part, now.definition["parts"][0][1])
         ]
-        what = f"its partition {', '.join(filled_before)} was attached with rows in it, which are not in the log"
+        what = (
+            f"its partition {', '.join(filled_before)} was attached with rows in it, which are not"
+            " in the log"
+        )
         return [Difference(Weight.SILENT, what)] if filled_before else []
 
     def _decided(self, session: Session, start: Offset, begin: int, seen: "_Seen") -> Checked:
@@ -418,7 +423,10 @@ class CheckedSource(CaptureSource):
             and entry["columns"] == columns
             and entry.get("definition") == now.definition
         ):
-            what = f"{stop.what}; and it was changed again since, so that rows between the changes cannot be read"
+            what = (
+                f"{stop.what}; and it was changed again since, so that rows between the changes"
+                " cannot be read"
+            )
             raise TableChanged(stop.path, what, at, choices=REREAD)
         reread = frozenset([stop.path]) if choice is ChangeChoice.REREAD else frozenset()
         return Checked(
@@ -437,7 +445,10 @@ class CheckedSource(CaptureSource):
         )
 
     def _columns_words(self, session: Session, start: Offset, path: str) -> str:
-        return f"its columns were {_shown(start['tables'][path]['columns'])} and are {_shown(self._columns_now(session, self.captured[path]))}"
+        return (
+            f"its columns were {_shown(start['tables'][path]['columns'])} and are"
+            f" {_shown(self._columns_now(session, self.captured[path]))}"
+        )
 
     def _columns_now(self, session: Session, captured: CaptureTable) -> list[Any] | None:
         info = self.dialect.table_info(session, captured.info.name)
@@ -467,7 +478,10 @@ class CheckedSource(CaptureSource):
             str(c[0]) for c in now if c[0] not in names and values.get(c[0], UNKNOWN) is UNKNOWN
         ]
         if unknown:
-            what = f"it got {', '.join(unknown)}, and what the rows of before have in it cannot be told (its default differs from row to row)"
+            what = (
+                f"it got {', '.join(unknown)}, and what the rows of before have in it cannot be"
+                " told (its default differs from row to row)"
+            )
             raise TableChanged(path, what, lsn.text(at), choices=ADOPT_OR_REREAD)
         return now
 

@@ -27,7 +27,10 @@ FIRST_OWN_OID = 16_384
 """Types below it are the server's own and never change."""
 Definition = dict[str, Any]
 
-_NAMED = "select ord, to_regclass(name)::oid as root from unnest(%s::text[]) with ordinality u(name, ord)"
+_NAMED = (
+    "select ord, to_regclass(name)::oid as root from unnest(%s::text[]) with ordinality u(name,"
+    " ord)"
+)
 _NUMBERED = "select ord, root from unnest(%s::oid[]) with ordinality u(root, ord)"
 _TREE = """
 with recursive named as materialized ({named}),
@@ -284,8 +287,8 @@ def _memberships(
     schemas: dict[Any, Any] = {}
     if version >= 150_000:
         sql = (
-            "select c.oid::bigint, s.oid::bigint from pg_publication_namespace s "
-            "join pg_class c on c.relnamespace = s.pnnspid where s.pnpubid = %s and c.oid = any(%s::oid[])"
+            "select c.oid::bigint, s.oid::bigint from pg_publication_namespace s join pg_class c on"
+            " c.relnamespace = s.pnnspid where s.pnpubid = %s and c.oid = any(%s::oid[])"
         )
         schemas = dict(session.query(sql, (number, list(roots))))
     return {

@@ -19,25 +19,29 @@ def check_identities(definitions: Sequence[Definition], *, full: bool) -> None:
     ]
     if without := [part[1] for part, _ in parts if part[4] != "f" and not part[5]]:
         raise NotSetUp(
-            "the server refuses updates and deletes of a published table whose rows its log could not tell apart (REPLICA IDENTITY NOTHING, or "
-            f"no primary key that is checked at once: one that is deferrable does not count); run: {_full(without)}"
+            "the server refuses updates and deletes of a published table whose rows its log could"
+            " not tell apart (REPLICA IDENTITY NOTHING, or no primary key that is checked at once:"
+            f" one that is deferrable does not count); run: {_full(without)}"
         )
     short = [part[1] for part, _ in parts if part[4] != "f"]
     if short and full:
         raise NotSetUp(
-            f"the source writes only keys of changed rows; run: {_full(short)} (or set require-replica-identity-full = false, and read what that means)"
+            f"the source writes only keys of changed rows; run: {_full(short)} (or set"
+            " require-replica-identity-full = false, and read what that means)"
         )
     if late := [
         part[1] for d in definitions for part in d["parts"] if not d["key"][2] and part[4] != "f"
     ]:
         raise NotSetUp(
-            f"the key is deferrable, so that two rows may have the same one for a while, which keys alone do not tell apart; run: {_full(late)}"
+            "the key is deferrable, so that two rows may have the same one for a while, which keys"
+            f" alone do not tell apart; run: {_full(late)}"
         )
     for part, key in parts:
         if part[4] != "f" and (lacking := [name for name in key if name not in part[5]]):
             raise NotSetUp(
-                f"of rows of {part[1]} before a change the log has only {', '.join(part[5])}, and not {', '.join(lacking)}, which belongs to the key "
-                f"that tells rows apart in the target: deletes would be lost; run: {_full([part[1]])}"
+                f"of rows of {part[1]} before a change the log has only {', '.join(part[5])}, and"
+                f" not {', '.join(lacking)}, which belongs to the key that tells rows apart in the"
+                f" target: deletes would be lost; run: {_full([part[1]])}"
             )
 
 

@@ -35,34 +35,38 @@ OPTIONS = OptionSet(
         Option(
             "slot.name",
             Kind.TEXT,
-            "The logical replication slot; made where it is missing; one that a job made is dropped when that job cannot be resumed.",
+            "The logical replication slot; made where it is missing; one that a job made is dropped"
+            " when that job cannot be resumed.",
             "seatunnel",
         ),
         Option(
             "publication.name",
             Kind.TEXT,
-            "The publication of the tables; made where it is missing. Without it: tidegate_ and the slot's name.",
+            "The publication of the tables; made where it is missing. Without it: tidegate_ and the"
+            " slot's name.",
         ),
         Option(
             "decoding.plugin.name",
             Kind.ENUM,
-            "The plugin that writes the changes. Always pgoutput, which every server has: the other names are accepted"
-            " with a notice, because job files carry them.",
+            "The plugin that writes the changes. Always pgoutput, which every server has: the other"
+            " names are accepted with a notice, because job files carry them.",
             "pgoutput",
             choices=PLUGINS,
         ),
         Option(
             "require-replica-identity-full",
             Kind.BOOL,
-            "Whether every table must have REPLICA IDENTITY FULL. Without it, images before a change have only the key, and rows that change while their chunk "
-            "is read come twice, which upserts settle.",
+            "Whether every table must have REPLICA IDENTITY FULL. Without it, images before a"
+            " change have only the key, and rows that change while their chunk is read come twice,"
+            " which upserts settle.",
             True,
         ),
         Option(
             "startup.mode",
             Kind.ENUM,
-            "Where a fresh start begins: initial reads the tables and then the log, snapshot-only ends after the tables, latest reads the log from now on, "
-            "earliest and committed-offset from where the slot is.",
+            "Where a fresh start begins: initial reads the tables and then the log, snapshot-only"
+            " ends after the tables, latest reads the log from now on, earliest and"
+            " committed-offset from where the slot is.",
             "initial",
             choices=("initial", "earliest", "latest", "snapshot-only", "committed-offset"),
         ),
@@ -85,7 +89,8 @@ def _check(block: Block, values: Values) -> Iterable[Problem]:
         found = block.find("decoding.plugin.name")
         yield block.problem(
             found[0] if found else (),
-            f"{plugin} is not used: the changes are read with pgoutput, which every PostgreSQL server has; the rows are the same",
+            f"{plugin} is not used: the changes are read with pgoutput, which every PostgreSQL"
+            " server has; the rows are the same",
             severity=Severity.NOTICE,
         )
     if not re.fullmatch(r"[a-z0-9_]{1,63}", str(values["slot.name"])):

@@ -36,7 +36,8 @@ def drop(resource: Resource, values: Values) -> None:
     try:
         if resource.kind == SLOT:
             session.query(
-                "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = %s",
+                "select pg_drop_replication_slot(slot_name) from pg_replication_slots where"
+                " slot_name = %s",
                 (resource.name,),
             )
         elif resource.kind == PUBLICATION:

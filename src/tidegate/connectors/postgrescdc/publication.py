@@ -39,8 +39,9 @@ def problems(
     ]
     if lacking:
         sentence = (
-            f"the publication {name} does not publish {', '.join(lacking)}, so that these changes would never come; "
-            f"run: ALTER PUBLICATION {name} SET (publish = '{', '.join(_OPERATIONS)}')"
+            f"the publication {name} does not publish {', '.join(lacking)}, so that these changes"
+            f" would never come; run: ALTER PUBLICATION {name} SET (publish ="
+            f" '{', '.join(_OPERATIONS)}')"
         )
         return dict.fromkeys(tables, sentence)
     narrowed = (
@@ -65,12 +66,14 @@ def problems(
                 else f"the columns {', '.join(columns)} of {table}"
             )
             said[table] = (
-                f"the publication {name} publishes only {what}; run: ALTER PUBLICATION {name} DROP TABLE {table}; ALTER PUBLICATION {name} ADD TABLE {table}"
+                f"the publication {name} publishes only {what}; run: ALTER PUBLICATION {name} DROP"
+                f" TABLE {table}; ALTER PUBLICATION {name} ADD TABLE {table}"
             )
         elif oid in partitioned and not via_root:
             said[table] = (
-                f"the publication {name} publishes changes of the partitioned table {table} under the names of its partitions; "
-                f"run: ALTER PUBLICATION {name} SET (publish_via_partition_root = true)"
+                f"the publication {name} publishes changes of the partitioned table {table} under"
+                f" the names of its partitions; run: ALTER PUBLICATION {name} SET"
+                " (publish_via_partition_root = true)"
             )
         elif members and oid not in listed:
             why = (

@@ -84,7 +84,8 @@ class PostgresCdcSource(CheckedSource):
         level = session.one("select current_setting('wal_level')")
         if level != "logical":
             raise NotSetUp(
-                f"the source {self.address} does not write the log that is needed; set wal_level = logical in its configuration (it is {level})"
+                f"the source {self.address} does not write the log that is needed; set wal_level ="
+                f" logical in its configuration (it is {level})"
             )
         for text in self.values.get("table-names") or ():
             self._check_kind(session, str(text))
@@ -104,11 +105,13 @@ class PostgresCdcSource(CheckedSource):
         kind, persistence = found[0] if found else ("r", "p")
         if kind not in ("r", "p"):
             raise NoTables(
-                f"{name.path} is a {KINDS.get(kind, 'relation of another kind')}, whose changes are not in the log: name the tables that it is made of"
+                f"{name.path} is a {KINDS.get(kind, 'relation of another kind')}, whose changes are"
+                " not in the log: name the tables that it is made of"
             )
         if persistence != "p":
             raise NoTables(
-                f"{name.path} is {UNLOGGED[persistence]}, and its changes are not in the log: make it a logged table, or leave it out"
+                f"{name.path} is {UNLOGGED[persistence]}, and its changes are not in the log: make"
+                " it a logged table, or leave it out"
             )
 
     def _check_tables(self, session: Session) -> dict[str, Found]:
@@ -120,12 +123,14 @@ class PostgresCdcSource(CheckedSource):
             path for path, table in found.items() if table.definition["persistence"] != "p"
         ]:
             raise NotSetUp(
-                f"changes of {', '.join(unlogged)} are not in the log, as it is unlogged: run ALTER TABLE ... SET LOGGED, or leave it out"
+                f"changes of {', '.join(unlogged)} are not in the log, as it is unlogged: run ALTER"
+                " TABLE ... SET LOGGED, or leave it out"
             )
         if hidden := [path for path, table in found.items() if table.hidden]:
             raise NotSetUp(
-                f"row security hides rows of {', '.join(hidden)} from the user {self.address.user}, which the log would show: "
-                "give that user BYPASSRLS, or let it own the table without FORCE ROW LEVEL SECURITY"
+                f"row security hides rows of {', '.join(hidden)} from the user {self.address.user},"
+                " which the log would show: give that user BYPASSRLS, or let it own the table"
+                " without FORCE ROW LEVEL SECURITY"
             )
         check_identities([table.definition for table in found.values()], full=self.takes_back)
         return found
@@ -140,8 +145,9 @@ class PostgresCdcSource(CheckedSource):
         assert state is not None, "it was made before"
         if state.plugin != PLUGIN or state.database != self.address.database:
             raise NotSetUp(
-                f"the replication slot {self.slot!r} is of the plugin {state.plugin} and the database {state.database}, "
-                f"and not of {PLUGIN} and {self.address.database}: choose another slot.name"
+                f"the replication slot {self.slot!r} is of the plugin {state.plugin} and the"
+                f" database {state.database}, and not of {PLUGIN} and {self.address.database}:"
+                " choose another slot.name"
             )
         if self.values["startup.mode"] == "latest":
             return self.log_now(session)
@@ -298,18 +304,28 @@ class PostgresCdcSource(CheckedSource):
         begin = lsn.number(log["lsn"])
         identifier, timeline = log.get("history", history)
         if identifier and history[0] and identifier != history[0]:
-            return f"this is another server: its system identifier is {history[0]}, and the position is of {identifier}"
+            return (
+                f"this is another server: its system identifier is {history[0]}, and the position"
+                f" is of {identifier}"
+            )
         if timeline != history[1]:
             return (
-                f"the server has another history: it is on timeline {int(history[1], 16)}, and the position is of timeline {int(timeline, 16)}; "
-                "a replica was promoted, or a backup restored"
+                f"the server has another history: it is on timeline {int(history[1], 16)}, and the"
+                f" position is of timeline {int(timeline, 16)}; a replica was promoted, or a backup"
+                " restored"
             )
         if begin > written:
-            return f"the server's log ends at {lsn.text(written)}, before the position: it was restored to an earlier state"
+            return (
+                f"the server's log ends at {lsn.text(written)}, before the position: it was"
+                " restored to an earlier state"
+            )
         if state is None:
             return f"there is no replication slot {self.slot!r} any more"
         if state.lost:
-            return f"the replication slot {self.slot!r} was invalidated, as it held back more log than max_slot_wal_keep_size allows"
+            return (
+                f"the replication slot {self.slot!r} was invalidated, as it held back more log than"
+                " max_slot_wal_keep_size allows"
+            )
         if state.confirmed > begin:
             return f"the replication slot {self.slot!r} was moved on by somebody else"
         return ""
@@ -347,7 +363,8 @@ class PostgresCdcSource(CheckedSource):
             running = {
                 int(row[0])
                 for row in session.query(
-                    "select x::text::bigint % 4294967296 from pg_snapshot_xip(pg_current_snapshot()) x"
+                    "select x::text::bigint % 4294967296 from"
+                    " pg_snapshot_xip(pg_current_snapshot()) x"
                 )
             }
             if not running or not self._committed_of(running, begin, end):
@@ -355,7 +372,8 @@ class PostgresCdcSource(CheckedSource):
             time.sleep(PAUSE_S)  # the commit becomes visible
         raise DatabaseTrouble(
             str(self.address),
-            "a transaction is committed in the log and not visible yet; is a synchronous standby missing?",
+            "a transaction is committed in the log and not visible yet; is a synchronous standby"
+            " missing?",
         )
 
     def _committed_of(self, running: set[int], begin: int, end: int) -> bool:

@@ -37,7 +37,8 @@ SOURCE = OptionSet(
         Option(
             "schema",
             Kind.MAP,
-            "The columns, for data sources that take them from the reader; otherwise Spark finds them out.",
+            "The columns, for data sources that take them from the reader; otherwise Spark finds"
+            " them out.",
         ),
     )
 )
@@ -81,7 +82,10 @@ CONNECTORS = (
     Connector(
         name="Spark",
         kind=BlockKind.SOURCE,
-        summary="Reads whatever Spark can read, once: the rows are those that are there when the batch runs.",
+        summary=(
+            "Reads whatever Spark can read, once: the rows are those that are there when the batch"
+            " runs."
+        ),
         options=SOURCE,
         capabilities=Capabilities(streaming=False, state="whether everything is read"),
         implementation="tidegate.connectors.sparkformat.source:SparkSource",
@@ -91,7 +95,10 @@ CONNECTORS = (
     Connector(
         name="Spark",
         kind=BlockKind.SINK,
-        summary="Writes whatever Spark can write, with Spark's own writers. A batch that is repeated is written again.",
+        summary=(
+            "Writes whatever Spark can write, with Spark's own writers. A batch that is repeated is"
+            " written again."
+        ),
         options=SINK,
         capabilities=Capabilities(
             delivery=Delivery.AT_LEAST_ONCE,

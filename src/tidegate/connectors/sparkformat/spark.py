@@ -59,7 +59,8 @@ def found_table(source: SparkSource) -> Table:
         ) from error
     except TypeError as error:
         raise UserError(
-            f"format {source.values['format']!r} has a column that cannot travel through a pipeline: {error}"
+            f"format {source.values['format']!r} has a column that cannot travel through a"
+            f" pipeline: {error}"
         ) from error
 
 
@@ -97,7 +98,8 @@ def _only_inserts(df: DataFrame) -> DataFrame:
     adds = f.col(ROW_KIND).isin(RowKind.INSERT.code, RowKind.UPDATE_AFTER.code)
     refused = f.raise_error(
         f.lit(
-            "a row that updates or deletes cannot be written by the Spark sink: put FilterRowKind before it"
+            "a row that updates or deletes cannot be written by the Spark sink: put FilterRowKind"
+            " before it"
         )
     )
     return df.where(f.when(adds, f.lit(True)).otherwise(refused.cast("boolean"))).drop(ROW_KIND)

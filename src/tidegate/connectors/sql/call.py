@@ -66,12 +66,13 @@ class Function:
             wanted = (
                 f"{self.least}"
                 if self.least == self.most
-                else f"{self.least} to {self.most}"
-                if self.most < MANY
-                else f"at least {self.least}"
+                else (
+                    f"{self.least} to {self.most}" if self.most < MANY else f"at least {self.least}"
+                )
             )
             raise SqlError(
-                f"{self.name} takes {wanted} argument{'' if wanted == '1' else 's'}, not {len(args)}"
+                f"{self.name} takes {wanted} argument{'' if wanted == '1' else 's'}, not"
+                f" {len(args)}"
             )
         return self.render(Call(self.name, args))
 

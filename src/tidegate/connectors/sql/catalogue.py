@@ -67,7 +67,8 @@ def refuse(name: str) -> SqlError:
     lower, upper = name.lower(), name.upper()
     if lower in AGGREGATES:
         return SqlError(
-            f"{upper} looks at several rows: the Sql transform works row by row, without aggregates and windows"
+            f"{upper} looks at several rows: the Sql transform works row by row, without aggregates"
+            " and windows"
         )
     if lower in GENERATORS:
         return SqlError(

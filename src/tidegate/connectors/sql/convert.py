@@ -30,7 +30,10 @@ def as_text(value: Typed) -> str:
         case DataType(TypeName.STRING):
             return value.sql
         case DataType(TypeName.TIMESTAMP):
-            return f"concat(date_format({value.sql}, 'yyyy-MM-dd\\'T\\'HH:mm'), {_seconds_text(value.sql)})"
+            return (
+                f"concat(date_format({value.sql}, 'yyyy-MM-dd\\'T\\'HH:mm'),"
+                f" {_seconds_text(value.sql)})"
+            )
         case DataType(TypeName.TIME):
             moment = at_midnight(value.sql)
             return f"concat(date_format({moment}, 'HH:mm'), {_seconds_text(moment)})"
@@ -46,8 +49,9 @@ def at_midnight(time: str) -> str:
 def _seconds_text(moment: str) -> str:
     fraction = f"date_format({moment}, 'SSSSSS')"
     return (
-        f"CASE WHEN date_format({moment}, 'ssSSSSSS') = '00000000' THEN '' WHEN {fraction} = '000000' THEN date_format({moment}, ':ss') "
-        f"WHEN endswith({fraction}, '000') THEN date_format({moment}, ':ss.SSS') ELSE date_format({moment}, ':ss.SSSSSS') END"
+        f"CASE WHEN date_format({moment}, 'ssSSSSSS') = '00000000' THEN '' WHEN {fraction} ="
+        f" '000000' THEN date_format({moment}, ':ss') WHEN endswith({fraction}, '000') THEN"
+        f" date_format({moment}, ':ss.SSS') ELSE date_format({moment}, ':ss.SSSSSS') END"
     )
 
 
@@ -87,13 +91,19 @@ def _to_decimal(value: Typed, to: DataType, word: str) -> str:
         return f"{word}(ceil({value.sql}, {to.scale}) AS {spark_type(to)})"
     if value.is_a(STRING):
         exact = DataType(TypeName.DECIMAL, precision=38, scale=38 - (to.precision - to.scale))
-        return f"{word}(ceil({word}({value.sql} AS {spark_type(exact)}), {to.scale}) AS {spark_type(to)})"
+        return (
+            f"{word}(ceil({word}({value.sql} AS {spark_type(exact)}), {to.scale}) AS"
+            f" {spark_type(to)})"
+        )
     return f"{word}({value.sql} AS {spark_type(to)})"
 
 
 def _to_timestamp(value: Typed, word: str) -> str:
     if value.is_a(BIGINT):  # milliseconds since 1970
-        return f"convert_timezone('UTC', current_timezone(), {EPOCH} + make_dt_interval(0, 0, 0, {value.sql} / CAST(1000 AS DECIMAL(4,0))))"
+        return (
+            f"convert_timezone('UTC', current_timezone(), {EPOCH} + make_dt_interval(0, 0, 0,"
+            f" {value.sql} / CAST(1000 AS DECIMAL(4,0))))"
+        )
     if value.is_a(TIME):
         return f"make_timestamp_ntz(current_date(), {value.sql})"
     _refuse(value, TIMESTAMP)

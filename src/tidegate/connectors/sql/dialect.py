@@ -68,7 +68,8 @@ def parse_select(query: str) -> exp.Select:
         raise SqlError("the query is not a plain SELECT ... FROM ... WHERE ...")
     if any(depth > CHAIN_MAX for depth in _depths(statements[0])):
         raise SqlError(
-            f"the query is too deep: more than {CHAIN_MAX} operators in one expression. Use IN (...), or several Sql transforms"
+            f"the query is too deep: more than {CHAIN_MAX} operators in one expression. Use IN"
+            " (...), or several Sql transforms"
         )
     return statements[0]
 
@@ -85,7 +86,8 @@ def _check_nesting(query: str) -> None:
 
 def _too_deep(line: int = 1) -> SqlError:
     return SqlError(
-        f"the query is too deep: brackets, calls and CASE nest more than {DEPTH_MAX} levels. Use several Sql transforms",
+        f"the query is too deep: brackets, calls and CASE nest more than {DEPTH_MAX} levels. Use"
+        " several Sql transforms",
         line=line,
     )
 

@@ -130,7 +130,8 @@ def sign(call: Call) -> Typed:
     if value.among(WHOLE) or (value.type is not None and value.type.name is TypeName.DECIMAL):
         return Typed(f"coalesce(CAST(sign({value.sql}) AS INT), 0)", INT)  # NULL has the sign 0
     return Typed(
-        f"CASE WHEN isnan({as_double(value)}) THEN 0 WHEN {value.sql} > 0 THEN 1 WHEN {value.sql} < 0 THEN -1 ELSE 0 END",
+        f"CASE WHEN isnan({as_double(value)}) THEN 0 WHEN {value.sql} > 0 THEN 1 WHEN {value.sql} <"
+        " 0 THEN -1 ELSE 0 END",
         INT,
     )
 

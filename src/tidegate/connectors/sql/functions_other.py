@@ -132,7 +132,8 @@ def aes_encrypt(call: Call) -> Typed:
     if len(call.args) == 2:
         return Typed(f"base64(aes_encrypt({source}, {key}, 'CBC', 'PKCS'))", STRING)
     return Typed(
-        f"base64(substring(aes_encrypt({source}, {key}, 'CBC', 'PKCS', CAST({call.text(2)} AS BINARY)), 17))",
+        f"base64(substring(aes_encrypt({source}, {key}, 'CBC', 'PKCS', CAST({call.text(2)} AS"
+        " BINARY)), 17))",
         STRING,
     )
 
@@ -150,7 +151,10 @@ def _aes_key(call: Call) -> str:
     if len(call.args) == 3 and call.args[2].is_a(NULL):
         raise SqlError(f"{call.name}: the vector is NULL; leave it out instead")
     key = call.text(1)
-    return f"IF(startswith({key}, {text('base64:')}), unbase64(substring({key}, 8)), unhex(left(sha2({key}, 256), 32)))"
+    return (
+        f"IF(startswith({key}, {text('base64:')}), unbase64(substring({key}, 8)),"
+        f" unhex(left(sha2({key}, 256), 32)))"
+    )
 
 
 def _sum(elements: str) -> str:
@@ -208,7 +212,8 @@ def l2_distance(call: Call) -> Typed:
 def vector_normalize(call: Call) -> Typed:
     vector = call.sql(0)
     return Typed(
-        f"IF({_norm(vector)} = 0, {vector}, transform({vector}, x -> CAST(x / {_norm(vector)} AS FLOAT)))",
+        f"IF({_norm(vector)} = 0, {vector}, transform({vector}, x -> CAST(x / {_norm(vector)} AS"
+        " FLOAT)))",
         call.args[0].type,
     )
 

@@ -66,7 +66,8 @@ def concat(call: Call) -> Typed:
 @function("CONCAT_WS", 2, MANY)
 def concat_ws(call: Call) -> Typed:
     return Typed(
-        f"concat_ws(coalesce({call.text(0)}, ''), {', '.join(call.text(i) for i in range(1, len(call.args)))})",
+        f"concat_ws(coalesce({call.text(0)}, ''),"
+        f" {', '.join(call.text(i) for i in range(1, len(call.args)))})",
         STRING,
     )
 
@@ -111,7 +112,8 @@ def insert(call: Call) -> Typed:
     same = f"{start} < 1 OR {length} <= 0 OR {what} = '' OR {start} - 1 > length({into})"
     new = f"concat(left({into}, {start} - 1), {what}, substring({into}, {start} + {length}))"
     return Typed(
-        f"CASE WHEN {into} IS NULL THEN {what} WHEN {what} IS NULL THEN {into} WHEN {same} THEN {into} ELSE {new} END",
+        f"CASE WHEN {into} IS NULL THEN {what} WHEN {what} IS NULL THEN {into} WHEN {same} THEN"
+        f" {into} ELSE {new} END",
         STRING,
     )
 
@@ -172,7 +174,8 @@ def _position(call: Call, what: str, within: str) -> Typed:
 def pad(call: Call) -> Typed:
     # Only the first character of the padding counts.
     return Typed(
-        f"{call.name.lower()}({call.text(0)}, greatest({call.sql(1)}, 0), {_one_character(call, 2)})",
+        f"{call.name.lower()}({call.text(0)}, greatest({call.sql(1)}, 0),"
+        f" {_one_character(call, 2)})",
         STRING,
     )
 
@@ -242,7 +245,8 @@ def regexp_substr(call: Call) -> Typed:
         call.sql(i) if call.given(i) else default for i, default in ((2, "1"), (3, "1"), (5, "0"))
     )
     return Typed(
-        f"try_element_at(regexp_extract_all(substring({source}, {start}), {regex}, {group}), {which})",
+        f"try_element_at(regexp_extract_all(substring({source}, {start}), {regex}, {group}),"
+        f" {which})",
         STRING,
     )
 

@@ -117,7 +117,10 @@ def datediff(call: Call) -> Typed:
 def _whole_months(start: str, end: str) -> str:
     months = f"(year({end}) * 12 + month({end}) - year({start}) * 12 - month({start}))"
     days = f"(day({end}) - day({start}))"
-    return f"({months} + CASE WHEN {months} > 0 AND {days} < 0 THEN -1 WHEN {months} < 0 AND {days} > 0 THEN 1 ELSE 0 END)"
+    return (
+        f"({months} + CASE WHEN {months} > 0 AND {days} < 0 THEN -1 WHEN {months} < 0 AND {days} >"
+        " 0 THEN 1 ELSE 0 END)"
+    )
 
 
 @function("DATE_TRUNC", 1, 2)

@@ -17,7 +17,8 @@ OPTIONS = OptionSet(
         Option(
             "query",
             Kind.TEXT,
-            "SELECT columns and expressions FROM the input (any name) WHERE a condition; one table, row by row.",
+            "SELECT columns and expressions FROM the input (any name) WHERE a condition; one table,"
+            " row by row.",
             fallbacks=("sql",),
         ),
         Option(
@@ -55,7 +56,10 @@ CONNECTORS = (
     Connector(
         name="Sql",
         kind=BlockKind.TRANSFORM,
-        summary="Rows and columns by a SELECT: the reference's functions, and Spark's own that work on one row.",
+        summary=(
+            "Rows and columns by a SELECT: the reference's functions, and Spark's own that work on"
+            " one row."
+        ),
         options=OPTIONS,
         capabilities=Capabilities(row_kinds=True, multi_table=True),
         implementation="tidegate.connectors.sql.transform:Sql",

@@ -83,7 +83,8 @@ def _inside(value: Typed, part: str, whole: str) -> Typed:
             if column.name == part:
                 return Typed(f"{value.sql}.{name(part)}", column.type)
         raise SqlError(
-            f"there is no field {part} in {whole}: there are {', '.join(c.name for c in kind.columns)}"
+            f"there is no field {part} in {whole}: there are"
+            f" {', '.join(c.name for c in kind.columns)}"
         )
     if kind is not None and kind.name is TypeName.MAP:
         key, item = kind.children

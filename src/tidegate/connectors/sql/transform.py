@@ -52,7 +52,8 @@ def _translations(values: Values, table: Table) -> tuple[Translation, ...]:
     for rule in RULES.rules(values, table):
         if current is None:
             raise UserError(
-                f"a second query for {table.path} needs the types of the first: give every column of it a type with CAST(... AS ...)"
+                f"a second query for {table.path} needs the types of the first: give every column"
+                " of it a type with CAST(... AS ...)"
             )
         try:
             step = translated(rule["query"], current)

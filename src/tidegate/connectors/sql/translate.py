@@ -202,7 +202,8 @@ def _like(node: exp.Expr, scope: Scope, escape: str = "") -> Typed:
         "ILIKE" if isinstance(node, exp.ILike) else "LIKE"
     )
     return Typed(
-        f"({as_text(translate(node.this, scope))} {word} {translate(node.expression, scope).sql}{escape})",
+        f"({as_text(translate(node.this, scope))} {word}"
+        f" {translate(node.expression, scope).sql}{escape})",
         BOOLEAN,
     )
 
@@ -278,7 +279,8 @@ def _zone(node: exp.Expr, scope: Scope) -> Typed:
     if value.is_a(TIMESTAMP_TZ):
         return value  # the same moment, seen from elsewhere
     return Typed(
-        f"CAST(convert_timezone({zone.sql}, current_timezone(), CAST({value.sql} AS TIMESTAMP_NTZ)) AS TIMESTAMP)",
+        f"CAST(convert_timezone({zone.sql}, current_timezone(), CAST({value.sql} AS TIMESTAMP_NTZ))"
+        " AS TIMESTAMP)",
         TIMESTAMP_TZ,
     )
 

@@ -74,7 +74,8 @@ def type_named(word: str, sizes: list[int]) -> DataType:
         precision, scale = (*sizes, 0)[:2] if sizes else (DECIMAL.precision, DECIMAL.scale)
         if not (1 <= precision <= 38 and 0 <= scale <= precision):
             raise SqlError(
-                f"DECIMAL({precision},{scale}): precision is 1 to 38 and scale at most the precision"
+                f"DECIMAL({precision},{scale}): precision is 1 to 38 and scale at most the"
+                " precision"
             )
         return DataType(TypeName.DECIMAL, precision=precision, scale=scale)
     if upper not in _NAMES:

@@ -52,7 +52,8 @@ def codec_of(charset: str) -> str:
     if name in SINGLE or name in MULTI or name == "ucs2":
         return _PREFIX + name
     raise Unsupported(
-        f"text in the character set {charset} cannot be read from the log; convert the column to utf8mb4"
+        f"text in the character set {charset} cannot be read from the log; convert the column to"
+        " utf8mb4"
     )
 
 

@@ -201,7 +201,8 @@ def _of_day(micros: int) -> int:
     """Nanoseconds of a day. The type is a time of day: a span outside of it has no place there."""
     if not 0 <= micros < _DAY_MICROS:
         raise ValueError(
-            f"{span_text(micros)} is not between 00:00 and 24:00; time-as-text = true reads columns of the type TIME as texts"
+            f"{span_text(micros)} is not between 00:00 and 24:00; time-as-text = true reads columns"
+            " of the type TIME as texts"
         )
     return micros * 1000
 
@@ -274,8 +275,9 @@ def _label(label: str, doubtful: bool) -> str:
     """
     if doubtful and "?" in label:
         raise ValueError(
-            f"the catalogue of the server shows its label as {label!r}, where a question mark may stand for another character; "
-            "set binlog_row_metadata = FULL, so that the log has the labels"
+            f"the catalogue of the server shows its label as {label!r}, where a question mark may"
+            " stand for another character; set binlog_row_metadata = FULL, so that the log has the"
+            " labels"
         )
     return label
 

@@ -70,8 +70,8 @@ class Effect(StrEnum):
     CREATE = "create"
     ROWS = "rows"  # changes rows by itself, where row events are needed
     UNKNOWN = "unknown"
-    DIFFERS = (
-        "differs"  # no statement: the log describes the table in another way than it is recorded
+    DIFFERS = (  # no statement: the log describes the table in another way than it is recorded
+        "differs"
     )
 
 

@@ -108,7 +108,10 @@ def difference(map_: TableMap, columns: Recorded, charset: Charsets = known_char
     """How a table in the log differs from what is recorded, for a person; empty where it does not."""
     count = len(map_.types)
     if count != len(columns):
-        return f"it has {count} columns in the log, and {len(columns)} are recorded ({', '.join(c.log.name for c in columns)})"
+        return (
+            f"it has {count} columns in the log, and {len(columns)} are recorded"
+            f" ({', '.join(c.log.name for c in columns)})"
+        )
     for number, column in enumerate(columns):
         if wrong := _column_difference(map_, number, column, charset):
             return f"column {number + 1}, {column.log.name} {column.log.type}, {wrong}"
@@ -125,7 +128,10 @@ def difference(map_: TableMap, columns: Recorded, charset: Charsets = known_char
         and key != ours
     ):
         names = [c.log.name for c in columns]
-        return f"its primary key is ({', '.join(names[n] for n in key)}) in the log, and ({', '.join(names[n] for n in ours)}) is recorded"
+        return (
+            f"its primary key is ({', '.join(names[n] for n in key)}) in the log, and"
+            f" ({', '.join(names[n] for n in ours)}) is recorded"
+        )
     return ""
 
 

@@ -11,7 +11,8 @@ class LogDamaged(TerminalError):
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"the binary log of the source cannot be understood: {what}. Check the server with mariadb-binlog --verify-binlog-checksum"
+            f"the binary log of the source cannot be understood: {what}. Check the server with"
+            " mariadb-binlog --verify-binlog-checksum"
         )
 
 

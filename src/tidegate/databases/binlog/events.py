@@ -274,7 +274,8 @@ def _read_row_event(kind: int, body: bytes) -> RowEvent:
     for start in range(0, len(present), bitmap or 1):
         if int.from_bytes(present[start : start + bitmap], "little") & whole != whole:
             raise PartialImages(
-                "rows in the log lack columns: set binlog_row_image = FULL on the source, for all its connections"
+                "rows in the log lack columns: set binlog_row_image = FULL on the source, for all"
+                " its connections"
             )
     if at > len(body):
         raise ValueError("it ends before its rows")

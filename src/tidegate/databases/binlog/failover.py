@@ -38,7 +38,8 @@ def find(connect: Connect, files: Sequence[str], have: GtidSet) -> Position | No
         before = begins_with(connect, file)
         if before is None:
             raise LogRefused(
-                f"{file} does not tell which transactions came before it: the place of {have} cannot be found on this server"
+                f"{file} does not tell which transactions came before it: the place of {have}"
+                " cannot be found on this server"
             )
         if have.covers(before):
             return _within(connect, file, have, before)
@@ -69,16 +70,19 @@ def _within(connect: Connect, file: str, have: GtidSet, seen: GtidSet) -> Positi
             elif gtid is not None:
                 if found is not None:
                     raise LogDamaged(
-                        f"{gtid} was read, and comes here after transactions that were not: the servers have them in another order"
+                        f"{gtid} was read, and comes here after transactions that were not: the"
+                        " servers have them in another order"
                     )
                 seen.add(gtid)
             place = Position(place.file, event.end)
     if not seen.covers(have):
         raise LogBehind(
-            f"this server has the transactions {seen}, and {have} were delivered: it has not caught up with the server before it"
+            f"this server has the transactions {seen}, and {have} were delivered: it has not caught"
+            " up with the server before it"
         )
     if seen.diverges(have):
         raise LogDamaged(
-            f"this server has the transactions {seen} where {have} were delivered: they are not the same, so it never was a replica of the other"
+            f"this server has the transactions {seen} where {have} were delivered: they are not the"
+            " same, so it never was a replica of the other"
         )
     return found or place

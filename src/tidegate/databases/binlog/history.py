@@ -85,7 +85,8 @@ def _checked(stream: Iterable[bytes], start: Position, mark: Mark) -> Iterator[b
             break  # nothing comes after the position in its file
         if event.type == EventType.FORMAT and mark.begun_s not in (None, event.time_s):
             raise LogReplaced(
-                f"{start.file} was begun at {event.time_s} (seconds since 1970), and at {mark.begun_s} when the position was taken"
+                f"{start.file} was begun at {event.time_s} (seconds since 1970), and at"
+                f" {mark.begun_s} when the position was taken"
             )
         if event.end == 0 or mark.last is None:
             yield data
@@ -94,7 +95,8 @@ def _checked(stream: Iterable[bytes], start: Position, mark: Mark) -> Iterator[b
             continue
         if event.begin == mark.last[0] and checksum(event) != mark.last[1]:
             raise LogReplaced(
-                f"the transaction that ends at {start.file}:{event.end} is not the one that was read there"
+                f"the transaction that ends at {start.file}:{event.end} is not the one that was"
+                " read there"
             )
         if event.end > start.pos:
             raise LogReplaced(f"no event ends at {start}")

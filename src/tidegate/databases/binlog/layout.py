@@ -67,8 +67,9 @@ def log_columns(info: TableInfo) -> list[LogColumn]:
         where = f"the column {column.name} of {info.name.path} ({column.native})"
         if _OLD_FORMAT in column.native and "(" in column.native:
             raise Unsupported(
-                f"{where} keeps fractions of seconds in the format of MariaDB 5.3, which its log does not describe: "
-                f"set mysql56_temporal_format = ON and run ALTER TABLE {info.name.path} FORCE"
+                f"{where} keeps fractions of seconds in the format of MariaDB 5.3, which its log"
+                " does not describe: set mysql56_temporal_format = ON and run ALTER TABLE"
+                f" {info.name.path} FORCE"
             )
         if column.charset not in ("", "binary"):
             try:

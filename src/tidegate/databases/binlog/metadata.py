@@ -67,9 +67,11 @@ def read_metadata(
     return Metadata(
         nullable=tuple(bool(nulls[n // 8] >> n % 8 & 1) for n in range(len(types))),
         unsigned=_signs(types, extra[SIGNS]) if SIGNS in extra else None,
-        names=tuple(text.decode("utf-8") for text in _texts(extra[NAMES], number))
-        if NAMES in extra
-        else None,
+        names=(
+            tuple(text.decode("utf-8") for text in _texts(extra[NAMES], number))
+            if NAMES in extra
+            else None
+        ),
         collations=tuple(collations.get(n) for n in range(len(types))),
         labels=tuple(labels.get(n) for n in range(len(types))),
         key=_key(extra, number),

@@ -358,7 +358,8 @@ class _Scan:
         state = self._state
         if event.type == EventType.PARTIAL_UPDATE and (path := self._table(event)) is not None:
             raise Unsupported(
-                f"the source writes changes of {path} as partial JSON: set binlog_row_value_options = '', for all its connections"
+                f"the source writes changes of {path} as partial JSON: set binlog_row_value_options"
+                " = '', for all its connections"
             )
         if event.type == EventType.XA_PREPARE:
             self._prepare(event)
@@ -373,7 +374,8 @@ class _Scan:
             if group.tables & self._watched.kept:
                 names = ", ".join(sorted(group.tables & self._watched.kept))
                 raise Unsupported(
-                    f"the XA transaction {xid} at {group.at} changes {names}, whose engine knows no transactions: its rows cannot be told from others"
+                    f"the XA transaction {xid} at {group.at} changes {names}, whose engine knows no"
+                    " transactions: its rows cannot be told from others"
                 )
             self._state.prepared[xid] = Prepared(
                 group.at.file, group.at.pos, event.end, tuple(sorted(group.all_tables))
@@ -419,7 +421,10 @@ class _Scan:
         if committed and known is None and self._watched.tables:
             known = self._watched.search(xid, Position(state.file, event.begin))
             if known is None:
-                text = f"XA COMMIT {xid}, of a transaction that was prepared before the log that the server still has"
+                text = (
+                    f"XA COMMIT {xid}, of a transaction that was prepared before the log that the"
+                    " server still has"
+                )
                 return Judged(
                     TableStatement(Effect.ROWS, (), text, told=False), tuple(self._watched.tables)
                 )

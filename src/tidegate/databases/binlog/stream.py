@@ -35,7 +35,8 @@ class LogStream:
         self._start = start
         if start.pos > _POSITION_MAX:
             raise LogRefused(
-                f"position {start} lies beyond 4 GiB of its file, where the server cannot be asked to begin"
+                f"position {start} lies beyond 4 GiB of its file, where the server cannot be asked"
+                " to begin"
             )
         connection: Any = connect()
         self._connection = connection
@@ -104,7 +105,8 @@ class LogStream:
         code = int.from_bytes(packet[1:3], "little")
         text = packet[9:] if packet[3:4] == b"#" else packet[3:]
         return LogRefused(
-            f"the source does not send its binary log from {self._start} on: {code} {text.decode('utf-8', 'replace')}"
+            f"the source does not send its binary log from {self._start} on: {code}"
+            f" {text.decode('utf-8', 'replace')}"
         )
 
 

@@ -169,7 +169,8 @@ def raw_column(type_byte: int, meta: int, *, unsigned: bool, name: str) -> RawCo
     maker = _MAKERS.get(type_byte)
     if maker is None:
         raise Unsupported(
-            f"column {name} has a type that the log writes in a form of its own (type {type_byte}); leave its table out, or change its type"
+            f"column {name} has a type that the log writes in a form of its own (type {type_byte});"
+            " leave its table out, or change its type"
         )
     return maker(meta, unsigned)
 
@@ -214,9 +215,15 @@ def _datetime(meta: int, _: bool) -> RawColumn:
         Raw.MICROS,
         0,
         (
-            f"v = number(b[p:p + 5], 'big') - {1 << 39}; f = number(b[p + 5:p + {5 + width}], 'big'); p += {5 + width}",
+            (
+                f"v = number(b[p:p + 5], 'big') - {1 << 39}; f = number(b[p + 5:p + {5 + width}],"
+                f" 'big'); p += {5 + width}"
+            ),
             "d = None if v < 0 else days_of((v >> 22) // 13, (v >> 22) % 13, v >> 17 & 31)",
-            f"OUT(None if d is None else ((d * 24 + (v >> 12 & 31)) * 60 + (v >> 6 & 63)) * 60000000 + (v & 63) * 1000000 + f * {_FRACTION_UNITS[width]})",
+            (
+                "OUT(None if d is None else ((d * 24 + (v >> 12 & 31)) * 60 + (v >> 6 & 63)) *"
+                f" 60000000 + (v & 63) * 1000000 + f * {_FRACTION_UNITS[width]})"
+            ),
         ),
         (Op.DATETIME, width),
     )
@@ -228,7 +235,10 @@ def _timestamp(meta: int, _: bool) -> RawColumn:
         Raw.INSTANT,
         0,
         (
-            f"v = number(b[p:p + 4], 'big'); f = number(b[p + 4:p + {4 + width}], 'big'); p += {4 + width}",
+            (
+                f"v = number(b[p:p + 4], 'big'); f = number(b[p + 4:p + {4 + width}], 'big'); p +="
+                f" {4 + width}"
+            ),
             f"OUT(v * 1000000 + f * {_FRACTION_UNITS[width]} if v or f else None)",
         ),
         (Op.TIMESTAMP, width),
@@ -242,8 +252,14 @@ def _time(meta: int, _: bool) -> RawColumn:
         Raw.SPAN,
         meta,
         (
-            f"v = number(b[p:p + {3 + width}], 'big') - {1 << (23 + bits)}; p += {3 + width}; w = abs(v); s = w >> {bits}",
-            f"s = ((s >> 12 & 1023) * 3600 + (s >> 6 & 63) * 60 + (s & 63)) * 1000000 + (w & {(1 << bits) - 1}) * {_FRACTION_UNITS[width]}",
+            (
+                f"v = number(b[p:p + {3 + width}], 'big') - {1 << (23 + bits)}; p += {3 + width}; w"
+                f" = abs(v); s = w >> {bits}"
+            ),
+            (
+                "s = ((s >> 12 & 1023) * 3600 + (s >> 6 & 63) * 60 + (s & 63)) * 1000000 + (w &"
+                f" {(1 << bits) - 1}) * {_FRACTION_UNITS[width]}"
+            ),
             "OUT(-s if v < 0 else s)",
         ),
         (Op.TIME, width),
@@ -265,8 +281,14 @@ def _old_datetime(_: int, __: bool) -> RawColumn:
         0,
         (
             "v = u_Q(b, p)[0]; p += 8",
-            "d = None if v > 99999999999999 else days_of(v // 10000000000, v // 100000000 % 100, v // 1000000 % 100)",
-            "OUT(None if d is None else ((d * 24 + v // 10000 % 100) * 60 + v // 100 % 100) * 60000000 + v % 100 * 1000000)",
+            (
+                "d = None if v > 99999999999999 else days_of(v // 10000000000, v // 100000000 %"
+                " 100, v // 1000000 % 100)"
+            ),
+            (
+                "OUT(None if d is None else ((d * 24 + v // 10000 % 100) * 60 + v // 100 % 100) *"
+                " 60000000 + v % 100 * 1000000)"
+            ),
         ),
         (Op.OLD_DATETIME,),
     )
@@ -277,7 +299,10 @@ def _old_time(_: int, __: bool) -> RawColumn:
         Raw.SPAN,
         0,
         (
-            "v = number(b[p:p + 3], 'little'); p += 3; v = v - 16777216 if v & 8388608 else v; w = abs(v)",
+            (
+                "v = number(b[p:p + 3], 'little'); p += 3; v = v - 16777216 if v & 8388608 else v;"
+                " w = abs(v)"
+            ),
             "w = ((w // 10000) * 3600 + w // 100 % 100 * 60 + w % 100) * 1000000",
             "OUT(-w if v < 0 else w)",
         ),

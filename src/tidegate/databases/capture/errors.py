@@ -27,9 +27,11 @@ class PositionGone(TerminalError):
 
     def __init__(self, wanted: str, oldest: str, why: str) -> None:
         super().__init__(
-            f"the source no longer has its log from {wanted} on, where this job goes on: {why}; the oldest position that it has is {oldest}. Nothing was "
-            "read and nothing is skipped. Choose: restore from a checkpoint or savepoint at or after the oldest position; or start with --restore fresh, which "
-            "reads the tables anew (startup.mode = initial) or from where the log begins (startup.mode = earliest). Keep the log longer next time"
+            f"the source no longer has its log from {wanted} on, where this job goes on: {why}; the"
+            f" oldest position that it has is {oldest}. Nothing was read and nothing is skipped."
+            " Choose: restore from a checkpoint or savepoint at or after the oldest position; or"
+            " start with --restore fresh, which reads the tables anew (startup.mode = initial) or"
+            " from where the log begins (startup.mode = earliest). Keep the log longer next time"
         )
         self.wanted = wanted
         self.oldest = oldest
@@ -49,8 +51,10 @@ class NoKey(UserError):
 
     def __init__(self, path: str) -> None:
         super().__init__(
-            f"the table {path} has no primary key and no unique one without nulls, so that its rows cannot be told apart: give it one, name the columns that "
-            f'tell its rows apart in table-names-config = [{{ table = "{path}", primaryKeys = [...] }}], or leave the table out'
+            f"the table {path} has no primary key and no unique one without nulls, so that its rows"
+            " cannot be told apart: give it one, name the columns that "
+            f'tell its rows apart in table-names-config = [{{ table = "{path}", primaryKeys = [...]'
+            " }], or leave the table out"
         )
         self.path = path
 
@@ -86,8 +90,9 @@ class TableChanged(StoppedByChange):
     def sentence(self, job: str) -> str:
         """What happened, and the command for each choice."""
         happened = (
-            f"{self.path} was changed at {self.at} of the log, in a way that is not carried on: {self.change.statement}. "
-            "Everything before it is delivered, and the last checkpoint stands right before it. "
+            f"{self.path} was changed at {self.at} of the log, in a way that is not carried on:"
+            f" {self.change.statement}. Everything before it is delivered, and the last checkpoint"
+            " stands right before it. "
         )
         if not self.choices:
             return (
@@ -116,9 +121,10 @@ class OrderChanged(UserError):
 
     def __init__(self, path: str, column: str, before: str, now: str) -> None:
         super().__init__(
-            f"the keys of {path} are ordered by the collation {now} of its column {column} now, and were by {before} when its first read began: what was read "
-            "and what is left can no longer be told apart. Nothing is lost. Give the column its former collation until the table is read, or start "
-            "with --restore fresh"
+            f"the keys of {path} are ordered by the collation {now} of its column {column} now, and"
+            f" were by {before} when its first read began: what was read and what is left can no"
+            " longer be told apart. Nothing is lost. Give the column its former collation until"
+            " the table is read, or start with --restore fresh"
         )
         self.path = path
         self.column = column
@@ -132,5 +138,6 @@ class ColumnsAdded(TransientError):
 
     def __init__(self, path: str, columns: str) -> None:
         super().__init__(
-            f"{path} has got {columns}: the pipeline starts again with the new columns, from its last checkpoint"
+            f"{path} has got {columns}: the pipeline starts again with the new columns, from its"
+            " last checkpoint"
         )

@@ -36,12 +36,14 @@ COMMON = (
     Option(
         "table-pattern",
         Kind.TEXT,
-        "A regular expression for the whole path of a table. New tables that match are read from the next start on.",
+        "A regular expression for the whole path of a table. New tables that match are read from"
+        " the next start on.",
     ),
     Option(
         "table-names-config",
         Kind.LIST,
-        "For single tables: [{ table, primaryKeys = [...], snapshotSplitColumn = a column of the key to cut by }].",
+        "For single tables: [{ table, primaryKeys = [...], snapshotSplitColumn = a column of the"
+        " key to cut by }].",
     ),
     Option(
         "snapshot.split.size",
@@ -86,7 +88,8 @@ COMMON = (
     Option(
         "server-time-zone",
         Kind.TEXT,
-        "Kept for job files of the reference; moments are read in UTC, whatever zone the server shows them in.",
+        "Kept for job files of the reference; moments are read in UTC, whatever zone the server"
+        " shows them in.",
     ),
     Option(
         "chunk-key.even-distribution.factor.upper-bound",
@@ -134,12 +137,14 @@ COMMON = (
     Option(
         "debezium",
         Kind.MAP,
-        "Settings of Debezium: those of encrypted connections are taken (database.ssl.mode, database.sslmode, database.sslrootcert).",
+        "Settings of Debezium: those of encrypted connections are taken (database.ssl.mode,"
+        " database.sslmode, database.sslrootcert).",
     ),
     Option(
         "schema-changes.enabled",
         Kind.BOOL,
-        "Whether columns that are added to a table are carried on. Any other change of a table stops the job before it.",
+        "Whether columns that are added to a table are carried on. Any other change of a table"
+        " stops the job before it.",
         False,
     ),
 )
@@ -161,7 +166,8 @@ def check(system: System, example: str, block: Block, values: Values) -> Iterabl
     if values["format"] != "DEFAULT":
         yield block.problem(
             ("format",),
-            "rows come with their kinds and in the columns of their table; a JSON envelope is not made",
+            "rows come with their kinds and in the columns of their table; a JSON envelope is not"
+            " made",
             expected="DEFAULT",
         )
     idle = [key for key, _ in flat(values["debezium"] or {}) if key not in DEBEZIUM]

@@ -101,7 +101,8 @@ def _capture(
     unknown = [c for c in key if c not in types]
     if unknown:
         raise NoTables(
-            f"table-names-config names the columns {', '.join(unknown)} as primaryKeys of {info.name.path}, which has {', '.join(types)}"
+            f"table-names-config names the columns {', '.join(unknown)} as primaryKeys of"
+            f" {info.name.path}, which has {', '.join(types)}"
         )
     # Sinks that can add a column to their table look for this.
     table = info.as_table(types, kinds=True)
@@ -136,7 +137,8 @@ def _chosen(session: Session, dialect: Dialect, values: Values) -> list[TableNam
     ]
     if not found:
         raise NoTables(
-            f"no table of {session.address} matches table-pattern = {values['table-pattern']!r}; it must match the whole path, such as shop.orders"
+            f"no table of {session.address} matches table-pattern = {values['table-pattern']!r}; it"
+            " must match the whole path, such as shop.orders"
         )
     return found
 
@@ -151,7 +153,8 @@ def _named(session: Session, dialect: Dialect, text: str) -> TableName:
 def _is_table(session: Session, name: TableName) -> bool:
     """Views have no log of their own."""
     kind = session.one(
-        "select table_type from information_schema.tables where table_schema = %s and table_name = %s",
+        "select table_type from information_schema.tables where table_schema = %s and table_name"
+        " = %s",
         (name.schema or name.database, name.table),
     )
     return str(kind) == "BASE TABLE"

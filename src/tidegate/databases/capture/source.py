@@ -57,7 +57,10 @@ nothing writes nothing.
 """
 
 
-GONE_WORDS = "the catalogue does not have it any more (dropped, renamed, or its rights were taken away); what the log still has of it is not delivered"
+GONE_WORDS = (
+    "the catalogue does not have it any more (dropped, renamed, or its rights were taken away);"
+    " what the log still has of it is not delivered"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -328,8 +331,9 @@ class CaptureSource(Source):
             choice = self.accepted(path, at) if lost else ChangeChoice.ADOPT
             if choice not in (ChangeChoice.ADOPT, ChangeChoice.REREAD):
                 what = (
-                    f"the log has rows with {', '.join(lost)}, from before a change that the table has had since; "
-                    "adopt delivers them without these values, reread brings the table as it is now"
+                    f"the log has rows with {', '.join(lost)}, from before a change that the table"
+                    " has had since; adopt delivers them without these values, reread brings the"
+                    " table as it is now"
                 )
                 raise TableChanged(
                     path, what, at, choices=(ChangeChoice.ADOPT, ChangeChoice.REREAD)

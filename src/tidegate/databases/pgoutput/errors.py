@@ -20,9 +20,11 @@ class NotFull(UserError):
 
     def __init__(self, path: str) -> None:
         super().__init__(
-            f"an update or a delete of {path} came without the whole row before it: the replica identity of the table, or of one of its partitions, "
-            f"was not FULL when it was made. Run ALTER TABLE {path.partition('.')[2] or path} REPLICA IDENTITY FULL on the source (and on each partition), "
-            "and start with --restore fresh; or set require-replica-identity-full = false"
+            f"an update or a delete of {path} came without the whole row before it: the replica"
+            " identity of the table, or of one of its partitions, was not FULL when it was made."
+            f" Run ALTER TABLE {path.partition('.')[2] or path} REPLICA IDENTITY FULL on the source"
+            " (and on each partition), and start with --restore fresh; or set"
+            " require-replica-identity-full = false"
         )
 
 
@@ -33,6 +35,8 @@ class IdentityMissing(UserError):
 
     def __init__(self, path: str, columns: str) -> None:
         super().__init__(
-            f"an update of {path} left {columns} unchanged, and the log does not tell its value, as the table's replica identity is not FULL: "
-            f"run ALTER TABLE {path.partition('.')[2] or path} REPLICA IDENTITY FULL on the source, and start with --restore fresh"
+            f"an update of {path} left {columns} unchanged, and the log does not tell its value, as"
+            " the table's replica identity is not FULL: run ALTER TABLE"
+            f" {path.partition('.')[2] or path} REPLICA IDENTITY FULL on the source, and start with"
+            " --restore fresh"
         )

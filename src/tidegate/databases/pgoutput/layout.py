@@ -92,5 +92,8 @@ def _identity(known: Layout, shown: Relation) -> str:
         was, now = (_IDENTITIES.get(kind, kind) for kind in (known.identity, shown.identity))
         return f"its REPLICA IDENTITY was {was} and is {now}"
     if set(shown.key) != set(known.key):
-        return f"the key of its replica identity was {', '.join(known.key) or 'none'} and is {', '.join(shown.key) or 'none'}"
+        return (
+            f"the key of its replica identity was {', '.join(known.key) or 'none'} and is"
+            f" {', '.join(shown.key) or 'none'}"
+        )
     return ""

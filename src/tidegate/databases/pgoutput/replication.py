@@ -145,7 +145,8 @@ class ReplicationStream:
         )
         name = _literal('"' + publication.replace('"', '""') + '"')
         self._run(
-            f"START_REPLICATION SLOT {copy} LOGICAL {lsn.text(start)} (proto_version '1', publication_names {name})"
+            f"START_REPLICATION SLOT {copy} LOGICAL {lsn.text(start)} (proto_version '1',"
+            f" publication_names {name})"
         )
 
     def _check_standbys(self) -> None:
@@ -153,7 +154,8 @@ class ReplicationStream:
         us.
         """
         result = self._run(
-            "select current_setting('synchronous_standby_names'), current_setting('application_name')"
+            "select current_setting('synchronous_standby_names'),"
+            " current_setting('application_name')"
         )
         standbys, name = (
             str(result.get_value(0, column) or b"", "utf-8").lower() for column in (0, 1)

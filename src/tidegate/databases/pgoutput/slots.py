@@ -38,8 +38,9 @@ class SlotState:
 def slot_state(session: Session, name: str) -> SlotState | None:
     """The state of a slot, or None where there is none."""
     rows = session.query(
-        "select coalesce(confirmed_flush_lsn, '0/0')::text, wal_status, safe_wal_size, "
-        "coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint, plugin, database from pg_replication_slots where slot_name = %s",
+        "select coalesce(confirmed_flush_lsn, '0/0')::text, wal_status, safe_wal_size,"
+        " coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint, plugin, database"
+        " from pg_replication_slots where slot_name = %s",
         (name,),
     )
     if not rows:
@@ -77,13 +78,15 @@ def publish(session: Session, publication: str, tables: Mapping[str, int]) -> No
     """
     name = '"' + publication.replace('"', '""') + '"'
     found = session.query(
-        "select oid, puballtables, array(select relid::bigint from pg_get_publication_tables(pubname)) from pg_publication where pubname = %s",
+        "select oid, puballtables, array(select relid::bigint from"
+        " pg_get_publication_tables(pubname)) from pg_publication where pubname = %s",
         (publication,),
     )
     failpoint("postgrescdc.publication.before")
     if not found:
         session.execute(
-            f"create publication {name} for table {', '.join(tables)} with (publish_via_partition_root = true)"
+            f"create publication {name} for table {', '.join(tables)} with"
+            " (publish_via_partition_root = true)"
         )
     elif lacking := [
         table for table, oid in tables.items() if oid not in found[0][2] and not found[0][1]

@@ -100,7 +100,10 @@ def _few(lists: Iterator[list[bytes]]) -> tuple[list[list[bytes]], bool]:
 
 def _is_far(session: PostgresSession, wanted: SlotRange) -> bool:
     """Whether the server would decode much that lies before the range."""
-    sql = "select confirmed_flush_lsn::text, restart_lsn::text from pg_replication_slots where slot_name = %s"
+    sql = (
+        "select confirmed_flush_lsn::text, restart_lsn::text from pg_replication_slots where"
+        " slot_name = %s"
+    )
     found = session.query(sql, (wanted.slot,))
     begins, restarts = (
         (lsn.number(str(position or "0/0")) for position in found[0])
@@ -168,7 +171,10 @@ def _own_slot(session: PostgresSession, wanted: SlotRange) -> str:
 
 def _peek(session: PostgresSession, wanted: SlotRange, slot: str) -> Iterator[list[bytes]]:
     """Messages as the server sends them."""
-    call = "pg_logical_slot_peek_binary_changes({}, {}, null, 'proto_version', '1', 'publication_names', {})"
+    call = (
+        "pg_logical_slot_peek_binary_changes({}, {}, null, 'proto_version', '1',"
+        " 'publication_names', {})"
+    )
     text = call.format(
         _literal(slot),
         _literal(lsn.text(wanted.end)),

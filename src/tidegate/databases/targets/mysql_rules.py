@@ -76,7 +76,8 @@ def exact_collation(session: Session) -> str:
     found = {
         str(name)
         for (name,) in session.query(
-            f"select collation_name from information_schema.collations where collation_name in ({names})"
+            "select collation_name from information_schema.collations where collation_name in"
+            f" ({names})"
         )
     }
     return next((name for name in _EXACT if name in found), "utf8mb4_bin")
@@ -139,7 +140,10 @@ class MySqlRules(TargetRules):
         return Holds(keeps=keeps, fraction=size, zoned=keeps is Keeps.MOMENT)
 
     def kind_of(self, session: Session, name: TableName) -> str:
-        sql = "select table_type from information_schema.tables where table_schema = %s and table_name = %s"
+        sql = (
+            "select table_type from information_schema.tables where table_schema = %s and"
+            " table_name = %s"
+        )
         kind = str(session.one(sql, qualified_names(name)) or "")
         return "" if kind in ("BASE TABLE", "SYSTEM VERSIONED") else kind.lower()
 
@@ -251,7 +255,10 @@ class MySqlRules(TargetRules):
         )
         modes = str(session.one("select @@session.sql_mode")).upper().split(",")
         if lacking := [mode for mode in STRICT if mode not in modes]:
-            why = f"the session lacks the sql_mode {', '.join(lacking)} although it was set: values that do not fit would be changed"
+            why = (
+                f"the session lacks the sql_mode {', '.join(lacking)} although it was set: values"
+                " that do not fit would be changed"
+            )
             raise DatabaseTrouble(str(session.address), why)
 
     def changed_values(self, session: Session) -> str:

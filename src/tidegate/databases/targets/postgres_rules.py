@@ -33,7 +33,10 @@ from pg_index i cross join lateral unnest(i.indkey) with ordinality k(number, pl
 left join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number and a.attnum > 0
 where i.indrelid = to_regclass(%s) and (i.indisunique or i.indisexclusion) and k.place <= i.indnkeyatts
 order by i.indisprimary desc, i.indexrelid, k.place"""
-_CASCADES = "select conrelid::regclass || ' (' || conname || ')' from pg_constraint where confrelid = to_regclass(%s) and confdeltype in ('c', 'n', 'd') order by 1"
+_CASCADES = (
+    "select conrelid::regclass || ' (' || conname || ')' from pg_constraint where confrelid ="
+    " to_regclass(%s) and confdeltype in ('c', 'n', 'd') order by 1"
+)
 _LOOSE = """
 select a.attname from pg_attribute a join pg_collation c on c.oid = a.attcollation
 where a.attrelid = to_regclass(%s) and a.attnum > 0 and not a.attisdropped and not c.collisdeterministic"""

@@ -48,7 +48,8 @@ class SqliteRules(TargetRules):
         """By the schema of the file."""
         kind = str(
             session.one(
-                "select type from sqlite_master where type in ('table', 'view') and name = %s collate nocase",
+                "select type from sqlite_master where type in ('table', 'view') and name = %s"
+                " collate nocase",
                 (name.table,),
             )
             or ""

@@ -59,7 +59,10 @@ def _waits(view: JobView) -> bool:
 def _why(view: JobView) -> str:
     env, number = view.record.plan.env, view.state.restarts
     after = f": {view.state.failures[-1].message}" if view.state.failures else ""
-    return f"retry {number} of {env.retry_times} comes {backoff_ms(env.retry_interval_s, number) / 1000:g} s after the failure{after}"
+    return (
+        f"retry {number} of {env.retry_times} comes"
+        f" {backoff_ms(env.retry_interval_s, number) / 1000:g} s after the failure{after}"
+    )
 
 
 def _rejected(view: JobView, reason: str) -> Go:

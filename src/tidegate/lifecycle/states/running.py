@@ -85,7 +85,10 @@ def watched(view: JobView) -> Stay:
         case Watcher.GONE:
             worker = view.assignment.worker if view.assignment else "its worker"
             return Stay(
-                reason=f"{worker} is gone and no other worker sees that host; the driver gives signs of life and goes on"
+                reason=(
+                    f"{worker} is gone and no other worker sees that host; the driver gives signs"
+                    " of life and goes on"
+                )
             )
         case Watcher.NONE:
             return Stay(order=Order.RUN, worker=hand(view))

@@ -157,7 +157,10 @@ def replacement_complaint(replacement: str, found: JavaRegex) -> str:
             elif rest[:1].isdigit() and rest[:1].isascii() and int(rest[0]) <= found.groups:
                 at += 2
             else:
-                return f"the replacement refers to ${rest[: named.end() if named else 1]}, and there is no such group; write \\$ for a dollar sign"
+                return (
+                    f"the replacement refers to ${rest[: named.end() if named else 1]}, and there"
+                    " is no such group; write \\$ for a dollar sign"
+                )
         else:
             at += 1
     return ""

@@ -96,7 +96,8 @@ class EtcdServer:
             ):
                 self.kill()
                 raise RuntimeError(
-                    f"etcd did not start: {(self.directory / 'etcd.log').read_text(errors='replace')[-2000:]}"
+                    "etcd did not start:"
+                    f" {(self.directory / 'etcd.log').read_text(errors='replace')[-2000:]}"
                 )
             time.sleep(POLL_S)
 

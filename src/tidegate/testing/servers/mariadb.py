@@ -25,7 +25,8 @@ def find_server() -> str:
     )
     if found is None:
         raise ServerMissing(
-            "no MariaDB server was found; `make setup` installs one (Debian, Ubuntu: apt-get install mariadb-server-core)"
+            "no MariaDB server was found; `make setup` installs one (Debian, Ubuntu: apt-get"
+            " install mariadb-server-core)"
         )
     return found
 

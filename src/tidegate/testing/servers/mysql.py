@@ -25,7 +25,8 @@ SMALL = (
     "--innodb-buffer-pool-size=64M",
 )
 USERS = "".join(
-    f"create user {name} identified by '{password}';\ngrant all on *.* to {name} with grant option;\n"
+    f"create user {name} identified by '{password}';\ngrant all on *.* to {name} with grant"
+    " option;\n"
     for name, password in (
         ("root@'127.0.0.1'", ""),
         (f"{BinlogServer.user}@'%'", BinlogServer.password),

@@ -131,7 +131,8 @@ def _run(command: list[str]) -> str:
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
         raise ServerMissing(
-            f"there is no MySQL server for the tests: {command[0]} cannot fetch one: {said[-1][:300]}"
+            f"there is no MySQL server for the tests: {command[0]} cannot fetch one:"
+            f" {said[-1][:300]}"
         )
     return done.stdout
 

@@ -33,7 +33,8 @@ def find_binaries() -> Path:
     initdb = shutil.which("initdb")
     if initdb is None:
         raise ServerMissing(
-            "no PostgreSQL server was found; `make setup` installs one (Debian, Ubuntu: apt-get install postgresql)"
+            "no PostgreSQL server was found; `make setup` installs one (Debian, Ubuntu: apt-get"
+            " install postgresql)"
         )
     return Path(initdb).resolve().parent
 

@@ -127,7 +127,8 @@ class SeaweedServer:
             ):
                 self.kill()
                 raise RuntimeError(
-                    f"SeaweedFS did not start: {(self.directory / 'weed.log').read_text(errors='replace')[-2000:]}"
+                    "SeaweedFS did not start:"
+                    f" {(self.directory / 'weed.log').read_text(errors='replace')[-2000:]}"
                 )
             time.sleep(POLL_S)
 

@@ -82,7 +82,8 @@ def _watch_over(seed: int) -> None:
     def hangs(*_: object) -> None:
         faulthandler.dump_traceback()
         print(
-            f"seed {seed} hangs\nagain: python -m tidegate.testing.simulation --seed {seed} --trace",
+            f"seed {seed} hangs\nagain: python -m tidegate.testing.simulation --seed {seed}"
+            " --trace",
             file=sys.stderr,
             flush=True,
         )

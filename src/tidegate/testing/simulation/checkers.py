@@ -160,7 +160,8 @@ class Checker:
         old, new = before.value if before else None, after.value
         if old is not None and new["generation"] < old["generation"]:
             self.broken(
-                f"the generation of job {key} went back from {old['generation']} to {new['generation']}"
+                f"the generation of job {key} went back from {old['generation']} to"
+                f" {new['generation']}"
             )
         if old is None or old["initialization_ms"] != new["initialization_ms"]:
             self._new_state(actor, key, old, new)
@@ -193,7 +194,8 @@ class Checker:
         self.count(status)
         self.world.note(
             f"job {key}",
-            f"{old['status']} -> {status}, generation {new['generation']}, restarts {new['restarts']}: {new['reason']}",
+            f"{old['status']} -> {status}, generation {new['generation']}, restarts"
+            f" {new['restarts']}: {new['reason']}",
         )
         if status not in MACHINE[JobStatus(old["status"])].GOES_TO:
             self.broken(f"job {key} went from {old['status']} to {status}")
@@ -228,7 +230,8 @@ class Checker:
         ]
         if stale:
             self.broken(
-                f"generation {new['generation']} of job {key} was started, and its pipelines are of generation {stale[0].value['generation']}"
+                f"generation {new['generation']} of job {key} was started, and its pipelines are of"
+                f" generation {stale[0].value['generation']}"
             )
 
     def _worker_of(self, key: str) -> str:
@@ -256,7 +259,8 @@ class Checker:
         incarnation.progress_counted = incarnation.progress
         if incarnation.row_failures > incarnation.document["plan"]["env"]["retry_times"]:
             self.broken(
-                f"job {key} was restarted {incarnation.row_failures} times in a row without getting on"
+                f"job {key} was restarted {incarnation.row_failures} times in a row without"
+                " getting on"
             )
 
     def _ended(self, key: str, new: dict[str, Any], incarnation: Incarnation, seen: Seen) -> None:
@@ -342,7 +346,8 @@ class Checker:
             old is None or not writer.order.generation == old["generation"] == new["generation"]
         ):
             self.broken(
-                f"{actor.name} wrote pipeline {key}, which is of generation {old['generation'] if old else None}"
+                f"{actor.name} wrote pipeline {key}, which is of generation"
+                f" {old['generation'] if old else None}"
             )
         if isinstance(writer, ServerProcess) and not _by_command(actor):
             self.leads(actor, f"pipeline {key}")
@@ -350,7 +355,8 @@ class Checker:
             return
         if new["generation"] < old["generation"] or new["next_checkpoint"] < old["next_checkpoint"]:
             self.broken(
-                f"pipeline {key} went back: generation {old['generation']}, {new['generation']}; ids {old['next_checkpoint']}, {new['next_checkpoint']}"
+                f"pipeline {key} went back: generation {old['generation']}, {new['generation']};"
+                f" ids {old['next_checkpoint']}, {new['next_checkpoint']}"
             )
         if isinstance(writer, DriverProcess):
             self._progress(key, old, new)
@@ -399,7 +405,8 @@ class Checker:
         self.count("checkpoints")
         if self.completed_by.setdefault(name, ref["generation"]) != ref["generation"]:
             self.broken(
-                f"checkpoint {name} was completed by generations {self.completed_by[name]} and {ref['generation']}"
+                f"checkpoint {name} was completed by generations {self.completed_by[name]} and"
+                f" {ref['generation']}"
             )
         if old["pending"] is None or old["pending"]["checkpoint"] != ref["checkpoint"]:
             self.broken(f"checkpoint {name} was completed without having begun")
@@ -418,7 +425,8 @@ class Checker:
         new, old = after.value, before.value if before else None
         if old is not None and old["generation"] > new["generation"]:
             self.broken(
-                f"the driver of job {key} went back from generation {old['generation']} to {new['generation']}"
+                f"the driver of job {key} went back from generation {old['generation']} to"
+                f" {new['generation']}"
             )
         if (
             old is not None
@@ -442,7 +450,8 @@ class Checker:
             or state.value["status"] in TERMINAL
         ):
             self.broken(
-                f"{driver.name} registered, and the job is {state.value['status'] if state else 'gone'}"
+                f"{driver.name} registered, and the job is"
+                f" {state.value['status'] if state else 'gone'}"
             )
         for other in self.world.drivers.values():
             if (
@@ -601,13 +610,15 @@ class Checker:
             state = self.row(STATES, key)
             if state is None or state.value["generation"] != actor.owner.order.generation:
                 self.broken(
-                    f"{actor.name} answered for savepoint {new['id']} of job {key}, which it does not drive any more"
+                    f"{actor.name} answered for savepoint {new['id']} of job {key}, which it does"
+                    " not drive any more"
                 )
         else:
             self.leads(actor, f"savepoint {new['id']} of job {key}")
             if new["status"] == SavepointStatus.DONE:
                 self.broken(
-                    f"{actor.name} says that savepoint {new['id']} of job {key} is done, which only its driver can know"
+                    f"{actor.name} says that savepoint {new['id']} of job {key} is done, which only"
+                    " its driver can know"
                 )
         if new["status"] == SavepointStatus.FAILED and not new["reason"]:
             self.broken(f"savepoint {new['id']} of job {key} failed, and nobody says why")
@@ -632,7 +643,8 @@ class Checker:
             )
             if name not in self.completed_by:
                 self.broken(
-                    f"savepoint {new['id']} of job {key} holds checkpoint {name}, which was never completed"
+                    f"savepoint {new['id']} of job {key} holds checkpoint {name}, which was never"
+                    " completed"
                 )
 
     def outcome(self, actor: Actor, key: str, _before: Row, _after: Row, _seen: Seen) -> None:

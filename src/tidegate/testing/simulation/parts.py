@@ -87,8 +87,10 @@ class SimSource(Source):
         single = self.bounded and limit.rows is None
         return {
             **start,
-            "at": start["at"]
-            + ((left if single else self.target.rng.randint(1, left)) if left > 0 else 0),
+            "at": (
+                start["at"]
+                + ((left if single else self.target.rng.randint(1, left)) if left > 0 else 0)
+            ),
         }
 
     def splits(self, start: Any, end: Any, count: int) -> Sequence[Split]:  # noqa: ARG002  # never asked
@@ -152,7 +154,10 @@ class SimCommitter(Committer):
 
     def _once(self, commit: Commit, ids: list[int]) -> Committed | AlreadyCommitted:
         n, shelf = commit.checkpoint, self.shelf
-        what = f"{self.sink} of {commit.lineage}/{self.pipeline}, checkpoint {n} of generation {commit.generation}"
+        what = (
+            f"{self.sink} of {commit.lineage}/{self.pipeline}, checkpoint {n} of generation"
+            f" {commit.generation}"
+        )
         if n not in shelf.rows:
             if shelf.rows and n < max(shelf.rows):
                 self.target.broken(f"a batch came after a later one: {what}")

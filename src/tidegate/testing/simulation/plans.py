@@ -17,9 +17,9 @@ def drawn_plan(rng: random.Random, name: str) -> Plan:
     interval = streaming or mood == "hanging" or rng.random() < 0.8
     env = JobEnv(
         mode=JobMode.STREAMING if streaming else JobMode.BATCH,
-        retry_times=rng.choice([0, 1, 2, 3, 20])
-        if mood in ("good", "moody")
-        else rng.choice([0, 1, 2]),
+        retry_times=(
+            rng.choice([0, 1, 2, 3, 20]) if mood in ("good", "moody") else rng.choice([0, 1, 2])
+        ),
         retry_interval_s=rng.choice([0, 1]),
         checkpoint_interval_ms=rng.choice([1000, 2000]) if interval else None,
         checkpoint_timeout_ms=3000,

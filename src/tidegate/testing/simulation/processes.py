@@ -254,7 +254,8 @@ class SimLauncher:
         driver = self.worker.world.drivers[process.pid]
         if driver.alive:
             self.worker.world.broken(
-                f"the scratch files of {driver.name} were removed while it lived (job {job_id}, generation {generation})"
+                f"the scratch files of {driver.name} were removed while it lived (job {job_id},"
+                f" generation {generation})"
             )
 
     def tend(self) -> None:

@@ -109,7 +109,8 @@ class Reckoning:
                 or not self._settled(key, state.value, row.value)
             ):
                 left.append(
-                    f"job {key} is {state.value['status'] if state else 'without a state'} ({state.value['reason'] if state else ''}), wanted: {wish}"
+                    f"job {key} is {state.value['status'] if state else 'without a state'}"
+                    f" ({state.value['reason'] if state else ''}), wanted: {wish}"
                 )
         return left
 
@@ -237,7 +238,8 @@ class Reckoning:
             whole = (known.job_id, known.id) in self.world.savepoints.sealed
             if known.status == SavepointStatus.WANTED:
                 self.world.broken(
-                    f"savepoint {known.id} of job {known.job_id} was asked for, and nobody has said what became of it"
+                    f"savepoint {known.id} of job {known.job_id} was asked for, and nobody has said"
+                    " what became of it"
                 )
             if known.status == SavepointStatus.DONE and not whole:
                 self.world.broken(
@@ -301,5 +303,6 @@ class Reckoning:
             if held != wanted:
                 lost, strange = sorted(set(wanted) - set(held)), sorted(set(held) - set(wanted))
                 self.world.broken(
-                    f"{sink.operator} of job {job.job_id}/{pipeline}: {len(held)} rows of {len(wanted)}; lost {lost[:5]}, strange {strange[:5]}"
+                    f"{sink.operator} of job {job.job_id}/{pipeline}: {len(held)} rows of"
+                    f" {len(wanted)}; lost {lost[:5]}, strange {strange[:5]}"
                 )

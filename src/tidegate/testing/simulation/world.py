@@ -273,7 +273,10 @@ class World:
 
         lines = "".join(traceback.format_exception(error)[-6:])
         if not self.complaint:
-            self.complaint = f"at {self.turns.now_s:.3f} s: {who} made a mistake: {type(error).__name__}: {error}\n{lines}"
+            self.complaint = (
+                f"at {self.turns.now_s:.3f} s: {who} made a mistake: {type(error).__name__}:"
+                f" {error}\n{lines}"
+            )
         self.turns.end()
 
     def _logged(self, name: str, text: str, error: BaseException | None) -> None:

@@ -250,7 +250,10 @@ def test_a_small_packet_cannot_ask_for_much_memory() -> None:
     [
         ("alter table orders add column x int", Effect.ADD_COLUMN, [("shop", "orders")]),
         (
-            "ALTER TABLE `shop2`.`or``ders` ADD `x` decimal(10,2) default 1 after y, add column z text",
+            (
+                "ALTER TABLE `shop2`.`or``ders` ADD `x` decimal(10,2) default 1 after y, add column"
+                " z text"
+            ),
             Effect.ADD_COLUMN,
             [("shop2", "or`ders")],
         ),
@@ -308,7 +311,10 @@ def test_a_small_packet_cannot_ask_for_much_memory() -> None:
             [("shop", "p"), ("shop", "a")],
         ),
         (
-            "alter table t engine=innodb row_format dynamic default charset utf8mb4 collate=utf8mb4_bin",
+            (
+                "alter table t engine=innodb row_format dynamic default charset utf8mb4"
+                " collate=utf8mb4_bin"
+            ),
             Effect.HARMLESS,
             [("shop", "t")],
         ),
@@ -353,7 +359,10 @@ def test_statements_tell_which_tables_they_change_and_how(
         ("alter table orders add (a int default 5, b enum('x,y', 'z'))", ("a", "b")),
         ("alter table orders add column(a int, key (a))", ("a",)),
         (
-            "alter table orders nowait add a int, add column b varchar(3) comment 'a, drop b', add key (b), algorithm=instant, lock=none",
+            (
+                "alter table orders nowait add a int, add column b varchar(3) comment 'a, drop b',"
+                " add key (b), algorithm=instant, lock=none"
+            ),
             ("a", "b"),
         ),
         ("alter table orders add index (a)", ()),
@@ -371,7 +380,8 @@ def test_statements_tell_which_columns_they_add(text: str, added: tuple[str, ...
 def test_the_definition_of_an_added_column_is_told_whole() -> None:
     found = table_statement(
         "shop",
-        "alter table t add (a varchar(9) default '#f, \\'x' /* why */, b int not null), add c int # the last",
+        "alter table t add (a varchar(9) default '#f, \\'x' /* why */, b int not null), add c int #"
+        " the last",
     )
     assert found is not None
     assert [(c.name, c.text) for c in found.added] == [

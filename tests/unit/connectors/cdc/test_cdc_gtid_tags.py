@@ -38,7 +38,10 @@ def test_the_head_of_a_file_lists_tags() -> None:
     def long(number: int) -> str:
         return number.to_bytes(8, "little").hex()
 
-    body = f"01 02 00 00 00 00 00 01 {UUID} 00 {long(1)} {long(1)} {long(4)} {UUID} 0a 6d 79 74 61 67 {long(2)} {long(1)} {long(3)} {long(7)} {long(8)}"
+    body = (
+        f"01 02 00 00 00 00 00 01 {UUID} 00 {long(1)} {long(1)} {long(4)} {UUID} 0a 6d 79 74 61 67"
+        f" {long(2)} {long(1)} {long(3)} {long(7)} {long(8)}"
+    )
     assert str(list_of(event(EventType.PREVIOUS_GTIDS, body))) == f"{A}:1-3:mytag:1-2:7"
 
 

@@ -44,11 +44,13 @@ def layout(
 
 def image(values: tuple[Any, ...]) -> bytes:
     parts = (
-        b"n"
-        if v is None
-        else b"u"
-        if v == UNTOLD
-        else b"t" + struct.pack(">I", len(v.encode())) + v.encode()
+        (
+            b"n"
+            if v is None
+            else b"u"
+            if v == UNTOLD
+            else b"t" + struct.pack(">I", len(v.encode())) + v.encode()
+        )
         for v in values
     )
     return struct.pack(">H", len(values)) + b"".join(parts)

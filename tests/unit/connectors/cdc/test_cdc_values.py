@@ -128,7 +128,10 @@ def test_a_value_that_does_not_fit_is_named_with_its_row() -> None:
     with (
         pytest.raises(
             LoggedValueUnfit,
-            match=r"a change of shop.t \(id = 8\) has a value of column 'c' that does not fit time: 24:00:00.000000 is not",
+            match=(
+                r"a change of shop.t \(id = 8\) has a value of column 'c' that does not fit time:"
+                r" 24:00:00.000000 is not"
+            ),
         ),
         located("shop.t", ["id"], ["id", "c"], [[7, 8], [0, 86_400_000_000]]),
     ):

@@ -101,7 +101,10 @@ def made(name: str, **options: Any) -> Any:
         (
             "FilterRowKind",
             {"include_kinds": ["INSERTT"]},
-            "is no row kind: one of INSERT (+I), UPDATE_BEFORE (-U), UPDATE_AFTER (+U), DELETE (-D) -> INSERT",
+            (
+                "is no row kind: one of INSERT (+I), UPDATE_BEFORE (-U), UPDATE_AFTER (+U), DELETE"
+                " (-D) -> INSERT"
+            ),
         ),
         ("TableMerge", {}, "table is missing"),
         ("TableFilter", {"table_pattern": "("}, "is no regular expression"),
@@ -490,7 +493,10 @@ def test_a_field_that_is_not_there_is_an_error_with_the_nearest_one(
 ) -> None:
     with pytest.raises(
         MissingField,
-        match=rf"{name}: there is no field nam in table db\.t: there are id, name, d, row_kind; did you mean 'name'\?",
+        match=(
+            rf"{name}: there is no field nam in table db\.t: there are id, name, d, row_kind; did"
+            r" you mean 'name'\?"
+        ),
     ):
         made(name, **options).table(TABLE)
 

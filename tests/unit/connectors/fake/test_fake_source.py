@@ -497,7 +497,10 @@ def test_capabilities_follow_the_options() -> None:
 
 def test_declarations_can_be_read_without_arrow() -> None:
     names = ["fake", "console", "assertion", "chaos"]
-    script = f"import sys; [__import__(f'tidegate.connectors.{{n}}.options') for n in {names}]; sys.exit(bool({{'pyarrow', 'numpy', 'pyspark'}} & set(sys.modules)))"
+    script = (
+        f"import sys; [__import__(f'tidegate.connectors.{{n}}.options') for n in {names}];"
+        " sys.exit(bool({'pyarrow', 'numpy', 'pyspark'} & set(sys.modules)))"
+    )
     subprocess.run(
         [sys.executable, "-c", script],
         check=True,

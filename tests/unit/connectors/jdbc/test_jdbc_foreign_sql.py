@@ -36,12 +36,13 @@ def merge(brand: Brand, key: tuple[int, ...] = (0,), *, upsert: bool = True) -> 
 def test_a_merge_meets_every_key_once_and_deletes_before_it_puts(brand: Brand) -> None:
     pruned, gone, dropped, *puts = merge(brand)
     assert (
-        pruned
-        == "delete from st where exists (select 1 from st later where st.c0 = later.c0 and later.tg_seq > st.tg_seq)"
+        pruned == "delete from st where exists (select 1 from st later where st.c0 = later.c0 and"
+        " later.tg_seq > st.tg_seq)"
     )
     assert (
         gone
-        == 'delete from S.T where exists (select 1 from st s where s.tg_kind in (1, 3) and S.T."ID" = s.c0)'
+        == 'delete from S.T where exists (select 1 from st s where s.tg_kind in (1, 3) and S.T."ID"'
+        " = s.c0)"
     )
     assert dropped == "delete from st where tg_kind in (1, 3)"
     assert [text.split()[0] for text in puts] == (
@@ -51,9 +52,11 @@ def test_a_merge_meets_every_key_once_and_deletes_before_it_puts(brand: Brand) -
 
 
 def test_the_words_of_a_merge_are_those_that_all_brands_share() -> None:
-    assert merge(Brand.ORACLE)[-1] == (
-        'merge into S.T t using st s on (t."ID" = s.c0) when matched then update set "N" = cast(s.c1 as varchar(32672)) '
-        'when not matched then insert ("ID", "N") values (s.c0, cast(s.c1 as varchar(32672)))'
+    assert (
+        merge(Brand.ORACLE)[-1]
+        == 'merge into S.T t using st s on (t."ID" = s.c0) when matched then update set "N" ='
+        ' cast(s.c1 as varchar(32672)) when not matched then insert ("ID", "N") values (s.c0,'
+        " cast(s.c1 as varchar(32672)))"
     )
     only_key = ForeignMerge(
         brand=Brand.H2, place="t", stage="s1", columns=("a",), key=(0,), upsert=True

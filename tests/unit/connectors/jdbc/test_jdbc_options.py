@@ -227,14 +227,24 @@ def test_a_url_that_cannot_be_read_says_why(url: str) -> None:
 
 
 REFERENCE = {
-    "source": "url driver username user password query table_path table_list where_condition partition_column partition_lower_bound partition_upper_bound "
-    "partition_num split.size split.even-distribution.factor.lower-bound split.even-distribution.factor.upper-bound split.sample-sharding.threshold "
-    "split.inverse-sampling.rate fetch_size connection_check_timeout_sec properties decimal_type_narrowing use_select_count skip_analyze "
-    "compatible_mode dialect",
-    "sink": "url driver username user password query generate_sink_sql database table primary_keys compatible_mode dialect connection_check_timeout_sec "
-    "max_retries batch_size batch_interval_ms is_exactly_once xa_data_source_class_name max_commit_attempts transaction_timeout_sec auto_commit field_ide "
-    "properties enable_upsert is_primary_key_updated support_upsert_by_insert_only support_upsert_by_query_primary_key_exist use_copy_statement create_index "
-    "custom_sql schema_save_mode data_save_mode multi_table_sink_replica connect_timeout_ms socket_timeout_ms oracle_insert_mode",
+    "source": (
+        "url driver username user password query table_path table_list where_condition"
+        " partition_column partition_lower_bound partition_upper_bound partition_num split.size"
+        " split.even-distribution.factor.lower-bound split.even-distribution.factor.upper-bound"
+        " split.sample-sharding.threshold split.inverse-sampling.rate fetch_size"
+        " connection_check_timeout_sec properties decimal_type_narrowing use_select_count"
+        " skip_analyze compatible_mode dialect"
+    ),
+    "sink": (
+        "url driver username user password query generate_sink_sql database table primary_keys"
+        " compatible_mode dialect connection_check_timeout_sec max_retries batch_size"
+        " batch_interval_ms is_exactly_once xa_data_source_class_name max_commit_attempts"
+        " transaction_timeout_sec auto_commit field_ide properties enable_upsert"
+        " is_primary_key_updated support_upsert_by_insert_only"
+        " support_upsert_by_query_primary_key_exist use_copy_statement create_index custom_sql"
+        " schema_save_mode data_save_mode multi_table_sink_replica connect_timeout_ms"
+        " socket_timeout_ms oracle_insert_mode"
+    ),
 }
 WITHOUT_MEANING = {
     "source": {"compatible_mode", "dialect", "skip_analyze", "decimal_type_narrowing", "handle_blob_as_string"},

@@ -263,8 +263,10 @@ def texts(merge: Merge, *, distinct: bool = False) -> list[str]:
 
 def test_statements_follow_the_key() -> None:
     (upsert,) = texts(merge(POSTGRES))
-    assert upsert == (
-        'insert into "s"."orders" ("Id", "n") select s.c0, s.c1 from "s"."stage" s where 1 = 1 on conflict ("Id") do update set "n" = excluded."n"'
+    assert (
+        upsert
+        == 'insert into "s"."orders" ("Id", "n") select s.c0, s.c1 from "s"."stage" s where 1 = 1'
+        ' on conflict ("Id") do update set "n" = excluded."n"'
     )
     assert "group by c0" in texts(merge(POSTGRES), distinct=True)[0]
     (insert,) = texts(merge(MYSQL, key=()))

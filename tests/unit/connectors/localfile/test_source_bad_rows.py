@@ -26,19 +26,27 @@ from tidegate.connectors.localfile.bad_rows import BadFile
         (
             "id;name;city\n1;a;b\n",
             {},
-            "line 1: the header has no column 'id', 'name'; it is: 'id;name;city'. The header has one column: "
-            "it contains ';' 2 times, set field_delimiter = \";\"",
+            (
+                "line 1: the header has no column 'id', 'name'; it is: 'id;name;city'. The header"
+                " has one column: it contains ';' 2 times, set field_delimiter = \";\""
+            ),
         ),
         ("id\tname\n1\ta\n", {}, "it contains '\\t' once, set field_delimiter = \"\\t\""),
         (
             "key,label\n1,a\n",
             {},
-            "line 1: the header has no column 'id', 'name'; it is: 'key', 'label'. No column of the schema is in this file",
+            (
+                "line 1: the header has no column 'id', 'name'; it is: 'key', 'label'. No column of"
+                " the schema is in this file"
+            ),
         ),
         (
             "id,label\n1,a\n",
             {},
-            "line 1: the header has no column 'name'; it is: 'id', 'label'. Correct the schema, or set missing_columns",
+            (
+                "line 1: the header has no column 'name'; it is: 'id', 'label'. Correct the schema,"
+                " or set missing_columns"
+            ),
         ),
         ("id,name,name\n1,a,b\n", {}, "line 1: the header names 'name' more than once"),
         ("ID,Id,name\n1,2,a\n", {}, "line 1: the header names 'id' more than once"),
@@ -190,7 +198,10 @@ def test_an_unclosed_quote_is_only_followed_for_a_bounded_stretch(
     )
     with pytest.raises(
         BadFile,
-        match=r"line 2: the quote \" that opens here is not closed within 19\.53 KiB \(max_record_bytes\)",
+        match=(
+            r"line 2: the quote \" that opens here is not closed within 19\.53 KiB"
+            r" \(max_record_bytes\)"
+        ),
     ):
         list(reader.read(part))
 
@@ -210,15 +221,24 @@ def test_text_behind_a_closing_quote_is_a_bad_row(tmp_path: Path, splits: int) -
     [
         (
             "7",
-            "line 3: the row has 1 field instead of 2: '7'; short_rows = \"fill_null\" accepts such rows",
+            (
+                "line 3: the row has 1 field instead of 2: '7'; short_rows = \"fill_null\" accepts"
+                " such rows"
+            ),
         ),
         (
             "7;x",
-            "line 3: the row has 1 field instead of 2: '7;x'; it contains ';' once, set field_delimiter",
+            (
+                "line 3: the row has 1 field instead of 2: '7;x'; it contains ';' once, set"
+                " field_delimiter"
+            ),
         ),
         (
             "7,x,y",
-            "line 3: the row has 3 fields instead of 2: '7,x,y'; long_rows = \"drop_extra\" accepts such rows",
+            (
+                "line 3: the row has 3 fields instead of 2: '7,x,y'; long_rows = \"drop_extra\""
+                " accepts such rows"
+            ),
         ),
         ("7,x,", "line 3: the row has 3 fields instead of 2"),
     ],
@@ -324,7 +344,8 @@ def test_the_first_ten_bad_rows_are_named_with_the_count(tmp_path: Path) -> None
     (tmp_path / "f").write_text("".join(f"{i if i % 3 else 'x'},n\n" for i in range(1, 301)))
     text = error(tmp_path, "csv", ID_NAME)
     assert text.startswith(
-        "line 3: column id: 'x' is not a whole number (100 bad rows so far, the first 10 of them):\n  line 3: "
+        "line 3: column id: 'x' is not a whole number (100 bad rows so far, the first 10 of"
+        " them):\n  line 3: "
     )
     assert [line.partition(":")[0] for line in text.splitlines()[1:]] == [
         f"  line {i}" for i in range(3, 33, 3)

@@ -18,7 +18,10 @@ from pyarrow import orc, parquet
     [
         (
             '{"id":1,"name":"a"}\n{"id":2}\n',
-            "line 2: column name: there is no such key, only 'id'; missing_columns = \"fill_null\" reads null for it",
+            (
+                "line 2: column name: there is no such key, only 'id'; missing_columns ="
+                ' "fill_null" reads null for it'
+            ),
         ),
         (
             '{"id":1,"name":"a"}\n{"id":2,"nmae":null,"x":{"name":null}}\n',
@@ -61,7 +64,10 @@ def test_a_json_row_that_does_not_fit_is_named(tmp_path: Path, text: str, messag
 
 def test_json_nulls_are_told_from_keys_that_are_missing(tmp_path: Path) -> None:
     schema = {"a": "int", "r": {"x": "int", "y": "int"}}
-    good = '{"a":null,"r":{"x":1,"y":null},"other":{"a":1}}\n{"a": null,"r":null}\n{"a":\tnull,"r":{"x":1,"y":2}}\n'
+    good = (
+        '{"a":null,"r":{"x":1,"y":null},"other":{"a":1}}\n{"a":'
+        ' null,"r":null}\n{"a":\tnull,"r":{"x":1,"y":2}}\n'
+    )
     (tmp_path / "f").write_text(good)
     rows = [
         {"a": None, "r": {"x": 1, "y": None}},

@@ -26,7 +26,10 @@ def problems(connector: Any, **options: Any) -> list[str]:
 
 
 def test_validation_imports_neither_arrow_nor_spark() -> None:
-    code = "import sys, tidegate.connectors.localfile.options; print([m for m in sys.modules if m in ('pyarrow', 'pyspark', 'pandas', 'numpy')])"
+    code = (
+        "import sys, tidegate.connectors.localfile.options; print([m for m in sys.modules if m in"
+        " ('pyarrow', 'pyspark', 'pandas', 'numpy')])"
+    )
     assert (
         subprocess.run(
             [sys.executable, "-c", code],
@@ -108,7 +111,8 @@ def test_a_pattern_is_judged_as_java_does_and_a_set_that_is_not_closed_is_a_prob
         SOURCE, path=str(tmp_path), file_format_type="text", file_filter_pattern="[[]x"
     )
     assert [p.partition(", at character")[0] for p in found] == [
-        "error b[0].file_filter_pattern: '[[]x' is no regular expression: a set is not closed with ]"
+        "error b[0].file_filter_pattern: '[[]x' is no regular expression: a set is not closed"
+        " with ]"
     ]
     assert (
         problems(
@@ -172,7 +176,10 @@ def test_every_entry_of_tables_configs_is_checked(tmp_path: Path) -> None:
     assert found == [
         "error b[0].tables_configs[1].schema.table: there are two tables 't'",
         "warning b[0].tables_configs[2].pth: unknown option pth",
-        "error b[0].tables_configs[2]: schema is missing: json files do not say what their columns are",
+        (
+            "error b[0].tables_configs[2]: schema is missing: json files do not say what their"
+            " columns are"
+        ),
         "warning b[0].tables_configs[2].path: /no/such does not exist on this host",
         "error b[0].tables_configs[3]: an entry of tables_configs is a block { path = ... }",
     ]

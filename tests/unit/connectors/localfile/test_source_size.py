@@ -76,7 +76,10 @@ def test_a_continuous_source_says_what_to_do_about_too_many_files(
     (tmp_path / "x").write_text("x\n")
     with pytest.raises(
         TooManyFiles,
-        match=rf"there are 6 files in {tmp_path}: discovery_mode = continuous looks after 5 at most; move files away",
+        match=(
+            rf"there are 6 files in {tmp_path}: discovery_mode = continuous looks after 5 at most;"
+            r" move files away"
+        ),
     ):
         source.latest(offset, Limit())
     (tmp_path / "00000").unlink()

@@ -29,7 +29,10 @@ def test_a_projection_keeps_lengths_and_angles_about_as_they_were(method: str) -
 
 @pytest.mark.parametrize("method", METHODS)
 def test_another_process_projects_a_vector_to_the_same_numbers(method: str) -> None:
-    program = f"import math, sys; from tidegate.connectors.sql.projection import reduced;print(reduced([math.sin(i) for i in range(300)], 3, '{method}'))"
+    program = (
+        "import math, sys; from tidegate.connectors.sql.projection import"
+        f" reduced;print(reduced([math.sin(i) for i in range(300)], 3, '{method}'))"
+    )
     found = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

@@ -157,7 +157,10 @@ def test_every_rule_of_table_transform_is_checked() -> None:
         ("transform[0].table_transform[1].table_path", "a has two rules"),
         (
             "transform[0].table_transform[2]",
-            "an entry of table_transform is a block { table_path = ..., and the options for that table }",
+            (
+                "an entry of table_transform is a block { table_path = ..., and the options for"
+                " that table }"
+            ),
         ),
     ]
 
@@ -305,5 +308,8 @@ def test_only_arrays_can_be_exploded_and_others_are_refused_by_name() -> None:
     ],
 )
 def test_a_query_may_hold_every_expression_that_java_accepts(form: str) -> None:
-    query = f"select regexp_replace(name, '{form}', '$0') a, regexp_like(name, '{form}', 'i') b, split(name, '{form}') c from t where name rlike '{form}'"
+    query = (
+        f"select regexp_replace(name, '{form}', '$0') a, regexp_like(name, '{form}', 'i') b,"
+        f" split(name, '{form}') c from t where name rlike '{form}'"
+    )
     assert read(query=query)[1] == []
