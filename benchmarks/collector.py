@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.figures import Figure
 from benchmarks.parts import Bench
 from tidegate.checkpoints.classify import Policy
-from tidegate.checkpoints.collector import Collector, Rules
+from tidegate.checkpoints.collector import Collector, CollectorSettings
 from tidegate.checkpoints.files import LocalFiles
 from tidegate.checkpoints.usage import Usage
 from tidegate.coordinator.collector import StoreWitness
@@ -87,7 +87,9 @@ def act_on(act: str, place: Path) -> dict[str, float]:
     files = LocalFiles(place)
     worker = Collector(files, StoreWitness(store))
     now_ms = LATER_MS if act != "delete" else LATER_MS + 10
-    rules = Rules(policy=Policy(now_ms=now_ms, grace_ms=0, ttl_ms=0), delay_ms=1, orphans_ms=1)
+    rules = CollectorSettings(
+        policy=Policy(now_ms=now_ms, grace_ms=0, ttl_ms=0), delay_ms=1, orphans_ms=1
+    )
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
     if act == "look":
         usage = Usage()

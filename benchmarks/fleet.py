@@ -16,16 +16,16 @@ from types import MappingProxyType
 
 from tidegate.home import Home
 from tidegate.model.document import to_document
-from tidegate.model.engine import DriverOrder, EngineSettings
+from tidegate.model.engine import DriverSpec, EngineSettings
 from tidegate.model.errors import Fenced, TransientError
 from tidegate.model.records import (
     ASSIGNMENTS,
     DRIVERS,
+    JOB_STATES,
     METRICS,
-    STATES,
     CheckpointRef,
+    DriverCommand,
     DriverRecord,
-    Order,
     PipelineMetrics,
     PipelineStatus,
     ProcessRef,
@@ -39,7 +39,7 @@ from tidegate.store import Check, Conflict, Put, Store
 from tidegate.store.open import open_store
 from tidegate.worker.agent import Worker
 from tidegate.worker.host import WorkerThread
-from tidegate.worker.launcher import Dead, Living
+from tidegate.worker.launcher import Alive, Exited
 
 HOST = "fleet"
 ALIVE_S = 2.0  # as real drivers do
@@ -53,7 +53,7 @@ SLOTS = 1_000_000
 class Hull:
     """The writes of one driver with one pipeline."""
 
-    def __init__(self, store: Store, order: DriverOrder, worker: str, ref: ProcessRef) -> None:
+    def __init__(self, store: Store, order: DriverSpec, worker: str, ref: ProcessRef) -> None:
         self.store = store
         self.order = order
         self.worker = worker
@@ -68,7 +68,7 @@ class Hull:
     def register(self) -> None:
         """As the driver does: only for the current generation, and only once."""
         key = str(self.order.job_id)
-        state, before = self.store.get(STATES, key), self.store.get(DRIVERS, key)
+        state, before = self.store.get(JOB_STATES, key), self.store.get(DRIVERS, key)
         if state is None or state.value["generation"] != self.order.generation:
             raise Fenced(f"job {key}", self.order.generation, 0)
         record = DriverRecord(
@@ -79,7 +79,7 @@ class Hull:
             started_ms=self.clock.now_ms(),
         )
         checks = [
-            Check(STATES, key, state.version),
+            Check(JOB_STATES, key, state.version),
             Check(DRIVERS, key, before.version if before else 0),
         ]
         self.registered = self.store.transact(checks, [Put(DRIVERS, key, to_document(record))])
@@ -143,9 +143,9 @@ class HullGrip:
         self.hull = hull
         self.ref = hull.ref
 
-    def look(self) -> Living | Dead:
+    def look(self) -> Alive | Exited:
         """Alive until it has ended itself."""
-        return Living() if self.hull.ended is None else Dead(code=self.hull.ended, proof="exit")
+        return Alive() if self.hull.ended is None else Exited(code=self.hull.ended, proof="exit")
 
     def terminate(self) -> None:
         """It reads its orders by itself."""
@@ -225,7 +225,7 @@ class Fleet:
         self._started = 0
         self._lanes = [Lane(self) for _ in range(LANES)]
 
-    def start(self, order: DriverOrder, *, plain: bool) -> HullGrip:  # noqa: ARG002  # the launcher's signature
+    def start(self, order: DriverSpec, *, plain: bool) -> HullGrip:  # noqa: ARG002  # the launcher's signature
         self._started += 1
         hull = Hull(
             self.store,
@@ -259,7 +259,7 @@ class Fleet:
         return (
             seen is not None
             and seen.value.generation == hull.order.generation
-            and seen.value.order is not Order.RUN
+            and seen.value.order is not DriverCommand.RUN
         )
 
 

@@ -6,13 +6,13 @@ from itertools import islice
 
 from tidegate.config.load import load_text
 from tidegate.coordinator.ending import ending_of
-from tidegate.coordinator.registry import Known, Stored
+from tidegate.coordinator.registry import JobSnapshot, Stored
 from tidegate.model.plan import Plan
 from tidegate.model.records import (
-    CLEANUP,
-    FINISHED,
+    JOB_OUTCOMES,
+    JOB_STATES,
+    PENDING_CLEANUPS,
     PIPELINES,
-    STATES,
     CheckpointRef,
     Failure,
     JobRecord,
@@ -104,7 +104,7 @@ def left_of(planned: Plan, job_id: int, ended_ms: int) -> list[Put | Delete]:
         rows_written=ROWS,
         checkpoints=6,
     )
-    known = Known(
+    known = JobSnapshot(
         job_id=job_id,
         record=Stored(record, 1),
         state=Stored(state, 1),
@@ -124,11 +124,11 @@ def left_of(planned: Plan, job_id: int, ended_ms: int) -> list[Put | Delete]:
     )
     writes = ending_of(known, status, ended_ms, failure=failure).writes
     resumable = any(
-        write.map == CLEANUP and isinstance(write, Put) and write.value["resumable"]
+        write.map == PENDING_CLEANUPS and isinstance(write, Put) and write.value["resumable"]
         for write in writes
     )
     return [
         write
         for write in writes
-        if write.map == FINISHED or (resumable and write.map in (STATES, PIPELINES))
+        if write.map == JOB_OUTCOMES or (resumable and write.map in (JOB_STATES, PIPELINES))
     ]

@@ -15,8 +15,15 @@ from benchmarks.fleet import HOST, Hull
 from benchmarks.parts import Bench
 from benchmarks.stores import StorePlace, store_places
 from tidegate.model.document import to_document
-from tidegate.model.engine import DriverOrder
-from tidegate.model.records import PIPELINES, STATES, JobState, JobStatus, PipelineState, ProcessRef
+from tidegate.model.engine import DriverSpec
+from tidegate.model.records import (
+    JOB_STATES,
+    PIPELINES,
+    JobState,
+    JobStatus,
+    PipelineState,
+    ProcessRef,
+)
 from tidegate.pipeline.ledger import pipeline_key
 from tidegate.store import Put, Store
 from tidegate.store.backend import DEFAULT_COMPACTION_THRESHOLD
@@ -95,11 +102,11 @@ def hull(store: Store, job_id: int) -> Hull:
     store.transact(
         (),
         [
-            Put(STATES, str(job_id), to_document(state)),
+            Put(JOB_STATES, str(job_id), to_document(state)),
             Put(PIPELINES, pipeline_key(job_id, 1), to_document(pipeline)),
         ],
     )
-    order = DriverOrder(home="", job_id=job_id, generation=1, store_url="", checkpoints_root="")
+    order = DriverSpec(home="", job_id=job_id, generation=1, store_url="", checkpoints_root="")
     started = Hull(store, order, "nobody", ProcessRef(pid=job_id, started=1, boot="", host=HOST))
     started.register()
     return started

@@ -24,11 +24,11 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.text import Text
 
-from tidegate.coordinator.registry import Known, look
+from tidegate.coordinator.registry import JobSnapshot, read_job
 from tidegate.home import Home
 from tidegate.model.document import from_document
 from tidegate.model.records import (
-    MONITOR,
+    CHECKPOINT_HISTORY,
     CheckpointHistory,
     CheckpointRef,
     PipelineState,
@@ -79,17 +79,17 @@ class Stage:
     def output(self) -> Path:
         return self.place / "out" / JOB_NAME
 
-    def known(self) -> Known | None:
+    def known(self) -> JobSnapshot | None:
         """What the store knows of the job; remembers its checkpoints and its driver on the way."""
         if self.store is None:
             if not (self.home.root / "store" / "tidegate.db").exists():
                 return None
             self.store = open_store(self.home.store_url)
-        for entry in self.store.list(MONITOR, f"{JOB_ID}/"):
+        for entry in self.store.list(CHECKPOINT_HISTORY, f"{JOB_ID}/"):
             self.checkpoints |= {
                 ref.checkpoint: ref for ref in from_document(CheckpointHistory, entry.value).entries
             }
-        known = look(self.store, JOB_ID)
+        known = read_job(self.store, JOB_ID)
         self.driver = (known.driver.value.process if known.driver else None) or self.driver
         return known
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.api.described import document
-from tidegate.api.desk import Desk, Me
+from tidegate.api.desk import ApiContext, Me
 from tidegate.api.v1.app import typed_api
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.commands import Commands
-from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.observe import ClusterCache
 from tidegate.model.engine import EngineSettings
 from tidegate.pipeline.clock import SystemClock
 from tidegate.store.open import open_store
@@ -57,8 +57,8 @@ def description() -> Any:
     clock, settings = SystemClock(), EngineSettings()
     with closing(open_store("memory:")) as store:
         commands = Commands(store, CheckpointStorage(Path("/nowhere")), settings, clock)
-        desk = Desk(
-            picture=Picture(store, clock),
+        desk = ApiContext(
+            picture=ClusterCache(store, clock),
             commands=commands,
             store=store,
             settings=settings,

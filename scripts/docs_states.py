@@ -8,9 +8,9 @@ tidegate.lifecycle.states.
 from collections.abc import Iterator
 
 from tidegate.lifecycle.machine import STATES, State, diagram
-from tidegate.lifecycle.stopping import LADDER
-from tidegate.lifecycle.view import Limits
-from tidegate.model.records import Order
+from tidegate.lifecycle.stopping import ESCALATION
+from tidegate.lifecycle.view import LifecycleLimits
+from tidegate.model.records import DriverCommand
 
 HEAD = """# Job states
 
@@ -29,11 +29,11 @@ if it is still running. No successor starts before that. A process that survives
 the history of the job."""
 
 DOES = {
-    Order.RUN: "the driver runs",
-    Order.STOP: "the driver ends at its next checkpoint",
-    Order.INTERRUPT: "the driver abandons its batch and ends",
-    Order.TERMINATE: "SIGTERM to every process of the driver's session",
-    Order.KILL: "SIGKILL to every process of the driver's session",
+    DriverCommand.RUN: "the driver runs",
+    DriverCommand.STOP: "the driver ends at its next checkpoint",
+    DriverCommand.INTERRUPT: "the driver abandons its batch and ends",
+    DriverCommand.TERMINATE: "SIGTERM to every process of the driver's session",
+    DriverCommand.KILL: "SIGKILL to every process of the driver's session",
 }
 
 
@@ -56,16 +56,16 @@ def state_lines() -> Iterator[str]:
         "",
     )
     yield from ("| command | effect | time limit |", "|---|---|---|")
-    limits = Limits()
+    limits = LifecycleLimits()
     times = {
-        Order.STOP: limits.ask_ms,
-        Order.INTERRUPT: limits.interrupt_ms,
-        Order.TERMINATE: limits.terminate_ms,
-        Order.KILL: limits.kill_ms,
+        DriverCommand.STOP: limits.ask_ms,
+        DriverCommand.INTERRUPT: limits.interrupt_ms,
+        DriverCommand.TERMINATE: limits.terminate_ms,
+        DriverCommand.KILL: limits.kill_ms,
     }
     yield from (
         f"| {order} | {DOES[order]} | {times[order] // 1000} s |"
-        for order in LADDER
+        for order in ESCALATION
         if order in times
     )
 
@@ -79,7 +79,7 @@ def _what(state: State) -> str:
 def _deadline(state: State) -> str:
     if state.DEADLINE is None:
         return ""
-    return f"{state.DEADLINE.ms(Limits()) // 1000} s: {state.DEADLINE.what}"
+    return f"{state.DEADLINE.ms(LifecycleLimits()) // 1000} s: {state.DEADLINE.what}"
 
 
 def _then(state: State) -> str:

@@ -57,7 +57,7 @@ FIELDS = (
 _hidden: tuple[str, ...] = ()
 
 
-def hide(secrets: Iterable[str]) -> None:
+def register_secrets(secrets: Iterable[str]) -> None:
     """Never show these texts again, however they are written.
 
     Any thread may call it; others see all of them or none.
@@ -86,36 +86,36 @@ def forms(secrets: Iterable[str]) -> list[str]:
     return sorted(found, key=lambda text: (-len(text), text))
 
 
-def bare(text: str, also: Iterable[str] = ()) -> str:
+def redact(text: str, also: Iterable[str] = ()) -> str:
     """The text without what is hidden, and without these secrets."""
     for secret in (*forms(also), *_hidden) if also else _hidden:
         text = text.replace(secret, MASK)
     return text
 
 
-class BareStream:
+class RedactingStream:
     """Standard error without secrets: a trace that nobody caught ends there."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
 
     def write(self, text: str) -> int:
-        self.stream.write(bare(text))
+        self.stream.write(redact(text))
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
 
 
-def bare_errors() -> None:
+def redact_stderr() -> None:
     """From now on this process complains without secrets."""
-    if not isinstance(sys.stderr, BareStream):
-        sys.stderr = cast(TextIO, BareStream(sys.stderr))
+    if not isinstance(sys.stderr, RedactingStream):
+        sys.stderr = cast(TextIO, RedactingStream(sys.stderr))
 
 
 def _bare_value(value: Any) -> Any:
     if isinstance(value, str):
-        return bare(value)
+        return redact(value)
     if isinstance(value, Mapping):
         return {key: _bare_value(each) for key, each in value.items()}
     return [_bare_value(each) for each in value] if isinstance(value, list | tuple) else value
@@ -136,7 +136,7 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
         return json.dumps(
-            _bare_value(line), default=lambda value: bare(str(value)), ensure_ascii=False
+            _bare_value(line), default=lambda value: redact(str(value)), ensure_ascii=False
         )
 
 

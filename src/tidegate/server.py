@@ -24,8 +24,8 @@ import uvicorn
 
 from tidegate import __version__
 from tidegate.api.app import make_app
-from tidegate.api.connections import Connections, Listener, limits
-from tidegate.api.desk import Desk, Me
+from tidegate.api.connections import ConnectionTable, Listener, limits
+from tidegate.api.desk import ApiContext, Me
 from tidegate.api.tls import check_tls, uvicorn_options
 from tidegate.checkpoints.open import open_storage
 from tidegate.checkpoints.storage import CheckpointStorage
@@ -34,13 +34,13 @@ from tidegate.coordinator.collector import LeadersCollector
 from tidegate.coordinator.commands import Commands
 from tidegate.coordinator.events import EventLog, WebhookSender
 from tidegate.coordinator.housekeeping import Housekeeper
-from tidegate.coordinator.observe import COORDINATOR, Picture
+from tidegate.coordinator.observe import COORDINATOR, ClusterCache
 from tidegate.coordinator.reconciler import Reconciler
-from tidegate.coordinator.together import Hands
-from tidegate.coordinator.transitions import Recorder
-from tidegate.election.elector import Elector, Leading
+from tidegate.coordinator.together import WorkerThreads
+from tidegate.coordinator.transitions import TransitionWriter
+from tidegate.election.elector import Elector, Leader
 from tidegate.home import Home
-from tidegate.logs import hide, log_to
+from tidegate.logs import log_to, register_secrets
 from tidegate.model.engine import EngineSettings, HttpSettings
 from tidegate.model.errors import TransientError, UserError
 from tidegate.model.records import ServerRecord
@@ -83,7 +83,7 @@ class PortTaken(UserError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Start:
+class ServerSettings:
     """What a server is started with. `environ` is what drivers inherit."""
 
     home: Home
@@ -94,7 +94,7 @@ class Start:
     driver_module: str = "tidegate.driver"
 
 
-class Loop:
+class PeriodicTask:
     """Calls `step` again and again in a thread of its own. Bad weather is waited for; a mistake is
     logged, and the loop goes on: a server that stands still helps nobody.
     """
@@ -160,7 +160,7 @@ class Loop:
         self._weather = weather
 
 
-class Leadership:
+class LeaderTask:
     """The leader's work: one turn of it where this server leads, nothing where it does not.
 
     `moved` is called when a job was moved.
@@ -184,7 +184,7 @@ class Leadership:
         at each of its first states.
         """
         leading = self.elector.leadership()
-        if isinstance(leading, Leading):
+        if isinstance(leading, Leader):
             for _ in range(ROUNDS_MAX):
                 if not self.reconciler.step(leading):
                     break
@@ -197,11 +197,11 @@ class Leadership:
 class HttpServer(uvicorn.Server):
     """uvicorn that leaves the signals to us, and whose connections are bounded."""
 
-    def __init__(self, config: uvicorn.Config, told: threading.Event, desk: Desk) -> None:
+    def __init__(self, config: uvicorn.Config, told: threading.Event, desk: ApiContext) -> None:
         super().__init__(config)
         self.told = told
         http = desk.settings.http
-        self.connections = Connections(
+        self.connections = ConnectionTable(
             http, limits(http), lambda: self.server_state.connections, desk.clock.monotonic_s
         )
         desk.listeners_max = (
@@ -223,7 +223,9 @@ class HttpServer(uvicorn.Server):
 class Server:
     """All parts of one server."""
 
-    def __init__(self, start: Start, store: Store, listener: socket.socket, clock: Clock) -> None:
+    def __init__(
+        self, start: ServerSettings, store: Store, listener: socket.socket, clock: Clock
+    ) -> None:
         settings, self.listener = start.settings, listener
         self.me = Me(
             id=process_name(),
@@ -231,8 +233,8 @@ class Server:
             since_ms=clock.now_ms(),
         )
         storage = checkpoint_storage(start)
-        picture = Picture(store, clock)
-        self.desk = Desk(
+        picture = ClusterCache(store, clock)
+        self.desk = ApiContext(
             picture=picture,
             commands=Commands(store, storage, settings, clock),
             store=store,
@@ -252,23 +254,25 @@ class Server:
             store, COORDINATOR, self.me.id, self.me.address, settings.coordinator.lease_ms, clock
         )
         self.webhook = WebhookSender(settings.events) if settings.events.url else None
-        recorder = Recorder(
+        recorder = TransitionWriter(
             store, storage, settings, clock, EventLog(*([self.webhook] if self.webhook else []))
         )
         self.worker = worker_thread(start, store, clock, self.me.address) if start.worker else None
         self.desk.logs = start.home.root / "logs"
         self.desk.retag = self.worker.retag if self.worker is not None else None
         moved = self.worker.wake if self.worker is not None else lambda: None
-        reconciler = Reconciler(picture, recorder, settings, clock, many=Hands())
-        leadership = Leadership(
+        reconciler = Reconciler(picture, recorder, settings, clock, many=WorkerThreads())
+        leadership = LeaderTask(
             self.elector, reconciler, Housekeeper(picture, storage, settings, clock), moved
         )
-        leader = Loop("leader", leadership.step, LEAD_EVERY_S, clock)
+        leader = PeriodicTask("leader", leadership.step, LEAD_EVERY_S, clock)
         self.desk.on_write = leader.wake
         self.loops = [
-            Loop("picture", self.desk.refresh, PICTURE_EVERY_S, clock),
-            Loop("election", self.elector.step, settings.coordinator.lease_ms / 10_000, clock),
-            Loop(
+            PeriodicTask("picture", self.desk.refresh, PICTURE_EVERY_S, clock),
+            PeriodicTask(
+                "election", self.elector.step, settings.coordinator.lease_ms / 10_000, clock
+            ),
+            PeriodicTask(
                 "announcement",
                 self.announcement.step,
                 settings.coordinator.lease_ms / 10_000,
@@ -277,7 +281,7 @@ class Server:
             leader,
         ]
         collector = LeadersCollector(store, storage.files, settings, clock, self.elector.leadership)
-        self.collector = Loop("collector", collector.step, COLLECT_EVERY_S, clock)
+        self.collector = PeriodicTask("collector", collector.step, COLLECT_EVERY_S, clock)
 
     def run(self, told: threading.Event, ready: Callable[[], None]) -> None:
         """Until it is told to end."""
@@ -325,10 +329,10 @@ class Server:
             self.webhook.close()
 
 
-def serve(start: Start, say: Say) -> None:
+def serve(start: ServerSettings, say: Say) -> None:
     """Run a server until it is told to end. UserError: it cannot be started like this."""
     check_tls(start.settings.http)
-    hide(secrets_of(start.settings))
+    register_secrets(secrets_of(start.settings))
     told = threading.Event()
     end_on_signals(told)
     sys.setswitchinterval(SWITCH_EVERY_S)
@@ -346,7 +350,7 @@ def serve(start: Start, say: Say) -> None:
             LOG.info("server ends")
 
 
-def noticed(start: Start) -> Start:
+def noticed(start: ServerSettings) -> ServerSettings:
     """With a notice where the home has lost its store: looked for before anything is made there."""
     lost = start.home.lost_store(store_url(start))
     return replace(start, notices=(*start.notices, f"warning: {lost}")) if lost else start
@@ -361,9 +365,9 @@ def log_file(home: Home, name: str) -> None:
     web.setLevel(logging.WARNING)
 
 
-def work(start: Start, say: Say) -> None:
+def work(start: ServerSettings, say: Say) -> None:
     """Run a worker alone until it is told to end."""
-    hide(secrets_of(start.settings))
+    register_secrets(secrets_of(start.settings))
     told = threading.Event()
     end_on_signals(told)
     start = noticed(start)
@@ -382,7 +386,9 @@ def work(start: Start, say: Say) -> None:
         thread.stop()
 
 
-def worker_thread(start: Start, store: Store, clock: Clock, address: str = "") -> WorkerThread:
+def worker_thread(
+    start: ServerSettings, store: Store, clock: Clock, address: str = ""
+) -> WorkerThread:
     """The worker of this process."""
     worker = open_worker(
         store,
@@ -408,13 +414,13 @@ def end_on_signals(told: threading.Event) -> None:
         signal.signal(number, handle)
 
 
-def announce(start: Start, server: Server, say: Say) -> None:
+def announce(start: ServerSettings, server: Server, say: Say) -> None:
     """One line for a person, when everything that can be known at the start is known."""
     server.desk.catch_up()
     standing = server.elector.step()
     role = (
         f"leads (term {standing.term})"
-        if isinstance(standing, Leading)
+        if isinstance(standing, Leader)
         else f"follows {standing.holder or 'nobody yet'}"
     )
     for notice in start.notices:
@@ -451,17 +457,17 @@ def listen(http: HttpSettings) -> socket.socket:
     raise PortTaken(http, error)
 
 
-def open_the_store(start: Start) -> Store:
+def open_the_store(start: ServerSettings) -> Store:
     """The store that all servers, workers and drivers of an installation share."""
     return open_store(store_url(start), compaction_threshold=start.settings.compaction_threshold)
 
 
-def store_url(start: Start) -> str:
+def store_url(start: ServerSettings) -> str:
     """Its address: the engine's, else the home's own."""
     return start.settings.store_url or start.home.store_url
 
 
-def checkpoint_storage(start: Start) -> CheckpointStorage:
+def checkpoint_storage(start: ServerSettings) -> CheckpointStorage:
     """Where the checkpoints are: the engine's root, else the home's own."""
     return open_storage(start.settings.checkpoint, start.home)
 

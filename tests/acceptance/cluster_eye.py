@@ -10,10 +10,10 @@ from typing import Any
 from tidegate.model.document import from_document
 from tidegate.model.errors import TransientError
 from tidegate.model.records import (
-    JOBS,
+    JOB_STATES,
     LEASES,
     PIPELINES,
-    STATES,
+    RUNNING_JOBS,
     JobState,
     JobStatus,
     Lease,
@@ -54,8 +54,12 @@ class Eye:
         while not self._stop.wait(PAUSE_S):
             listed = self._listed() if self.looks % ASK_EVERY == 0 else {}
             try:
-                states = {int(e.key): from_document(JobState, e.value) for e in store.list(STATES)}
-                jobs = {int(e.key): int(e.value["initialization_ms"]) for e in store.list(JOBS)}
+                states = {
+                    int(e.key): from_document(JobState, e.value) for e in store.list(JOB_STATES)
+                }
+                jobs = {
+                    int(e.key): int(e.value["initialization_ms"]) for e in store.list(RUNNING_JOBS)
+                }
                 pipelines = [from_document(PipelineState, e.value) for e in store.list(PIPELINES)]
                 lease = store.get(LEASES, "coordinator")
             except TransientError:

@@ -20,19 +20,19 @@ import pyarrow.dataset
 from cluster_eye import Eye
 from cluster_members import LOOK_S, PATIENCE_S, SPARK_PATIENCE_S, Member, Server, until
 
-from tidegate.coordinator.registry import Known, look
+from tidegate.coordinator.registry import JobSnapshot, read_job
 from tidegate.home import Home
 from tidegate.model.document import from_document
 from tidegate.model.records import (
     ASSIGNMENTS,
-    CLEANUP,
+    CHECKPOINT_HISTORY,
     DRIVERS,
-    JOBS,
+    JOB_STATES,
     LEASES,
     METRICS,
-    MONITOR,
+    PENDING_CLEANUPS,
     PIPELINES,
-    STATES,
+    RUNNING_JOBS,
     WORKERS,
     DriverRecord,
     JobStatus,
@@ -273,8 +273,8 @@ class Job:
             self.cluster.told,
         )
 
-    def known(self) -> Known:
-        return look(self.cluster.store, self.id)
+    def known(self) -> JobSnapshot:
+        return read_job(self.cluster.store, self.id)
 
     def told(self) -> str:
         """Its records but for its plan, and the last words of its driver."""
@@ -383,14 +383,17 @@ class Job:
     def is_cleaned_up(self) -> None:
         """Nothing of it is left but its outcome, what a restore needs, and no process."""
         store, key = self.cluster.store, str(self.id)
-        self.until("the cleanup", lambda: store.get(CLEANUP, key) is None)
+        self.until("the cleanup", lambda: store.get(PENDING_CLEANUPS, key) is None)
         assert [
-            map for map in (JOBS, ASSIGNMENTS, DRIVERS) if store.get(map, key) is not None
+            map for map in (RUNNING_JOBS, ASSIGNMENTS, DRIVERS) if store.get(map, key) is not None
         ] == []
         assert store.list(METRICS, f"{key}/") == []
         if self.status() is JobStatus.FINISHED:
-            assert store.get(STATES, key) is None
-            assert [*store.list(PIPELINES, f"{key}/"), *store.list(MONITOR, f"{key}/")] == []
+            assert store.get(JOB_STATES, key) is None
+            assert [
+                *store.list(PIPELINES, f"{key}/"),
+                *store.list(CHECKPOINT_HISTORY, f"{key}/"),
+            ] == []
             assert not (self.cluster.home.checkpoints / key).exists()
 
     def has_no_process(self) -> None:

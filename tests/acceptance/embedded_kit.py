@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow.dataset
 
-from tidegate.coordinator.registry import Known, look
+from tidegate.coordinator.registry import JobSnapshot, read_job
 from tidegate.home import Home
 from tidegate.model.records import JobStatus
 from tidegate.store.open import open_store
@@ -87,13 +87,13 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
             else []
         )
 
-    def known(self) -> Known | None:
+    def known(self) -> JobSnapshot | None:
         if not (self.home / "store" / "tidegate.db").exists():
             return None
         store = open_store(Home(self.home).store_url)
         try:
             entries = store.list("running-job-state")
-            return look(store, int(entries[0].key)) if entries else None
+            return read_job(store, int(entries[0].key)) if entries else None
         finally:
             store.close()
 

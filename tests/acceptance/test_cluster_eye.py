@@ -9,10 +9,10 @@ from cluster_members import until
 
 from tidegate.model.document import to_document
 from tidegate.model.records import (
-    JOBS,
+    JOB_STATES,
     LEASES,
     PIPELINES,
-    STATES,
+    RUNNING_JOBS,
     CheckpointRef,
     JobState,
     JobStatus,
@@ -75,22 +75,22 @@ def test_what_is_well_is_not_noted(store: Store, eye: Eye) -> None:
     show(
         store,
         eye,
-        (STATES, "7", RUNNING),
-        (JOBS, "7", {"initialization_ms": 1}),
+        (JOB_STATES, "7", RUNNING),
+        (RUNNING_JOBS, "7", {"initialization_ms": 1}),
         (PIPELINES, "7/1", pipeline(3)),
     )
-    show(store, eye, (STATES, "7", RUNNING), (PIPELINES, "7/1", pipeline(4)))
+    show(store, eye, (JOB_STATES, "7", RUNNING), (PIPELINES, "7/1", pipeline(4)))
     assert eye.violations == []
 
 
 def test_an_ended_job_that_runs_again_is_noted(store: Store, eye: Eye) -> None:
-    show(store, eye, (STATES, "7", FAILED))
-    show(store, eye, (STATES, "7", RUNNING))
+    show(store, eye, (JOB_STATES, "7", FAILED))
+    show(store, eye, (JOB_STATES, "7", RUNNING))
     assert eye.violations == ["job 7 was FAILED and became RUNNING"]
 
 
 def test_an_ended_job_among_the_running_ones_is_noted(store: Store, eye: Eye) -> None:
-    show(store, eye, (STATES, "7", FAILED), (JOBS, "7", {"initialization_ms": 1}))
+    show(store, eye, (JOB_STATES, "7", FAILED), (RUNNING_JOBS, "7", {"initialization_ms": 1}))
     assert eye.violations == ["job 7 is FAILED and still among the running jobs"]
 
 
@@ -111,6 +111,6 @@ def test_numbers_that_go_back_are_noted(store: Store, eye: Eye) -> None:
 
 
 def test_a_server_that_lists_an_ended_job_for_long_is_noted(store: Store, eye: Eye) -> None:
-    show(store, eye, (STATES, "7", FAILED))
+    show(store, eye, (JOB_STATES, "7", FAILED))
     until("the note", lambda: eye.violations, patience_s=30)
     assert eye.violations == ["job 7 is FAILED and server a server lists it as running"]

@@ -21,7 +21,7 @@ import pytest
 
 import tidegate
 from tidegate.runner.process import kill_session, reference
-from tidegate.spark.deployment import Wanted, deployment
+from tidegate.spark.deployment import DeploymentRequest, deployment
 from tidegate.testing.servers.spark_cluster import LOOPBACK, quick_java_options, until
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
@@ -173,7 +173,7 @@ def test_a_job_runs_in_pods_and_a_killed_pod_loses_and_doubles_nothing(
 ) -> None:
     master, pods = api
     made = deployment(
-        Wanted(
+        DeploymentRequest(
             master=master,
             executors=1,
             cores=1,

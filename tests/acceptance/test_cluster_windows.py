@@ -11,7 +11,7 @@ from cluster_kit import Cluster, Job
 from cluster_members import Member, stands_still, until
 from cluster_stores import own_on_spark_too
 
-from tidegate.model.records import CLEANUP, JOBS, JobStatus
+from tidegate.model.records import PENDING_CLEANUPS, RUNNING_JOBS, JobStatus
 from tidegate.runner.process import kill_session, session_members
 from tidegate.store.base import Put
 
@@ -48,7 +48,7 @@ def test_the_leader_dies_after_the_end_of_a_job_and_the_next_one_inside_its_clea
     finished.until("FINISHED", finished.ended)
     failed.until("FAILED", failed.ended)
     first.kill()  # within the cleanup delay
-    assert own_cluster.store.get(CLEANUP, str(failed.id)) is not None
+    assert own_cluster.store.get(PENDING_CLEANUPS, str(failed.id)) is not None
     second = own_cluster.start_server(failpoint=place)
     until("the death of the second leader", lambda: not second.alive, told=own_cluster.told)
     assert f"failpoint {place}" in second.said()
@@ -72,14 +72,14 @@ def test_an_ended_job_that_somebody_put_back_among_the_running_ones_is_never_sho
     first = own_cluster.server()
     own_cluster.worker()
     job = own_cluster.submit(doomed(3))
-    entry = job.until("its record", lambda: own_cluster.store.get(JOBS, str(job.id)))
+    entry = job.until("its record", lambda: own_cluster.store.get(RUNNING_JOBS, str(job.id)))
     job.until("FAILED", job.ended)
     first.kill()
     own_cluster.eye.stop()  # it would see what is done by hand here
-    own_cluster.store.transact([], [Put(JOBS, entry.key, entry.value)])
+    own_cluster.store.transact([], [Put(RUNNING_JOBS, entry.key, entry.value)])
     second, generation = own_cluster.server(), job.generation()
     assert second.running() == {}
-    job.until("its burial", lambda: own_cluster.store.get(JOBS, entry.key) is None)
+    job.until("its burial", lambda: own_cluster.store.get(RUNNING_JOBS, entry.key) is None)
     assert second.running() == {}
     job.ends(JobStatus.FAILED)
     job.is_cleaned_up()

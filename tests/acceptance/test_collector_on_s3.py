@@ -5,7 +5,7 @@ page by page.
 from pathlib import Path
 
 from tidegate.checkpoints.classify import Policy
-from tidegate.checkpoints.collector import Collector, Rules
+from tidegate.checkpoints.collector import Collector, CollectorSettings
 from tidegate.checkpoints.open import open_files
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.collector import StoreWitness
@@ -16,8 +16,8 @@ from tidegate.testing.servers.seaweedfs import SeaweedServer
 LATER_MS = 4_000_000_000_000
 
 
-def rules(after_ms: int) -> Rules:
-    return Rules(
+def rules(after_ms: int) -> CollectorSettings:
+    return CollectorSettings(
         policy=Policy(now_ms=LATER_MS + after_ms, grace_ms=0, ttl_ms=0), delay_ms=1, orphans_ms=1
     )
 

@@ -20,9 +20,9 @@ import pyarrow.dataset
 import pytest
 
 from tidegate.connectors.chaos.sink import committed_ids
-from tidegate.coordinator.registry import Known, look
+from tidegate.coordinator.registry import JobSnapshot, read_job
 from tidegate.home import Home
-from tidegate.model.records import CLEANUP, JobStatus
+from tidegate.model.records import PENDING_CLEANUPS, JobStatus
 from tidegate.runner.process import session_members
 from tidegate.store.open import open_store
 from tidegate.testing.failpoints import failpoint_names
@@ -173,13 +173,13 @@ class Chain:
             and state.restarts > 0
         )
 
-    def known(self) -> Known | None:
+    def known(self) -> JobSnapshot | None:
         """What the store says; looking must not make one."""
         if not self.store_is_made:
             return None
         store = open_store(self.home.store_url)
         try:
-            return look(store, JOB_ID)
+            return read_job(store, JOB_ID)
         finally:
             store.close()
 
@@ -211,7 +211,7 @@ class Chain:
         """Killed right after its end, a job leaves its checkpoints to the record that names them."""
         store = open_store(self.home.store_url)
         try:
-            return bool(store.list(CLEANUP))
+            return bool(store.list(PENDING_CLEANUPS))
         finally:
             store.close()
 

@@ -21,10 +21,10 @@ import pytest
 
 from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.connectors.chaos.sink import committed_ids
-from tidegate.coordinator.registry import Known, look
+from tidegate.coordinator.registry import JobSnapshot, read_job
 from tidegate.home import Home
 from tidegate.model.job import BlockKind
-from tidegate.model.records import CLEANUP, JobStatus
+from tidegate.model.records import PENDING_CLEANUPS, JobStatus
 from tidegate.model.resources import RESOURCES
 from tidegate.model.volume import total
 from tidegate.store.open import open_store
@@ -310,10 +310,10 @@ ELSEWHERE = (
 )
 
 
-def known_of(home: Path) -> Known:
+def known_of(home: Path) -> JobSnapshot:
     store = open_store(Home(home).store_url)
     try:
-        return look(store, 7)
+        return read_job(store, 7)
     finally:
         store.close()
 
@@ -433,7 +433,7 @@ class Story:
         ):
             assert not list((self.home / "work").glob("*/*")), "scratch files are left"
 
-    def check_counts(self, known: Known) -> None:
+    def check_counts(self, known: JobSnapshot) -> None:
         """What was counted is what is there: each batch once, however often it was tried.
 
         What was counted is lost with the store.
@@ -468,7 +468,7 @@ def resources_are_recorded(home: Path) -> bool:
 def cleanup_is_due(home: Path) -> bool:
     store = open_store(Home(home).store_url)
     try:
-        return bool(store.list(CLEANUP))
+        return bool(store.list(PENDING_CLEANUPS))
     finally:
         store.close()
 

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tidegate.cli.checkpoints import checkpoints as checkpoints_command
-from tidegate.coordinator.registry import Known, look
+from tidegate.coordinator.registry import JobSnapshot, read_job
 from tidegate.home import Home
 from tidegate.model.errors import TerminalError, UserError
 from tidegate.model.records import CheckpointRef, JobStatus, PipelineState
@@ -123,10 +123,10 @@ class World:
     def next_id(self) -> int:
         return self.state().next_checkpoint
 
-    def known(self) -> Known:
+    def known(self) -> JobSnapshot:
         store = open_store(self.home.store_url)
         try:
-            return look(store, 7)
+            return read_job(store, 7)
         finally:
             store.close()
 

@@ -15,7 +15,7 @@ from tidegate.checkpoints.open import open_storage
 from tidegate.coordinator.commands import Commands
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings
-from tidegate.model.records import JobStatus, Wish
+from tidegate.model.records import DesiredState, JobStatus
 from tidegate.pipeline.clock import SystemClock
 from tidegate.store.open import open_store
 from tidegate.testing.store_durability import start_worker
@@ -34,7 +34,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         process.communicate()
 
 
-def ask(world: World, wish: Wish, by: str = "ann") -> None:
+def ask(world: World, wish: DesiredState, by: str = "ann") -> None:
     """As any server does it."""
     home, settings = Home(world.home), EngineSettings()
     store = open_store(home.store_url)
@@ -70,14 +70,14 @@ def impatient(world: World) -> tuple[str, str]:
 def test_a_stop_in_the_store_ends_the_run_at_a_checkpoint_and_names_who_asked(world: World) -> None:
     process = world.start(world.job(mode="STREAMING", rows=100_000))
     world.until(lambda: world.checkpoints() >= 2)
-    ask(world, Wish.CANCEL)
+    ask(world, DesiredState.CANCEL)
     code, said = finish(process)
     assert (code, world.status()) == (130, JobStatus.CANCELED), said
     assert reason_of(world) == "stop requested by ann"
     known = world.known()
     assert known is not None
     assert known.pipelines[0].value.pending is None
-    ask(world, Wish.FORCE_STOP)  # after the end: nothing happens
+    ask(world, DesiredState.FORCE_STOP)  # after the end: nothing happens
     assert world.status() is JobStatus.CANCELED
 
 
@@ -85,8 +85,8 @@ def test_a_force_stop_in_the_store_kills_a_driver_that_is_stopped(world: World) 
     process = world.start(world.job(mode="STREAMING", rows=100_000))
     world.until(lambda: world.checkpoints() >= 2)
     os.kill(driver_of(world), signal.SIGSTOP)
-    ask(world, Wish.CANCEL)
-    ask(world, Wish.FORCE_STOP, by="bob")
+    ask(world, DesiredState.CANCEL)
+    ask(world, DesiredState.FORCE_STOP, by="bob")
     code, said = finish(process)
     assert (code, world.status()) == (130, JobStatus.CANCELED), said
 
@@ -95,7 +95,7 @@ def test_a_stop_of_a_driver_that_hangs_gets_stronger_until_it_ends(world: World)
     process = world.start(world.job(mode="STREAMING", rows=100_000), *impatient(world))
     world.until(lambda: world.checkpoints() >= 2)
     os.kill(driver_of(world), signal.SIGSTOP)
-    ask(world, Wish.CANCEL)
+    ask(world, DesiredState.CANCEL)
     code, said = finish(process)
     assert (code, world.status()) == (130, JobStatus.CANCELED), said
 
@@ -107,7 +107,7 @@ def test_a_stop_that_comes_before_the_driver_is_up_is_obeyed(world: World) -> No
         failpoint="driver.register.before=stop",
     )
     world.until(lambda: "driver.register.before: stop" in errors_of(world))
-    ask(world, Wish.CANCEL)
+    ask(world, DesiredState.CANCEL)
     code, said = finish(process)
     assert (code, world.status()) == (130, JobStatus.CANCELED), said
     assert "no checkpoint is kept" in said
@@ -129,7 +129,7 @@ def test_a_stop_in_a_restart_pause_is_obeyed_and_no_driver_starts(world: World) 
     world.until(lambda: world.checkpoints() >= 1)
     os.kill(driver_of(world), signal.SIGKILL)
     world.until(lambda: world.status() is JobStatus.RECOVERING)
-    ask(world, Wish.CANCEL)
+    ask(world, DesiredState.CANCEL)
     code, said = finish(process)
     assert (code, world.status()) == (130, JobStatus.CANCELED), said
 
@@ -138,7 +138,7 @@ def test_a_stop_of_a_run_that_is_stopped_itself_is_obeyed_when_it_wakes(world: W
     process = world.start(world.job(mode="STREAMING", rows=100_000))
     world.until(lambda: world.checkpoints() >= 1)
     process.send_signal(signal.SIGSTOP)
-    ask(world, Wish.CANCEL)
+    ask(world, DesiredState.CANCEL)
     process.send_signal(signal.SIGCONT)
     code, said = finish(process)
     assert (code, world.status()) == (130, JobStatus.CANCELED), said
@@ -147,7 +147,7 @@ def test_a_stop_of_a_run_that_is_stopped_itself_is_obeyed_when_it_wakes(world: W
 def test_a_stop_of_a_run_that_was_killed_is_not_applied_to_the_next_one(world: World) -> None:
     file = world.job(rows=60)
     world.run_and_kill(file, 2)
-    ask(world, Wish.FORCE_STOP)
+    ask(world, DesiredState.FORCE_STOP)
     code, said = finish(world.start(file, "--restore", "latest"))
     assert code == 0, said
     assert world.ids() == list(range(60))
@@ -161,7 +161,7 @@ def test_a_stop_that_comes_while_the_driver_dies_is_not_forgotten_by_the_restart
     pid = driver_of(world)
     process.send_signal(signal.SIGSTOP)
     os.kill(pid, signal.SIGKILL)
-    ask(world, Wish.CANCEL)
+    ask(world, DesiredState.CANCEL)
     process.send_signal(signal.SIGCONT)
     code, said = finish(process)
     assert (code, world.status()) == (130, JobStatus.CANCELED), said

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.coordinator.registry import look
+from tidegate.coordinator.registry import read_job
 from tidegate.home import Home
-from tidegate.lifecycle.health import Rhythm, Signs, pipeline_health
+from tidegate.lifecycle.health import PipelineSignals, ProgressPolicy, pipeline_health
 from tidegate.model.records import JobStatus, PipelineMetrics, PipelineState
 from tidegate.pipeline.engine import Engine
 from tidegate.store.open import open_store
@@ -98,7 +98,7 @@ class Job:
     def state(self) -> PipelineState:
         store = open_store(self.home.store_url)
         try:
-            return look(store, 7).pipelines[0].value
+            return read_job(store, 7).pipelines[0].value
         finally:
             store.close()
 
@@ -199,8 +199,10 @@ def test_a_directory_that_is_away_is_waited_for_and_named(tmp_path: Path) -> Non
 def reason_of(state: PipelineState) -> str:
     """Why the job is LATE or STALLED, when it has been like this for long enough."""
     metrics = PipelineMetrics(pipeline=1, generation=state.generation, phase="planning")
-    rhythm = Rhythm(interval_ms=1000, timeout_ms=1000)
-    return pipeline_health(rhythm, Signs(state=state, metrics=metrics, age_ms=3_600_000)).reason
+    rhythm = ProgressPolicy(interval_ms=1000, timeout_ms=1000)
+    return pipeline_health(
+        rhythm, PipelineSignals(state=state, metrics=metrics, age_ms=3_600_000)
+    ).reason
 
 
 def wait_for(fact: object) -> None:

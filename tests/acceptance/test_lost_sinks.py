@@ -17,7 +17,7 @@ import pytest
 from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.cli import main
 from tidegate.coordinator.prepare import NeedsConsent
-from tidegate.coordinator.registry import look
+from tidegate.coordinator.registry import read_job
 from tidegate.home import Home
 from tidegate.model.errors import TransientError
 from tidegate.model.records import JobOutcome, JobStatus
@@ -129,7 +129,7 @@ sink {{ {sinks[kind]} }}"""
     def failure(self) -> tuple[str, str]:
         store = open_store(self.home.store_url)
         try:
-            error = look(store, 7).pipelines[0].value.error
+            error = read_job(store, 7).pipelines[0].value.error
             assert error is not None
             return error.condition, error.message
         finally:
@@ -442,6 +442,6 @@ def warnings(world: World, outcome: JobOutcome) -> tuple[str, ...]:
         return ("of another lineage",) if "target_holds_other_rows" in text else ()
     store = open_store(world.home.store_url)
     try:
-        return look(store, 7).pipelines[0].value.warnings
+        return read_job(store, 7).pipelines[0].value.warnings
     finally:
         store.close()

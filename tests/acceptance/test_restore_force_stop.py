@@ -21,7 +21,7 @@ from click.testing import CliRunner, Result
 
 from tidegate.checkpoints.savepoints import Savepoint, Savepoints
 from tidegate.cli import main
-from tidegate.coordinator.registry import Known, look
+from tidegate.coordinator.registry import JobSnapshot, read_job
 from tidegate.home import Home
 from tidegate.model.records import JobStatus
 from tidegate.runner.process import session_members
@@ -112,11 +112,11 @@ sink {{ LocalFile {{ name = "lake", plugin_input = "t", path = "{self.root / out
                 os.kill(pid, signal.SIGKILL)
         process.communicate()
 
-    def known(self, job_id: int = 77) -> Known:
+    def known(self, job_id: int = 77) -> JobSnapshot:
         if not (self.home / "store" / "tidegate.db").exists():
-            return Known(job_id=job_id, record=None, state=None, pipelines=(), outcome=None)
+            return JobSnapshot(job_id=job_id, record=None, state=None, pipelines=(), outcome=None)
         with contextlib.closing(open_store(Home(self.home).store_url)) as store:
-            return look(store, job_id)
+            return read_job(store, job_id)
 
     def newest(self, job_id: int = 77) -> int:
         return max(

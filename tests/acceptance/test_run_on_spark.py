@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 
-from tidegate.coordinator.registry import look
+from tidegate.coordinator.registry import read_job
 from tidegate.home import Home
 from tidegate.model.records import JobStatus
 from tidegate.runner.process import PROC, session_members
@@ -135,7 +135,7 @@ sink {{ {files(tmp_path, "u")}, Console {{ plugin_input = "u" }} }}"""
         while time.monotonic() < end:
             if (home.root / "store" / "tidegate.db").exists():
                 store = open_store(home.store_url)
-                known = look(store, 7)
+                known = read_job(store, 7)
                 store.close()
                 if (
                     known.driver

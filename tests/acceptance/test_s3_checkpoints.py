@@ -22,7 +22,7 @@ from tidegate.checkpoints.reach import StorageRefused, StorageUnavailable
 from tidegate.checkpoints.s3_files import S3Files
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.cli.checkpoints import checkpoints
-from tidegate.coordinator.registry import Known, look
+from tidegate.coordinator.registry import JobSnapshot, read_job
 from tidegate.home import Home
 from tidegate.runner.process import PROC, session_members
 from tidegate.store.open import open_store
@@ -186,12 +186,12 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
         )
         return file
 
-    def known(self) -> Known | None:
+    def known(self) -> JobSnapshot | None:
         if not (self.home.root / "store" / "tidegate.db").exists():
             return None
         store = open_store(self.home.store_url)
         try:
-            return look(store, 7)
+            return read_job(store, 7)
         finally:
             store.close()
 

@@ -20,7 +20,7 @@ from cluster_stores import on
 
 from tidegate.checkpoints.savepoints import Savepoint, Savepoints
 from tidegate.cli import main
-from tidegate.coordinator.registry import look
+from tidegate.coordinator.registry import read_job
 from tidegate.coordinator.savepoints import request_of
 from tidegate.home import Home
 from tidegate.model.records import JobStatus, SavepointRequest, SavepointStatus
@@ -285,7 +285,7 @@ def checkpoints(home: Path) -> int:
         return 0
     store = open_store(Home(home).store_url)
     try:
-        jobs = [look(store, int(entry.key)) for entry in store.list("running-job-state")]
+        jobs = [read_job(store, int(entry.key)) for entry in store.list("running-job-state")]
         return sum(p.value.checkpoints for job in jobs for p in job.pipelines)
     finally:
         store.close()

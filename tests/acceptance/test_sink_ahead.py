@@ -15,7 +15,7 @@ import pyarrow.dataset
 import pytest
 
 from tidegate.connectors.chaos.sink import committed_ids
-from tidegate.coordinator.registry import look
+from tidegate.coordinator.registry import read_job
 from tidegate.home import Home
 from tidegate.model.records import JobStatus, PipelineState
 from tidegate.pipeline.engine import Batch, Engine, Written
@@ -87,7 +87,7 @@ sink {{ {", ".join(sinks)} }}"""
     def state(self, job_id: int = 7) -> PipelineState:
         store = open_store(self.home.store_url)
         try:
-            return look(store, job_id).pipelines[0].value
+            return read_job(store, job_id).pipelines[0].value
         finally:
             store.close()
 

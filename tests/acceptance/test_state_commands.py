@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from tidegate.checkpoints.savepoints import Savepoint, Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.cli import main
-from tidegate.coordinator.registry import look
+from tidegate.coordinator.registry import read_job
 from tidegate.home import Home
 from tidegate.model.records import JobStatus
 from tidegate.store.open import open_store
@@ -313,7 +313,7 @@ def test_exactly_so_many_checkpoints_stay_whatever_is_killed_while_one_is_delete
     assert (again.code, again.status) == (0, "CANCELED")
     store = open_store(place.home.store_url)
     try:
-        (pipeline,) = look(store, 7).pipelines
+        (pipeline,) = read_job(store, 7).pipelines
     finally:
         store.close()
     assert len(pipeline.value.retained) == 2

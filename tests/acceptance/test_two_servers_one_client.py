@@ -11,7 +11,14 @@ from cluster_members import until
 
 from tidegate.client import Client
 from tidegate.model.document import from_document
-from tidegate.model.records import FINISHED, JOBS, JobOutcome, JobRecord, JobStatus, Wish
+from tidegate.model.records import (
+    JOB_OUTCOMES,
+    RUNNING_JOBS,
+    DesiredState,
+    JobOutcome,
+    JobRecord,
+    JobStatus,
+)
 
 THREADS = 8
 JOBS_EACH = 6
@@ -69,7 +76,7 @@ def test_a_leader_that_dies_under_a_busy_client_loses_no_wish_and_doubles_no_job
 
     def ended() -> dict[int, JobStatus]:
         outcomes = [
-            from_document(JobOutcome, entry.value) for entry in own_cluster.store.list(FINISHED)
+            from_document(JobOutcome, entry.value) for entry in own_cluster.store.list(JOB_OUTCOMES)
         ]
         assert len({outcome.name for outcome in outcomes}) == len(outcomes)
         return {outcome.job_id: outcome.status for outcome in outcomes}
@@ -81,12 +88,12 @@ def test_a_leader_that_dies_under_a_busy_client_loses_no_wish_and_doubles_no_job
     records = {
         record.job_id: record
         for record in (
-            from_document(JobRecord, entry.value) for entry in own_cluster.store.list(JOBS)
+            from_document(JobRecord, entry.value) for entry in own_cluster.store.list(RUNNING_JOBS)
         )
     }
     waiting = caller.accepted - caller.stopped
     assert waiting <= set(records) <= caller.accepted
-    assert {records[job_id].intent.wish for job_id in waiting} == {Wish.RUN}
+    assert {records[job_id].intent.wish for job_id in waiting} == {DesiredState.RUN}
     assert len({records[job_id].name for job_id in waiting}) == len(waiting)
     (left,) = own_cluster.servers
     until(

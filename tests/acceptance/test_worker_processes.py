@@ -16,24 +16,24 @@ import pyarrow.dataset
 import pytest
 
 from tidegate.cli.job_file import planned
-from tidegate.coordinator.registry import Known, look
+from tidegate.coordinator.registry import JobSnapshot, read_job
 from tidegate.home import Home
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
 from tidegate.model.records import (
     ASSIGNMENTS,
-    JOBS,
+    JOB_STATES,
     LEASES,
     METRICS,
     PIPELINES,
-    STATES,
+    RUNNING_JOBS,
     WORKERS,
     Assignment,
+    DriverCommand,
     DriverRecord,
     JobRecord,
     JobState,
     JobStatus,
-    Order,
     PipelineMetrics,
     PipelineState,
     PipelineStatus,
@@ -96,9 +96,9 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
         self.store.transact(
             [],
             [
-                Put(JOBS, str(JOB), to_document(record)),
+                Put(RUNNING_JOBS, str(JOB), to_document(record)),
                 Put(
-                    STATES,
+                    JOB_STATES,
                     str(JOB),
                     to_document(
                         JobState(
@@ -113,7 +113,9 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
             ],
         )
 
-    def assign(self, worker: str, order: Order = Order.RUN, generation: int = 1) -> None:
+    def assign(
+        self, worker: str, order: DriverCommand = DriverCommand.RUN, generation: int = 1
+    ) -> None:
         assignment = Assignment(
             job_id=JOB, initialization_ms=1, generation=generation, worker=worker, order=order
         )
@@ -129,7 +131,9 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
             [],
             [
                 Put(
-                    STATES, str(JOB), to_document(replace(known.state.value, generation=generation))
+                    JOB_STATES,
+                    str(JOB),
+                    to_document(replace(known.state.value, generation=generation)),
                 ),
                 Delete(ASSIGNMENTS, str(JOB)),
                 *(Put(PIPELINES, f"{JOB}/{p.pipeline}", to_document(p)) for p in pipelines),
@@ -168,8 +172,8 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
         self.workers[worker].wait()
 
     @property
-    def known(self) -> Known:
-        known = look(self.store, JOB)
+    def known(self) -> JobSnapshot:
+        known = read_job(self.store, JOB)
         if known.driver is not None:
             self.seen.append(known.driver.value)
         return known
@@ -209,7 +213,7 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
         for process in self.workers.values():
             process.kill()
             process.communicate()
-        if (driver := look(self.store, JOB).driver) is not None:
+        if (driver := read_job(self.store, JOB).driver) is not None:
             self.seen.append(driver.value)
         for record in self.seen:
             kill_session(record.process)
@@ -254,7 +258,7 @@ def test_a_driver_outlives_its_worker_and_the_next_worker_adopts_it_and_reports_
     world.until_more()
     assert world.driver.process == process
     assert world.driver.end is None
-    world.assign(second, Order.STOP)
+    world.assign(second, DriverCommand.STOP)
     world.until(world.ended)
     end = world.driver.end
     assert end is not None
@@ -292,7 +296,7 @@ def test_a_killed_driver_is_reported_with_its_signal_and_started_again_only_for_
     world.until(lambda: world.driver.generation == 2)
     assert world.driver.process != process
     world.until_more()
-    world.assign(id, Order.STOP, generation=2)
+    world.assign(id, DriverCommand.STOP, generation=2)
     world.until(world.ended)
     assert world.ids() == list(range(world.rows_written()))
 
@@ -301,9 +305,14 @@ def test_a_killed_driver_is_reported_with_its_signal_and_started_again_only_for_
 # signal: that is an end too.
 @pytest.mark.parametrize(
     ("order", "codes"),
-    [(Order.STOP, {0}), (Order.INTERRUPT, {0}), (Order.TERMINATE, {0, -15}), (Order.KILL, {-9})],
+    [
+        (DriverCommand.STOP, {0}),
+        (DriverCommand.INTERRUPT, {0}),
+        (DriverCommand.TERMINATE, {0, -15}),
+        (DriverCommand.KILL, {-9}),
+    ],
 )
-def test_an_order_ends_the_driver(world: World, order: Order, codes: set[int]) -> None:
+def test_an_order_ends_the_driver(world: World, order: DriverCommand, codes: set[int]) -> None:
     id = world.run()
     process = world.driver.process
     world.assign(id, order)
@@ -317,7 +326,7 @@ def test_a_stop_needs_no_worker(world: World) -> None:
     first = world.run()
     process = world.driver.process
     world.kill(first)
-    world.assign(first, Order.STOP)
+    world.assign(first, DriverCommand.STOP)
     world.until(
         lambda: {p.value.status for p in world.known.pipelines} == {PipelineStatus.CANCELED}
     )

@@ -17,8 +17,8 @@ from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.cli.job_file import planned
 from tidegate.coordinator.claim import Claimant, Submission
 from tidegate.coordinator.ending import status_of
-from tidegate.coordinator.registry import Known, look
-from tidegate.coordinator.wish import RestoreWish
+from tidegate.coordinator.registry import JobSnapshot, read_job
+from tidegate.coordinator.wish import RestoreOptions
 from tidegate.driver.main import Driver
 from tidegate.driver.registration import register
 from tidegate.home import Home
@@ -40,7 +40,7 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{out}", file_format_type = "par
 class OtherHost(Claimant):
     """A leader that cannot reach the old driver's processes."""
 
-    def _bury(self, known: Known) -> None:
+    def _bury(self, known: JobSnapshot) -> None:
         pass
 
 
@@ -90,7 +90,7 @@ def test_a_driver_that_wakes_up_too_late_makes_nothing_visible(tmp_path: Path, p
             name="zombie",
             plan=plan,
             file=str(file),
-            wish=RestoreWish.parse(wish),
+            wish=RestoreOptions.parse(wish),
             me=me,
             now_ms=1,
         )
@@ -114,8 +114,8 @@ def test_a_driver_that_wakes_up_too_late_makes_nothing_visible(tmp_path: Path, p
         newer = driver_order(EngineSettings(), home, job_id=7, generation=second.generation)
         register(store, newer, 2)
         Driver(newer, store, second.job, lambda *_: PlainEngine()).run()
-        assert status_of(look(store, 7)) is JobStatus.FINISHED
-        before, state = visible(out), look(store, 7)
+        assert status_of(read_job(store, 7)) is JobStatus.FINISHED
+        before, state = visible(out), read_job(store, 7)
         checkpoints = sorted(p.name for p in home.checkpoints.glob("7/1/*"))
 
         os.kill(old.process.pid, signal.SIGCONT)
@@ -124,7 +124,7 @@ def test_a_driver_that_wakes_up_too_late_makes_nothing_visible(tmp_path: Path, p
         old.kill()
         old.close()
     assert visible(out) == before
-    assert look(store, 7) == state
+    assert read_job(store, 7) == state
     assert sorted(p.name for p in home.checkpoints.glob("7/1/*")) == checkpoints
     assert sorted(
         pyarrow.dataset.dataset(str(out), format="parquet").to_table()["id"].to_pylist()

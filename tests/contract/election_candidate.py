@@ -10,12 +10,12 @@ it had in the turn before, as a process would that was stopped between deciding 
 import select
 import sys
 
-from tidegate.election import Elector, Following, Leading
+from tidegate.election import Elector, Leader, NotLeader
 from tidegate.pipeline.clock import SystemClock
 from tidegate.store import Check, Conflict, Put, Store, StoreUnavailable, open_store
 
 
-def work(store: Store, leading: Leading) -> bool:
+def work(store: Store, leading: Leader) -> bool:
     """Count one up in the name of the office; whether that was allowed.
 
     It asks only the store, not the clock.
@@ -34,10 +34,10 @@ def work(store: Store, leading: Leading) -> bool:
     return True
 
 
-def told(standing: Leading | Following) -> str:
+def told(standing: Leader | NotLeader) -> str:
     return (
         f"leading {standing.term}"
-        if isinstance(standing, Leading)
+        if isinstance(standing, Leader)
         else f"following {standing.holder or '-'} {standing.term}"
     )
 
@@ -52,7 +52,7 @@ def main(url: str, name: str, lease_ms: int) -> None:
             said = told(standing)
             print(said, flush=True)
         for leading in (before, standing):
-            if isinstance(leading, Leading) and not work(store, leading):
+            if isinstance(leading, Leader) and not work(store, leading):
                 print(f"refused {leading.term}", flush=True)
         before = standing
         if select.select([sys.stdin], [], [], lease_ms / 10_000)[0]:

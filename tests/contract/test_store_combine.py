@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tidegate.store.backend import Token, Transaction
-from tidegate.store.combine import BATCH_MAX, Combiner, Outcome, _Wanted
+from tidegate.store.backend import Transaction, TransactionName
+from tidegate.store.combine import BATCH_MAX, Combiner, Outcome, _Queued
 from tidegate.store.errors import AnswerLost, Conflict, StoreUnavailable
 
 PATIENCE_S = 60.0
@@ -46,7 +46,7 @@ class Turns:
 
 
 def transaction(number: int) -> Transaction:
-    return Transaction(token=Token(id=b"", since=number), checks=(), writes=())
+    return Transaction(token=TransactionName(id=b"", since=number), checks=(), writes=())
 
 
 class Writer(threading.Thread):
@@ -198,7 +198,7 @@ def test_no_batch_is_larger_than_the_limit(turns: Turns) -> None:
 
 def test_what_was_queued_before_a_fork_is_the_parents_business(turns: Turns) -> None:
     turns.go_on.set()
-    parents = _Wanted(transaction(2))
+    parents = _Queued(transaction(2))
     parents.process = os.getpid() + 1
     turns.combiner._queue.append(parents)
     assert turns.apply(3) == 30

@@ -34,11 +34,11 @@ from tidegate.store import (
     open_store,
 )
 from tidegate.store import etcd as backend_module
-from tidegate.store.backend import Retention, Void
+from tidegate.store.backend import NotCommitted, Retention
 from tidegate.store.etcd import EtcdBackend
-from tidegate.store.etcd_layout import Layout
+from tidegate.store.etcd_layout import KeyLayout
 from tidegate.store.etcd_view import EtcdView
-from tidegate.testing.faulty_store import Fault, Operation, faulty_store, scripted
+from tidegate.testing.faulty_store import Fault, StoreCall, faulty_store, scripted
 from tidegate.testing.servers.etcd import EtcdServer
 from tidegate.testing.store_durability import (
     SOURCES,
@@ -154,7 +154,7 @@ def test_what_others_have_etcd_forget_is_not_needed(world: EtcdWorld, store: Sto
         store.transact(writes=[Put("jobs", "a", {"n": n})])
     faulty, _ = faulty_store(
         store,
-        scripted({Operation.APPLY: [Fault.ANSWER_LOST], Operation.SETTLE: [Fault.SLOW]}),
+        scripted({StoreCall.APPLY: [Fault.ANSWER_LOST], StoreCall.SETTLE: [Fault.SLOW]}),
         pause=lambda: forget(world),
     )
     assert faulty.transact(writes=[Put("jobs", "a", {"n": 5})]) == 6
@@ -171,7 +171,7 @@ def forget(world: EtcdWorld) -> None:
 def test_who_has_not_looked_for_long_still_writes_where_readers_find_it(
     world: EtcdWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Layout, "window", 3)
+    monkeypatch.setattr(KeyLayout, "window", 3)
     idle, busy = world.open(), world.open()
     idle.transact(writes=[Put("jobs", "idle", {})])
     for _ in range(10):
@@ -206,7 +206,7 @@ def test_who_follows_closely_reads_only_the_end_of_the_log_and_misses_nothing(
     assert set(reaches) == {2}
     late = idle.transact(writes=[Put("jobs", "idle", {})])
     assert events(reader, "jobs", since) == (Change("jobs", "idle", late, ChangeKind.PUT),)
-    assert reaches[-2:] == [2, Layout.window]
+    assert reaches[-2:] == [2, KeyLayout.window]
     version = busy.transact(writes=[Put("jobs", "busy", {})])
     assert events(reader, "jobs", late) == (Change("jobs", "busy", version, ChangeKind.PUT),)
     assert reaches[-1] == 4
@@ -217,7 +217,7 @@ def test_who_follows_closely_reads_only_the_end_of_the_log_and_misses_nothing(
 def test_a_record_whose_writer_had_not_looked_for_long_is_not_pruned_with_older_ones(
     world: EtcdWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Layout, "window", 50)
+    monkeypatch.setattr(KeyLayout, "window", 50)
     idle, busy = world.open(), world.open(compaction_threshold=10)
     for _ in range(9):
         busy.transact(writes=[Put("jobs", "busy", {})])
@@ -238,7 +238,7 @@ def test_who_follows_with_an_old_charter_gets_just_what_is_new(world: EtcdWorld)
     for n in range(3):
         first.transact(writes=[Put("jobs", "a", {"n": n})])
     token = first._token()
-    assert first.settle(token) == Void()
+    assert first.settle(token) == NotCommitted()
     version = first.transact(writes=[Put("jobs", "a", {})])
     assert (version, events(second, "jobs", 3)) == (4, (Change("jobs", "a", 4, ChangeKind.PUT),))
     second.transact([Check("jobs", "a", version)], [Put("jobs", "a", {})])
@@ -249,7 +249,7 @@ def test_who_follows_with_an_old_charter_gets_just_what_is_new(world: EtcdWorld)
 def test_the_log_is_pruned_while_many_write_and_who_follows_misses_nothing(
     world: EtcdWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Layout, "window", 5)
+    monkeypatch.setattr(KeyLayout, "window", 5)
     stores = [world.open(compaction_threshold=60) for _ in range(4)]
     reader = world.open(compaction_threshold=60)
     written: list[int] = []
@@ -289,9 +289,9 @@ def test_the_log_is_pruned_while_many_write_and_who_follows_misses_nothing(
 def test_records_and_given_up_tokens_do_not_stay_for_ever(
     world: EtcdWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Layout, "window", 50)
+    monkeypatch.setattr(KeyLayout, "window", 50)
     store = world.open(compaction_threshold=100)
-    faulty, _ = faulty_store(store, scripted({Operation.APPLY: [Fault.REQUEST_LOST] * 3}))
+    faulty, _ = faulty_store(store, scripted({StoreCall.APPLY: [Fault.REQUEST_LOST] * 3}))
     for _ in range(3):
         with pytest.raises(StoreUnavailable, match="was not written"):
             faulty.transact(writes=[Put("jobs", "a", {})])
@@ -310,7 +310,7 @@ def test_given_up_tokens_beyond_those_that_are_listed_make_revisions_jump_and_no
     monkeypatch.setattr(backend_module, "GAPS_MAX", 2)
     revisions = []
     for _ in range(4):
-        faulty, backend = faulty_store(store, scripted({Operation.APPLY: [Fault.HELD_BACK]}))
+        faulty, backend = faulty_store(store, scripted({StoreCall.APPLY: [Fault.HELD_BACK]}))
         with pytest.raises(StoreUnavailable, match="was not written"):
             faulty.transact(writes=[Put("jobs", "never", {})])
         assert backend.deliver() == []
@@ -323,7 +323,11 @@ def test_given_up_tokens_beyond_those_that_are_listed_make_revisions_jump_and_no
 def test_two_that_give_up_the_same_token_both_get_to_know(world: EtcdWorld, store: Store) -> None:
     other = world.open()
     token = store._token()
-    assert (other.settle(token), store.settle(token), world.count("void/")) == (Void(), Void(), 1)
+    assert (other.settle(token), store.settle(token), world.count("void/")) == (
+        NotCommitted(),
+        NotCommitted(),
+        1,
+    )
     assert store.transact(writes=[Put("jobs", "a", {})]) == other.revision() == 1
     other.close()
 

@@ -11,11 +11,11 @@ import psycopg
 import pytest
 
 from tidegate.store import Check, OutcomeUnknown, Put, Store, StoreUnavailable, open_store
-from tidegate.store.backend import Committed, Retention, Token, Transaction, Write
+from tidegate.store.backend import Committed, Retention, Transaction, TransactionName, Write
 from tidegate.store.errors import AnswerLost
 from tidegate.store.postgres import PostgresBackend
-from tidegate.store.postgres_connections import Limits
-from tidegate.testing.servers.line import Line, Trouble
+from tidegate.store.postgres_connections import PoolTimeouts
+from tidegate.testing.servers.line import Line, RequestFault
 from tidegate.testing.servers.postgres import PostgresServer
 
 
@@ -31,7 +31,7 @@ def line(postgres: PostgresServer) -> Iterator[Line]:
 
 
 @contextmanager
-def opened(port: int, schema: str, limits: Limits | None = None) -> Iterator[Store]:
+def opened(port: int, schema: str, limits: PoolTimeouts | None = None) -> Iterator[Store]:
     store = Store(
         PostgresBackend(url_of(port, schema), retention=Retention(), limits=limits),
         pause=lambda _: None,
@@ -48,9 +48,9 @@ def url_of(port: int, schema: str) -> str:
     return f"postgresql://postgres@127.0.0.1:{port}/postgres?schema={schema}"
 
 
-@pytest.mark.parametrize("trouble", [Trouble.ANSWER_LOST, Trouble.ANSWER_CUT])
+@pytest.mark.parametrize("trouble", [RequestFault.ANSWER_LOST, RequestFault.ANSWER_CUT])
 def test_a_line_that_is_cut_after_the_commit_costs_nothing(
-    line: Line, schema: str, trouble: Trouble
+    line: Line, schema: str, trouble: RequestFault
 ) -> None:
     with opened(line.port, schema) as store:
         line.trouble(trouble)
@@ -62,7 +62,7 @@ def test_a_line_that_is_cut_before_the_request_arrives_has_written_nothing(
     line: Line, schema: str
 ) -> None:
     with opened(line.port, schema) as store:
-        line.trouble(Trouble.REQUEST_LOST)
+        line.trouble(RequestFault.REQUEST_LOST)
         with pytest.raises(
             StoreUnavailable, match=r"was not written: the connection .* broke in the middle"
         ):
@@ -75,16 +75,18 @@ def test_a_request_that_arrives_after_it_was_given_up_writes_nothing(
     line: Line, schema: str
 ) -> None:
     with opened(line.port, schema) as store:
-        line.trouble(Trouble.REQUEST_HELD_BACK)
+        line.trouble(RequestFault.REQUEST_HELD_BACK)
         with pytest.raises(StoreUnavailable, match="was not written"):
             store.transact(writes=[Put("jobs", "a", {})])
         assert line.deliver() == 1
         assert (store.list("jobs"), store.revision()) == ([], 3)
 
 
-@pytest.mark.parametrize("trouble", [Trouble.ANSWER_LOST, Trouble.ANSWER_CUT, Trouble.REQUEST_LOST])
+@pytest.mark.parametrize(
+    "trouble", [RequestFault.ANSWER_LOST, RequestFault.ANSWER_CUT, RequestFault.REQUEST_LOST]
+)
 def test_a_line_that_is_cut_while_reading_is_unavailable_once(
-    line: Line, schema: str, trouble: Trouble
+    line: Line, schema: str, trouble: RequestFault
 ) -> None:
     with opened(line.port, schema) as store:
         store.list("warm")
@@ -97,8 +99,8 @@ def test_a_line_that_is_cut_while_reading_is_unavailable_once(
 def test_on_a_line_that_says_nothing_the_outcome_is_unknown_until_it_speaks_again(
     line: Line, schema: str
 ) -> None:
-    with opened(line.port, schema, Limits(answer_s=0.2)) as store:
-        token = Token(id=b"0123456789abcdef", since=3)
+    with opened(line.port, schema, PoolTimeouts(answer_s=0.2)) as store:
+        token = TransactionName(id=b"0123456789abcdef", since=3)
         line.mute()
         with pytest.raises(AnswerLost):
             store.backend.apply(
@@ -111,7 +113,7 @@ def test_on_a_line_that_says_nothing_the_outcome_is_unknown_until_it_speaks_agai
 def test_a_server_that_stands_still_is_not_waited_for(
     postgres: PostgresServer, schema: str
 ) -> None:
-    with opened(postgres.port, schema, Limits(answer_s=0.2)) as store:
+    with opened(postgres.port, schema, PoolTimeouts(answer_s=0.2)) as store:
         with postgres.paused(), pytest.raises(StoreUnavailable, match=r"no answer for 0\.2 s"):
             store.get("warm", "0")
         assert store.get("warm", "0") is not None
@@ -120,7 +122,7 @@ def test_a_server_that_stands_still_is_not_waited_for(
 def test_a_lock_that_another_session_keeps_stops_writers_for_a_while_and_readers_not_at_all(
     postgres: PostgresServer, schema: str
 ) -> None:
-    with opened(postgres.port, schema, Limits(lock_s=0.1)) as store:
+    with opened(postgres.port, schema, PoolTimeouts(lock_s=0.1)) as store:
         with lock_kept(postgres, schema):
             with pytest.raises(
                 StoreUnavailable,

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.store.backend import Changes, Check, Retention, Token, Transaction, Void, Write
+from tidegate.store.backend import (
+    Changes,
+    Check,
+    NotCommitted,
+    Retention,
+    Transaction,
+    TransactionName,
+    Write,
+)
 from tidegate.store.combine import Outcome
 from tidegate.store.errors import StoreUnavailable
 from tidegate.store.sqlite import SqliteBackend
@@ -30,7 +38,7 @@ def transaction(chance: random.Random, revision: int, number: int) -> Transactio
         if chance.random() < 0.4
     )
     return Transaction(
-        token=Token(id=number.to_bytes(16), since=0),
+        token=TransactionName(id=number.to_bytes(16), since=0),
         checks=checks,
         writes=writes or (Write("a", "1", "0"),),
     )
@@ -72,8 +80,8 @@ def test_a_batch_is_the_same_as_one_after_the_other(tmp_path: Path, seed: int) -
             batch.append(aware(together, chance, given) if chance.random() < 0.7 else given)
         late = [chance.choice(batch).token] if chance.random() < 0.3 else []
         assert [each.settle(token) for token in late for each in (together, alone)] == [
-            Void(),
-            Void(),
+            NotCommitted(),
+            NotCommitted(),
         ] * len(late)
         one_by_one = [outcome for each in batch for outcome in alone._write_all([each])]
         at_once = together._write_all(batch)
@@ -90,7 +98,7 @@ def test_a_batch_is_the_same_as_one_after_the_other(tmp_path: Path, seed: int) -
 
 
 def test_what_was_deleted_and_written_again_in_one_batch_is_there_once_and_told_each_time() -> None:
-    token = Token(id=b"t", since=0)
+    token = TransactionName(id=b"t", since=0)
     writes = [
         Write("a", "1", None),
         Write("a", "1", "1"),

@@ -22,12 +22,12 @@ from tidegate.model.types import ROW_KIND, Column, RowKind, Table, parse_type
 from tidegate.plugin.arrow import table_schema
 from tidegate.plugin.contract import (
     AlreadyCommitted,
+    BatchCommitted,
     Commit,
-    Committed,
     Limit,
     Offset,
     OperatorContext,
-    Resume,
+    SinkRestore,
     WriteTask,
 )
 from tidegate.plugin.option import Block, OptionSet, Values
@@ -147,7 +147,7 @@ class Driven:
         self.lineage = lineage
         self.committer: JdbcCommitter = sink.committer()
         self.committer.open(
-            Resume(
+            SinkRestore(
                 lineage=lineage,
                 generation=generation,
                 checkpoint=checkpoint,
@@ -181,7 +181,7 @@ class Driven:
         checkpoint: int,
         messages: Sequence[Mapping[str, Any]],
         offsets: Mapping[str, Any] | None = None,
-    ) -> Committed | AlreadyCommitted:
+    ) -> BatchCommitted | AlreadyCommitted:
         return self.committer.commit(
             Commit(
                 lineage=self.lineage,
@@ -195,7 +195,7 @@ class Driven:
 
     def batch(
         self, checkpoint: int, *parts: tuple[Table, Sequence[Sequence[Any]]]
-    ) -> Committed | AlreadyCommitted:
+    ) -> BatchCommitted | AlreadyCommitted:
         return self.commit(checkpoint, self.stage(checkpoint, *parts))
 
 

@@ -32,7 +32,7 @@ from keys_kit import (
 )
 
 from tidegate.databases.capture.errors import OrderChanged
-from tidegate.databases.capture.keys import Chunk, split_key
+from tidegate.databases.capture.keys import KeyChunk, split_key
 from tidegate.databases.capture.order import order_of
 from tidegate.databases.chunks import as_bound
 from tidegate.databases.errors import DatabaseTrouble, StatementRefused
@@ -340,7 +340,7 @@ def test_every_key_is_in_exactly_one_chunk_for_the_database_and_for_the_log(
         columns = [("k", kind), ("n", parse_type("int"))]
         (batch,) = source.dialect.batches(home.address, numbered, columns, 0)
         inside: list[int] = []
-        for chunk in itertools.starmap(Chunk, itertools.pairwise([None, *cuts, None])):
+        for chunk in itertools.starmap(KeyChunk, itertools.pairwise([None, *cuts, None])):
             condition = key.condition(chunk)
             rows = sorted(
                 n

@@ -19,7 +19,7 @@ from tidegate.connectors.jdbc.target import target_of
 from tidegate.databases.errors import DatabaseTrouble, StatementRefused
 from tidegate.model.errors import Fenced
 from tidegate.model.records import JobStatus
-from tidegate.plugin.contract import AlreadyCommitted, Committed, WriteTask
+from tidegate.plugin.contract import AlreadyCommitted, BatchCommitted, WriteTask
 from tidegate.testing.crash_runs import KILLED, CrashRuns, RunRequest
 from tidegate.testing.servers.postgres import PostgresServer
 
@@ -69,7 +69,7 @@ def test_the_largest_staging_table_becomes_a_target_that_is_not_there(pg: Place)
     assert pg.execute("select to_regclass('orders')") == [(None,)], (
         "nothing is visible before the commit"
     )
-    assert isinstance(driven.commit(1, messages), Committed)
+    assert isinstance(driven.commit(1, messages), BatchCommitted)
     assert orders(pg) == [(1, "a"), (2, None), (3, "c")]
     assert identities(pg, "orders")[0] in staged
     assert pg.execute(
@@ -92,7 +92,7 @@ def test_a_repeated_batch_is_skipped_and_an_old_generation_is_fenced(pg: Place) 
     with pytest.raises(Fenced):
         old.commit(1, late)
     messages = new.stage(1, (plain, [(1, "a")]))
-    assert isinstance(new.commit(1, messages), Committed)
+    assert isinstance(new.commit(1, messages), BatchCommitted)
     assert isinstance(new.commit(1, messages), AlreadyCommitted), (
         "an answer that was lost: what was staged is the target now"
     )
@@ -123,7 +123,7 @@ def test_of_a_key_that_is_there_often_the_last_row_counts(
     message = writing.close()
     later = driven.stage(1, (ORDERS, [(5, "of a later task")]), subtask=1)
     assert message["tables"][0]["shaped"]
-    assert isinstance(driven.commit(1, [*later, message]), Committed)
+    assert isinstance(driven.commit(1, [*later, message]), BatchCommitted)
     assert orders(pg) == sorted({**dict(rows), 5: "of a later task"}.items())
     assert pg.our_tables() == []
 
@@ -193,7 +193,7 @@ def test_rows_that_the_server_lost_are_staged_again(pg: Place, loss: str) -> Non
     with pytest.raises(DatabaseTrouble, match="instead of 2"):
         driven.commit(1, messages)
     assert pg.execute("select to_regclass('orders')") == [(None,)]
-    assert isinstance(driven.batch(1, (ORDERS, [(1, "a"), (2, "b")])), Committed)
+    assert isinstance(driven.batch(1, (ORDERS, [(1, "a"), (2, "b")])), BatchCommitted)
     assert orders(pg) == [(1, "a"), (2, "b")]
 
 

@@ -13,14 +13,14 @@ from database_kit import CONTEXT, Driven, Place, sink, source, table
 from tidegate.connectors.jdbc.merge import ColumnMissing
 from tidegate.connectors.jdbc.merger import UniqueTaken
 from tidegate.connectors.jdbc.names import record_id
-from tidegate.connectors.jdbc.prepare import NotPrepared
-from tidegate.connectors.jdbc.record import DataDropped, OtherOffsets, RecordGone
+from tidegate.connectors.jdbc.prepare import TableNotPrepared
+from tidegate.connectors.jdbc.record import RecordGone, SinkRowsDropped, TargetOffsetsDiffer
 from tidegate.connectors.jdbc.target import KeyMissing
 from tidegate.connectors.jdbc.values import ValueUnfit
 from tidegate.databases.errors import DatabaseTrouble, StatementRefused, TableMissing
 from tidegate.databases.url import System
 from tidegate.model.errors import Fenced, OtherCopy, UserError
-from tidegate.plugin.contract import AlreadyCommitted, Committed, Resume
+from tidegate.plugin.contract import AlreadyCommitted, BatchCommitted, SinkRestore
 
 ORDERS = table("shop.orders", ["id"], id="bigint", name="string", amount="decimal(12,2)")
 CHANGES = replace(ORDERS, kinds=True)
@@ -45,7 +45,7 @@ def test_a_batch_is_visible_with_its_commit_and_nothing_is_left(place: Place) ->
     messages = driven.stage(1, (ORDERS, FIRST))
     assert len(place.our_tables()) == 1
     assert messages[0]["rows"] == 3
-    assert isinstance(driven.commit(1, messages), Committed)
+    assert isinstance(driven.commit(1, messages), BatchCommitted)
     assert rows(place) == FIRST
     assert place.our_tables() == []
     driven.committer.finish()
@@ -61,11 +61,11 @@ def test_a_repeated_batch_is_skipped_and_other_ranges_are_an_error(place: Place)
     assert isinstance(again.batch(1, (plain, FIRST)), AlreadyCommitted)
     assert rows(place) == FIRST
     assert place.our_tables() == []
-    with pytest.raises(OtherOffsets):
+    with pytest.raises(TargetOffsetsDiffer):
         again.commit(1, again.stage(1, (plain, FIRST)), {"s": {"start": 0, "end": 9}})
-    assert isinstance(again.batch(2, (plain, FIRST)), Committed)
+    assert isinstance(again.batch(2, (plain, FIRST)), BatchCommitted)
     assert len(rows(place)) == 6
-    with pytest.raises(OtherOffsets, match="is at checkpoint 2 already"):
+    with pytest.raises(TargetOffsetsDiffer, match="is at checkpoint 2 already"):
         again.batch(1, (plain, FIRST))
 
 
@@ -79,7 +79,7 @@ def test_an_older_generation_is_fenced_in_the_database(place: Place) -> None:
     with pytest.raises(Fenced):
         Driven(sink(place, table="orders"), 1)
     late = old.stage(1, (ORDERS, [(9, "late", None)]))
-    assert isinstance(new.batch(1, (ORDERS, FIRST)), Committed)
+    assert isinstance(new.batch(1, (ORDERS, FIRST)), BatchCommitted)
     with pytest.raises(Fenced):
         old.commit(1, late)
     assert rows(place) == FIRST
@@ -287,7 +287,7 @@ def test_rows_that_the_server_lost_are_not_taken_for_none(place: Place) -> None:
     place.execute(f"delete from {place.our_tables()[0]}")
     with pytest.raises(DatabaseTrouble, match="0 rows instead of 3"):
         driven.commit(1, staged)
-    assert isinstance(driven.batch(1, (ORDERS, FIRST)), Committed)
+    assert isinstance(driven.batch(1, (ORDERS, FIRST)), BatchCommitted)
 
 
 # -- save modes
@@ -325,7 +325,7 @@ def test_a_table_can_be_made_anew(place: Place) -> None:
 
 
 def test_save_modes_that_refuse_say_why(place: Place) -> None:
-    with pytest.raises(NotPrepared, match="ERROR_WHEN_SCHEMA_NOT_EXIST"):
+    with pytest.raises(TableNotPrepared, match="ERROR_WHEN_SCHEMA_NOT_EXIST"):
         Driven(sink(place, table="orders", schema_save_mode="ERROR_WHEN_SCHEMA_NOT_EXIST")).batch(
             1, (ORDERS, FIRST)
         )
@@ -335,7 +335,7 @@ def test_save_modes_that_refuse_say_why(place: Place) -> None:
         "create table orders (id bigint primary key, name varchar(20), amount decimal(12,2))",
         "insert into orders values (99, 'old', 1)",
     )
-    with pytest.raises(NotPrepared, match="ERROR_WHEN_DATA_EXISTS"):
+    with pytest.raises(TableNotPrepared, match="ERROR_WHEN_DATA_EXISTS"):
         Driven(sink(place, table="orders", data_save_mode="ERROR_WHEN_DATA_EXISTS"), 3).batch(
             1, (ORDERS, FIRST)
         )
@@ -365,7 +365,7 @@ def test_what_fails_in_the_transaction_leaves_nothing_behind(place: Place) -> No
         driven.batch(1, (ORDERS, [(1, "a", None), (2, "a", None)]))
     assert rows(place) == []
     again = Driven(sink(place, table="orders"), 2, pending=1)
-    assert isinstance(again.batch(1, (ORDERS, FIRST[:1])), Committed)
+    assert isinstance(again.batch(1, (ORDERS, FIRST[:1])), BatchCommitted)
 
 
 def test_a_text_that_is_too_long_is_refused_and_not_cut(maria: Place, pg: Place) -> None:
@@ -466,7 +466,7 @@ def remembered(place: Place, checkpoint: int, lineage: str = "L") -> int:
     made = (
         sink(place, table="orders")
         .committer()
-        .memory(Resume(lineage=lineage, generation=9, checkpoint=checkpoint))
+        .memory(SinkRestore(lineage=lineage, generation=9, checkpoint=checkpoint))
     )
     assert made is not None
     return made.checkpoint
@@ -508,7 +508,7 @@ def test_of_two_drivers_of_one_generation_the_database_takes_the_first(place: Pl
     first = Driven(sink(place, table="orders"), 8, token="aa")
     with pytest.raises(OtherCopy, match="another copy of this installation"):
         Driven(sink(place, table="orders"), 8, token="bb")
-    assert isinstance(first.batch(1, (ORDERS, FIRST)), Committed)
+    assert isinstance(first.batch(1, (ORDERS, FIRST)), BatchCommitted)
     place.execute("update tidegate_sink_record set token = 'bb'")
     with pytest.raises(OtherCopy):
         first.batch(2, (ORDERS, FIRST))
@@ -551,17 +551,17 @@ def test_a_save_mode_that_removes_rows_of_a_live_run_stops_it_by_name(place: Pla
     Driven(sink(place, table="orders", data_save_mode="DROP_DATA"), 1, token="bb").batch(
         1, (ORDERS, FIRST[2:])
     )
-    with pytest.raises(DataDropped, match="job 7"):
+    with pytest.raises(SinkRowsDropped, match="job 7"):
         theirs.commit(2, staged)
     assert rows(place) == FIRST[2:]
     lost = (
         sink(place, replace(CONTEXT, operator="other"), table="orders")
         .committer()
-        .memory(Resume(lineage="T", generation=2, checkpoint=1))
+        .memory(SinkRestore(lineage="T", generation=2, checkpoint=1))
     )
     assert lost is not None
     assert lost.checkpoint == 0
-    assert isinstance(elsewhere.batch(2, (ORDERS, FIRST[1:])), Committed), (
+    assert isinstance(elsewhere.batch(2, (ORDERS, FIRST[1:])), BatchCommitted), (
         "whose table was left alone goes on"
     )
 
@@ -571,7 +571,7 @@ def test_a_fresh_start_is_told_of_rows_that_are_there(place: Place) -> None:
         made = (
             sink(place, table="orders", **more)
             .committer()
-            .memory(Resume(lineage="N", generation=1, checkpoint=0))
+            .memory(SinkRestore(lineage="N", generation=1, checkpoint=0))
         )
         assert made is not None
         return made.others

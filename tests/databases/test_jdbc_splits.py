@@ -15,7 +15,7 @@ import pytest
 from database_kit import Place, batches, everything, source
 from keys_kit import NOON, data, latin, moment, text, uuid
 
-from tidegate.connectors.jdbc.position import Position
+from tidegate.connectors.jdbc.position import ChunkPosition
 from tidegate.connectors.jdbc.source import JdbcSource
 from tidegate.databases.session import Session
 from tidegate.model.records import JobStatus
@@ -107,7 +107,7 @@ def _filled(place: Place, key: Key, chance: random.Random) -> None:
 
 def _chunk_by_chunk(reading: JdbcSource, session: Session) -> list[int]:
     """The numbers of the rows of every chunk, by one connection."""
-    (read,), position = reading.reads(), Position.of(reading.initial())
+    (read,), position = reading.reads(), ChunkPosition.of(reading.initial())
     (table,) = position.tables
     found = []
     for chunk in range(table.count):

@@ -13,7 +13,7 @@ import pytest
 from database_kit import CONTEXT, Driven, Place, everything, sink, source, table
 
 from tidegate.connectors.jdbc.merger import RowsLost, ValuesChanged
-from tidegate.connectors.jdbc.prepare import NotPrepared
+from tidegate.connectors.jdbc.prepare import TableNotPrepared
 from tidegate.connectors.jdbc.target_check import TargetUnfit
 from tidegate.connectors.jdbc.values import ValueChecks, ValueUnfit
 from tidegate.databases.errors import DatabaseTrouble, StatementRefused
@@ -521,7 +521,7 @@ def test_several_long_keys_share_an_index_and_a_key_that_is_too_long_is_refused(
     pg.execute("create table s (a varchar(600), b varchar(600), primary key (a, b))")
     (arriving,) = source(pg, table_path="s").tables()
     with pytest.raises(
-        NotPrepared,
+        TableNotPrepared,
         match=(
             r"the key a \(character varying\(600\)\), b .* needs 4800 bytes, and an index holds"
             r" 3072.*create_index"

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from tidegate import __version__
-from tidegate.api.planner_process import Judged
+from tidegate.api.planner_process import PlanningResult
 from tidegate.checkpoints.manifest import Manifest
 from tidegate.checkpoints.quarantine import Quarantine
-from tidegate.checkpoints.savepoints import Overtaken, _Head
+from tidegate.checkpoints.savepoints import SavepointSuperseded, _Head
 from tidegate.coordinator.observe import KINDS
 from tidegate.model.document import stored_key, to_document
-from tidegate.model.engine import DriverOrder
+from tidegate.model.engine import DriverSpec
 from tidegate.model.records import RESTORE_CLAIMS, ProcessRef, RestoreClaim
 from tidegate.model.upkeep import (
     COLLECTOR,
@@ -31,7 +31,7 @@ from tidegate.model.upkeep import (
     INSTALLATION,
     CollectorReport,
     ExpiredJob,
-    Installation,
+    InstallationRecord,
 )
 
 HERE = Path(__file__).parent
@@ -40,14 +40,14 @@ STORED: dict[str, type] = {
     f"map {RESTORE_CLAIMS}": RestoreClaim,
     f"map {EXPIRED_JOBS}": ExpiredJob,
     f"map {COLLECTOR}": CollectorReport,
-    f"map {INSTALLATION}": Installation,
+    f"map {INSTALLATION}": InstallationRecord,
     "file _manifest.json": Manifest,
     "file _savepoint.json": _Head,
-    "file _overtaken.json": Overtaken,
+    "file _overtaken.json": SavepointSuperseded,
     "file quarantine record": Quarantine,
     "file scratch owner": ProcessRef,
-    "pipe driver order": DriverOrder,
-    "pipe planner answer": Judged,
+    "pipe driver order": DriverSpec,
+    "pipe planner answer": PlanningResult,
 }
 
 

@@ -18,15 +18,15 @@ from tidegate.model.types import Column, DataType, Table, TypeName
 from tidegate.plugin.connector import Capabilities, Connector, GoBack
 from tidegate.plugin.contract import (
     AlreadyCommitted,
+    BatchCommitted,
     Commit,
-    Committed,
+    CommitRange,
     Committer,
     Limit,
     Message,
     Offset,
-    Resume,
     Sink,
-    SinkRange,
+    SinkRestore,
     Source,
     Split,
     Writer,
@@ -160,7 +160,7 @@ class SimCommitter(Committer):
         if self.shelf.generation > self.generation:
             raise Fenced(f"the sink {self.sink}", self.generation, self.shelf.generation)
 
-    def ahead(self, resume: Resume) -> Sequence[SinkRange]:
+    def ahead(self, resume: SinkRestore) -> Sequence[CommitRange]:
         self.shelf, self.generation = (
             scene.shelves.setdefault((resume.lineage, self.pipeline, self.sink), Shelf()),
             resume.generation,
@@ -170,12 +170,12 @@ class SimCommitter(Committer):
         self.shelf.generation = self.generation
         scene.at("sink.ahead.after")
         return [
-            SinkRange(checkpoint=c, offsets=offsets)
+            CommitRange(checkpoint=c, offsets=offsets)
             for c, offsets in sorted(self.shelf.records.items())
             if c > resume.checkpoint
         ]
 
-    def open(self, resume: Resume) -> None:
+    def open(self, resume: SinkRestore) -> None:
         scene.at("sink.open.before")
         self._fence()
         for newer in [c for c in self.shelf.rows if not resume.keeps(c)]:
@@ -183,7 +183,7 @@ class SimCommitter(Committer):
             self.shelf.records.pop(newer, None)
         scene.at("sink.open.after")
 
-    def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
+    def commit(self, commit: Commit) -> BatchCommitted | AlreadyCommitted:
         scene.at("sink.commit.before")
         self._fence()
         ids = sorted(i for message in commit.messages for i in message["ids"])
@@ -193,7 +193,7 @@ class SimCommitter(Committer):
             raise TransientError("the answer to the commit was lost")
         return outcome
 
-    def _once(self, commit: Commit, ids: list[int]) -> Committed | AlreadyCommitted:
+    def _once(self, commit: Commit, ids: list[int]) -> BatchCommitted | AlreadyCommitted:
         n, what = (
             commit.checkpoint,
             (
@@ -211,7 +211,7 @@ class SimCommitter(Committer):
                 **({} if self.newest_only else self.shelf.records),
                 n: commit.offsets,
             }
-            return Committed()
+            return BatchCommitted()
         if n not in self.shelf.records:
             scene.broken(f"a batch was repeated after it was sure that it never would be: {what}")
         elif self.shelf.records[n] != commit.offsets:

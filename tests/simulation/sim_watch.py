@@ -6,7 +6,7 @@ Called by sim_world.
 import json
 from typing import TYPE_CHECKING, Any
 
-from tidegate.model.records import FINISHED, PIPELINES
+from tidegate.model.records import JOB_OUTCOMES, PIPELINES
 from tidegate.store.backend import Transaction
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Watch:
         self.ending = False  # whether the transaction is a terminal one
 
     def see(self, transaction: Transaction) -> None:
-        self.ending = any(write.map == FINISHED for write in transaction.writes)
+        self.ending = any(write.map == JOB_OUTCOMES for write in transaction.writes)
         for write in transaction.writes:
             if write.map == PIPELINES:
                 if write.text is None:  # two may carry out one cleanup, each from its beginning

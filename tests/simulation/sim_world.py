@@ -24,10 +24,10 @@ from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator import claim as claiming
 from tidegate.coordinator.claim import Claimant, Submission
 from tidegate.coordinator.ending import Owned, end, status_of
-from tidegate.coordinator.registry import Known, look
+from tidegate.coordinator.registry import JobSnapshot, read_job
 from tidegate.coordinator.savepoints import ask
 from tidegate.coordinator.supervisor import TakenOver
-from tidegate.coordinator.wish import RestoreWish, Start
+from tidegate.coordinator.wish import RestoreOptions, StartMode
 from tidegate.driver.registration import register
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings
@@ -45,15 +45,15 @@ from tidegate.pipeline.attempts import run_pipeline
 from tidegate.pipeline.engine import Batch, Written
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.ledger import Ledger
-from tidegate.pipeline.loop import Surroundings
-from tidegate.pipeline.meter import Meter
-from tidegate.pipeline.savepoint import SavepointDesk
+from tidegate.pipeline.loop import PipelineContext
+from tidegate.pipeline.meter import PipelineProgress
+from tidegate.pipeline.savepoint import SavepointCoordinator
 from tidegate.runner.orders import driver_order
 from tidegate.store.backend import Transaction
 from tidegate.store.base import Store
 from tidegate.store.open import open_store
 from tidegate.testing.failpoints import failpoint_names
-from tidegate.testing.faulty_store import Fault, FaultyBackend, Operation, faulty_store, seeded
+from tidegate.testing.faulty_store import Fault, FaultyBackend, StoreCall, faulty_store, seeded
 from tidegate.testing.plain_engine import PlainEngine
 
 JOB = 7
@@ -111,7 +111,7 @@ class FarAway(Claimant):
     them.
     """
 
-    def _bury(self, known: Known) -> None:
+    def _bury(self, known: JobSnapshot) -> None:
         """They may well be alive."""
 
 
@@ -219,7 +219,7 @@ class World:
     def front(self) -> Front:
         faults = seeded(self.rng.randrange(1 << 30), self.weather.store_fault)
 
-        def choose(operation: Operation) -> Fault:
+        def choose(operation: StoreCall) -> Fault:
             self.turns.here(f"store.{operation.value}")
             return Fault.NONE if self.calm else faults(operation)
 
@@ -246,7 +246,7 @@ class World:
             name="sim",
             plan=self.plan,
             file="",
-            wish=RestoreWish.parse(wish),
+            wish=RestoreOptions.parse(wish),
             me=me,
             now_ms=self.clock.now_ms() + len(self.processes),
         )
@@ -257,15 +257,15 @@ class World:
             process.name,
             f"claimed {claim.generation} {claim.start} {dict(claim.restored)} {claim.notes}",
         )
-        if claim.start is not Start.NOTHING:
+        if claim.start is not StartMode.NOTHING:
             register(
                 store,
                 driver_order(EngineSettings(), self.home, job_id=JOB, generation=claim.generation),
                 self.clock.now_ms(),
             )
             self._drive(process, store, claim.job)
-        known = look(store, JOB)
-        if claim.start is not Start.NOTHING and (
+        known = read_job(store, JOB)
+        if claim.start is not StartMode.NOTHING and (
             known.state is None or known.state.value.leader != me
         ):
             raise TakenOver("by another process")
@@ -282,11 +282,11 @@ class World:
     def _drive(self, process: Process, store: Store, job: JobRecord) -> None:
         finished = {
             p.value.pipeline
-            for p in look(store, JOB).pipelines
+            for p in read_job(store, JOB).pipelines
             if p.value.status is PipelineStatus.FINISHED
         }
         plans = [plan for plan in job.plan.pipelines if plan.id not in finished]
-        desk = SavepointDesk(store, job, self.savepoints, self.clock)
+        desk = SavepointCoordinator(store, job, self.savepoints, self.clock)
         process.driving = True
         self.turns.spawn(process, f"{process.name}-desk", lambda: self._serve(process, desk))
         actors = [
@@ -319,7 +319,7 @@ class World:
             "person", f"asked for savepoint {request.id}, stop={request.stop}, {request.status}"
         )
 
-    def _serve(self, process: Process, desk: SavepointDesk) -> None:
+    def _serve(self, process: Process, desk: SavepointCoordinator) -> None:
         """In place of the desk's own thread."""
         while process.driving:
             with contextlib.suppress(TransientError):
@@ -332,13 +332,13 @@ class World:
         store: Store,
         job: JobRecord,
         plan: PipelinePlan,
-        desk: SavepointDesk,
+        desk: SavepointCoordinator,
     ) -> None:
         assert process.generation is not None
         ledger = Ledger(
             store, JOB, plan.id, process.generation, clock=self.clock, abandon=threading.Event()
         )
-        around = Surroundings(
+        around = PipelineContext(
             job=job,
             storage=self.storage,
             engine=YieldingEngine(self.turns),
@@ -353,7 +353,7 @@ class World:
         ended = PipelineStatus.FAILED
         try:
             ended = run_pipeline(
-                around, plan, ledger, Meter(plan.id, process.generation, around.clock)
+                around, plan, ledger, PipelineProgress(plan.id, process.generation, around.clock)
             )
         finally:
             if ended is PipelineStatus.FAILED:
@@ -430,7 +430,7 @@ class World:
             return f"savepoint:{self.rng.choice(saved)}"
         retained = [
             ref.checkpoint
-            for pipeline in look(self.store, JOB).pipelines
+            for pipeline in read_job(self.store, JOB).pipelines
             for ref in pipeline.value.retained[:-1]
         ]
         if self.turns.alive() or not retained or self.rng.random() >= self.weather.back:
@@ -442,7 +442,7 @@ class World:
         """Empty the manifests of the newest checkpoints, where there is an older one."""
         if self.turns.alive() or self.rng.random() >= self.weather.damage:
             return
-        for pipeline in look(self.store, JOB).pipelines:
+        for pipeline in read_job(self.store, JOB).pipelines:
             retained = pipeline.value.retained
             # Without a manifest the job has finished, and its cleanup was killed in the middle.
             if len(retained) < 2 or not all(
@@ -554,7 +554,7 @@ class World:
         )
 
     def _reckon(self) -> None:
-        known = look(self.store, JOB)
+        known = read_job(self.store, JOB)
         assert known.state is not None
         wanted = JobStatus.CANCELED if self.streaming else JobStatus.FINISHED
         if known.state.value.status is not wanted:
@@ -578,7 +578,7 @@ class World:
                     )
         self._reckon_checkpoints(known)
 
-    def _reckon_checkpoints(self, known: Known) -> None:
+    def _reckon_checkpoints(self, known: JobSnapshot) -> None:
         owned = set()
         for pipeline in known.pipelines:
             for ref in pipeline.value.retained:

@@ -22,13 +22,13 @@ from tidegate.pipeline.graph import Graph, Node
 from tidegate.plugin.arrow import table_schema
 from tidegate.plugin.connector import Capabilities, Connector
 from tidegate.plugin.contract import (
+    BatchCommitted,
     Commit,
-    Committed,
     Committer,
     Limit,
     OperatorContext,
-    Resume,
     Sink,
+    SinkRestore,
     Source,
     Split,
     Transform,
@@ -154,10 +154,10 @@ class Staged(Writer):
 
 
 class NoCommitter(Committer):
-    def open(self, resume: Resume) -> None: ...
+    def open(self, resume: SinkRestore) -> None: ...
 
-    def commit(self, commit: Commit) -> Committed:  # noqa: ARG002  # the signature is the contract's
-        return Committed()
+    def commit(self, commit: Commit) -> BatchCommitted:  # noqa: ARG002  # the signature is the contract's
+        return BatchCommitted()
 
 
 class Files(Sink):

@@ -15,7 +15,7 @@ from tidegate.cli.spark_submit import spark_conf as verb
 from tidegate.config.engine import load_engine
 from tidegate.model.errors import TransientError, UserError
 from tidegate.spark import cluster, executor, gateway, tasks
-from tidegate.spark.deployment import Wanted, deployment, engine_block
+from tidegate.spark.deployment import DeploymentRequest, deployment, engine_block
 from tidegate.spark.errors import ExecutorsUnfit, translated
 from tidegate.spark.session import SessionSettings, jvm_environ, spark_conf
 
@@ -202,10 +202,10 @@ def test_executors_of_another_release_refuse_the_task() -> None:
 
 
 WANTED = (
-    Wanted(master="spark://head:7077", python="/opt/python", driver_host="10.0.0.5"),
-    Wanted(master="spark://head:7077", archive="/envs/t.tar.gz"),
-    Wanted(master="yarn", archive="hdfs:///env/t.tar.gz"),
-    Wanted(
+    DeploymentRequest(master="spark://head:7077", python="/opt/python", driver_host="10.0.0.5"),
+    DeploymentRequest(master="spark://head:7077", archive="/envs/t.tar.gz"),
+    DeploymentRequest(master="yarn", archive="hdfs:///env/t.tar.gz"),
+    DeploymentRequest(
         master="k8s://https://api:6443",
         image="host:5000/tidegate:1",
         namespace="data",
@@ -218,7 +218,7 @@ WANTED = (
 
 @pytest.mark.parametrize("wanted", WANTED)
 def test_the_printed_block_is_read_back_by_the_engine_as_it_was_meant(
-    tmp_path: Path, wanted: Wanted
+    tmp_path: Path, wanted: DeploymentRequest
 ) -> None:
     made = deployment(wanted)
     file = tmp_path / "tidegate.yaml"
@@ -230,7 +230,7 @@ def test_the_printed_block_is_read_back_by_the_engine_as_it_was_meant(
 
 @pytest.mark.parametrize("wanted", WANTED)
 def test_sparks_own_submit_understands_what_is_generated(
-    tmp_path: Path, spark: SparkSession, wanted: Wanted
+    tmp_path: Path, spark: SparkSession, wanted: DeploymentRequest
 ) -> None:
     conf = spark_conf(
         SessionSettings(
@@ -271,17 +271,17 @@ def submit_arguments(spark: SparkSession, arguments: list[str]) -> Any:
 @pytest.mark.parametrize(
     ("wanted", "told"),
     [
-        (Wanted(master="yarn"), "YARN needs --archive"),
-        (Wanted(master="k8s://https://api:6443"), "Kubernetes needs --image"),
+        (DeploymentRequest(master="yarn"), "YARN needs --archive"),
+        (DeploymentRequest(master="k8s://https://api:6443"), "Kubernetes needs --image"),
         (
-            Wanted(master="k8s://https://api:6443", image="x", claim="y"),
+            DeploymentRequest(master="k8s://https://api:6443", image="x", claim="y"),
             "--claim and --shared go together",
         ),
-        (Wanted(master="local[4]"), "needs no settings"),
-        (Wanted(master="mesos://x"), "is no master of Spark"),
+        (DeploymentRequest(master="local[4]"), "needs no settings"),
+        (DeploymentRequest(master="mesos://x"), "is no master of Spark"),
     ],
 )
-def test_what_is_missing_is_named(wanted: Wanted, told: str) -> None:
+def test_what_is_missing_is_named(wanted: DeploymentRequest, told: str) -> None:
     with pytest.raises(UserError, match=told):
         deployment(wanted)
 

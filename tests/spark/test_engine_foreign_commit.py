@@ -20,7 +20,7 @@ from engine_parts import CONTEXT, Numbers, Rows, batch, graph, node, table
 from tidegate.connectors.jdbc.foreign import ForeignSink
 from tidegate.connectors.jdbc.foreign_commit import ForeignCommitter
 from tidegate.connectors.jdbc.options import SINK_OPTIONS
-from tidegate.connectors.jdbc.record import OtherOffsets, RecordGone
+from tidegate.connectors.jdbc.record import RecordGone, TargetOffsetsDiffer
 from tidegate.connectors.jdbc.target import KeyMissing
 from tidegate.connectors.jdbc.target_check import SharedTable, TargetUnfit
 from tidegate.databases.errors import StatementRefused
@@ -30,7 +30,7 @@ from tidegate.model.problem import Location
 from tidegate.model.records import JobStatus
 from tidegate.model.types import Column, RowKind, Table, parse_type
 from tidegate.plugin.arrow import table_schema
-from tidegate.plugin.contract import AlreadyCommitted, Commit, Committed, Resume
+from tidegate.plugin.contract import AlreadyCommitted, BatchCommitted, Commit, SinkRestore
 from tidegate.plugin.option import Block
 from tidegate.spark.engine import SparkEngine
 from tidegate.testing.in_process import Shared, run_in_process
@@ -151,7 +151,7 @@ class Run:
         committer = self.sink.committer()
         assert isinstance(committer, ForeignCommitter)
         self.committer = committer
-        resume = Resume(
+        resume = SinkRestore(
             lineage="L",
             generation=generation,
             checkpoint=checkpoint,
@@ -173,7 +173,7 @@ class Run:
 
     def commit(
         self, messages: Any, checkpoint: int, start: int, end: int
-    ) -> Committed | AlreadyCommitted:
+    ) -> BatchCommitted | AlreadyCommitted:
         offsets = {"source": {"start": start, "end": end}}
         return self.committer.commit(
             Commit(
@@ -188,7 +188,7 @@ class Run:
 
     def batch(
         self, source: Any, checkpoint: int = 1, start: int = 0, end: int = 3
-    ) -> Committed | AlreadyCommitted:
+    ) -> BatchCommitted | AlreadyCommitted:
         return self.commit(self.stage(source, checkpoint, start, end), checkpoint, start, end)
 
 
@@ -219,18 +219,18 @@ def test_a_batch_is_there_once_however_often_it_is_repeated(
     engine: SparkEngine, db: Database
 ) -> None:
     run = Run(engine, db)
-    assert isinstance(run.batch(numbers()), Committed)
+    assert isinstance(run.batch(numbers()), BatchCommitted)
     assert isinstance(run.batch(numbers()), AlreadyCommitted)
     successor = Run(engine, db, generation=2, checkpoint=0)
     assert [(r.checkpoint, r.offsets) for r in successor.ahead] == [
         (1, {"source": {"start": 0, "end": 3}})
     ]
     assert isinstance(successor.batch(numbers()), AlreadyCommitted)
-    assert isinstance(successor.batch(numbers(), 2, 3, 5), Committed)
+    assert isinstance(successor.batch(numbers(), 2, 3, 5), BatchCommitted)
     assert db.rows('select "id", "name" from t') == [(str(i), f"name {i}") for i in range(5)]
     assert db.rows(RECORDS) == [("2", "2")]
     assert db.tables() == []
-    with pytest.raises(OtherOffsets, match="with other ranges"):
+    with pytest.raises(TargetOffsetsDiffer, match="with other ranges"):
         successor.batch(numbers(), 2, 3, 6)
 
 
@@ -263,7 +263,7 @@ def test_a_commit_that_fails_in_the_middle_changes_nothing(
     assert db.rows("select * from t") == [("2", "old")]
     assert db.rows(RECORDS) == [("0", "1")]
     db.execute("delete from t")
-    assert isinstance(run.batch(numbers()), Committed)
+    assert isinstance(run.batch(numbers()), BatchCommitted)
     assert len(db.rows("select * from t")) == 3
 
 
@@ -415,7 +415,7 @@ def test_of_two_drivers_of_one_generation_the_database_takes_the_first(
     first = Run(engine, db, generation=8, token="aa")
     with pytest.raises(OtherCopy, match="another copy of this installation"):
         Run(engine, db, generation=8, token="bb")
-    assert isinstance(first.batch(numbers()), Committed)
+    assert isinstance(first.batch(numbers()), BatchCommitted)
     db.execute("update tidegate_sink_record set fence_token = 'bb'")
     with pytest.raises(OtherCopy):
         first.batch(numbers(), 2, 3, 5)

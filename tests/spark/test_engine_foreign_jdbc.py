@@ -15,14 +15,14 @@ from engine_parts import CONTEXT, Numbers, batch, graph, node, table
 
 from tidegate.connectors.jdbc.foreign import ForeignSink, ForeignSource
 from tidegate.connectors.jdbc.options import SINK_OPTIONS, SOURCE_OPTIONS
-from tidegate.connectors.jdbc.prepare import NotPrepared
+from tidegate.connectors.jdbc.prepare import TableNotPrepared
 from tidegate.connectors.jdbc.spark import DriverMissing, frame
 from tidegate.databases.errors import StatementRefused, TableMissing
 from tidegate.home import Home
 from tidegate.model.errors import UserError
 from tidegate.model.problem import Location
 from tidegate.model.records import JobStatus
-from tidegate.plugin.contract import Limit, Resume
+from tidegate.plugin.contract import Limit, SinkRestore
 from tidegate.plugin.option import Block, OptionSet
 from tidegate.spark.engine import SparkEngine
 from tidegate.spark.errors import DataRefused
@@ -184,7 +184,7 @@ def test_save_modes_are_for_the_first_write_and_for_its_repeats(
     writes = nodes.nodes["saved"].operator
     assert isinstance(writes, ForeignSink)
     committer = writes.committer()
-    committer.open(Resume(lineage="L", generation=1, checkpoint=0))
+    committer.open(SinkRestore(lineage="L", generation=1, checkpoint=0))
     for _ in range(2):  # as after a kill in the first batch
         engine.run(nodes, batch(2))
     kept = committer.state()
@@ -194,7 +194,7 @@ def test_save_modes_are_for_the_first_write_and_for_its_repeats(
         ("1", "7"),
         ("2", "7"),
     ], "emptied once, and still the same table"
-    committer.open(Resume(lineage="L", generation=2, checkpoint=1, state=kept))
+    committer.open(SinkRestore(lineage="L", generation=2, checkpoint=1, state=kept))
     engine.run(nodes, batch(3, start=2, checkpoint=2))
     assert len(derby.rows("select id from t")) == 4, (
         "a batch that is repeated is added again: at least once"
@@ -203,7 +203,7 @@ def test_save_modes_are_for_the_first_write_and_for_its_repeats(
     other = graph(source=numbers(), saved=sink(derby, schema_save_mode="RECREATE_SCHEMA"))
     engine.run(other, batch(2))
     assert sorted(derby.rows("select * from t")) == [("0", "name 0"), ("1", "name 1")]
-    with pytest.raises(NotPrepared, match="ERROR_WHEN_DATA_EXISTS"):
+    with pytest.raises(TableNotPrepared, match="ERROR_WHEN_DATA_EXISTS"):
         engine.run(
             graph(source=numbers(), saved=sink(derby, data_save_mode="ERROR_WHEN_DATA_EXISTS")),
             batch(2),

@@ -140,7 +140,7 @@ def test_workers_find_this_package(tmp_path: Path) -> None:
 
 def test_a_jvm_that_does_not_start_says_its_one_line_and_where_the_rest_is(tmp_path: Path) -> None:
     output = tmp_path / "spark-jvm.log"
-    launch = gateway.Launch(
+    launch = gateway.JvmLaunch(
         command=[str(find_java(os.environ).path), "-XX:+NoSuchThing", "-version"],
         environ=dict(os.environ),
         output=output,

@@ -24,7 +24,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate.api.answers import BODY_BYTES_MAX, BodyTooLarge, fail
-from tidegate.api.desk import Desk
+from tidegate.api.desk import ApiContext
 from tidegate.api.request_origin import SAFE_METHODS, RequestCheck
 from tidegate.api.return_path import login_path
 from tidegate.coordinator.tokens import recognised
@@ -45,20 +45,20 @@ AUDITED_CHARS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
+class Principal:
     name: str
     role: Role
     token: str = ""  # the id of the token that was shown
 
 
-LOCAL = Who("local", Role.ADMIN)
-STRANGER = Who("", Role.VIEWER)  # sees the page where one says who one is, and nothing else
+LOCAL = Principal("local", Role.ADMIN)
+ANONYMOUS = Principal("", Role.VIEWER)  # sees the page where one says who one is, and nothing else
 
 
-class Door:
+class AuthMiddleware:
     """Answers who is a stranger; lets the others pass, with their name."""
 
-    def __init__(self, app: ASGIApp, desk: Desk) -> None:
+    def __init__(self, app: ASGIApp, desk: ApiContext) -> None:
         self.app = app
         self.desk = desk
         self.check = RequestCheck(desk.settings.http, desk.me.address)
@@ -75,7 +75,7 @@ class Door:
         refusal = self.check.refusal(scope, request.headers)
         if refusal is not None:
             if request.method not in SAFE_METHODS:
-                _audit(request, STRANGER, scope, refusal.status)
+                _audit(request, ANONYMOUS, scope, refusal.status)
             return await fail(refusal.status, refusal.message)(scope, receive, send)
         path = scope["path"].removeprefix(self.root)
         if (
@@ -85,7 +85,7 @@ class Door:
         ):
             await run_in_threadpool(self.desk.look)
         open_to_all = path in PROBES or path == "/ui/login" or path.startswith("/ui/static/")
-        who = self._who(request) or (STRANGER if open_to_all else None)
+        who = self._who(request) or (ANONYMOUS if open_to_all else None)
         if who is None:
             return await self._ask_who(request, path)(scope, receive, send)
         scope.setdefault("state", {})["who"] = who
@@ -121,7 +121,7 @@ class Door:
         path = self.desk.settings.http.context_path.strip("/")
         return f"/{path}" if path else ""
 
-    def _who(self, request: Request) -> Who | None:
+    def _who(self, request: Request) -> Principal | None:
         http = self.desk.settings.http
         if not http.guarded:
             return LOCAL
@@ -134,9 +134,9 @@ class Door:
             and (token := recognised(credentials.strip(), self._token, self.desk.clock.now_ms()))
             is not None
         ):
-            return Who(token.name, token.role, token.id)
+            return Principal(token.name, token.role, token.id)
         if scheme.lower() == "basic" and http.basic_auth and self._knows_password(credentials):
-            return Who(http.username, Role.ADMIN)
+            return Principal(http.username, Role.ADMIN)
         return None
 
     def _token(self, token_id: str) -> AccessToken | None:
@@ -152,7 +152,7 @@ class Door:
         return hmac.compare_digest(given, f"{http.username}:{http.password}".encode())
 
     async def _audited(
-        self, request: Request, who: Who, scope: Scope, receive: Receive, send: Send
+        self, request: Request, who: Principal, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Who wanted what, from where, and how it was answered.
 
@@ -174,7 +174,7 @@ class Door:
             _audit(request, who, scope, status)
 
 
-def _audit(request: Request, who: Who, scope: Scope, status: int) -> None:
+def _audit(request: Request, who: Principal, scope: Scope, status: int) -> None:
     """Write the line of one request that wanted to change something."""
     asked = {
         key: request.query_params[key][:AUDITED_CHARS_MAX]
@@ -191,7 +191,7 @@ def _audit(request: Request, who: Who, scope: Scope, status: int) -> None:
         asked["jobId"] = job_id
     more = {
         "by": who.name,
-        "role": who.role.value if who is not STRANGER else "",
+        "role": who.role.value if who is not ANONYMOUS else "",
         "token": who.token,
         "from": request.client.host if request.client else "",
         "what": f"{request.method} {scope['path'][:AUDITED_CHARS_MAX]}",
@@ -233,8 +233,8 @@ def _declared(request: Request) -> int:
     return BODY_BYTES_MAX + 1 if size is None else size
 
 
-def who_of(request: Request) -> Who:
+def principal_of(request: Request) -> Principal:
     """The caller of a request that has passed the door."""
     who = request.scope.get("state", {}).get("who", LOCAL)
-    assert isinstance(who, Who)
+    assert isinstance(who, Principal)
     return who

@@ -17,12 +17,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
-from tidegate.api.access import Door, who_of
+from tidegate.api.access import AuthMiddleware, principal_of
 from tidegate.api.answers import BodyTooLarge, fail, internal_error
 from tidegate.api.checkpoints import Checkpoints
 from tidegate.api.described import document
-from tidegate.api.desk import Desk
-from tidegate.api.health import Health
+from tidegate.api.desk import ApiContext
+from tidegate.api.health import HealthReport
 from tidegate.api.logs import Logs
 from tidegate.api.many import Many
 from tidegate.api.nodes import Nodes
@@ -43,7 +43,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 METHODS = {404: "there is no {path} here", 405: "{method} is not for {path}"}
 
 
-def make_app(desk: Desk, pages: Sequence[BaseRoute] = ()) -> Starlette:
+def make_app(desk: ApiContext, pages: Sequence[BaseRoute] = ()) -> Starlette:
     """The API of one server, and the pages beside it."""
     http = desk.settings.http
     prefix = "/" + http.context_path.strip("/")
@@ -66,12 +66,14 @@ def make_app(desk: Desk, pages: Sequence[BaseRoute] = ()) -> Starlette:
 
     handlers: dict[Any, Any] = {HTTPException: nowhere, Exception: broken}
     return Starlette(
-        routes=routes, middleware=[Middleware(Door, desk=desk)], exception_handlers=handlers
+        routes=routes,
+        middleware=[Middleware(AuthMiddleware, desk=desk)],
+        exception_handlers=handlers,
     )
 
 
-def _routes(desk: Desk) -> list[BaseRoute]:
-    reads, writes, scrape, probes = Reads(desk), Writes(desk), Scrape(desk), Health(desk)
+def _routes(desk: ApiContext) -> list[BaseRoute]:
+    reads, writes, scrape, probes = Reads(desk), Writes(desk), Scrape(desk), HealthReport(desk)
     many, checkpoints, pending, logs, nodes = (
         Many(desk, writes),
         Checkpoints(desk),
@@ -157,7 +159,7 @@ def answered(handler: Handler, needed: Role) -> Handler:
     """The handler, for those who may, with every error as an answer."""
 
     async def answer(request: Request) -> Response:
-        who = who_of(request)
+        who = principal_of(request)
         if not who.role.may(needed):
             return fail(
                 403, f"{who.name} is {who.role.value} here, and this needs the role {needed.value}"

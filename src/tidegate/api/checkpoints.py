@@ -11,10 +11,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tidegate.api.desk import Desk
+from tidegate.api.desk import ApiContext
 from tidegate.api.pipelines import pipelines_of
 from tidegate.api.reads import job_id_of, positive
-from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.observe import ClusterCache
 from tidegate.model.errors import UserError
 from tidegate.model.records import (
     CheckpointKind,
@@ -34,7 +34,7 @@ TYPES = {
 
 
 class Checkpoints:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: ApiContext) -> None:
         self.desk = desk
 
     async def overview(self, request: Request) -> Response:
@@ -76,7 +76,7 @@ class Checkpoints:
         return JSONResponse([entry for _, entry in found[:limit]])
 
 
-def _pipeline(picture: Picture, state: PipelineState) -> dict[str, Any]:
+def _pipeline(picture: ClusterCache, state: PipelineState) -> dict[str, Any]:
     history = _history(picture, state)
     saved = next((ref for ref in history if ref.kind is CheckpointKind.SAVEPOINT), None)
     begun = [state.pending] if state.pending and state.status is not PipelineStatus.FINISHED else []
@@ -101,7 +101,7 @@ def _pipeline(picture: Picture, state: PipelineState) -> dict[str, Any]:
     }
 
 
-def _history(picture: Picture, state: PipelineState) -> Sequence[CheckpointRef]:
+def _history(picture: ClusterCache, state: PipelineState) -> Sequence[CheckpointRef]:
     for seen in picture.history(state.job_id):
         if seen.key.rpartition("/")[2] == str(state.pipeline):
             return tuple(reversed(seen.value.entries))

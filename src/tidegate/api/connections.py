@@ -40,14 +40,14 @@ TIMEOUT_ANSWER = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ConnectionLimits:
     """How many connections there may be."""
 
     total: int
     per_peer: int
 
 
-class Phase(Enum):
+class ConnectionPhase(Enum):
     """What a connection is doing."""
 
     HANDSHAKE = 1  # nothing has been heard of it by uvicorn
@@ -60,11 +60,16 @@ class Phase(Enum):
     @property
     def waits(self) -> bool:
         """Whether nothing is lost but a client's patience where it is closed."""
-        return self in (Phase.HANDSHAKE, Phase.HEAD, Phase.BODY, Phase.IDLE)
+        return self in (
+            ConnectionPhase.HANDSHAKE,
+            ConnectionPhase.HEAD,
+            ConnectionPhase.BODY,
+            ConnectionPhase.IDLE,
+        )
 
 
 @dataclass(slots=True)
-class Connection:
+class OpenConnection:
     """One that is open, and since when it has been doing the same."""
 
     peer: str
@@ -86,7 +91,7 @@ class CountedSocket(socket.socket):
         super().close()
 
 
-class Connections:
+class ConnectionTable:
     """All connections of one server.
 
     Only the thread of its event loop calls it. `protocols` are those of uvicorn.
@@ -95,21 +100,21 @@ class Connections:
     def __init__(
         self,
         http: HttpSettings,
-        limits: Limits,
+        limits: ConnectionLimits,
         protocols: Callable[[], Iterable[Any]],
         now_s: Callable[[], float],
     ) -> None:
         self.limits = limits
         self.protocols = protocols
         self.now_s = now_s
-        self.open: dict[CountedSocket, Connection] = {}  # the oldest first
+        self.open: dict[CountedSocket, OpenConnection] = {}  # the oldest first
         self.peers: Counter[str] = Counter()
         head_s, body_s = http.header_timeout_ms / 1000, http.body_timeout_ms / 1000
         self.timeouts_s = {
-            Phase.HANDSHAKE: head_s,
-            Phase.HEAD: head_s,
-            Phase.BODY: body_s,
-            Phase.UNREAD: body_s,
+            ConnectionPhase.HANDSHAKE: head_s,
+            ConnectionPhase.HEAD: head_s,
+            ConnectionPhase.BODY: body_s,
+            ConnectionPhase.UNREAD: body_s,
         }
 
     def make_room(self) -> None:
@@ -136,7 +141,7 @@ class Connections:
             return False
         if self.peers[peer] >= self.limits.per_peer and not self._close_oldest(peer):
             return False
-        self.open[made] = Connection(peer, since_s=self.now_s())
+        self.open[made] = OpenConnection(peer, since_s=self.now_s())
         self.peers[peer] += 1
         made.on_close = self._forget
         return True
@@ -165,7 +170,7 @@ class Connections:
                     return True
         return False
 
-    def _end(self, made: CountedSocket, protocol: Any, phase: Phase) -> None:
+    def _end(self, made: CountedSocket, protocol: Any, phase: ConnectionPhase) -> None:
         """Close it. Without a protocol the transport is asyncio's alone: it sees the end of the
         stream, and closes.
         """
@@ -173,7 +178,7 @@ class Connections:
         if protocol is None:
             with contextlib.suppress(OSError):
                 made.shutdown(socket.SHUT_RDWR)
-        elif phase is Phase.HEAD:
+        elif phase is ConnectionPhase.HEAD:
             protocol.transport.write(TIMEOUT_ANSWER)
             protocol.transport.close()
         else:
@@ -201,10 +206,10 @@ class Connections:
 class Listener(socket.socket):
     """A listening socket through which only so many come as there is room for."""
 
-    connections: Connections
+    connections: ConnectionTable
 
     @classmethod
-    def around(cls, listener: socket.socket, connections: Connections) -> "Listener":
+    def around(cls, listener: socket.socket, connections: ConnectionTable) -> "Listener":
         """Take a listening socket over."""
         made = cls(listener.family, listener.type, listener.proto, fileno=listener.detach())
         made.connections = connections
@@ -223,22 +228,28 @@ class Listener(socket.socket):
         return made, address
 
 
-def doing_of(protocol: Any) -> tuple[Phase, tuple[object, ...]]:
+def doing_of(protocol: Any) -> tuple[ConnectionPhase, tuple[object, ...]]:
     """What a connection is doing, and a value that stays the same while it makes no progress."""
     if protocol is None:
-        return Phase.HANDSHAKE, (Phase.HANDSHAKE,)
+        return ConnectionPhase.HANDSHAKE, (ConnectionPhase.HANDSHAKE,)
     cycle = protocol.cycle
     if cycle is None or cycle.response_complete:
-        phase = Phase.IDLE if protocol.timeout_keep_alive_task is not None else Phase.HEAD
+        phase = (
+            ConnectionPhase.IDLE
+            if protocol.timeout_keep_alive_task is not None
+            else ConnectionPhase.HEAD
+        )
         return phase, (phase, id(cycle))
     if cycle.more_body:
-        return Phase.BODY, (Phase.BODY, id(cycle))
+        return ConnectionPhase.BODY, (ConnectionPhase.BODY, id(cycle))
     unread = protocol.transport.get_write_buffer_size()
-    phase = Phase.UNREAD if unread else Phase.ANSWERED
+    phase = ConnectionPhase.UNREAD if unread else ConnectionPhase.ANSWERED
     return phase, (phase, id(cycle), unread)
 
 
-def limits(http: HttpSettings, descriptors: int | None = None, in_use: int | None = None) -> Limits:
+def limits(
+    http: HttpSettings, descriptors: int | None = None, in_use: int | None = None
+) -> ConnectionLimits:
     """How many connections leave a quarter of the descriptors, and what is in use already, to
     drivers and the store.
     """
@@ -250,7 +261,7 @@ def limits(http: HttpSettings, descriptors: int | None = None, in_use: int | Non
     if http.connections_max:
         total = min(total, http.connections_max)
     per_peer = http.connections_per_peer_max or max(PER_PEER_MIN, total // 2)
-    return Limits(total, min(total, per_peer))
+    return ConnectionLimits(total, min(total, per_peer))
 
 
 def peer_of(address: Any) -> str:

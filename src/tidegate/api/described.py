@@ -48,7 +48,7 @@ def texts(*keys: str, more: bool = True) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Operation:
+class OperationDescription:
     """One method of one path."""
 
     method: str = "get"
@@ -108,47 +108,53 @@ _LEVEL = {
 }
 
 OPERATIONS = (
-    Operation(
+    OperationDescription(
         path="/overview",
         summary="How many workers, slots and jobs",
         answer=texts("projectVersion", "totalSlot", "workers", "runningJobs"),
     ),
-    Operation(
+    OperationDescription(
         path="/running-jobs",
         summary="Jobs that have not ended, the newest first",
         answer=_JOBS,
         query=_PAGED,
     ),
-    Operation(path="/running-jobs/summary", summary="The same", answer=_JOBS, query=_PAGED),
-    Operation(
+    OperationDescription(
+        path="/running-jobs/summary", summary="The same", answer=_JOBS, query=_PAGED
+    ),
+    OperationDescription(
         path="/pending-jobs",
         summary="What waits, and why",
         answer=ANY,
         query={"jobId": ID, "limit": WHOLE, "pretty": FLAG},
     ),
-    Operation(
+    OperationDescription(
         path="/job-info/{job_id}",
         summary="One job, running or ended; an unknown id is answered with itself",
         answer=texts("jobId"),
     ),
-    Operation(
+    OperationDescription(
         path="/job-info/{job_id}/failures",
         summary="What went wrong, the newest first",
         answer=listed(ANY),
         query={"limit": WHOLE},
     ),
-    Operation(path="/running-job/{job_id}", summary="As /job-info", answer=texts("jobId")),
-    Operation(
+    OperationDescription(
+        path="/running-job/{job_id}", summary="As /job-info", answer=texts("jobId")
+    ),
+    OperationDescription(
         path="/finished-jobs",
         summary="Jobs that have ended, the last one first",
         answer=_ENDED,
         query=_PAGED,
     ),
-    Operation(
+    OperationDescription(
         path="/finished-jobs/{state}", summary="Those of one state", answer=_ENDED, query=_PAGED
     ),
-    Operation(path="/jobs/checkpoints/{job_id}", summary="Checkpoints by pipeline", answer=ANY),
-    Operation(
+    OperationDescription(
+        path="/jobs/checkpoints/{job_id}", summary="Checkpoints by pipeline", answer=ANY
+    ),
+    OperationDescription(
         path="/jobs/checkpoints/history/{job_id}",
         summary="The last checkpoints, the newest first",
         answer=listed(ANY),
@@ -158,59 +164,63 @@ OPERATIONS = (
             "status": {"type": "string", "enum": ["COMPLETED", "FAILED", "CANCELED"]},
         },
     ),
-    Operation(
+    OperationDescription(
         path="/system-monitoring-information",
         summary="How this server does",
         answer=listed(texts("host", "port", "isMaster")),
     ),
-    Operation(
+    OperationDescription(
         path="/thread-dump", summary="What the threads of this server do", answer=listed(ANY)
     ),
-    Operation(
+    OperationDescription(
         path="/running-threads",
         summary="Their names",
         answer=listed(texts("threadName", "classLoader")),
     ),
-    Operation(
+    OperationDescription(
         path="/logs",
         summary="Links to log files",
         answer=listed(texts("node", "logLink", "logName")),
         also=("text/html",),
         query={"format": {"type": "string", "enum": ["json"]}},
     ),
-    Operation(
+    OperationDescription(
         path="/logs/{name}",
         summary="Those of a job, or the text of a file",
         answer=listed(texts("node")),
         also=("text/html", "text/plain"),
         query={"format": {"type": "string", "enum": ["json"]}},
     ),
-    Operation(path="/log", summary="The log files of this node as a page", media="text/html"),
-    Operation(path="/log/{name}", summary="The text of a file", media="text/plain"),
-    Operation(path="/get-all-log-name", summary="The names of the log files", answer=listed(TEXT)),
-    Operation(
+    OperationDescription(
+        path="/log", summary="The log files of this node as a page", media="text/html"
+    ),
+    OperationDescription(path="/log/{name}", summary="The text of a file", media="text/plain"),
+    OperationDescription(
+        path="/get-all-log-name", summary="The names of the log files", answer=listed(TEXT)
+    ),
+    OperationDescription(
         path="/option-rules",
         summary="The options of a connector",
         answer=ANY,
         query={"type": {"type": "string", "enum": ["source", "transform", "sink"]}, "plugin": TEXT},
     ),
-    Operation(path="/metrics", summary="Figures for Prometheus", media="text/plain"),
-    Operation(
+    OperationDescription(path="/metrics", summary="Figures for Prometheus", media="text/plain"),
+    OperationDescription(
         path="/openmetrics", summary="The same as OpenMetrics", media="application/openmetrics-text"
     ),
-    Operation(
+    OperationDescription(
         path="/health",
         summary="Whether this server can read and write the store, and who leads; without a token",
         answer=ANY,
     ),
-    Operation(
+    OperationDescription(
         path="/ready",
         summary="Whether this server answers from a current view of the store; without a token",
         answer=ANY,
     ),
-    Operation(path="/loggers", summary="Log levels", answer=listed(_LEVEL)),
-    Operation(path="/loggers/{name}", summary="One of them", answer=_LEVEL),
-    Operation(
+    OperationDescription(path="/loggers", summary="Log levels", answer=listed(_LEVEL)),
+    OperationDescription(path="/loggers/{name}", summary="One of them", answer=_LEVEL),
+    OperationDescription(
         method="post",
         path="/loggers/{name}",
         summary="Set it",
@@ -218,7 +228,7 @@ OPERATIONS = (
         query={"level": TEXT},
         admin=True,
     ),
-    Operation(
+    OperationDescription(
         method="put",
         path="/loggers/{name}",
         summary="Set it",
@@ -226,10 +236,10 @@ OPERATIONS = (
         query={"level": TEXT},
         admin=True,
     ),
-    Operation(
+    OperationDescription(
         method="delete", path="/loggers/{name}", summary="Put it back", answer=_LEVEL, admin=True
     ),
-    Operation(
+    OperationDescription(
         method="post",
         path="/submit-job",
         summary="Take a job in",
@@ -237,7 +247,7 @@ OPERATIONS = (
         query=_SUBMIT,
         body=ANY,
     ),
-    Operation(
+    OperationDescription(
         method="post",
         path="/submit-job/upload",
         summary="A job as a file",
@@ -246,31 +256,31 @@ OPERATIONS = (
         body=ANY,
         body_media="multipart/form-data",
     ),
-    Operation(
+    OperationDescription(
         method="post",
         path="/submit-jobs",
         summary="Several jobs",
         answer=listed(ANY),
         body=listed(ANY),
     ),
-    Operation(
+    OperationDescription(
         method="post",
         path="/stop-job",
         summary="Want a job to end",
         answer=texts("jobId"),
         body=_STOP,
     ),
-    Operation(
+    OperationDescription(
         method="post", path="/stop-jobs", summary="Several", answer=listed(ANY), body=listed(_STOP)
     ),
-    Operation(
+    OperationDescription(
         method="post",
         path="/encrypt-config",
         summary="A job with its secrets shaded",
         answer=ANY,
         body=ANY,
     ),
-    Operation(
+    OperationDescription(
         method="post",
         path="/update-tags",
         summary="Other tags for this server's worker",
@@ -371,7 +381,7 @@ def document(prefix: str) -> dict[str, Any]:
     }
 
 
-def _operation(operation: Operation) -> dict[str, Any]:
+def _operation(operation: OperationDescription) -> dict[str, Any]:
     names = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
     inside = [
         {"name": name, "in": "path", "required": True, "schema": ID if name == "job_id" else TEXT}

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidegate.api.roll import Roll
+from tidegate.api.roll import JobIndex
 from tidegate.coordinator.commands import Commands
-from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.observe import ClusterCache
 from tidegate.coordinator.outage import OutageHealth, jobs_in_words
 from tidegate.model.engine import EngineSettings
 from tidegate.model.errors import TidegateError, TransientError
@@ -45,13 +45,13 @@ class Me:
     since_ms: int = 0
 
 
-class Desk:
+class ApiContext:
     """One for each server. Threads may share it."""
 
     def __init__(
         self,
         *,
-        picture: Picture,
+        picture: ClusterCache,
         commands: Commands,
         store: Store,
         settings: EngineSettings,
@@ -64,7 +64,7 @@ class Desk:
         self.settings = settings
         self.clock = clock
         self.me = me
-        self.roll = Roll(picture)  # the jobs in the orders in which they are shown
+        self.roll = JobIndex(picture)  # the jobs in the orders in which they are shown
         self._trouble = "this server has only just started"
         # when a wish was last written here
         self._written_s = float("-inf")
@@ -154,7 +154,7 @@ class Desk:
             else self._trouble or "it was not read in time"
         )
 
-    def current(self) -> Picture:
+    def current(self) -> ClusterCache:
         """The picture, if it is fresh enough to be shown."""
         if (reason := self.out_of_date()) is not None:
             raise reason

@@ -8,7 +8,7 @@ time, and others are answered in between. Used on the event loop only.
 import asyncio
 from collections.abc import Callable
 
-from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.observe import ClusterCache
 
 SLICE = 25  # jobs that are looked at in one go
 
@@ -16,7 +16,7 @@ SLICE = 25  # jobs that are looked at in one go
 class Due:
     """What `look` has still to be called with. At first that is every job that has not ended."""
 
-    def __init__(self, picture: Picture, look: Callable[[int], None]) -> None:
+    def __init__(self, picture: ClusterCache, look: Callable[[int], None]) -> None:
         self.picture = picture
         self.look = look
         self.changed = picture.listen()

@@ -15,10 +15,10 @@ from typing import Any
 
 from tidegate.api import shapes
 from tidegate.api.due import Due
-from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.observe import ClusterCache
 from tidegate.model.errors import TidegateError
 from tidegate.model.records import JobOutcome, JobRecord, JobState
-from tidegate.store.follow import Seen
+from tidegate.store.follow import CachedEntry
 
 # the list of all jobs is made once in so long, and sooner where a job has changed: ages in it are
 # late by so much at most
@@ -28,19 +28,19 @@ dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
-class Going:
+class RunningJob:
     """A job among the running ones, and its state with its version."""
 
-    record: Seen[JobRecord]
+    record: CachedEntry[JobRecord]
     state: JobState
     version: Hashable  # of what is shown of the state
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class CachedFragment:
     """The text of a running job up to the age of its last checkpoint, and what it was made from."""
 
-    job: Going
+    job: RunningJob
     identity: str
     key: Hashable
     text: str
@@ -58,16 +58,16 @@ class Entry:
         )
 
 
-class Board:
+class RunningJobsCache:
     """The jobs that have not ended, the newest first. Not for threads."""
 
-    def __init__(self, picture: Picture) -> None:
+    def __init__(self, picture: ClusterCache) -> None:
         self.picture, self.due = picture, Due(picture, self._look)
-        self._entries: dict[int, Entry] = {}
-        self._order: list[Entry] | None = []
-        self._whole: tuple[list[Entry], int, bytes] | None = None
+        self._entries: dict[int, CachedFragment] = {}
+        self._order: list[CachedFragment] | None = []
+        self._whole: tuple[list[CachedFragment], int, bytes] | None = None
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[CachedFragment]:
         """All of them, as the picture has them now."""
         self.due.now()
         if self._order is None:
@@ -87,7 +87,7 @@ class Board:
             )
         return self._whole[2]
 
-    def entry(self, job_id: int) -> Entry | None:
+    def entry(self, job_id: int) -> CachedFragment | None:
         """One job with a record among the running ones, even if that is a leftover."""
         record = self.picture.jobs().get(job_id)
         job = going_of(self.picture, record) if record is not None else None
@@ -106,7 +106,7 @@ class Board:
             self._entries[job_id] = fresh
 
 
-def _entry(picture: Picture, job: Going, known: Entry | None) -> Entry:
+def _entry(picture: ClusterCache, job: RunningJob, known: CachedFragment | None) -> CachedFragment:
     """The entry of a job: the known one where nothing that it shows has changed."""
     job_id = job.state.job_id
     pipelines, metrics = picture.pipelines(job_id), picture.metrics(job_id)
@@ -129,7 +129,7 @@ def _entry(picture: Picture, job: Going, known: Entry | None) -> Entry:
         shapes.progress(job.state, job.record.value.plan, places, [m.value for m in metrics])
     )[1:-1]
     text = f'{identity},{progress},"secondsSinceLastCheckpoint":'
-    return Entry(
+    return CachedFragment(
         job=job,
         identity=identity,
         key=key,
@@ -145,7 +145,7 @@ class Ended:
         self._texts: dict[int, tuple[int, str]] = {}
         self._enough = SPARE_MAX
 
-    def json(self, outcome: Seen[JobOutcome]) -> str:
+    def json(self, outcome: CachedEntry[JobOutcome]) -> str:
         job_id = int(outcome.peek("job_id"))
         version, text = self._texts.get(job_id, (0, ""))
         if version != outcome.version:
@@ -153,7 +153,7 @@ class Ended:
             self._texts[job_id] = outcome.version, text
         return text
 
-    def forget(self, picture: Picture) -> None:
+    def forget(self, picture: ClusterCache) -> None:
         """Throw away what belongs to jobs that are gone, now and then."""
         if len(self._texts) <= self._enough:
             return
@@ -162,7 +162,7 @@ class Ended:
         self._enough = len(self._texts) + SPARE_MAX
 
 
-def going(picture: Picture) -> list[Going]:
+def going(picture: ClusterCache) -> list[RunningJob]:
     """Jobs that have not ended.
 
     A record whose state is terminal or missing is a leftover, and no running job.
@@ -174,7 +174,7 @@ def going(picture: Picture) -> list[Going]:
     ]
 
 
-def going_of(picture: Picture, record: Seen[JobRecord]) -> Going | None:
+def going_of(picture: ClusterCache, record: CachedEntry[JobRecord]) -> RunningJob | None:
     """A job with its state; None where it has none."""
     job_id = record.value.job_id
     seen, state, instead = (
@@ -183,13 +183,13 @@ def going_of(picture: Picture, record: Seen[JobRecord]) -> Going | None:
         picture.shown_health(job_id),
     )
     return (
-        Going(record, state, (seen.version, instead) if instead else seen.version)
+        RunningJob(record, state, (seen.version, instead) if instead else seen.version)
         if seen is not None and state is not None
         else None
     )
 
 
-def _finished(outcome: Seen[JobOutcome], job_id: int) -> dict[str, Any]:
+def _finished(outcome: CachedEntry[JobOutcome], job_id: int) -> dict[str, Any]:
     """Whatever is wrong with one record, the others must be shown."""
     try:
         return shapes.finished(outcome.value)

@@ -12,15 +12,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tidegate import __version__
-from tidegate.api.access import STRANGER, who_of
-from tidegate.api.desk import Desk
+from tidegate.api.access import ANONYMOUS, principal_of
+from tidegate.api.desk import ApiContext
 
 UNREACHABLE = "the store cannot be reached"
 UNWRITABLE = "the store cannot be written"
 
 
-class Health:
-    def __init__(self, desk: Desk) -> None:
+class HealthReport:
+    def __init__(self, desk: ApiContext) -> None:
         self.desk = desk
 
     async def health(self, request: Request) -> Response:
@@ -50,7 +50,7 @@ class Health:
             ),
             "store": store,
         }
-        if who_of(request) is STRANGER:
+        if principal_of(request) is ANONYMOUS:
             text = "" if not reason else UNREACHABLE if stale is not None else UNWRITABLE
             document |= {"message": text, "store": store | {"reason": text}}
             del document["server"], document["leader"]
@@ -59,7 +59,13 @@ class Health:
     async def ready(self, request: Request) -> Response:
         """Whether requests are answered from a current view of the store."""
         reason = self.desk.out_of_date()
-        text = "" if reason is None else UNREACHABLE if who_of(request) is STRANGER else str(reason)
+        text = (
+            ""
+            if reason is None
+            else UNREACHABLE
+            if principal_of(request) is ANONYMOUS
+            else str(reason)
+        )
         return JSONResponse(
             {"status": "ok" if reason is None else "fail", "message": text},
             200 if reason is None else 503,

@@ -9,11 +9,11 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.api.due import Due
-from tidegate.api.fragments import Going, going_of
+from tidegate.api.fragments import RunningJob, going_of
 from tidegate.api.rates import rates_of
 from tidegate.api.shapes import confirmed_ms, lagging, restorable
 from tidegate.api.volumes import byte_counts, byte_rates, merged
-from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.observe import ClusterCache
 from tidegate.model.records import CheckpointHealth, PipelineMetrics, PipelineState
 from tidegate.model.runway import RunwayLevel
 
@@ -106,7 +106,7 @@ def number_text(value: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class JobSamples:
     """The samples of one job by family, and what they were made from."""
 
     key: Hashable
@@ -118,9 +118,9 @@ class Lines:
 class JobFigures:
     """The figures of all jobs that have not ended. Not for threads."""
 
-    def __init__(self, picture: Picture) -> None:
+    def __init__(self, picture: ClusterCache) -> None:
         self.picture, self.due = picture, Due(picture, self._look)
-        self._jobs: dict[int, Lines] = {}
+        self._jobs: dict[int, JobSamples] = {}
         self._text: tuple[int, str] | None = None
 
     def text(self, now_ms: int) -> str:
@@ -170,11 +170,11 @@ class JobFigures:
 
 
 def _lines(
-    job: Going,
+    job: RunningJob,
     key: Hashable,
     pipelines: Sequence[PipelineState],
     metrics: Sequence[PipelineMetrics],
-) -> Lines:
+) -> JobSamples:
     own = label_text((("job_id", str(job.state.job_id)), ("job_name", job.record.value.name)))
     families: dict[str, str] = {}
     for name, labels, value in samples(
@@ -183,11 +183,11 @@ def _lines(
         inside = f"{own},{label_text(labels)}" if labels else own
         families[name] = f"{families.get(name, '')}{name}{{{inside}}} {number_text(value)}\n"
     last = lagging(pipelines)
-    return Lines(key, f"{AGE}{{{own}}} ", confirmed_ms(last) if last else 0, families)
+    return JobSamples(key, f"{AGE}{{{own}}} ", confirmed_ms(last) if last else 0, families)
 
 
 def samples(
-    job: Going, pipelines: Sequence[PipelineState], live: Sequence[PipelineMetrics]
+    job: RunningJob, pipelines: Sequence[PipelineState], live: Sequence[PipelineMetrics]
 ) -> Iterator[tuple[str, Labels, float]]:
     """Family, labels besides those of the job, and value.
 
@@ -218,7 +218,7 @@ def samples(
         )
 
 
-def _rates(job: Going, live: Sequence[PipelineMetrics]) -> Iterator[tuple[str, Labels, float]]:
+def _rates(job: RunningJob, live: Sequence[PipelineMetrics]) -> Iterator[tuple[str, Labels, float]]:
     rates = rates_of(job.state, live)
     if rates is None:
         return

@@ -13,8 +13,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
-from tidegate.api.desk import Desk
-from tidegate.logs import bare
+from tidegate.api.desk import ApiContext
+from tidegate.logs import redact
 from tidegate.model.errors import UserError
 from tidegate.model.ids import JOB_ID_MAX, whole_number
 from tidegate.plugin.secret import plan_texts
@@ -35,7 +35,7 @@ class NoSuchLog(UserError):
 class Logs:
     """The handlers. Without a folder there are no logs to show."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: ApiContext) -> None:
         self.desk = desk
 
     async def listed(self, request: Request) -> Response:
@@ -95,7 +95,7 @@ class Logs:
             with open(folder / name, "rb") as file:
                 size = file.seek(0, 2)
                 file.seek(max(0, size - bytes_max))
-                return bare(file.read(bytes_max).decode("utf-8", "replace"), self._secrets(name))
+                return redact(file.read(bytes_max).decode("utf-8", "replace"), self._secrets(name))
         except OSError:
             raise NoSuchLog(name) from None
 

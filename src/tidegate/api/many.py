@@ -13,10 +13,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tidegate.api.access import audit_facts, who_of
-from tidegate.api.desk import Desk
+from tidegate.api.access import audit_facts, principal_of
+from tidegate.api.desk import ApiContext
 from tidegate.api.reads import job_id_of
-from tidegate.api.writes import Writes, body_of, scalar_text, stop_wish
+from tidegate.api.writes import Writes, body_of, parse_stop_mode, scalar_text
 from tidegate.config.load import Format
 from tidegate.model.errors import TransientError, UserError
 
@@ -26,7 +26,7 @@ FORMATS = {".json": Format.JSON, ".conf": Format.HOCON, ".config": Format.HOCON,
 
 
 class Many:
-    def __init__(self, desk: Desk, writes: Writes) -> None:
+    def __init__(self, desk: ApiContext, writes: Writes) -> None:
         self.desk = desk
         self.writes = writes
 
@@ -37,7 +37,7 @@ class Many:
         """
         items = _list(await body_of(request))
         answers = [
-            await run_in_threadpool(self._submit_one, item, i, who_of(request).name)
+            await run_in_threadpool(self._submit_one, item, i, principal_of(request).name)
             for i, item in enumerate(items)
         ]
         taken = [answer["jobId"] for answer in answers if "jobId" in answer]
@@ -64,12 +64,14 @@ class Many:
     async def stop_jobs(self, request: Request) -> Response:
         """Every id must be one before any job is stopped."""
         items = _list(await body_of(request))
-        wishes = [(job_id_of(scalar_text(item.get("jobId"))), stop_wish(item)) for item in items]
+        wishes = [
+            (job_id_of(scalar_text(item.get("jobId"))), parse_stop_mode(item)) for item in items
+        ]
         audit_facts(
             request, action="stop", jobs=[f"{job_id} {wish.value}" for job_id, wish in wishes]
         )
         for job_id, wish in wishes:
-            await run_in_threadpool(self.writes.stop, job_id, wish, who_of(request).name)
+            await run_in_threadpool(self.writes.stop, job_id, wish, principal_of(request).name)
         return JSONResponse([{"jobId": job_id} for job_id, _ in wishes])
 
     async def upload(self, request: Request) -> Response:
@@ -81,7 +83,11 @@ class Many:
                 f"the file {name!r} is no job file: its name must end with {', '.join(FORMATS)}"
             )
         record = await run_in_threadpool(
-            self.writes.submit, content, format, dict(request.query_params), who_of(request).name
+            self.writes.submit,
+            content,
+            format,
+            dict(request.query_params),
+            principal_of(request).name,
         )
         audit_facts(request, jobId=str(record.job_id), jobName=record.name, action="submit")
         return JSONResponse({"jobId": str(record.job_id), "jobName": record.name})

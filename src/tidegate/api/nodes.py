@@ -19,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tidegate.api.desk import Desk
+from tidegate.api.desk import ApiContext
 from tidegate.api.writes import body_of, object_of
 from tidegate.coordinator.announcement import living
 from tidegate.model.errors import UserError
@@ -49,7 +49,7 @@ QUEUES = (
 
 
 class Nodes:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: ApiContext) -> None:
         self.desk = desk
 
     async def monitoring(self, _request: Request) -> Response:

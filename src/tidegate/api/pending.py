@@ -11,18 +11,18 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tidegate.api.desk import Desk
-from tidegate.api.fragments import Going, going
+from tidegate.api.desk import ApiContext
+from tidegate.api.fragments import RunningJob, going
 from tidegate.api.reads import job_id_of, positive
 from tidegate.api.shapes import WAITING, shown_status, time_text
-from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.observe import ClusterCache
 from tidegate.model.records import JobStatus
 
 LIMIT_DEFAULT = 100
 
 
 class Pending:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: ApiContext) -> None:
         self.desk = desk
 
     async def jobs(self, request: Request) -> Response:
@@ -44,7 +44,7 @@ class Pending:
         return JSONResponse(document)
 
 
-def _since(job: Going) -> int:
+def _since(job: RunningJob) -> int:
     return job.state.entered.get(job.state.status.value) or job.record.value.initialization_ms
 
 
@@ -52,7 +52,7 @@ def _moment(ms: int, pretty: bool) -> int | str:
     return time_text(ms) if pretty else ms
 
 
-def _queue(waiting: Sequence[Going], pretty: bool) -> dict[str, Any]:
+def _queue(waiting: Sequence[RunningJob], pretty: bool) -> dict[str, Any]:
     times = [_since(job) for job in waiting]
     return {
         "size": len(waiting),
@@ -63,7 +63,7 @@ def _queue(waiting: Sequence[Going], pretty: bool) -> dict[str, Any]:
     }
 
 
-def _cluster(picture: Picture, jobs: Sequence[Going]) -> dict[str, Any]:
+def _cluster(picture: ClusterCache, jobs: Sequence[RunningJob]) -> dict[str, Any]:
     held: dict[str, list[str]] = {}
     for job in jobs:
         assignment = picture.assignment(job.state.job_id)
@@ -95,7 +95,7 @@ def _cluster(picture: Picture, jobs: Sequence[Going]) -> dict[str, Any]:
     }
 
 
-def _job(job: Going, now_ms: int, pretty: bool) -> dict[str, Any]:
+def _job(job: RunningJob, now_ms: int, pretty: bool) -> dict[str, Any]:
     record, state, since = job.record.value, job.state, _since(job)
     lack = {"totalTaskGroups": 1, "allocatedTaskGroups": 0, "lackingTaskGroups": 1}
     reason = "RESOURCE_NOT_ENOUGH" if state.reason else None

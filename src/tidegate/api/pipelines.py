@@ -2,18 +2,18 @@
 an older release has left in their records. Pure.
 """
 
-from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.observe import ClusterCache
 from tidegate.lifecycle.terminal import shown_ended
 from tidegate.model.records import JobStatus, PipelineState
 
 
-def pipelines_of(picture: Picture, job_id: int) -> list[PipelineState]:
+def pipelines_of(picture: ClusterCache, job_id: int) -> list[PipelineState]:
     """All of them, by id."""
     pipelines, status = [seen.value for seen in picture.pipelines(job_id)], _status(picture, job_id)
     return shown_ended(pipelines, status) if status is not None and status.terminal else pipelines
 
 
-def _status(picture: Picture, job_id: int) -> JobStatus | None:
+def _status(picture: ClusterCache, job_id: int) -> JobStatus | None:
     """Of the newest incarnation: its tombstone may be gone, or its outcome not be there yet."""
     state, outcome = picture.state(job_id), picture.outcome(job_id)
     if state is not None:

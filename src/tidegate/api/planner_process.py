@@ -44,7 +44,7 @@ class PlannerBusy(TransientError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Judged:
+class PlanningResult:
     plan: Plan | None
     problems: tuple[Problem, ...]
 
@@ -68,7 +68,7 @@ def judge_isolated(text: str, format: str, strictness: str) -> tuple[Plan | None
         _turn.release()
     if child.returncode:
         raise _too_large()
-    judged = from_document(Judged, json.loads(child.stdout), "the plan of a job")
+    judged = from_document(PlanningResult, json.loads(child.stdout), "the plan of a job")
     return judged.plan, list(judged.problems)
 
 
@@ -85,7 +85,7 @@ def serve(judge: Judge, cpu_s: int, memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     asked: dict[str, Any] = json.loads(sys.stdin.buffer.read())
     plan, problems = judge(asked["text"], asked["format"], asked["strictness"])
-    answer = to_document(Judged(plan=plan, problems=tuple(problems)))
+    answer = to_document(PlanningResult(plan=plan, problems=tuple(problems)))
     sys.stdout.write(json.dumps(answer))
 
 

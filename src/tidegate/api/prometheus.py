@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from starlette.concurrency import run_in_threadpool
 
 from tidegate import __version__
-from tidegate.api.desk import Desk
+from tidegate.api.desk import ApiContext
 from tidegate.api.job_figures import JobFigures, Labels, label_text, number_text
 from tidegate.coordinator.collector import last_report
-from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.observe import ClusterCache
 from tidegate.model.errors import TidegateError
 from tidegate.model.upkeep import CollectorReport
 from tidegate.store.base import MapSize
@@ -56,7 +56,7 @@ def gauge(name: str, words: str, value: float) -> Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Sample:
     """What the store was asked for, and when."""
 
     at_s: float = float("-inf")
@@ -70,10 +70,10 @@ class Scrape:
     Remembers the sizes of the store's maps for a while: counting them reads all of it.
     """
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: ApiContext) -> None:
         self.desk = desk
         self.jobs = JobFigures(desk.picture)
-        self._known = Known()
+        self._known = Sample()
         self._looking = threading.Lock()
 
     async def catch_up(self) -> None:
@@ -99,11 +99,11 @@ class Scrape:
                 return
             now_s = self.desk.clock.monotonic_s()
             try:
-                self._known = Known(
+                self._known = Sample(
                     now_s, self.desk.store.size_by_map(), last_report(self.desk.store)
                 )
             except TidegateError:
-                self._known = Known()
+                self._known = Sample()
 
     def text(self) -> str:
         picture = self.desk.picture if self.desk.out_of_date() is None else None
@@ -117,7 +117,7 @@ class Scrape:
         """
         return re.sub(r"(?m)^(# (?:HELP|TYPE) \S+?)_total ", r"\1 ", self.text()) + "# EOF\n"
 
-    def _server(self, picture: Picture | None) -> Iterator[Figure]:
+    def _server(self, picture: ClusterCache | None) -> Iterator[Figure]:
         yield Figure(
             "tidegate_info",
             "gauge",
@@ -158,7 +158,7 @@ class Scrape:
         yield self._job_counts()
         yield from self._cleanups(picture)
 
-    def _cleanups(self, picture: Picture) -> Iterator[Figure]:
+    def _cleanups(self, picture: ClusterCache) -> Iterator[Figure]:
         """The queue of what ended jobs have left."""
         records, now_ms = (
             [seen.value for seen in picture.cleanups().values()],

@@ -11,10 +11,10 @@ from starlette.responses import JSONResponse, Response
 
 from tidegate import __version__
 from tidegate.api import shapes
-from tidegate.api.desk import Desk
-from tidegate.api.fragments import Board, Ended, Going, dumps
+from tidegate.api.desk import ApiContext
+from tidegate.api.fragments import Ended, RunningJob, RunningJobsCache, dumps
 from tidegate.api.shapes import WAITING
-from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.observe import ClusterCache
 from tidegate.model.errors import UserError
 from tidegate.model.ids import JOB_ID_MAX, whole_number
 from tidegate.model.records import JobStatus
@@ -29,9 +29,9 @@ SHOWN_CHARS_MAX = 80
 class Reads:
     """The handlers, with the texts of the jobs that they share."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: ApiContext) -> None:
         self.desk = desk
-        self.board = Board(desk.picture)
+        self.board = RunningJobsCache(desk.picture)
         self.ended = Ended()
 
     async def overview(self, request: Request) -> Response:
@@ -98,7 +98,10 @@ class Reads:
 
 
 def overview(
-    picture: Picture, jobs: Sequence[Going], ended: Mapping[str, int], tags: Mapping[str, str]
+    picture: ClusterCache,
+    jobs: Sequence[RunningJob],
+    ended: Mapping[str, int],
+    tags: Mapping[str, str],
 ) -> dict[str, str]:
     """The counts, all of them text."""
     workers = {

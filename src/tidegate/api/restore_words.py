@@ -11,9 +11,15 @@ from typing import Any
 from starlette.datastructures import QueryParams
 
 from tidegate.api.reads import job_id_of
-from tidegate.coordinator.wish import From, RestoreWish, answer, changes_of, files_of
+from tidegate.coordinator.wish import (
+    RestoreOptions,
+    RestoreSource,
+    changes_of,
+    files_of,
+    parse_choice,
+)
 from tidegate.model.errors import UserError
-from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld, OnSinkLost
+from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnPositionLost, OnSinkLost
 
 PARAMETERS = {
     "--restore-from": "restoreFrom",
@@ -49,7 +55,7 @@ def query_of(
     return {key: value for key, value in given.items() if value}
 
 
-def wish_of(query: Mapping[str, str]) -> RestoreWish:
+def wish_of(query: Mapping[str, str]) -> RestoreOptions:
     """From where the job shall go on; a UserError where that cannot be understood."""
     try:
         return _wish(query)
@@ -57,26 +63,32 @@ def wish_of(query: Mapping[str, str]) -> RestoreWish:
         raise refused(error) from error
 
 
-def _wish(query: Mapping[str, str]) -> RestoreWish:
+def _wish(query: Mapping[str, str]) -> RestoreOptions:
     wish = replace(
-        RestoreWish.parse(query.get("restore")),
+        RestoreOptions.parse(query.get("restore")),
         takeover=_flag(query, "takeover"),
         duplicates=_flag(query, "allowDuplicates"),
         skip_files=files_of("--skip-file", _all(query, "skipFile")),
         accept_files=files_of("--accept-file", _all(query, "acceptFile")),
         accept_changes=changes_of(_all(query, "acceptChange")),
-        on_missing=answer(OnMissing, "--on-missing", query.get("onMissing"), OnMissing.FAIL),
-        on_damaged=answer(OnDamaged, "--on-damaged", query.get("onDamaged"), OnDamaged.OLDER),
-        on_incompatible=answer(
+        on_missing=parse_choice(OnMissing, "--on-missing", query.get("onMissing"), OnMissing.FAIL),
+        on_damaged=parse_choice(OnDamaged, "--on-damaged", query.get("onDamaged"), OnDamaged.OLDER),
+        on_incompatible=parse_choice(
             OnIncompatible, "--on-incompatible", query.get("onIncompatible"), OnIncompatible.FAIL
         ),
-        on_not_held=answer(OnNotHeld, "--on-not-held", query.get("onNotHeld"), OnNotHeld.FAIL),
-        on_sink_lost=answer(OnSinkLost, "--on-sink-lost", query.get("onSinkLost"), OnSinkLost.FAIL),
+        on_not_held=parse_choice(
+            OnPositionLost, "--on-not-held", query.get("onNotHeld"), OnPositionLost.FAIL
+        ),
+        on_sink_lost=parse_choice(
+            OnSinkLost, "--on-sink-lost", query.get("onSinkLost"), OnSinkLost.FAIL
+        ),
     )
     if _flag(query, "isStartWithSavePoint"):
         if "jobId" not in query:
             raise UserError("isStartWithSavePoint=true needs the jobId of the job that shall go on")
-        wish = replace(wish, start=From.LATEST) if wish.start is From.ASK else wish
+        wish = (
+            replace(wish, start=RestoreSource.LATEST) if wish.start is RestoreSource.ASK else wish
+        )
     own = job_id_of(query["jobId"]) if "jobId" in query else None
     return wish.of_job(_source(query), own)
 

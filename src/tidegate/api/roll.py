@@ -12,16 +12,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from tidegate.api.fragments import Going, going_of
-from tidegate.coordinator.observe import Picture
+from tidegate.api.fragments import RunningJob, going_of
+from tidegate.coordinator.observe import ClusterCache
 from tidegate.model.records import CheckpointHealth, JobOutcome
-from tidegate.store.follow import Seen
+from tidegate.store.follow import CachedEntry
 
 LOG = logging.getLogger("tidegate.api")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class JobRow:
     """A job, with what it is found and ordered by: one that has not ended, or an outcome."""
 
     job_id: int
@@ -30,29 +30,29 @@ class Row:
     status: str
     health: CheckpointHealth | None
     name: str  # in small letters
-    job: Going | Seen[JobOutcome]
+    job: RunningJob | CachedEntry[JobOutcome]
 
     @property
-    def outcome(self) -> Seen[JobOutcome]:
+    def outcome(self) -> CachedEntry[JobOutcome]:
         """Of a job that has ended."""
-        assert isinstance(self.job, Seen), "only a job that has ended has one"
+        assert isinstance(self.job, CachedEntry), "only a job that has ended has one"
         return self.job
 
 
-class Roll:
+class JobIndex:
     """The jobs that have not ended, and those that have, each the newest first."""
 
-    def __init__(self, picture: Picture) -> None:
+    def __init__(self, picture: ClusterCache) -> None:
         self.picture = picture
         self.changed = picture.listen()
         self._lock = threading.Lock()
-        self._going: dict[int, Row] = {}
-        self._ended: dict[int, Row] = {}
+        self._going: dict[int, JobRow] = {}
+        self._ended: dict[int, JobRow] = {}
         self._begun = False
-        self._lists: dict[str, Sequence[Row]] = {}  # those that are still true, by their names
+        self._lists: dict[str, Sequence[JobRow]] = {}  # those that are still true, by their names
         self._counts: Mapping[str, int] | None = None
 
-    def rows(self, *, ended: bool | None = None) -> Sequence[Row]:
+    def rows(self, *, ended: bool | None = None) -> Sequence[JobRow]:
         """By time of submission: all jobs, or only those that have ended, or only those that have
         not. A job that runs again is not shown as ended.
         """
@@ -65,7 +65,7 @@ class Roll:
                 self._lists["all"] = _sorted([*over, *self._list("going")], "submitted")
             return self._lists["all"]
 
-    def finished(self, status: str) -> Sequence[Row]:
+    def finished(self, status: str) -> Sequence[JobRow]:
         """Outcomes by time of their end; with a status, only those."""
         with self._lock:
             self._look()
@@ -84,7 +84,7 @@ class Roll:
                 self._counts = Counter(row.status for row in self._ended.values())
             return self._counts
 
-    def _list(self, name: str) -> Sequence[Row]:
+    def _list(self, name: str) -> Sequence[JobRow]:
         if name not in self._lists:
             self._lists[name] = _sorted(
                 (self._ended if name == "ended" else self._going).values(), "submitted"
@@ -111,7 +111,7 @@ class Roll:
                 self._lists = {}
                 self._counts = None
 
-    def _outcome(self, job_id: int) -> Row | None:
+    def _outcome(self, job_id: int) -> JobRow | None:
         """The row of an outcome: the known one where it is the same; None where there is none, or
         where nothing of it can be read.
         """
@@ -126,12 +126,12 @@ class Roll:
 
 
 def matching(
-    rows: Sequence[Row],
+    rows: Sequence[JobRow],
     *,
     status: Collection[str] | None = None,
     health: Collection[CheckpointHealth] | None = None,
     name: str | None = None,
-) -> Sequence[Row]:
+) -> Sequence[JobRow]:
     """Those that have one of these statuses, are as healthy as this, and have this in their name,
     in any case.
     """
@@ -146,7 +146,7 @@ def matching(
     return rows
 
 
-def _put(rows: dict[int, Row], job_id: int, row: Row | None) -> bool:
+def _put(rows: dict[int, JobRow], job_id: int, row: JobRow | None) -> bool:
     """Whether anything is different now."""
     known = rows.get(job_id)
     if row == known:
@@ -158,14 +158,14 @@ def _put(rows: dict[int, Row], job_id: int, row: Row | None) -> bool:
     return True
 
 
-def _sorted(rows: Collection[Row], by: str) -> Sequence[Row]:
+def _sorted(rows: Collection[JobRow], by: str) -> Sequence[JobRow]:
     return tuple(sorted(rows, key=attrgetter(by), reverse=True))
 
 
-def _going_row(job: Going) -> Row:
+def _going_row(job: RunningJob) -> JobRow:
     record, state = job.record.value, job.state
     order = (record.initialization_ms, record.job_id)
-    return Row(
+    return JobRow(
         job_id=record.job_id,
         submitted=order,
         ended=(0, record.job_id),
@@ -176,8 +176,8 @@ def _going_row(job: Going) -> Row:
     )
 
 
-def _ended_row(job_id: int, seen: Seen[JobOutcome]) -> Row:
-    return Row(
+def _ended_row(job_id: int, seen: CachedEntry[JobOutcome]) -> JobRow:
+    return JobRow(
         job_id=job_id,
         submitted=(int(seen.peek("initialization_ms")), job_id),
         ended=(int(seen.peek("finished_ms")), job_id),

@@ -14,8 +14,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tidegate.api.access import audit_facts, who_of
-from tidegate.api.desk import Desk
+from tidegate.api.access import audit_facts, principal_of
+from tidegate.api.desk import ApiContext
 from tidegate.api.job_text import decoded, format_of, plan_text, strictness_of
 from tidegate.api.reads import job_id_of
 from tidegate.api.restore_words import flag, refused, wish_of
@@ -23,10 +23,10 @@ from tidegate.config.load import Format
 from tidegate.model.change import AcceptedChange
 from tidegate.model.errors import UserError
 from tidegate.model.ids import JOB_ID_MAX
-from tidegate.model.records import JobRecord, Wish
+from tidegate.model.records import DesiredState, JobRecord
 
 
-class How(StrEnum):
+class StopMode(StrEnum):
     """How a job shall end."""
 
     CANCEL = "cancel"  # at its next checkpoint
@@ -35,14 +35,14 @@ class How(StrEnum):
 
 
 class Writes:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: ApiContext) -> None:
         self.desk = desk
 
     async def submit_job(self, request: Request) -> Response:
         """Take a job in; the answer has its id."""
         query, body = request.query_params, await body_of(request)
         record = await run_in_threadpool(
-            self.submit, body, format_of(query.get("format")), query, who_of(request).name
+            self.submit, body, format_of(query.get("format")), query, principal_of(request).name
         )
         audit_facts(request, jobId=str(record.job_id), jobName=record.name, action="submit")
         return JSONResponse({"jobId": str(record.job_id), "jobName": record.name})
@@ -80,7 +80,7 @@ class Writes:
         """Resume a job with a decision about the change that has stopped it, in a thread."""
         audit_facts(request, action="accept-change", change=str(change)[:200])
         try:
-            record = self.desk.commands.accept_change(job_id, change, by=who_of(request).name)
+            record = self.desk.commands.accept_change(job_id, change, by=principal_of(request).name)
         except UserError as error:
             raise refused(error) from error
         self.desk.wrote()
@@ -93,21 +93,21 @@ class Writes:
         """
         given = object_of(await body_of(request))
         job_id = job_id_of(scalar_text(given.get("jobId")))
-        how = stop_wish(given)
+        how = parse_stop_mode(given)
         audit_facts(request, jobId=str(job_id), action=how.value)
-        await run_in_threadpool(self.stop, job_id, how, who_of(request).name)
+        await run_in_threadpool(self.stop, job_id, how, principal_of(request).name)
         return JSONResponse({"jobId": str(job_id)})
 
-    def stop(self, job_id: int, how: How, by: str) -> None:
+    def stop(self, job_id: int, how: StopMode, by: str) -> None:
         """Record the wish, in a thread.
 
         A job that has ended, or was never there, stays as it is.
         """
         try:
-            if how is How.SAVEPOINT:
+            if how is StopMode.SAVEPOINT:
                 self.desk.commands.savepoint(job_id, stop=True, by=by)
             else:
-                self.desk.commands.stop(job_id, Wish(how.value), by=by)
+                self.desk.commands.stop(job_id, DesiredState(how.value), by=by)
         except UserError as error:
             if error.condition not in ("unknown-job", "job-ended"):
                 raise
@@ -143,11 +143,11 @@ def object_of(body: bytes) -> Mapping[str, Any]:
     return value
 
 
-def stop_wish(given: Mapping[str, Any]) -> How:
+def parse_stop_mode(given: Mapping[str, Any]) -> StopMode:
     """What a request to stop wants."""
     if flag(given, "isStopWithSavePoint"):
-        return How.SAVEPOINT
-    return How.FORCE if flag(given, "force") else How.CANCEL
+        return StopMode.SAVEPOINT
+    return StopMode.FORCE if flag(given, "force") else StopMode.CANCEL
 
 
 def scalar_text(value: Any) -> str:

@@ -23,7 +23,7 @@ UNNAMED = re.compile(
 )  # what `Files.write` has written and not yet given its name
 
 
-class Kind(StrEnum):
+class UnitKind(StrEnum):
     LIVE = "live"  # of a job that has not ended, or whose cleanup is under way
     RETAINED = "retained"  # a restore point of an ended job that the store knows
     CLAIMED = "claimed"  # a restore is under way from it
@@ -34,7 +34,7 @@ class Kind(StrEnum):
     UNKNOWN = "unknown"  # not made by Tidegate: reported, and never touched
 
 
-class Shape(StrEnum):
+class UnitShape(StrEnum):
     """What a unit looks like, by its place alone."""
 
     CHECKPOINT = "checkpoint"
@@ -45,7 +45,11 @@ class Shape(StrEnum):
     FOREIGN = "foreign"
 
 
-CLOSED = (Shape.CHECKPOINT, Shape.SAVEPOINT, Shape.QUARANTINE)  # all that is below it belongs to it
+CLOSED = (
+    UnitShape.CHECKPOINT,
+    UnitShape.SAVEPOINT,
+    UnitShape.QUARANTINE,
+)  # all that is below it belongs to it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +60,7 @@ class Unit:
     """
 
     path: str
-    shape: Shape
+    shape: UnitShape
     job_id: int | None = None
     files: int = 0
     bytes: int = 0
@@ -104,11 +108,11 @@ class Policy:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
+class UnitVerdict:
     """What a unit is, why, and whether it may be collected now."""
 
     unit: Unit
-    kind: Kind
+    kind: UnitKind
     reason: str
     age_ms: int
     due: bool = False
@@ -129,33 +133,33 @@ def unit_of(path: str) -> Unit:
     parts = path.split("/")
     inside = len(parts) > 3
     if parts[0] == QUARANTINE and len(parts) > 1:
-        return Unit(path="/".join(parts[:2]), shape=Shape.QUARANTINE)
+        return Unit(path="/".join(parts[:2]), shape=UnitShape.QUARANTINE)
     if parts[0] == paths.SAVEPOINTS and inside and parts[1].isdigit():
-        return Unit(path="/".join(parts[:3]), shape=Shape.SAVEPOINT, job_id=int(parts[1]))
+        return Unit(path="/".join(parts[:3]), shape=UnitShape.SAVEPOINT, job_id=int(parts[1]))
     if (
         inside
         and parts[0].isdigit()
         and parts[1].isdigit()
         and paths.checkpoint_of(parts[2]) is not None
     ):
-        return Unit(path="/".join(parts[:3]), shape=Shape.CHECKPOINT, job_id=int(parts[0]))
+        return Unit(path="/".join(parts[:3]), shape=UnitShape.CHECKPOINT, job_id=int(parts[0]))
     if path == OWNER:
-        return Unit(path=path, shape=Shape.RECORD)
+        return Unit(path=path, shape=UnitShape.RECORD)
     if UNNAMED.fullmatch(parts[-1]) and (
         len(parts) == 1 or parts[0].isdigit() or parts[0] == paths.SAVEPOINTS
     ):
         return Unit(
             path=path,
-            shape=Shape.LEFTOVER,
+            shape=UnitShape.LEFTOVER,
             job_id=next((int(p) for p in parts[:2] if p.isdigit()), None),
         )
     depth = 3 if parts[0].isdigit() or parts[0] == paths.SAVEPOINTS else 1
-    return Unit(path="/".join(parts[:depth]), shape=Shape.FOREIGN)
+    return Unit(path="/".join(parts[:depth]), shape=UnitShape.FOREIGN)
 
 
 def units(files: Iterable[tuple[str, Listed]]) -> Iterator[Unit]:
     """The units of a listing in which the files of a directory stand together."""
-    current, inside = Unit(path="", shape=Shape.FOREIGN), ""
+    current, inside = Unit(path="", shape=UnitShape.FOREIGN), ""
     count = size = newest_ms = 0
     whole = False
     for path, entry in files:
@@ -180,18 +184,18 @@ def units(files: Iterable[tuple[str, Listed]]) -> Iterator[Unit]:
 def _counts(unit: Unit, path: str) -> bool:
     """Whether this file makes the unit what it is."""
     match unit.shape:
-        case Shape.CHECKPOINT:
+        case UnitShape.CHECKPOINT:
             return (
                 path == f"{unit.path}/{paths.MANIFEST}"
                 and paths.draft_generation(unit.path.rpartition("/")[2]) is None
             )
-        case Shape.SAVEPOINT:
+        case UnitShape.SAVEPOINT:
             return path == f"{unit.path}/{paths.SAVEPOINT_HEAD}"
         case _:
             return False
 
 
-def classify(unit: Unit, facts: Facts, policy: Policy) -> Verdict:
+def classify(unit: Unit, facts: Facts, policy: Policy) -> UnitVerdict:
     """What a unit is.
 
     Nothing that a job, a restore or a person may still want is ever an orphan.
@@ -199,46 +203,46 @@ def classify(unit: Unit, facts: Facts, policy: Policy) -> Verdict:
     kind, reason = _kind(unit, facts)
     forgotten_ms = facts.expired.get(unit.job_id, 0) if unit.job_id is not None else 0
     age_ms = max(0, policy.now_ms - max(unit.newest_ms, forgotten_ms))
-    held = kind is Kind.ORPHAN and _held(unit, facts, policy)
-    due = kind is Kind.ORPHAN and not held and _old_enough(unit, age_ms, policy)
+    held = kind is UnitKind.ORPHAN and _held(unit, facts, policy)
+    due = kind is UnitKind.ORPHAN and not held and _old_enough(unit, age_ms, policy)
     if held:
         reason = f"{reason}; taken back by a person, and left alone for now"
-    return Verdict(unit=unit, kind=kind, reason=reason, age_ms=age_ms, due=due)
+    return UnitVerdict(unit=unit, kind=kind, reason=reason, age_ms=age_ms, due=due)
 
 
-def _kind(unit: Unit, facts: Facts) -> tuple[Kind, str]:
+def _kind(unit: Unit, facts: Facts) -> tuple[UnitKind, str]:
     match unit.shape:
-        case Shape.QUARANTINE:
+        case UnitShape.QUARANTINE:
             return (
-                Kind.QUARANTINED,
+                UnitKind.QUARANTINED,
                 (
                     "collected; it is deleted after the quarantine's delay, and can be taken back"
                     " until then"
                 ),
             )
-        case Shape.RECORD:
-            return Kind.RECORD, "names the store that this namespace belongs to"
-        case Shape.FOREIGN:
-            return Kind.UNKNOWN, "not a file of Tidegate"
+        case UnitShape.RECORD:
+            return UnitKind.RECORD, "names the store that this namespace belongs to"
+        case UnitShape.FOREIGN:
+            return UnitKind.UNKNOWN, "not a file of Tidegate"
     if any(_overlap(unit.path, claim) for claim in facts.claimed):
-        return Kind.CLAIMED, "a restore is under way from it"
-    if unit.shape is Shape.SAVEPOINT and unit.whole:
-        return Kind.SAVEPOINT, "stays until a person deletes it"
+        return UnitKind.CLAIMED, "a restore is under way from it"
+    if unit.shape is UnitShape.SAVEPOINT and unit.whole:
+        return UnitKind.SAVEPOINT, "stays until a person deletes it"
     return _of_a_job(unit, facts)
 
 
-def _of_a_job(unit: Unit, facts: Facts) -> tuple[Kind, str]:
+def _of_a_job(unit: Unit, facts: Facts) -> tuple[UnitKind, str]:
     """A checkpoint, a draft, a savepoint without its record, a file that was not given its name."""
     job = facts.jobs.get(unit.job_id) if unit.job_id is not None else None
     if job is not None and job.running:
-        return Kind.LIVE, f"job {unit.job_id} has not ended"
+        return UnitKind.LIVE, f"job {unit.job_id} has not ended"
     if job is not None and unit.path in job.named:
-        return Kind.RETAINED, f"job {unit.job_id} has ended and can be resumed from it"
+        return UnitKind.RETAINED, f"job {unit.job_id} has ended and can be resumed from it"
     if not unit.whole:
-        return Kind.ORPHAN, "half-written: whoever wrote it is gone"
+        return UnitKind.ORPHAN, "half-written: whoever wrote it is gone"
     if job is not None:
-        return Kind.ORPHAN, f"no record of job {unit.job_id} names it"
-    return Kind.ORPHAN, f"the store knows no job {unit.job_id}"
+        return UnitKind.ORPHAN, f"no record of job {unit.job_id} names it"
+    return UnitKind.ORPHAN, f"the store knows no job {unit.job_id}"
 
 
 def _overlap(path: str, claim: str) -> bool:

@@ -12,9 +12,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from tidegate.checkpoints.classify import Facts, Kind, Policy, Shape, Verdict, classify, units
+from tidegate.checkpoints.classify import (
+    Facts,
+    Policy,
+    UnitKind,
+    UnitShape,
+    UnitVerdict,
+    classify,
+    units,
+)
 from tidegate.checkpoints.files import Files
-from tidegate.checkpoints.quarantine import Phase, Quarantine, Quarantines
+from tidegate.checkpoints.quarantine import Quarantine, QuarantinePhase, Quarantines
 from tidegate.checkpoints.reach import StorageRefused
 from tidegate.checkpoints.usage import Quota, Usage, sooner_ms
 
@@ -31,7 +39,7 @@ class Witness(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rules:
+class CollectorSettings:
     """What a pass obeys.
 
     `delay_ms` is how long a quarantine waits; `orphans_ms` how long what was taken back is left
@@ -79,13 +87,13 @@ class Collector:
         self.going = going
         self.quarantines = Quarantines(files)
 
-    def survey(self, rules: Rules, facts: Facts | None = None) -> Iterator[Verdict]:
+    def survey(self, rules: CollectorSettings, facts: Facts | None = None) -> Iterator[UnitVerdict]:
         """Every unit and what it is; changes nothing."""
         known = self.held(rules, facts or self.witness.everything())
         for unit in units(self.files.walk("")):
             yield classify(unit, known, rules.policy)
 
-    def plan(self, rules: Rules) -> Rules:
+    def plan(self, rules: CollectorSettings) -> CollectorSettings:
         """The rules with what the quota adds to them: one more look at everything, where there is a
         quota.
         """
@@ -96,9 +104,9 @@ class Collector:
             usage.add(verdict)
         return replace(rules, policy=replace(rules.policy, sooner_ms=sooner_ms(usage, rules.quota)))
 
-    def held(self, rules: Rules, facts: Facts) -> Facts:
+    def held(self, rules: CollectorSettings, facts: Facts) -> Facts:
         """The facts, and what a person took back."""
-        back = [each for each in self.quarantines.all() if each.phase is Phase.TAKEN_BACK]
+        back = [each for each in self.quarantines.all() if each.phase is QuarantinePhase.TAKEN_BACK]
         return replace(
             facts,
             held={
@@ -106,7 +114,7 @@ class Collector:
             },
         )
 
-    def collect(self, rules: Rules) -> Report:
+    def collect(self, rules: CollectorSettings) -> Report:
         """One pass. Broken off at any moment, the next one goes on with what is left."""
         report = Report()
         rules = self.plan(rules)
@@ -123,20 +131,20 @@ class Collector:
             self._collect(quarantine, verdict, rules, report)
         if self.going():
             for each in [
-                each for each in self.quarantines.all() if each.phase is Phase.OPEN
+                each for each in self.quarantines.all() if each.phase is QuarantinePhase.OPEN
             ]:  # also that of a pass that died after its last move
                 self.quarantines.close(each, rules.policy.now_ms)
             report.whole = True
         return report
 
-    def delete_only(self, rules: Rules) -> Report:
+    def delete_only(self, rules: CollectorSettings) -> Report:
         """Delete quarantines whose time is over; nothing new is collected."""
         report = Report()
         self._finish_older(rules, report)
         return report
 
     def _collect(
-        self, quarantine: Quarantine, verdict: Verdict, rules: Rules, report: Report
+        self, quarantine: Quarantine, verdict: UnitVerdict, rules: CollectorSettings, report: Report
     ) -> None:
         """Move one unit, if it is still what it was; and back again, if somebody came to want it in
         that moment.
@@ -157,9 +165,9 @@ class Collector:
         report.moved_bytes += unit.bytes
         self._prune(unit.path)
 
-    def _still_due(self, verdict: Verdict, rules: Rules) -> bool:
+    def _still_due(self, verdict: UnitVerdict, rules: CollectorSettings) -> bool:
         now = next(units(self.files.walk(verdict.unit.path)), None)
-        if now is None and verdict.unit.shape is Shape.LEFTOVER:
+        if now is None and verdict.unit.shape is UnitShape.LEFTOVER:
             now = verdict.unit  # a file has nothing below it
         if now is None or now.newest_ms != verdict.unit.newest_ms:
             return False
@@ -167,17 +175,17 @@ class Collector:
             classify(
                 now, replace(self.witness.of_job(verdict.unit.job_id), expired={}), rules.policy
             ).kind
-            is Kind.ORPHAN
+            is UnitKind.ORPHAN
         )
 
-    def _wanted(self, verdict: Verdict) -> bool:
+    def _wanted(self, verdict: UnitVerdict) -> bool:
         """Whether the store names it now.
 
         It was the store that said before that nobody does; so this is somebody who came in between.
         """
         return (
             classify(verdict.unit, self.witness.of_job(verdict.unit.job_id), Policy(now_ms=0)).kind
-            is not Kind.ORPHAN
+            is not UnitKind.ORPHAN
         )
 
     def _prune(self, path: str) -> None:
@@ -185,7 +193,7 @@ class Collector:
         for depth in range(len(above), 0, -1):
             self.files.prune("/".join(above[:depth]))
 
-    def _finish_older(self, rules: Rules, report: Report) -> None:
+    def _finish_older(self, rules: CollectorSettings, report: Report) -> None:
         """Quarantines of earlier passes: what is named again goes back; what has waited long enough
         goes.
         """
@@ -193,12 +201,12 @@ class Collector:
             if not self.going():
                 return
             waited_ms = rules.policy.now_ms - quarantine.closed_ms
-            if quarantine.phase is Phase.TAKEN_BACK:
+            if quarantine.phase is QuarantinePhase.TAKEN_BACK:
                 if waited_ms >= rules.orphans_ms:
                     self.quarantines.forget(quarantine)
                 continue
-            over = quarantine.phase is Phase.CLOSED and waited_ms >= rules.delay_ms
-            if quarantine.phase is Phase.OPEN or over:
+            over = quarantine.phase is QuarantinePhase.CLOSED and waited_ms >= rules.delay_ms
+            if quarantine.phase is QuarantinePhase.OPEN or over:
                 self._return_named(quarantine, report)
             if over:
                 failed = self.quarantines.delete(quarantine)

@@ -25,7 +25,7 @@ TEMPORARY = ".tmp"  # the end of the hidden name that a file has before it is wh
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class FileEntry:
     """What stands under a name.
 
     A directory has no size; where the file system keeps no time for it, `modified_ms` is 0.
@@ -38,7 +38,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class VersionedFile:
     """What a file held when it was looked at; `version` is for `swap`. It can be compared with
     nothing but itself.
     """
@@ -74,21 +74,21 @@ class Files(ABC):
         """Put a file there that nobody else has put there: False where somebody was first."""
 
     @abstractmethod
-    def look(self, path: str) -> Seen | None:
+    def look(self, path: str) -> VersionedFile | None:
         """What a file holds, and its version; None where there is none."""
 
     @abstractmethod
-    def swap(self, path: str, data: bytes, seen: Seen | None) -> bool:
+    def swap(self, path: str, data: bytes, seen: VersionedFile | None) -> bool:
         """Put a file in the place of what was seen there (None: of nothing): False where that has
         changed meanwhile.
         """
 
     @abstractmethod
-    def entries(self, path: str) -> list[Entry]:
+    def entries(self, path: str) -> list[FileEntry]:
         """What is in a directory, by name; nothing where it is missing."""
 
     @abstractmethod
-    def walk(self, path: str) -> Iterator[tuple[str, Entry]]:
+    def walk(self, path: str) -> Iterator[tuple[str, FileEntry]]:
         """Every file below a directory, with its path from the root; one after the other, never all
         at once.
         """
@@ -217,15 +217,15 @@ class LocalFiles(Files):
             sync(final.parent)
         return True
 
-    def look(self, path: str) -> Seen | None:
+    def look(self, path: str) -> VersionedFile | None:
         """The version is the checksum."""
         try:
             data = self.read(path)
         except FileNotFoundError:
             return None
-        return Seen(data, hashlib.sha256(data).hexdigest())
+        return VersionedFile(data, hashlib.sha256(data).hexdigest())
 
-    def swap(self, path: str, data: bytes, seen: Seen | None) -> bool:
+    def swap(self, path: str, data: bytes, seen: VersionedFile | None) -> bool:
         """While nobody else swaps in this directory."""
         if seen is None:
             return self.create(path, data)
@@ -239,7 +239,7 @@ class LocalFiles(Files):
         except FileNotFoundError:
             return False
 
-    def entries(self, path: str) -> list[Entry]:
+    def entries(self, path: str) -> list[FileEntry]:
         """What is in a directory, by name; nothing where it is missing."""
         try:
             with os.scandir(self._at(path)) as found:
@@ -248,7 +248,7 @@ class LocalFiles(Files):
             return []
         return sorted(entries, key=lambda entry: entry.name)
 
-    def walk(self, path: str) -> Iterator[tuple[str, Entry]]:
+    def walk(self, path: str) -> Iterator[tuple[str, FileEntry]]:
         """Directory by directory: only the names of one, and of those above it, are in memory."""
         for entry in self.entries(path):
             below = f"{path}/{entry.name}" if path else entry.name
@@ -311,14 +311,14 @@ class _Locked:
         os.close(self.descriptor)
 
 
-def _entry(item: "os.DirEntry[str]") -> Entry | None:
+def _entry(item: "os.DirEntry[str]") -> FileEntry | None:
     """None where it went away meanwhile. Links are not followed."""
     try:
         status = item.stat(follow_symlinks=False)
         directory = item.is_dir(follow_symlinks=False)
     except FileNotFoundError:
         return None
-    return Entry(
+    return FileEntry(
         name=item.name,
         directory=directory,
         bytes=0 if directory else status.st_size,

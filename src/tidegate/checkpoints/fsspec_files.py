@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import fsspec
 
-from tidegate.checkpoints.files import Entry, Files, Seen, inside
+from tidegate.checkpoints.files import FileEntry, Files, VersionedFile, inside
 from tidegate.checkpoints.reach import Patience, StorageUnavailable, never, waiting
 from tidegate.model.errors import UserError
 
@@ -86,22 +86,22 @@ class FsspecFiles(Files):
         """A look, then a write."""
         return self.swap(path, data, None)
 
-    def look(self, path: str) -> Seen | None:
+    def look(self, path: str) -> VersionedFile | None:
         """The version is the checksum."""
         try:
             data = self.read(path)
         except FileNotFoundError:
             return None
-        return Seen(data, sha256(data).hexdigest())
+        return VersionedFile(data, sha256(data).hexdigest())
 
-    def swap(self, path: str, data: bytes, seen: Seen | None) -> bool:
+    def swap(self, path: str, data: bytes, seen: VersionedFile | None) -> bool:
         """A look, then a write."""
         if self.look(path) != seen:
             return False
         self.write(path, data)
         return True
 
-    def entries(self, path: str) -> list[Entry]:
+    def entries(self, path: str) -> list[FileEntry]:
         """What is in a directory, by name; nothing where it is missing."""
         try:
             found = self._do(lambda: self.fs.ls(self._at(path), detail=True))
@@ -113,7 +113,7 @@ class FsspecFiles(Files):
             key=lambda entry: entry.name,
         )
 
-    def walk(self, path: str) -> Iterator[tuple[str, Entry]]:
+    def walk(self, path: str) -> Iterator[tuple[str, FileEntry]]:
         for entry in self.entries(path):
             below = f"{path}/{entry.name}" if path else entry.name
             if entry.directory:
@@ -151,11 +151,11 @@ class FsspecFiles(Files):
         return f"{self.url}/{inside(path)}".rstrip("/")
 
 
-def entry_of(item: Mapping[str, Any]) -> Entry:
+def entry_of(item: Mapping[str, Any]) -> FileEntry:
     """An entry from what a file system tells."""
     directory = item["type"] == "directory"
     name = PurePosixPath(str(item["name"])).name
-    return Entry(
+    return FileEntry(
         name=name,
         directory=directory,
         bytes=0 if directory else int(item.get("size") or 0),

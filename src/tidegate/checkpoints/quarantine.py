@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tidegate.checkpoints import paths
-from tidegate.checkpoints.classify import QUARANTINE, Shape, Unit, units
+from tidegate.checkpoints.classify import QUARANTINE, Unit, UnitShape, units
 from tidegate.checkpoints.files import Files
 from tidegate.checkpoints.reach import StorageRefused
 from tidegate.failpoint import failpoint
@@ -27,7 +27,7 @@ from tidegate.model.errors import UserError
 RECORD = "_quarantine.json"
 
 
-class Phase(StrEnum):
+class QuarantinePhase(StrEnum):
     """What becomes of a quarantine."""
 
     OPEN = "open"  # a pass puts orphans into it
@@ -41,7 +41,7 @@ class Quarantine:
 
     version: int = 1
     id: str
-    phase: Phase = Phase.OPEN
+    phase: QuarantinePhase = QuarantinePhase.OPEN
     opened_ms: int
     closed_ms: int = 0
     units: int = 0
@@ -50,7 +50,7 @@ class Quarantine:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Held:
+class QuarantinedUnit:
     """A unit in quarantine, and where it stood."""
 
     unit: Unit
@@ -108,7 +108,7 @@ class Quarantines:
 
     def open(self, now_ms: int) -> Quarantine:
         """One to put orphans into: that of a pass that was broken off, else a new one."""
-        unfinished = [each for each in self.all() if each.phase is Phase.OPEN]
+        unfinished = [each for each in self.all() if each.phase is QuarantinePhase.OPEN]
         if unfinished:
             return unfinished[-1]
         quarantine = Quarantine(id=f"{now_ms:013d}", opened_ms=now_ms)
@@ -138,14 +138,18 @@ class Quarantines:
             self._drop(quarantine)
             return None
         closed = replace(
-            quarantine, phase=Phase.CLOSED, closed_ms=now_ms, units=units_held, bytes=bytes_held
+            quarantine,
+            phase=QuarantinePhase.CLOSED,
+            closed_ms=now_ms,
+            units=units_held,
+            bytes=bytes_held,
         )
         failpoint("collector.close.before")
         self._write(closed)
         failpoint("collector.close.after")
         return closed
 
-    def contents(self, quarantine: Quarantine) -> Iterator[Held]:
+    def contents(self, quarantine: Quarantine) -> Iterator[QuarantinedUnit]:
         """What is in it, unit by unit: one that was given out may be moved or deleted before the
         next is asked for.
         """
@@ -156,7 +160,7 @@ class Quarantines:
             if path != f"{top}{RECORD}"
         )
         for unit in units(inside):
-            yield Held(unit=unit, path=f"{top}{unit.path}", origin=unit.path)
+            yield QuarantinedUnit(unit=unit, path=f"{top}{unit.path}", origin=unit.path)
 
     def take_back(self, quarantine: Quarantine, now_ms: int) -> tuple[int, list[str]]:
         """Everything to where it stood: how many units, and what could not be moved.
@@ -168,7 +172,9 @@ class Quarantines:
                 {_top(held.origin) for held in self.contents(quarantine)} | set(quarantine.places)
             )
         )
-        returning = replace(quarantine, phase=Phase.TAKEN_BACK, closed_ms=now_ms, places=places)
+        returning = replace(
+            quarantine, phase=QuarantinePhase.TAKEN_BACK, closed_ms=now_ms, places=places
+        )
         failpoint("collector.undo.before")
         self._write(returning)
         failpoint("collector.undo.after")
@@ -187,7 +193,7 @@ class Quarantines:
                 failed.append(f"{held.origin}: {error}")
         return moved, failed
 
-    def free(self, held: Held) -> bool:
+    def free(self, held: QuarantinedUnit) -> bool:
         """Whether a unit can go where it stood: nothing stands there, or only what a move of this
         very unit has left that was broken off.
         """
@@ -214,7 +220,7 @@ class Quarantines:
             try:
                 (
                     self.files.remove
-                    if held.unit.shape is Shape.LEFTOVER
+                    if held.unit.shape is UnitShape.LEFTOVER
                     else self.files.remove_tree
                 )(held.path)
             except (OSError, StorageRefused) as error:

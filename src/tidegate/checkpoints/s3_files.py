@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
-from tidegate.checkpoints.files import Entry, Files, Seen, inside
+from tidegate.checkpoints.files import FileEntry, Files, VersionedFile, inside
 from tidegate.checkpoints.reach import Patience, StorageRefused, StorageUnavailable, never, waiting
 from tidegate.checkpoints.s3_options import client_of
 from tidegate.model.errors import UserError
@@ -112,11 +112,11 @@ class S3Files(Files):
         """All of a file; FileNotFoundError."""
         return self._get(path).data
 
-    def _get(self, path: str) -> Seen:
-        async def get(client: Any) -> Seen:
+    def _get(self, path: str) -> VersionedFile:
+        async def get(client: Any) -> VersionedFile:
             answer = await client.get_object(Bucket=self.bucket, Key=self._key(path))
             async with answer["Body"] as body:
-                return Seen(await body.read(), answer["ETag"])
+                return VersionedFile(await body.read(), answer["ETag"])
 
         return self._call(get)
 
@@ -148,14 +148,14 @@ class S3Files(Files):
     def create(self, path: str, data: bytes) -> bool:
         return self.swap(path, data, None)
 
-    def look(self, path: str) -> Seen | None:
+    def look(self, path: str) -> VersionedFile | None:
         """The version is the ETag."""
         try:
             return self._get(path)
         except FileNotFoundError:
             return None
 
-    def swap(self, path: str, data: bytes, seen: Seen | None) -> bool:
+    def swap(self, path: str, data: bytes, seen: VersionedFile | None) -> bool:
         """If-Match with the ETag that was seen, or If-None-Match."""
         condition = {"IfNoneMatch": "*"} if seen is None else {"IfMatch": seen.version}
 
@@ -172,19 +172,19 @@ class S3Files(Files):
 
         return self._call(put)
 
-    def entries(self, path: str) -> list[Entry]:
+    def entries(self, path: str) -> list[FileEntry]:
         """What is in a directory, by name; nothing where it is missing."""
-        found: dict[str, Entry] = {}
+        found: dict[str, FileEntry] = {}
         for page in self._pages(path, delimiter="/"):
             for item in page.get("CommonPrefixes", ()):
                 name = PurePosixPath(item["Prefix"]).name
-                found[name] = Entry(name=name, directory=True)
+                found[name] = FileEntry(name=name, directory=True)
             for item in page.get("Contents", ()):
                 if not item["Key"].endswith("/"):
                     found.setdefault(PurePosixPath(item["Key"]).name, _file(item))
         return [found[name] for name in sorted(found)]
 
-    def walk(self, path: str) -> Iterator[tuple[str, Entry]]:
+    def walk(self, path: str) -> Iterator[tuple[str, FileEntry]]:
         cut = len(self.prefix) + 1 if self.prefix else 0
         for page in self._pages(path):
             for item in page.get("Contents", ()):
@@ -280,8 +280,8 @@ def _code(error: "ClientError") -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
-def _file(item: Mapping[str, Any]) -> Entry:
-    return Entry(
+def _file(item: Mapping[str, Any]) -> FileEntry:
+    return FileEntry(
         name=PurePosixPath(item["Key"]).name,
         bytes=int(item["Size"]),
         modified_ms=int(item["LastModified"].timestamp() * 1000),

@@ -15,7 +15,7 @@ CONNECTIONS_MAX = 32
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Client:
+class S3ClientOptions:
     """How to reach S3. Without keys: what the host's environment, files or role give."""
 
     key: str = field(default="", repr=False)
@@ -47,7 +47,7 @@ class Client:
         return {**keys, "anon": self.anonymous, "client_kwargs": client, "config_kwargs": config}
 
 
-def client_of(options: Mapping[str, str]) -> Client:
+def client_of(options: Mapping[str, str]) -> S3ClientOptions:
     """The client that the options of the storage mean."""
     endpoint = options.get(ENDPOINT, "")
     if endpoint and "://" not in endpoint:
@@ -56,7 +56,7 @@ def client_of(options: Mapping[str, str]) -> Client:
     own = (
         bool(endpoint) and "amazonaws." not in endpoint
     )  # somebody's own server seldom has a name for every bucket
-    return Client(
+    return S3ClientOptions(
         key=options.get(ACCESS_KEY, ""),
         secret=options.get(SECRET_KEY, ""),
         token=options.get(TOKEN, ""),

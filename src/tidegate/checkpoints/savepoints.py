@@ -53,7 +53,7 @@ class SavedPoint:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Overtaken:
+class SavepointSuperseded:
     """Somebody went back behind a savepoint: the sinks do not hold any more what it tells of.
 
     `checkpoints` says to where, by pipeline.
@@ -83,7 +83,7 @@ class Savepoint:
     software: str = ""
     operators: str = ""
     plan: Mapping[str, Any] = field(default_factory=dict)
-    overtaken: Overtaken | None = None
+    overtaken: SavepointSuperseded | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -319,7 +319,7 @@ class Savepoints:
         more. Durable when this returns; call it before a sink acts. The savepoints that are
         overtaken now.
         """
-        mark = Overtaken(
+        mark = SavepointSuperseded(
             job_id=job_id, checkpoints={str(p): c for p, c in checkpoints.items()}, at_ms=at_ms
         )
         marked = []
@@ -337,14 +337,16 @@ class Savepoints:
                 marked.append(replace(savepoint, overtaken=mark))
         return tuple(marked)
 
-    def _overtaken(self, path: str) -> Overtaken | None:
+    def _overtaken(self, path: str) -> SavepointSuperseded | None:
         try:
             data = self.files.read(f"{path}/{paths.OVERTAKEN}")
         except FileNotFoundError:
             return None
         where = self.files.place(path)
         try:
-            return from_document(Overtaken, json.loads(data), f"{where}/{paths.OVERTAKEN}")
+            return from_document(
+                SavepointSuperseded, json.loads(data), f"{where}/{paths.OVERTAKEN}"
+            )
         except (ValueError, KeyError, TypeError, AttributeError):
             raise Damaged(where, paths.OVERTAKEN, "cannot be understood") from None
 

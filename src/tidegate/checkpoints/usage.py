@@ -7,7 +7,7 @@ Callers: the collector's pass, `tidegate state du`, `tidegate state gc`.
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tidegate.checkpoints.classify import Kind, Verdict
+from tidegate.checkpoints.classify import UnitKind, UnitVerdict
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -27,7 +27,7 @@ class Sum:
     files: int = 0
     bytes: int = 0
 
-    def add(self, verdict: Verdict) -> None:
+    def add(self, verdict: UnitVerdict) -> None:
         self.units += 1
         self.files += verdict.unit.files
         self.bytes += verdict.unit.bytes
@@ -37,7 +37,7 @@ class Sum:
 class JobUsage:
     """What one job has below the namespace."""
 
-    by_kind: dict[Kind, Sum] = field(default_factory=dict)
+    by_kind: dict[UnitKind, Sum] = field(default_factory=dict)
     youngest_ms: int | None = None  # age of its youngest unit
 
     @property
@@ -50,7 +50,7 @@ class Usage:
     """A namespace, added up: its size is that of the list of jobs, never that of the list of files."""
 
     total: Sum = field(default_factory=Sum)
-    by_kind: dict[Kind, Sum] = field(default_factory=dict)
+    by_kind: dict[UnitKind, Sum] = field(default_factory=dict)
     by_age: dict[str, Sum] = field(default_factory=dict)
     by_job: dict[int, JobUsage] = field(default_factory=dict)
     due: Sum = field(default_factory=Sum)
@@ -58,13 +58,13 @@ class Usage:
         default_factory=Counter
     )  # bytes of whole orphans by age, for the quota
 
-    def add(self, verdict: Verdict) -> None:
+    def add(self, verdict: UnitVerdict) -> None:
         self.total.add(verdict)
         self.by_kind.setdefault(verdict.kind, Sum()).add(verdict)
         self.by_age.setdefault(age_of(verdict.age_ms), Sum()).add(verdict)
         if verdict.due:
             self.due.add(verdict)
-        if verdict.kind is Kind.ORPHAN:
+        if verdict.kind is UnitKind.ORPHAN:
             self.orphan_hours[min(verdict.age_ms // HOUR_MS, ORPHAN_HOURS_MAX)] += (
                 verdict.unit.bytes
             )
@@ -75,7 +75,7 @@ class Usage:
                 verdict.age_ms if job.youngest_ms is None else min(job.youngest_ms, verdict.age_ms)
             )
 
-    def bytes_of(self, kind: Kind) -> int:
+    def bytes_of(self, kind: UnitKind) -> int:
         return self.by_kind[kind].bytes if kind in self.by_kind else 0
 
 
@@ -114,7 +114,7 @@ def sooner_ms(usage: Usage, quota: Quota) -> int | None:
     The oldest go first, by whole hours. What is in quarantine counts as gone already: its time is
     set.
     """
-    used = usage.total.bytes - usage.bytes_of(Kind.QUARANTINED)
+    used = usage.total.bytes - usage.bytes_of(UnitKind.QUARANTINED)
     if not quota.bytes or used <= quota.bytes:
         return None
     excess, freed = used - quota.warning_bytes, 0

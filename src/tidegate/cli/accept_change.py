@@ -14,14 +14,14 @@ from typing import NoReturn
 import click
 
 from tidegate.cli import exits, remote, run
-from tidegate.cli.installation import Installation, installation
+from tidegate.cli.installation import LocalInstallation, installation
 from tidegate.cli.run import refuse, run_stored
 from tidegate.cli.savepoint import AS_JSON, CONFIG, HOME, known_job
 from tidegate.client import Client, NotAllowed, Refused
 from tidegate.coordinator.accept import stopped_job
 from tidegate.coordinator.commands import Commands
-from tidegate.coordinator.registry import look
-from tidegate.coordinator.wish import From, RestoreWish
+from tidegate.coordinator.registry import read_job
+from tidegate.coordinator.wish import RestoreOptions, RestoreSource
 from tidegate.home import Home
 from tidegate.model.change import AcceptedChange, ChangeChoice
 from tidegate.model.errors import TidegateError
@@ -95,7 +95,7 @@ def accept_change(
         sys.exit(ask_server(job, change, server, ca_file, as_json))
     with installation(home, config) as here:
         job_id = known_job(here.store, job)
-        known = look(here.store, job_id)
+        known = read_job(here.store, job_id)
         if known.record is None and known.outcome is not None and known.outcome.file:
             sys.exit(resume_here(here, stopped_job(known, change), change, as_json=as_json))
         commands = Commands(here.store, here.storage, here.settings, SystemClock())
@@ -111,7 +111,7 @@ def accept_change(
 
 
 def resume_here(
-    here: Installation, outcome: JobOutcome, change: AcceptedChange, *, as_json: bool
+    here: LocalInstallation, outcome: JobOutcome, change: AcceptedChange, *, as_json: bool
 ) -> int:
     """Run the job in this process, from its last checkpoint, with the plan of its last run; the
     exit code.
@@ -127,7 +127,7 @@ def resume_here(
         home=here.home,
         job_id=outcome.job_id,
         name=outcome.name,
-        wish=RestoreWish(From.LATEST, accept_changes=(change,)),
+        wish=RestoreOptions(RestoreSource.LATEST, accept_changes=(change,)),
         as_json=as_json,
         settings=here.settings,
         command=shlex.join(

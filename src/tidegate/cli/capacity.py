@@ -20,7 +20,7 @@ from tidegate.checkpoints.capacity import (
     measured,
 )
 from tidegate.checkpoints.manifest import Damaged
-from tidegate.cli.installation import Installation, installation
+from tidegate.cli.installation import LocalInstallation, installation
 from tidegate.cli.job_file import planned
 from tidegate.cli.state import AS_JSON, CONFIG, HOME, echo
 from tidegate.cli.state_tables import table
@@ -29,12 +29,12 @@ from tidegate.model.document import NewerDocument, from_document
 from tidegate.model.plan import Plan
 from tidegate.model.problem import Strictness
 from tidegate.model.records import (
-    FINISHED,
-    JOBS,
+    CHECKPOINT_HISTORY,
+    JOB_OUTCOMES,
+    JOB_STATES,
     METRICS,
-    MONITOR,
     PIPELINES,
-    STATES,
+    RUNNING_JOBS,
     CheckpointHistory,
     JobOutcome,
     JobRecord,
@@ -42,7 +42,7 @@ from tidegate.model.records import (
 )
 from tidegate.store.base import Store, sound
 
-OF_JOBS = (JOBS, STATES, PIPELINES, METRICS, MONITOR)
+OF_JOBS = (RUNNING_JOBS, JOB_STATES, PIPELINES, METRICS, CHECKPOINT_HISTORY)
 SAMPLES_MAX = 200  # checkpoints that are read for the sizes of operators
 
 
@@ -80,7 +80,7 @@ def capacity(
         echo(lines)
 
 
-def fleet(here: Installation) -> tuple[dict[str, Any], list[str]]:
+def fleet(here: LocalInstallation) -> tuple[dict[str, Any], list[str]]:
     """All jobs that the store knows."""
     rows = [(job_id, name, need) for job_id, name, need in needs(here) if need is not None]
     total, a_job = sum(need.storage_bytes for _, _, need in rows), store_bytes_of_a_job(here.store)
@@ -132,13 +132,13 @@ def fleet(here: Installation) -> tuple[dict[str, Any], list[str]]:
     return document, lines
 
 
-def needs(here: Installation) -> Iterator[tuple[int, str, Need | None]]:
+def needs(here: LocalInstallation) -> Iterator[tuple[int, str, Need | None]]:
     """Every job that has pipelines in the store."""
     plans = plans_of(here.store)
     by_job: dict[int, list[PipelineSizes]] = {}
     for entry in sound(here.store.list(PIPELINES)):
         state = from_document(PipelineState, entry.value, f"pipeline {entry.key}")
-        history = here.store.get(MONITOR, entry.key)
+        history = here.store.get(CHECKPOINT_HISTORY, entry.key)
         past = (
             from_document(CheckpointHistory, history.value, f"history of {entry.key}").entries
             if history
@@ -157,7 +157,7 @@ def needs(here: Installation) -> Iterator[tuple[int, str, Need | None]]:
         yield job_id, plans.get(job_id, ("", None))[0], measured(pipelines)
 
 
-def retained_of(here: Installation, plan: Plan | None) -> int:
+def retained_of(here: LocalInstallation, plan: Plan | None) -> int:
     """How many checkpoints a job keeps: its own word, else the engine's."""
     return (
         plan.env.checkpoints_retained_max if plan else None
@@ -168,9 +168,11 @@ def plans_of(store: Store) -> dict[int, tuple[str, Plan | None]]:
     """Name and plan of every job that the store knows."""
     ended = [
         from_document(JobOutcome, e.value, f"outcome of job {e.key}")
-        for e in sound(store.list(FINISHED))
+        for e in sound(store.list(JOB_OUTCOMES))
     ]
-    running = [from_document(JobRecord, e.value, f"job {e.key}") for e in sound(store.list(JOBS))]
+    running = [
+        from_document(JobRecord, e.value, f"job {e.key}") for e in sound(store.list(RUNNING_JOBS))
+    ]
     return {job.job_id: (job.name, job.plan) for job in ended} | {
         job.job_id: (job.name, job.plan) for job in running
     }
@@ -178,13 +180,13 @@ def plans_of(store: Store) -> dict[int, tuple[str, Plan | None]]:
 
 def store_bytes_of_a_job(store: Store) -> int:
     """Bytes of the store for each job that it keeps the place of."""
-    jobs = {entry.key for entry in store.list(STATES)}
+    jobs = {entry.key for entry in store.list(JOB_STATES)}
     return sum(each.bytes for name, each in store.size_by_map().items() if name in OF_JOBS) // max(
         1, len(jobs)
     )
 
 
-def of_file(here: Installation, plan: Plan) -> tuple[dict[str, Any], list[str]]:
+def of_file(here: LocalInstallation, plan: Plan) -> tuple[dict[str, Any], list[str]]:
     """A job that has not run."""
     need, rows = estimated(plan, retained_of(here, plan), sizes_by_plugin(here))
     document = {
@@ -214,7 +216,7 @@ def estimate_lines(plan: Plan, need: Need, rows: Iterable[OperatorEstimate]) -> 
     yield f"each savepoint: {size(need.savepoint_bytes)}"
 
 
-def sizes_by_plugin(here: Installation) -> dict[str, list[int]]:
+def sizes_by_plugin(here: LocalInstallation) -> dict[str, list[int]]:
     """The sizes of states in the latest checkpoints here, by plugin."""
     plans = plans_of(here.store)
     found: dict[str, list[int]] = {}

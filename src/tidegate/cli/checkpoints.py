@@ -14,11 +14,11 @@ import click
 from tidegate.cli import exits
 from tidegate.cli.display import duration
 from tidegate.cli.installation import installation
-from tidegate.coordinator.registry import Known, job_of_name, look
-from tidegate.coordinator.savepoints import NoSuchJob
+from tidegate.coordinator.registry import JobSnapshot, job_of_name, read_job
+from tidegate.coordinator.savepoints import UnknownJob
 from tidegate.model.document import to_document
 from tidegate.model.errors import UserError
-from tidegate.model.records import STATES, CheckpointRef
+from tidegate.model.records import JOB_STATES, CheckpointRef
 from tidegate.store.base import Store
 from tidegate.store.errors import StoreDamaged
 
@@ -129,7 +129,7 @@ def verify(place: Place, job: str | None, checkpoint: int | None) -> None:
     sys.exit(exits.FAILED if damaged else exits.FINISHED)
 
 
-def retained(store: Store, job: str | None) -> Iterator[tuple[Known, int, CheckpointRef]]:
+def retained(store: Store, job: str | None) -> Iterator[tuple[JobSnapshot, int, CheckpointRef]]:
     """Every checkpoint that can be restored of one job or of all, with its pipeline."""
     for known in jobs(store, job):
         for pipeline in known.pipelines:
@@ -137,19 +137,19 @@ def retained(store: Store, job: str | None) -> Iterator[tuple[Known, int, Checkp
                 yield known, pipeline.value.pipeline, ref
 
 
-def jobs(store: Store, job: str | None) -> Iterator[Known]:
+def jobs(store: Store, job: str | None) -> Iterator[JobSnapshot]:
     """One job by id or name, or all of them."""
     if job is None:
-        for entry in store.list(STATES):
+        for entry in store.list(JOB_STATES):
             try:
-                yield look(store, int(entry.key))
+                yield read_job(store, int(entry.key))
             except StoreDamaged as error:  # the others are shown
                 click.echo(f"tidegate: {error}", err=True)
         return
     job_id = int(job) if job.isdigit() else job_of_name(store, job)
-    known = look(store, job_id) if job_id is not None else None
+    known = read_job(store, job_id) if job_id is not None else None
     if known is None or known.state is None:
-        raise NoSuchJob(job)
+        raise UnknownJob(job)
     yield known
 
 
@@ -176,7 +176,7 @@ def chosen(
     return found
 
 
-def entry_of(known: Known, pipeline: int, ref: CheckpointRef) -> dict[str, Any]:
+def entry_of(known: JobSnapshot, pipeline: int, ref: CheckpointRef) -> dict[str, Any]:
     """A row of the list."""
     return {
         "job_id": known.job_id,

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import TextIO
 
 from tidegate.cli import output
-from tidegate.cli.view import JobView, PipelineView
+from tidegate.cli.view import JobDisplay, PipelineView
 from tidegate.model.document import to_document
 from tidegate.model.records import JobOutcome, JobStatus
 
@@ -52,7 +52,7 @@ class Display(ABC):
         """One thing that a person should know."""
 
     @abstractmethod
-    def update(self, view: JobView) -> None:
+    def update(self, view: JobDisplay) -> None:
         """The state of this moment; called a few times a second."""
 
     @abstractmethod
@@ -77,7 +77,7 @@ class PlainDisplay(Display):
     def note(self, text: str) -> None:
         self._line(text, sys.stderr)
 
-    def update(self, view: JobView) -> None:
+    def update(self, view: JobDisplay) -> None:
         """One line for each pipeline, now and then."""
         if view.elapsed_s - self._shown_s < PLAIN_EVERY_S:
             return
@@ -104,7 +104,7 @@ class JsonDisplay(Display):
         """An event of its own."""
         self._print({"event": "note", "text": text})
 
-    def update(self, view: JobView) -> None:
+    def update(self, view: JobDisplay) -> None:
         shown = asdict(view)
         rest = {
             **shown,
@@ -187,7 +187,7 @@ class TerminalDisplay(Display):
         """Above the table, or where standard output goes."""
         self.note(line) if sys.stdout.isatty() else self._line(line, sys.stdout)
 
-    def update(self, view: JobView) -> None:
+    def update(self, view: JobDisplay) -> None:
         from rich.progress_bar import ProgressBar
         from rich.table import Table
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import click
 
-from tidegate.cli.findings import Finding, Level
+from tidegate.cli.findings import DoctorFinding, Level
 from tidegate.cli.job_file import values_of
 from tidegate.home import Home
 from tidegate.plugin import registry
@@ -61,20 +61,20 @@ OPEN_FILES_GOOD = 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class DoctorEnvironment:
     """What the checks look at, so that a test can show them another machine."""
 
     home: Path
     environ: Mapping[str, str]
 
 
-def check_python(_: Place) -> Iterator[Finding]:
+def check_python(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
     """The interpreter that runs this."""
     found = f"{platform.python_version()} ({sys.executable})"
     if sys.version_info >= PYTHON_MIN:
-        yield Finding(name="Python", level=Level.OK, found=found)
+        yield DoctorFinding(name="Python", level=Level.OK, found=found)
     else:
-        yield Finding(
+        yield DoctorFinding(
             name="Python",
             level=Level.MISSING,
             found=found,
@@ -82,25 +82,27 @@ def check_python(_: Place) -> Iterator[Finding]:
         )
 
 
-def check_system(_: Place) -> Iterator[Finding]:
+def check_system(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
     """Processes are watched and ended through /proc."""
     found = f"{platform.system()} {platform.release()}"
     if Path("/proc/self/stat").exists():
-        yield Finding(name="system", level=Level.OK, found=found)
+        yield DoctorFinding(name="system", level=Level.OK, found=found)
     else:
         repair = (
             "Run it on Linux, or in a Linux container: without /proc, leftovers of a killed run"
             " cannot be found."
         )
-        yield Finding(name="system", level=Level.WARNING, found=found, repair=repair)
+        yield DoctorFinding(name="system", level=Level.WARNING, found=found, repair=repair)
 
 
-def check_java(place: Place) -> Iterator[Finding]:
+def check_java(place: DoctorEnvironment) -> Iterator[DoctorFinding]:
     """Found, new enough, and really starting with what Spark asks of it."""
     try:
         java = find_java(place.environ)
     except JavaMissing as missing:
-        yield Finding(name="Java", level=Level.MISSING, found="not found", repair=str(missing))
+        yield DoctorFinding(
+            name="Java", level=Level.MISSING, found="not found", repair=str(missing)
+        )
         return
     found = f"{java.version} from {java.found_in} ({java.home})"
     if complaint := _start_java(java.path):
@@ -108,19 +110,19 @@ def check_java(place: Place) -> Iterator[Finding]:
             f"It does not start: {complaint}. Install another (Debian, Ubuntu: apt-get install"
             " openjdk-17-jre-headless) and set JAVA_HOME."
         )
-        yield Finding(name="Java", level=Level.MISSING, found=found, repair=repair)
+        yield DoctorFinding(name="Java", level=Level.MISSING, found=found, repair=repair)
     elif java.passed_over:
         repair = (
             f"Set JAVA_HOME to this one, or unset it; not taken: {'; '.join(java.passed_over)}."
         )
-        yield Finding(name="Java", level=Level.WARNING, found=found, repair=repair)
+        yield DoctorFinding(name="Java", level=Level.WARNING, found=found, repair=repair)
     else:
         tried = (
             ""
             if major_version(java.version) == JAVA_VERSION_TRIED
             else f"; tested with {JAVA_VERSION_TRIED}"
         )
-        yield Finding(name="Java", level=Level.OK, found=found + tried)
+        yield DoctorFinding(name="Java", level=Level.OK, found=found + tried)
 
 
 def _start_java(path: Path) -> str:
@@ -144,7 +146,7 @@ def _start_java(path: Path) -> str:
     )
 
 
-def check_packages(_: Place) -> Iterator[Finding]:
+def check_packages(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
     """Installed, and in the range that we say we support."""
     for package, (oldest, first_unsupported) in SUPPORTED.items():
         wanted = f"{package}>={oldest}" + (f",<{first_unsupported}" if first_unsupported else "")
@@ -152,12 +154,14 @@ def check_packages(_: Place) -> Iterator[Finding]:
         try:
             version = metadata.version(package)
         except metadata.PackageNotFoundError:
-            yield Finding(name=package, level=Level.MISSING, found="not installed", repair=install)
+            yield DoctorFinding(
+                name=package, level=Level.MISSING, found="not installed", repair=install
+            )
             continue
         if is_between(version, oldest, first_unsupported):
-            yield Finding(name=package, level=Level.OK, found=version)
+            yield DoctorFinding(name=package, level=Level.OK, found=version)
         else:
-            yield Finding(
+            yield DoctorFinding(
                 name=package,
                 level=Level.WARNING,
                 found=f"{version}, not tested with it",
@@ -165,11 +169,13 @@ def check_packages(_: Place) -> Iterator[Finding]:
             )
 
 
-def check_connectors(_: Place) -> Iterator[Finding]:
+def check_connectors(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
     """Installed packages with connectors that cannot be used."""
     for package in registry.broken_packages():
         repair = f"repair or uninstall {package.package.partition(' ')[0]}"
-        yield Finding(name="connectors", level=Level.WARNING, found=str(package), repair=repair)
+        yield DoctorFinding(
+            name="connectors", level=Level.WARNING, found=str(package), repair=repair
+        )
 
 
 def is_between(version: str, oldest: str, first_unsupported: str | None) -> bool:
@@ -189,11 +195,11 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def check_sockets(_: Place) -> Iterator[Finding]:
+def check_sockets(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
     """Python and the JVM talk over the loopback interface, tasks over unix sockets."""
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
-            yield Finding(
+            yield DoctorFinding(
                 name="loopback",
                 level=Level.OK,
                 found=f"a free port on 127.0.0.1 ({server.getsockname()[1]})",
@@ -203,7 +209,7 @@ def check_sockets(_: Place) -> Iterator[Finding]:
             "Bring up the interface lo (ip link set lo up), or let this user open ports on"
             " 127.0.0.1."
         )
-        yield Finding(
+        yield DoctorFinding(
             name="loopback",
             level=Level.MISSING,
             found=f"no port on 127.0.0.1: {error}",
@@ -211,7 +217,7 @@ def check_sockets(_: Place) -> Iterator[Finding]:
         )
 
 
-def check_home(place: Place) -> Iterator[Finding]:
+def check_home(place: DoctorEnvironment) -> Iterator[DoctorFinding]:
     """Store, checkpoints, work and logs are kept there."""
     folder = place.home
     while not folder.exists():
@@ -223,11 +229,11 @@ def check_home(place: Place) -> Iterator[Finding]:
         repair = (
             "Make it writable for this user, or choose another with --home DIR or TIDEGATE_HOME."
         )
-        yield Finding(
+        yield DoctorFinding(
             name="home", level=Level.MISSING, found=f"{found}: {error.strerror}", repair=repair
         )
         return
-    yield Finding(name="home", level=Level.OK, found=found)
+    yield DoctorFinding(name="home", level=Level.OK, found=found)
     yield _judge_fsync(fsync_ms)
     yield _judge_disk("disk of home", folder)
     if os.statvfs(folder).f_flag & os.ST_NOEXEC:
@@ -235,7 +241,7 @@ def check_home(place: Place) -> Iterator[Finding]:
             "Choose a home on a file system without noexec: Java unpacks its compression libraries"
             " there."
         )
-        yield Finding(
+        yield DoctorFinding(
             name="noexec", level=Level.WARNING, found=f"{folder} is mounted noexec", repair=repair
         )
 
@@ -253,17 +259,19 @@ def _measure_fsync_ms(folder: Path) -> float:
     return statistics.median(times_ms)
 
 
-def _judge_fsync(fsync_ms: float) -> Finding:
+def _judge_fsync(fsync_ms: float) -> DoctorFinding:
     if fsync_ms <= FSYNC_MS_GOOD:
-        return Finding(name="fsync", level=Level.OK, found=f"{fsync_ms:.1f} ms")
+        return DoctorFinding(name="fsync", level=Level.OK, found=f"{fsync_ms:.1f} ms")
     repair = (
         "Every checkpoint waits for several of them: use a longer checkpoint.interval, or a home on"
         " a faster disk."
     )
-    return Finding(name="fsync", level=Level.WARNING, found=f"{fsync_ms:.0f} ms", repair=repair)
+    return DoctorFinding(
+        name="fsync", level=Level.WARNING, found=f"{fsync_ms:.0f} ms", repair=repair
+    )
 
 
-def _judge_disk(name: str, folder: Path) -> Finding:
+def _judge_disk(name: str, folder: Path) -> DoctorFinding:
     usage = shutil.disk_usage(folder)
     found = f"{_gib(usage.free)} free of {_gib(usage.total)} ({folder})"
     return _judge_amount(
@@ -278,10 +286,10 @@ def _judge_disk(name: str, folder: Path) -> Finding:
 
 def _judge_amount(
     name: str, found: str, amount: int, least: int, good: int, repair: str
-) -> Finding:
+) -> DoctorFinding:
     if amount >= good:
-        return Finding(name=name, level=Level.OK, found=found)
-    return Finding(
+        return DoctorFinding(name=name, level=Level.OK, found=found)
+    return DoctorFinding(
         name=name,
         level=Level.WARNING if amount >= least else Level.MISSING,
         found=found,
@@ -289,12 +297,12 @@ def _judge_amount(
     )
 
 
-def check_temporary(_: Place) -> Iterator[Finding]:
+def check_temporary(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
     """Where Python and the JVM put files for the moment."""
     try:
         folder = Path(tempfile.gettempdir())
     except FileNotFoundError as error:
-        yield Finding(
+        yield DoctorFinding(
             name="temp dir",
             level=Level.MISSING,
             found=str(error),
@@ -304,11 +312,11 @@ def check_temporary(_: Place) -> Iterator[Finding]:
     yield _judge_disk("temp dir", folder)
 
 
-def check_memory(_: Place) -> Iterator[Finding]:
+def check_memory(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
     """What the machine has left, or the container's limit where that is less."""
     limits = [limit for limit in (_available_bytes(), _container_bytes()) if limit is not None]
     if not limits:
-        yield Finding(name="memory", level=Level.OK, found="unknown")
+        yield DoctorFinding(name="memory", level=Level.OK, found="unknown")
         return
     repair = f"A driver takes about 0.7 GiB and its rows; {_gib(MEMORY_BYTES_GOOD)} is comfortable."
     yield _judge_amount(
@@ -343,23 +351,23 @@ def _container_bytes(group: Path = Path("/sys/fs/cgroup")) -> int | None:
         return None
 
 
-def check_processors(_: Place) -> Iterator[Finding]:
+def check_processors(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
     """Those that this process may use, which is not always what the machine has."""
     count = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
-    yield Finding(name="processors", level=Level.OK, found=str(count))
+    yield DoctorFinding(name="processors", level=Level.OK, found=str(count))
 
 
-def check_limits(_: Place) -> Iterator[Finding]:
+def check_limits(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
     """Open files: every jar, socket and data file is one."""
     import resource  # not everywhere, and nobody else needs it
 
     soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= OPEN_FILES_GOOD or soft == resource.RLIM_INFINITY:
-        yield Finding(name="open files", level=Level.OK, found=str(soft))
+        yield DoctorFinding(name="open files", level=Level.OK, found=str(soft))
     else:
-        yield Finding(
+        yield DoctorFinding(
             name="open files",
             level=Level.WARNING,
             found=str(soft),
@@ -367,7 +375,7 @@ def check_limits(_: Place) -> Iterator[Finding]:
         )
 
 
-def check_rights(place: Place) -> Iterator[Finding]:
+def check_rights(place: DoctorEnvironment) -> Iterator[DoctorFinding]:
     """Files with secrets are for their owner only."""
     try:
         from tidegate.cli.rights import exposed_of  # needs packages that may be missing here
@@ -377,36 +385,36 @@ def check_rights(place: Place) -> Iterator[Finding]:
     try:
         found = exposed_of(place.home, place.environ)
     except UserError as error:
-        yield Finding(
+        yield DoctorFinding(
             name="file rights", level=Level.WARNING, found="not checked", repair=str(error)
         )
         return
     for each in found:
         repair = f"Close it: {each.repair}"
-        yield Finding(
+        yield DoctorFinding(
             name="file rights",
             level=Level.WARNING,
             found=f"{each.path} ({each.what}): others can reach it",
             repair=repair,
         )
     if not found:
-        yield Finding(
+        yield DoctorFinding(
             name="file rights", level=Level.OK, found="files with secrets are for their owner only"
         )
 
 
-CHECKS: tuple[Callable[[Place], Iterator[Finding]], ...] = (
+CHECKS: tuple[Callable[[DoctorEnvironment], Iterator[DoctorFinding]], ...] = (
     *(check_python, check_system, check_java, check_packages, check_connectors, check_sockets),
     *(check_home, check_temporary, check_memory, check_processors, check_limits, check_rights),
 )
 
 
-def examine(place: Place) -> list[Finding]:
+def examine(place: DoctorEnvironment) -> list[DoctorFinding]:
     """All findings, in the order in which a person would repair them."""
     return [finding for check in CHECKS for finding in check(place)]
 
 
-def is_ready(findings: list[Finding]) -> bool:
+def is_ready(findings: list[DoctorFinding]) -> bool:
     return all(finding.level is not Level.MISSING for finding in findings)
 
 
@@ -417,7 +425,7 @@ def _gib(amount: int) -> str:
 _COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.MISSING: "red"}
 
 
-def _show(findings: list[Finding]) -> None:
+def _show(findings: list[DoctorFinding]) -> None:
     width = max(len(finding.name) for finding in findings)
     for finding in findings:
         click.echo(
@@ -455,7 +463,7 @@ def doctor(
       tidegate doctor
       tidegate doctor orders.conf
     """
-    findings = examine(Place(home=Home.find(home, os.environ).root, environ=os.environ))
+    findings = examine(DoctorEnvironment(home=Home.find(home, os.environ).root, environ=os.environ))
     if files:
         from tidegate.cli.doctor_sources import (
             check_sources,

@@ -26,7 +26,7 @@ VALIDATED, SKIPPED, FAILED = "VALIDATED", "SKIPPED", "FAILED"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
+class OperatorFinding:
     """One operator: VALIDATED, SKIPPED or FAILED, and why."""
 
     operator: str
@@ -55,7 +55,7 @@ def graphs_of(plan: Plan) -> list[Graph]:
     return [build(job, part) for part in plan.pipelines]
 
 
-def connected(graph: Graph) -> Iterator[Finding]:
+def connected(graph: Graph) -> Iterator[OperatorFinding]:
     """Every operator of a pipeline, asked."""
     for name, node in graph.nodes.items():
         try:
@@ -64,7 +64,9 @@ def connected(graph: Graph) -> Iterator[Finding]:
             verdict, words = FAILED, str(error)
         except Exception as error:  # whatever a connector or its server says
             verdict, words = FAILED, f"{type(error).__name__}: {error}"
-        yield Finding(operator=name, plugin=node.connector.name, verdict=verdict, words=words)
+        yield OperatorFinding(
+            operator=name, plugin=node.connector.name, verdict=verdict, words=words
+        )
 
 
 def _asked(node: Node) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from tidegate.cli.validate import problem_document
 from tidegate.model.job import JobEnv, JobMode
 from tidegate.model.plan import Action, Delivery, PipelinePlan, Plan
 from tidegate.model.problem import Strictness
-from tidegate.pipeline.admission import Pace
+from tidegate.pipeline.admission import BatchPacing
 from tidegate.planner.drawing import draw
 
 _PROMISES = {
@@ -134,7 +134,7 @@ def way(pipeline: PipelinePlan) -> str:
 
 def batch_policy(env: JobEnv) -> str:
     """When batches begin and how much they take."""
-    pace = Pace.of(env)
+    pace = BatchPacing.of(env)
     limits = [
         f"at most {limit:,} {unit}"
         for limit, unit in (

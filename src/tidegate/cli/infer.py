@@ -57,13 +57,13 @@ def infer(
       tidegate infer orders.csv.gz --job > orders.conf && tidegate run orders.conf
     """
     from tidegate.connectors.localfile.infer import (
-        Wanted,
+        InferenceHints,
         infer,
         written,
     )  # Arrow, which other verbs do without
     from tidegate.connectors.localfile.notation import literal
 
-    wanted = Wanted(
+    wanted = InferenceHints(
         form=form or "", encoding=encoding or "", delimiter=literal(delimiter or ""), header=header
     )
     path = os.path.abspath(file)

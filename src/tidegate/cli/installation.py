@@ -39,7 +39,7 @@ class NoInstallation(UserError):
 
 
 @dataclass(frozen=True, slots=True)
-class Installation:
+class LocalInstallation:
     """An installation that is there."""
 
     home: Home
@@ -49,7 +49,7 @@ class Installation:
 
 
 @contextmanager
-def installation(home: str | None, config: Path | None) -> Iterator[Installation]:
+def installation(home: str | None, config: Path | None) -> Iterator[LocalInstallation]:
     """Open it. What is wrong, here or inside, is one sentence, and the end of the command."""
     place = Home.find(home, os.environ)
     settings, _, problems = load_engine(config, os.environ, home=place)
@@ -62,7 +62,9 @@ def installation(home: str | None, config: Path | None) -> Iterator[Installation
             raise NoInstallation(str(place.root))
         store = open_store(url, compaction_threshold=settings.compaction_threshold)
         try:
-            yield Installation(place, settings, store, open_storage(settings.checkpoint, place))
+            yield LocalInstallation(
+                place, settings, store, open_storage(settings.checkpoint, place)
+            )
         finally:
             store.close()
     except (TidegateError, OSError) as error:

@@ -15,7 +15,7 @@ from typing import Any, TextIO, TypeVar
 import click
 
 from tidegate.cli.exits import BAD_INPUT
-from tidegate.config.load import Reading, read_job
+from tidegate.config.load import LoadResult, read_job
 from tidegate.config.variables import read_variables
 from tidegate.model.errors import UserError
 from tidegate.model.plan import Plan
@@ -65,7 +65,7 @@ def load(
     return Planned(plan=None if wrong else planned.plan, problems=problems)
 
 
-def _news(reading: Reading, problems: Iterable[Problem]) -> list[Problem]:
+def _news(reading: LoadResult, problems: Iterable[Problem]) -> list[Problem]:
     """The planner's problems without those at places that are wrong already: a path with an unset
     variable in it does of course not exist.
     """

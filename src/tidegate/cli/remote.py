@@ -25,7 +25,7 @@ PIPE_COLUMNS = 200
 PATIENCE_S = 10.0  # a leader that dies is followed by another one within seconds
 
 
-class NoSuchJob(UserError):
+class UnknownJobName(UserError):
     """The servers know no job by this id or name."""
 
     condition = "unknown-job"
@@ -103,13 +103,13 @@ def job_of(client: Client, word: str) -> dict[str, Any]:
         job: dict[str, Any] = client.get(f"/job-info/{word}")
         if "jobStatus" in job:
             return job
-        raise NoSuchJob(f"there is no job {word}: `tidegate jobs` lists them")
+        raise UnknownJobName(f"there is no job {word}: `tidegate jobs` lists them")
     found = [job for job in client.get("/running-jobs") if job["jobName"] == word]
     found = found or [job for job in client.get("/finished-jobs") if job["jobName"] == word][:1]
     if len(found) == 1:
         return dict(found[0])
     if not found:
-        raise NoSuchJob(f"there is no job named {word!r}: `tidegate jobs` lists them")
+        raise UnknownJobName(f"there is no job named {word!r}: `tidegate jobs` lists them")
     raise UserError(
         f"several jobs are named {word!r}: say which by its id:"
         f" {', '.join(job['jobId'] for job in found)}"

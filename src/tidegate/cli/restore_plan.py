@@ -14,8 +14,8 @@ from tidegate.checkpoints.open import open_storage
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.cli import exits, job_file, restore_words, run_words
 from tidegate.cli.run import settings_of
-from tidegate.coordinator.prepare import Incompatible, NeedsConsent, Request, prepare
-from tidegate.coordinator.registry import job_of_name, look
+from tidegate.coordinator.prepare import Incompatible, NeedsConsent, RestoreRequest, prepare_restore
+from tidegate.coordinator.registry import job_of_name, read_job
 from tidegate.coordinator.restore_plan import lines
 from tidegate.coordinator.sink_memory import ask_sink
 from tidegate.model.document import to_document
@@ -32,7 +32,7 @@ from tidegate.store.open import open_store
 
 @click.command("restore-plan")
 @run_words.options
-def restore_plan(said: run_words.Said) -> NoReturn:
+def restore_plan(said: run_words.RunArguments) -> NoReturn:
     """Show what a restore would do: for each source, transform and sink from what it resumes, what
     is replayed, what has changed.
 
@@ -82,14 +82,16 @@ def planned(
     plan: Plan,
     name: str | None,
     job_id: int | None,
-    restoring: restore_words.Restoring,
+    restoring: restore_words.RestoreArguments,
 ) -> RestoreReport:
     """The plan; UserError where the run would be refused."""
     called = name or plan.job_name
-    known = look(store, job_id or (None if restoring.another else job_of_name(store, called)) or 0)
+    known = read_job(
+        store, job_id or (None if restoring.another else job_of_name(store, called)) or 0
+    )
     state = known.state.value if known.state else None
     status = "" if state is None and known.outcome is None else state.status.value if state else ""
-    request = Request(
+    request = RestoreRequest(
         known=known,
         name=called,
         plan=plan,
@@ -98,7 +100,7 @@ def planned(
         held=lambda action, offset: held(plan, action, offset),
         ask=ask_sink,
     )
-    return prepare(store, storage, request).report
+    return prepare_restore(store, storage, request).report
 
 
 def held(plan: Plan, action: Action, offset: Any) -> str:

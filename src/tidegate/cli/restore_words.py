@@ -12,10 +12,10 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from tidegate.coordinator.wish import RestoreWish, answer, changes_of, files_of
+from tidegate.coordinator.wish import RestoreOptions, changes_of, files_of, parse_choice
 from tidegate.model.errors import UserError
 from tidegate.model.ids import JOB_ID_MAX
-from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld, OnSinkLost
+from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnPositionLost, OnSinkLost
 
 F = TypeVar("F", bound=Callable[..., Any])
 JOB_ID = click.IntRange(1, JOB_ID_MAX)
@@ -37,14 +37,14 @@ NAMES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Restoring:
+class RestoreArguments:
     """What was said.
 
     `job_id` is the id that goes with it: `-r 7` goes on as job 7. `another`: the state of one job
     for a new one.
     """
 
-    wish: RestoreWish
+    wish: RestoreOptions
     job_id: int | None = None
     another: bool = False
 
@@ -62,7 +62,7 @@ def options(command: F) -> F:
     return cast(F, packed)
 
 
-def restoring_of(said: dict[str, Any]) -> Restoring:
+def restoring_of(said: dict[str, Any]) -> RestoreArguments:
     """The options as a wish, or a usage error."""
     try:
         return _restoring(said)
@@ -70,7 +70,7 @@ def restoring_of(said: dict[str, Any]) -> Restoring:
         raise click.UsageError(str(error)) from None
 
 
-def _restoring(said: dict[str, Any]) -> Restoring:
+def _restoring(said: dict[str, Any]) -> RestoreArguments:
     text, source, another = said["restore"], said["restore_from"], said["restore_with_checkpoint"]
     if another is not None and (text is not None or source is not None):
         raise UserError(
@@ -85,21 +85,25 @@ def _restoring(said: dict[str, Any]) -> Restoring:
     elif text is not None and "/" in text and text.partition(":")[0] not in ("savepoint", "path"):
         text = f"path:{text}"
     wish = replace(
-        RestoreWish.parse(text),
+        RestoreOptions.parse(text),
         takeover=said["takeover"],
         duplicates=said["allow_duplicates"],
         skip_files=files_of("--skip-file", map(absolute, said["skip_file"])),
         accept_files=files_of("--accept-file", map(absolute, said["accept_file"])),
         accept_changes=changes_of(said["accept_change"]),
-        on_missing=answer(OnMissing, "--on-missing", said["on_missing"], OnMissing.FAIL),
-        on_damaged=answer(OnDamaged, "--on-damaged", said["on_damaged"], OnDamaged.OLDER),
-        on_incompatible=answer(
+        on_missing=parse_choice(OnMissing, "--on-missing", said["on_missing"], OnMissing.FAIL),
+        on_damaged=parse_choice(OnDamaged, "--on-damaged", said["on_damaged"], OnDamaged.OLDER),
+        on_incompatible=parse_choice(
             OnIncompatible, "--on-incompatible", said["on_incompatible"], OnIncompatible.FAIL
         ),
-        on_not_held=answer(OnNotHeld, "--on-not-held", said["on_not_held"], OnNotHeld.FAIL),
-        on_sink_lost=answer(OnSinkLost, "--on-sink-lost", said["on_sink_lost"], OnSinkLost.FAIL),
+        on_not_held=parse_choice(
+            OnPositionLost, "--on-not-held", said["on_not_held"], OnPositionLost.FAIL
+        ),
+        on_sink_lost=parse_choice(
+            OnSinkLost, "--on-sink-lost", said["on_sink_lost"], OnSinkLost.FAIL
+        ),
     )
-    return Restoring(
+    return RestoreArguments(
         wish.of_job(another if another is not None else source, job_id), job_id, another is not None
     )
 
@@ -180,7 +184,9 @@ _OPTIONS = (
         "Where the state does not fit the job file (fail; drop gives up what has no owner).",
     ),
     _choice(
-        "--on-not-held", OnNotHeld, "Where a source does not hold the position any more (fail)."
+        "--on-not-held",
+        OnPositionLost,
+        "Where a source does not hold the position any more (fail).",
     ),
     _choice(
         "--on-sink-lost",

@@ -26,13 +26,13 @@ from tidegate.coordinator.accept import stops_of
 from tidegate.coordinator.claim import Claim, Claimant, Submission
 from tidegate.coordinator.driver_stop import DriverStop
 from tidegate.coordinator.ending import Owned, end
-from tidegate.coordinator.registry import Known, job_of_name, look
+from tidegate.coordinator.registry import JobSnapshot, job_of_name, read_job
 from tidegate.coordinator.sink_memory import ask_recorded
-from tidegate.coordinator.supervisor import Launch, Supervisor
-from tidegate.coordinator.wish import NeedsChoice, RestoreWish, Start
+from tidegate.coordinator.supervisor import DriverLaunch, Supervisor
+from tidegate.coordinator.wish import NeedsChoice, RestoreOptions, StartMode
 from tidegate.home import Home
-from tidegate.lifecycle.view import Limits
-from tidegate.logs import bare, hide, log_to
+from tidegate.lifecycle.view import LifecycleLimits
+from tidegate.logs import log_to, redact, register_secrets
 from tidegate.model.change import ChangeStop
 from tidegate.model.document import from_document
 from tidegate.model.engine import CoordinatorSettings, EngineSettings
@@ -40,7 +40,7 @@ from tidegate.model.errors import TidegateError, system_sentence
 from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.plan import Plan
 from tidegate.model.problem import Severity
-from tidegate.model.records import METRICS, JobOutcome, JobStatus, Order, PipelineMetrics
+from tidegate.model.records import METRICS, DriverCommand, JobOutcome, JobStatus, PipelineMetrics
 from tidegate.pipeline.clock import SystemClock
 from tidegate.plugin.secret import plan_texts
 from tidegate.runner.java import JavaMissing, SparkMissing, check_spark, find_java
@@ -72,7 +72,7 @@ class RunOptions:
     home: Home
     job_id: int | None
     name: str | None
-    wish: RestoreWish
+    wish: RestoreOptions
     as_json: bool
     another: bool = False  # a job of its own, whatever has run under its name
     command: str = "tidegate run"  # that runs the same job again
@@ -82,7 +82,7 @@ class RunOptions:
 
 @click.command()
 @run_words.options
-def run(said: run_words.Said) -> NoReturn:
+def run(said: run_words.RunArguments) -> NoReturn:
     """Run one job to its end.
 
     \b
@@ -201,8 +201,8 @@ class EmbeddedRun:
         claim = self._claim(self.options.wish)
         logs = self.options.home.logs(claim.job.job_id)
         log_to(logs / "run.log")
-        hide(plan_texts(claim.job.plan))
-        if claim.start is Start.NOTHING:
+        register_secrets(plan_texts(claim.job.plan))
+        if claim.start is StartMode.NOTHING:
             outcome = end(
                 self.store,
                 self.storage,
@@ -231,17 +231,17 @@ class EmbeddedRun:
         self.signals += 1
         if self.asks:  # nothing was begun
             self._give_up("stopped")
-        elif self.stop.request(Order.STOP, f"stopped by {number.name}"):
+        elif self.stop.request(DriverCommand.STOP, f"stopped by {number.name}"):
             self.display.note("stopping at the next checkpoint; once more to stop at once")
         else:
-            self.stop.request(Order.KILL, "")
+            self.stop.request(DriverCommand.KILL, "")
 
     def _lost(self, error: OSError) -> None:
         """Output that nobody reads, or that cannot be written: the batch that would write more of
         it is given up. Any thread may call this.
         """
         why = output.describe(error)
-        if self.stop.request(Order.INTERRUPT, why) and self.stop.reason == why:
+        if self.stop.request(DriverCommand.INTERRUPT, why) and self.stop.reason == why:
             self.code = output.exit_code(error)
             self.output_lost = True
             self.display.note(f"stopping: {why}")
@@ -269,7 +269,7 @@ class EmbeddedRun:
             self.display.note(f"tidegate: {why}")
         os._exit(self.code)
 
-    def _claim(self, wish: RestoreWish) -> Claim:
+    def _claim(self, wish: RestoreOptions) -> Claim:
         """Take the job up; asks the person at the terminal where a choice is needed."""
         name = self.options.name or self.plan.job_name
         known = None if self.options.another else job_of_name(self.store, name)
@@ -291,7 +291,7 @@ class EmbeddedRun:
                 raise
             click.echo(str(error), err=True)
             self.asks = True
-            said = RestoreWish.parse(click.prompt("restore", default="auto", err=True))
+            said = RestoreOptions.parse(click.prompt("restore", default="auto", err=True))
             self.asks = False
             return self._claim(
                 replace(wish, start=said.start, checkpoint=said.checkpoint, where=said.where)
@@ -305,7 +305,7 @@ class EmbeddedRun:
             job_id=claim.job.job_id,
             generation=claim.generation,
         )
-        started = Launch(lambda order: launch(order, program), order)
+        started = DriverLaunch(lambda order: launch(order, program), order)
         self.supervisor = supervisor = Supervisor(
             self.claimant,
             claim,
@@ -340,25 +340,23 @@ class EmbeddedRun:
         if outcome.status is JobStatus.FINISHED:
             return ""
         try:
-            points = look(self.store, outcome.job_id).restore_points
+            points = read_job(self.store, outcome.job_id).restore_points
         except StoreUnavailable:
             return ""
         if not points:
             return (
-                f"no checkpoint is kept; start again with: {bare(self.options.command)} --restore"
+                f"no checkpoint is kept; start again with: {redact(self.options.command)} --restore"
                 " auto"
             )
         if stops := stops_of(outcome):
             if all(stop.choices for stop in stops):
                 return decided_with(stops, str(outcome.job_id), self.options.home)
-            return f"start again with: {bare(self.options.command)} --restore fresh"
+            return f"start again with: {redact(self.options.command)} --restore fresh"
         places = ", ".join(
             f"{checkpoint} of pipeline {pipeline}" for pipeline, checkpoint in points.items()
         )
         place = places if len(points) > 1 else str(next(iter(points.values())))
-        return (
-            f"continue after checkpoint {place} with: {bare(self.options.command)} --restore latest"
-        )
+        return f"continue after checkpoint {place} with: {redact(self.options.command)} --restore latest"
 
     def _announce(self, claim: Claim, display: Display) -> None:
         for note in claim.notes:
@@ -368,7 +366,7 @@ class EmbeddedRun:
                 f"job {claim.job.source_job} goes on running: this is a fork with a lineage of"
                 " its own"
             )
-        if claim.start is Start.RESUME:
+        if claim.start is StartMode.RESUME:
             places = ", ".join(
                 f"pipeline {p} after checkpoint {c}" if c else f"pipeline {p} from its beginning"
                 for p, c in claim.restored.items()
@@ -377,7 +375,7 @@ class EmbeddedRun:
         else:
             display.note(f"job {claim.job.name!r} ({claim.job.job_id}) starts")
 
-    def _show(self, known: Known, claim: Claim, display: Display) -> None:
+    def _show(self, known: JobSnapshot, claim: Claim, display: Display) -> None:
         for warning in [
             text
             for each in known.pipelines
@@ -413,11 +411,11 @@ def decided_with(stops: Sequence[ChangeStop], job: str, home: Home) -> str:
     return "choose how to go on with one of:\n  " + "\n  ".join(commands)
 
 
-def limits_of(settings: CoordinatorSettings) -> Limits:
+def limits_of(settings: CoordinatorSettings) -> LifecycleLimits:
     """The deadlines of a stop: those of servers, and none longer than the time that is set for each
     step.
     """
-    each_ms, usual = settings.stop_timeout_ms, Limits()
+    each_ms, usual = settings.stop_timeout_ms, LifecycleLimits()
     return replace(
         usual,
         ask_ms=each_ms,

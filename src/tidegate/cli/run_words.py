@@ -24,21 +24,21 @@ NAMES = ("file", "home", "job_id", "name", "restoring", "config", "as_json", "va
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
+class RunArguments:
     """What was said. `job_id` is also the one that goes with the restore."""
 
     file: str
     home: Home
     job_id: int | None
     name: str | None
-    restoring: restore_words.Restoring
+    restoring: restore_words.RestoreArguments
     config: Path | None
     as_json: bool
     variable: tuple[str, ...]
     strict: Strictness
 
 
-def command_line(said: Said, environ: Mapping[str, str]) -> str:
+def command_line(said: RunArguments, environ: Mapping[str, str]) -> str:
     """The command that runs the same job again, but for what it restores."""
     home = [] if said.home == Home.find(None, environ) else ["--home", str(said.home.root)]
     given = (("--job-id", said.job_id), ("--name", said.name), ("--config", said.config))
@@ -59,7 +59,7 @@ def options(command: F) -> F:
         given = {name: values.pop(name) for name in NAMES}
         given["home"] = Home.find(given["home"], os.environ)
         given["job_id"] = given["job_id"] or given["restoring"].job_id
-        return command(said=Said(**given), **values)
+        return command(said=RunArguments(**given), **values)
 
     for add in reversed(_OPTIONS):
         packed = add(packed)

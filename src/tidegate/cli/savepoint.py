@@ -17,10 +17,10 @@ import click
 from tidegate.checkpoints.manifest import Damaged
 from tidegate.checkpoints.savepoints import NoSavepoint, Savepoint, Savepoints
 from tidegate.cli import exits
-from tidegate.cli.installation import Installation, installation
+from tidegate.cli.installation import LocalInstallation, installation
 from tidegate.coordinator.reconciler import alive_here
-from tidegate.coordinator.registry import job_of_name, look
-from tidegate.coordinator.savepoints import NoSuchJob, ask, delete, request_of
+from tidegate.coordinator.registry import job_of_name, read_job
+from tidegate.coordinator.savepoints import UnknownJob, ask, delete, request_of
 from tidegate.model.document import NewerDocument, to_document
 from tidegate.model.errors import TransientError, UserError
 from tidegate.model.records import SavepointRequest, SavepointStatus
@@ -110,7 +110,7 @@ def known_job(store: Store, job: str) -> int:
     """The id of a job that was given by its id or name."""
     job_id = int(job) if job.isdecimal() else job_of_name(store, job)
     if job_id is None:
-        raise NoSuchJob(job)
+        raise UnknownJob(job)
     return job_id
 
 
@@ -118,7 +118,7 @@ def check_led(store: Store, job_id: int) -> None:
     """A job whose `tidegate run` has died makes no savepoint: said at once, not after the time to
     wait.
     """
-    state = look(store, job_id).state
+    state = read_job(store, job_id).state
     leader = state.value.leader if state and not state.value.status.terminal else None
     if leader is not None and alive_here(leader) is False:
         raise NobodyRunsIt(
@@ -133,7 +133,7 @@ def awaited(store: Store, request: SavepointRequest, timeout_s: float) -> Savepo
     end_s = clock.monotonic_s() + timeout_s
     while True:
         try:
-            known = look(store, request.job_id)
+            known = read_job(store, request.job_id)
             standing = request_of(known)
             if standing is None or standing.value.id != request.id:
                 raise NotYet(
@@ -156,7 +156,7 @@ def awaited(store: Store, request: SavepointRequest, timeout_s: float) -> Savepo
         clock.wait(never, LOOK_S)
 
 
-def echo_request(here: Installation, request: SavepointRequest, as_json: bool) -> None:
+def echo_request(here: LocalInstallation, request: SavepointRequest, as_json: bool) -> None:
     """What became of it, in a line."""
     place = here.storage.files.place(request.path) if request.path else ""
     if as_json:

@@ -20,7 +20,7 @@ from tidegate.home import Home
 from tidegate.model.errors import TidegateError, UserError
 from tidegate.model.problem import Severity
 from tidegate.runner.java import SparkMissing, check_spark
-from tidegate.server import Start
+from tidegate.server import ServerSettings
 
 
 @click.command()
@@ -113,7 +113,7 @@ def worker(home: str | None, config: Path | None) -> NoReturn:
     sys.exit(ran(run))
 
 
-def started(home: str | None, config: Path | None) -> Start:
+def started(home: str | None, config: Path | None) -> ServerSettings:
     """The settings in force. With an error in the engine's file nothing is started."""
     place = Home.find(home, os.environ)
     settings, sources, problems = load_engine(config, os.environ, home=place)
@@ -125,7 +125,7 @@ def started(home: str | None, config: Path | None) -> Start:
         )
         raise SystemExit(exits.BAD_INPUT)
     reachable = exposed(place, settings, sources.file, os.environ)
-    return Start(
+    return ServerSettings(
         home=place,
         settings=settings,
         environ=dict(os.environ),

@@ -9,7 +9,7 @@ import click
 
 from tidegate.cli import exits
 from tidegate.model.errors import UserError
-from tidegate.spark.deployment import Wanted, deployment, engine_block, job_block
+from tidegate.spark.deployment import DeploymentRequest, deployment, engine_block, job_block
 
 
 @click.command("spark-conf")
@@ -76,7 +76,7 @@ def spark_conf(as_job: bool, write: Path | None, **wanted: str | int) -> None:
       tidegate spark-conf --master k8s://https://10.0.0.1:6443 --image registry.local/tidegate:1 --write image/
     """
     try:
-        made = deployment(Wanted(**wanted))  # type: ignore[arg-type]  # click has checked them one by one
+        made = deployment(DeploymentRequest(**wanted))  # type: ignore[arg-type]  # click has checked them one by one
     except UserError as error:
         click.echo(f"tidegate: {error}", err=True)
         raise SystemExit(exits.BAD_INPUT) from None

@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
-from tidegate.checkpoints.classify import MINUTE_MS, Kind, Verdict
-from tidegate.checkpoints.collector import Collector, Report, Rules
+from tidegate.checkpoints.classify import MINUTE_MS, UnitKind, UnitVerdict
+from tidegate.checkpoints.collector import Collector, CollectorSettings, Report
 from tidegate.checkpoints.manifest import Damaged
 from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.usage import Usage
 from tidegate.cli import exits
-from tidegate.cli.installation import Installation, installation
+from tidegate.cli.installation import LocalInstallation, installation
 from tidegate.cli.state_tables import (
     LISTED_MAX,
     quarantine_lines,
@@ -32,7 +32,14 @@ from tidegate.coordinator.namespace import own
 from tidegate.model.amount import size_text as size
 from tidegate.model.document import NewerDocument, from_document, to_document
 from tidegate.model.errors import UserError
-from tidegate.model.records import FINISHED, JOBS, PIPELINES, STATES, JobStatus, PipelineState
+from tidegate.model.records import (
+    JOB_OUTCOMES,
+    JOB_STATES,
+    PIPELINES,
+    RUNNING_JOBS,
+    JobStatus,
+    PipelineState,
+)
 from tidegate.model.upkeep import EXPIRED_JOBS
 from tidegate.pipeline.clock import SystemClock
 from tidegate.store.base import Store, sound
@@ -174,11 +181,11 @@ def undone(collector: Collector, word: str, now_ms: int) -> int:
 
 
 def collected(
-    here: Installation, collector: Collector, rules: Rules, options: dict[str, Any]
+    here: LocalInstallation, collector: Collector, rules: CollectorSettings, options: dict[str, Any]
 ) -> int:
     """One pass that acts, and its report."""
     if options["purge"]:
-        rules = Rules(
+        rules = CollectorSettings(
             policy=rules.policy, delay_ms=0, orphans_ms=rules.orphans_ms, quota=rules.quota
         )
     report = collector.collect(rules) if options["collect"] else collector.delete_only(rules)
@@ -191,7 +198,7 @@ def collected(
     return exits.FAILED if report.failures else exits.FINISHED
 
 
-def report_lines(report: Report, collector: Collector, rules: Rules) -> Iterable[str]:
+def report_lines(report: Report, collector: Collector, rules: CollectorSettings) -> Iterable[str]:
     """What a pass did, in words."""
     yield (
         f"{report.moved} units ({size(report.moved_bytes)}) moved into quarantine, {report.deleted}"
@@ -205,13 +212,15 @@ def report_lines(report: Report, collector: Collector, rules: Rules) -> Iterable
     yield from quarantine_lines(collector.quarantines.all(), rules.delay_ms, rules.policy.now_ms)
 
 
-def shown(collector: Collector, rules: Rules, older_than: int | None, as_json: bool) -> int:
+def shown(
+    collector: Collector, rules: CollectorSettings, older_than: int | None, as_json: bool
+) -> int:
     """What would be collected, and what is not understood."""
     usage, more = Usage(), 0
-    listed: list[Verdict] = []
+    listed: list[UnitVerdict] = []
     for verdict in collector.survey(collector.plan(rules)):
         usage.add(verdict)
-        if verdict.due or verdict.kind in (Kind.ORPHAN, Kind.UNKNOWN):
+        if verdict.due or verdict.kind in (UnitKind.ORPHAN, UnitKind.UNKNOWN):
             if len(listed) < LISTED_MAX or as_json:
                 listed.append(verdict)
             else:
@@ -231,8 +240,8 @@ def shown(collector: Collector, rules: Rules, older_than: int | None, as_json: b
         )
         return exits.FINISHED
     due = [verdict for verdict in listed if verdict.due]
-    waiting = [verdict for verdict in listed if verdict.kind is Kind.ORPHAN and not verdict.due]
-    unknown = [verdict for verdict in listed if verdict.kind is Kind.UNKNOWN]
+    waiting = [verdict for verdict in listed if verdict.kind is UnitKind.ORPHAN and not verdict.due]
+    unknown = [verdict for verdict in listed if verdict.kind is UnitKind.UNKNOWN]
     for head, verdicts in (
         ("would be collected", due),
         ("orphans whose time has not come", waiting),
@@ -273,7 +282,7 @@ def verify(home: str | None, config: Path | None, as_json: bool) -> None:
     sys.exit(exits.FAILED if damaged else exits.FINISHED)
 
 
-def document_rows(here: Installation) -> Iterable[dict[str, str]]:
+def document_rows(here: LocalInstallation) -> Iterable[dict[str, str]]:
     """Each document of the store that is damaged."""
     for each in damaged_documents(here.store):
         yield {"kind": "document", "path": f"{each.map}/{each.key}", "damage": each.why}
@@ -313,7 +322,7 @@ def forget(what: str, home: str | None, config: Path | None) -> None:
             )
 
 
-def checkpoint_rows(here: Installation) -> Iterable[dict[str, str]]:
+def checkpoint_rows(here: LocalInstallation) -> Iterable[dict[str, str]]:
     """Every checkpoint that a record names.
 
     One that is no longer named when it has been read was replaced meanwhile, and is left out.
@@ -337,7 +346,7 @@ def named_still(store: Store, key: str, path: str) -> bool:
     )
 
 
-def savepoint_rows(here: Installation) -> Iterable[dict[str, str]]:
+def savepoint_rows(here: LocalInstallation) -> Iterable[dict[str, str]]:
     savepoints = Savepoints(here.storage.files)
     for savepoint in savepoints.list():
         damage = ""
@@ -408,12 +417,14 @@ def names_of(store: Store) -> dict[int, tuple[str, str]]:
     }
     names |= {
         int(e.key): (str(e.value.get("name", "")), str(e.value.get("status", "")))
-        for e in sound(store.list(FINISHED))
+        for e in sound(store.list(JOB_OUTCOMES))
     }
-    statuses = {int(e.key): JobStatus(e.value["status"]).value for e in sound(store.list(STATES))}
+    statuses = {
+        int(e.key): JobStatus(e.value["status"]).value for e in sound(store.list(JOB_STATES))
+    }
     names |= {
         int(e.key): (str(e.value.get("name", "")), statuses.get(int(e.key), ""))
-        for e in sound(store.list(JOBS))
+        for e in sound(store.list(RUNNING_JOBS))
     }
     return names
 

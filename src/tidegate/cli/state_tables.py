@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from tidegate.checkpoints.classify import Kind, Verdict
-from tidegate.checkpoints.quarantine import Phase, Quarantine
+from tidegate.checkpoints.classify import UnitKind, UnitVerdict
+from tidegate.checkpoints.quarantine import Quarantine, QuarantinePhase
 from tidegate.checkpoints.usage import AGES, OLDEST, Sum, Usage
 from tidegate.model.amount import size_text as size
 from tidegate.store.base import MapSize
@@ -61,7 +61,7 @@ def usage_lines(
         yield f"  {warning}"
     yield ""
     yield from sums(
-        {kind.value: usage.by_kind[kind] for kind in Kind if kind in usage.by_kind}, "kind"
+        {kind.value: usage.by_kind[kind] for kind in UnitKind if kind in usage.by_kind}, "kind"
     )
     yield ""
     yield from sums(
@@ -94,7 +94,7 @@ def _job_lines(usage: Usage, names: Mapping[int, tuple[str, str]]) -> Iterator[s
     yield ""
 
 
-def verdict_lines(verdicts: Sequence[Verdict], more: int) -> Iterator[str]:
+def verdict_lines(verdicts: Sequence[UnitVerdict], more: int) -> Iterator[str]:
     """Units with what they are and why."""
     yield from table(
         ("path", "what it is", "why", "size", "age"),
@@ -113,14 +113,14 @@ def quarantine_lines(
 ) -> Iterator[str]:
     """What waits, and how long."""
     for each in quarantines:
-        if each.phase is Phase.CLOSED:
+        if each.phase is QuarantinePhase.CLOSED:
             left_ms = max(0, each.closed_ms + delay_ms - now_ms)
             yield (
                 f"quarantine {each.id}: {each.units} units, {size(each.bytes)}; deleted in"
                 f" {age(left_ms)}"
             )
             yield f"  take it back with: tidegate state gc --undo {each.id}"
-        elif each.phase is Phase.OPEN:
+        elif each.phase is QuarantinePhase.OPEN:
             yield (
                 f"quarantine {each.id}: a pass is under way, or was broken off; the next one goes"
                 " on with it"
@@ -149,7 +149,7 @@ def usage_document(usage: Usage, names: Mapping[int, tuple[str, str]]) -> dict[s
     }
 
 
-def verdict_document(verdict: Verdict) -> dict[str, Any]:
+def verdict_document(verdict: UnitVerdict) -> dict[str, Any]:
     unit = verdict.unit
     return {
         "path": unit.path,

@@ -27,7 +27,7 @@ Row = dict[str, str | None]
 MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 
 
-class Book(Protocol):
+class TokenAdmin(Protocol):
     """Where the tokens are kept."""
 
     def create(self, name: str, role: Role, lives_ms: int | None) -> tuple[Row, str]:
@@ -39,7 +39,7 @@ class Book(Protocol):
     def revoke(self, token_id: str) -> None: ...
 
 
-class Kept:
+class LocalTokens:
     """In the store of this installation."""
 
     def __init__(self, tokens: Tokens) -> None:
@@ -58,7 +58,7 @@ class Kept:
         self.tokens.revoke(token_id)
 
 
-class Asked:
+class RemoteTokens:
     def __init__(self, client: Client) -> None:
         self.client = client
 
@@ -183,12 +183,14 @@ def revoke(place: Place, id: str, server: str | None, ca_file: str | None) -> No
     click.echo(f"token {id} is revoked")
 
 
-def used(place: Place, server: str | None, ca_file: str | None, act: Callable[[Book], T]) -> T:
+def used(
+    place: Place, server: str | None, ca_file: str | None, act: Callable[[TokenAdmin], T]
+) -> T:
     """What `act` makes of the tokens, wherever they are; what goes wrong is a sentence."""
     if server is None:
         with opened(place) as tokens:
-            return act(Kept(tokens))
-    asked: Callable[..., T] = remote.options(lambda *, client: act(Asked(client)))
+            return act(LocalTokens(tokens))
+    asked: Callable[..., T] = remote.options(lambda *, client: act(RemoteTokens(client)))
     return asked(server=server, ca_file=ca_file)
 
 

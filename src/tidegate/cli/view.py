@@ -6,7 +6,7 @@ Pure; drawn by display.py.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidegate.coordinator.registry import Known
+from tidegate.coordinator.registry import JobSnapshot
 from tidegate.model.records import PipelineMetrics
 
 
@@ -33,7 +33,7 @@ class PipelineView:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class JobView:
+class JobDisplay:
     job_id: int
     name: str
     status: str
@@ -43,14 +43,14 @@ class JobView:
 
 
 def job_view(
-    known: Known,
+    known: JobSnapshot,
     metrics: Mapping[int, PipelineMetrics],
     *,
     name: str,
     started_s: float,
     now_s: float,
     now_ms: int,
-) -> JobView:
+) -> JobDisplay:
     """The display of this moment."""
     pipelines: Sequence[PipelineView] = []
     for stored in known.pipelines:
@@ -77,7 +77,7 @@ def job_view(
             ),
         ]
     state_of_job = known.state.value if known.state else None
-    return JobView(
+    return JobDisplay(
         job_id=known.job_id,
         name=name,
         status=state_of_job.status.value if state_of_job else "",

@@ -30,13 +30,13 @@ from tidegate.home import Home
 from tidegate.model.engine import EngineSettings, ScheduleStrategy
 from tidegate.model.errors import UserError
 from tidegate.model.problem import Location, Problem, ProblemKind, Severity, nearest
-from tidegate.plugin.option import Block, Kind, Values, as_text, coerce
+from tidegate.plugin.option import Block, OptionKind, Values, as_text, coerce
 
 CONFIG_VARIABLE = "TIDEGATE_CONFIG"
 FILE_NAMES = ("tidegate.yaml", "seatunnel.yaml")
 
 
-class Origin(StrEnum):
+class ValueOrigin(StrEnum):
     DEFAULT = "default"
     FILE = "file"
     ENVIRONMENT = "environment"  # by a variable, or another file, that the file names
@@ -44,10 +44,10 @@ class Origin(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ValueSource:
     """Where one value came from."""
 
-    origin: Origin = Origin.DEFAULT
+    origin: ValueOrigin = ValueOrigin.DEFAULT
     at: Location | None = None
     names: tuple[str, ...] = ()
 
@@ -65,12 +65,12 @@ class EngineSources:
     """
 
     file: str = ""
-    places: Mapping[str, Source] = field(default_factory=dict)
+    places: Mapping[str, ValueSource] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
 
-    def of(self, key: str) -> Source:
+    def of(self, key: str) -> ValueSource:
         """The source of a key: `http.port`, or an entry of a block: `spark.master`."""
-        return self.places.get(key, Source())
+        return self.places.get(key, ValueSource())
 
 
 Loaded = tuple[EngineSettings, EngineSources, list[Problem]]
@@ -141,7 +141,7 @@ def override(
             settings = with_value(settings, key.field, _converted(key, coerce(key.option, raw)))
         except ValueError as error:
             raise UserError(f"{name}: {error}") from None
-        places[name] = Source(Origin.COMMAND_LINE)
+        places[name] = ValueSource(ValueOrigin.COMMAND_LINE)
     return settings, replace(sources, places=places)
 
 
@@ -187,7 +187,7 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
 
 def _converted(key: Key, value: Any) -> Any:
     """The setting from the value of an option."""
-    if key.option.kind is Kind.MAP:
+    if key.option.kind is OptionKind.MAP:
         return {
             name: as_text(inner)
             for name, inner in (value or {}).items()
@@ -213,15 +213,15 @@ def _spark_key(key: str) -> str:
     return f"{SPARK}.{key.removeprefix(f'{SPARK}.').removeprefix(f'{SPARK}.')}"
 
 
-def _places(flat: Flat, refused: set[str]) -> dict[str, Source]:
+def _places(flat: Flat, refused: set[str]) -> dict[str, ValueSource]:
     """The sources of what the file gives. A value that was refused is not in force."""
     names = {fallback: key.name for key in KEYS for fallback in key.option.fallbacks}
-    places: dict[str, Source] = {}
+    places: dict[str, ValueSource] = {}
     for key, leaf in flat.leaves.items():
         name = _spark_key(key) if key.startswith(f"{SPARK}.") else names.get(key, key)
         if f"{flat.root}.{key}" not in refused:
-            places[name] = Source(
-                Origin.ENVIRONMENT if leaf.names else Origin.FILE, leaf.at, leaf.names
+            places[name] = ValueSource(
+                ValueOrigin.ENVIRONMENT if leaf.names else ValueOrigin.FILE, leaf.at, leaf.names
             )
     return places
 

@@ -13,16 +13,16 @@ from tidegate.config.engine_options import OPTIONS, SPARK
 from tidegate.config.engine_variables import NotFilled, fill_in
 from tidegate.model.job import Path
 from tidegate.model.problem import Location, Problem, ProblemKind, Severity, nearest
-from tidegate.plugin.option import Kind
+from tidegate.plugin.option import OptionKind
 
 # What is below them is the engine's. The longer one of two that fit comes first.
 ROOTS = ("seatunnel.engine", "tidegate.engine", "tidegate", "engine")
 _OF_THE_CLUSTER = ("hazelcast", "hazelcast-client")
-_BLOCKS = {SPARK, *(option.key for option in OPTIONS.options if option.kind is Kind.MAP)}
+_BLOCKS = {SPARK, *(option.key for option in OPTIONS.options if option.kind is OptionKind.MAP)}
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class FlatValue:
     """A value that is no block. `names` are the variables that it was filled in from."""
 
     value: Data
@@ -37,7 +37,7 @@ class Flat:
 
     file: str
     root: str = ""
-    leaves: dict[str, Leaf] = field(default_factory=dict)
+    leaves: dict[str, FlatValue] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
     def locate(self, path: Path) -> Location:
@@ -102,7 +102,9 @@ def _add(
             flat.problems.append(_problem(at, shown, str(error)))
             return
         flat.leaves[key] = (
-            Leaf(filled.text, at, shown, filled.names) if filled else Leaf(value, at, shown)
+            FlatValue(filled.text, at, shown, filled.names)
+            if filled
+            else FlatValue(value, at, shown)
         )
 
 

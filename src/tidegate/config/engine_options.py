@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from tidegate.model.engine import EngineSettings, ScheduleStrategy
-from tidegate.plugin.option import Kind, Option, OptionSet
+from tidegate.plugin.option import Option, OptionKind, OptionSet
 
 STATE_URL = "state.url"
 PLUGIN_CONFIG = "checkpoint.storage.plugin-config"
@@ -50,8 +50,8 @@ class Key:
         return self.option.key
 
 
-def _key(key: str, kind: Kind, field: str, description: str, **more: Any) -> Key:
-    if field and kind is not Kind.MAP:
+def _key(key: str, kind: OptionKind, field: str, description: str, **more: Any) -> Key:
+    if field and kind is not OptionKind.MAP:
         more["default"] = _plain(value_at(EngineSettings(), field))
     return Key(Option(key, kind, description, **more), field)
 
@@ -66,7 +66,7 @@ def _plain(default: Any) -> Any:
 _STATE = (
     _key(
         STATE_URL,
-        Kind.TEXT,
+        OptionKind.TEXT,
         "store_url",
         "where the state of all jobs is kept: `sqlite:///path` (one host), `postgresql://...` or"
         " `etcd://...` (several hosts); the home's own file without it",
@@ -74,14 +74,14 @@ _STATE = (
     ),
     _key(
         "state.compaction-threshold",
-        Kind.INT,
+        OptionKind.INT,
         "compaction_threshold",
         "changes that the store keeps for those who follow it",
         minimum=1,
     ),
     _key(
         "state.write-behind-delay",
-        Kind.INT,
+        OptionKind.INT,
         "write_behind_ms",
         "milliseconds that metrics may wait to be written; they are a driver's sign of life, so it"
         " cannot be long",
@@ -90,14 +90,14 @@ _STATE = (
     ),
     _key(
         "state-cleanup-delay-ms",
-        Kind.LONG,
+        OptionKind.LONG,
         "state_cleanup_delay_ms",
         "how long the traces of an ended job stay, so that late reports find them",
         minimum=0,
     ),
     _key(
         "history-job-expire-minutes",
-        Kind.INT,
+        OptionKind.INT,
         "history_expire_minutes",
         "how long an ended job is in the history and can be resumed",
         minimum=1,
@@ -107,7 +107,7 @@ _STATE = (
 _CHECKPOINT = (
     _key(
         "checkpoint.interval",
-        Kind.LONG,
+        OptionKind.LONG,
         "checkpoint.interval_ms",
         "milliseconds between checkpoints of a streaming job whose env gives none; 10000 where the"
         " file gives none either",
@@ -115,41 +115,41 @@ _CHECKPOINT = (
     ),
     _key(
         "checkpoint.timeout",
-        Kind.LONG,
+        OptionKind.LONG,
         "checkpoint.timeout_ms",
         "milliseconds for one checkpoint",
         minimum=10,
     ),
     _key(
         "checkpoint.min-pause",
-        Kind.LONG,
+        OptionKind.LONG,
         "checkpoint.pause_ms_min",
         "milliseconds at least between two checkpoints; -1 is none",
         minimum=-1,
     ),
     _key(
         "checkpoint.tolerable-failure",
-        Kind.INT,
+        OptionKind.INT,
         "checkpoint.tolerable_failures",
         "missed checkpoints in a row before a job counts as stalled",
         minimum=0,
     ),
     _key(
         "checkpoint.retain-after-job-cancelled",
-        Kind.BOOL,
+        OptionKind.BOOL,
         "checkpoint.retain_after_cancel",
         "keep the checkpoints of a cancelled job, to resume it",
     ),
     _key(
         "checkpoint.runway-interval",
-        Kind.LONG,
+        OptionKind.LONG,
         "checkpoint.runway_interval_ms",
         "milliseconds between two questions to a source what it still holds",
         minimum=100,
     ),
     _key(
         "checkpoint.runway-warning",
-        Kind.LONG,
+        OptionKind.LONG,
         "checkpoint.runway_warning_ms",
         "warn where a source will hold what the oldest retained checkpoint needs for fewer"
         " milliseconds than this",
@@ -157,14 +157,14 @@ _CHECKPOINT = (
     ),
     _key(
         "checkpoint.storage.max-retained",
-        Kind.INT,
+        OptionKind.INT,
         "checkpoint.retained_max",
         "completed checkpoints to keep of each pipeline",
         minimum=1,
     ),
     _key(
         "checkpoint.orphan-ttl",
-        Kind.INT,
+        OptionKind.INT,
         "checkpoint.orphan_ttl_minutes",
         "minutes that state of a job that the store has forgotten stays, before it is put into"
         " quarantine; 0: for ever",
@@ -172,14 +172,14 @@ _CHECKPOINT = (
     ),
     _key(
         "checkpoint.quarantine-delay",
-        Kind.INT,
+        OptionKind.INT,
         "checkpoint.quarantine_minutes",
         "minutes that state in quarantine can be taken back",
         minimum=0,
     ),
     _key(
         "checkpoint.storage.quota-mb",
-        Kind.INT,
+        OptionKind.INT,
         "checkpoint.quota_mb",
         "how big the namespace may be, in millions of bytes; above it orphans go before their time,"
         " the oldest first. 0: no limit",
@@ -187,7 +187,7 @@ _CHECKPOINT = (
     ),
     _key(
         "checkpoint.storage.quota-warning-percent",
-        Kind.INT,
+        OptionKind.INT,
         "checkpoint.quota_warning_percent",
         "from which part of the quota on it is warned",
         minimum=1,
@@ -195,21 +195,21 @@ _CHECKPOINT = (
     ),
     _key(
         STORAGE_TYPE,
-        Kind.TEXT,
+        OptionKind.TEXT,
         "checkpoint.storage_type",
         "`localfile`, `s3`, `gcs`, `oss`, or `hdfs`, which also stands for the others, as"
         " `storage.type` or `fs.defaultFS` say (`file:///`: local files)",
     ),
     _key(
         NAMESPACE,
-        Kind.TEXT,
+        OptionKind.TEXT,
         "checkpoint.storage_root",
         "the directory for checkpoints: an absolute path (`checkpoints` in the home without it), a"
         " folder of the bucket, or a whole address that fsspec knows",
     ),
     _key(
         PLUGIN_CONFIG,
-        Kind.MAP,
+        OptionKind.MAP,
         "checkpoint.storage_options",
         "settings of the storage: `s3.bucket`, `fs.s3a.endpoint`, `fs.s3a.access.key`,"
         " `fs.s3a.secret.key`, `fs.defaultFS`; `fsspec.<option>` for others",
@@ -217,13 +217,16 @@ _CHECKPOINT = (
 )
 
 _HTTP = (
-    _key("http.enable-http", Kind.BOOL, "http.enabled", "serve the API"),
+    _key("http.enable-http", OptionKind.BOOL, "http.enabled", "serve the API"),
     _key(
-        "http.host", Kind.TEXT, "http.host", "address to listen on; `0.0.0.0` for all of the host's"
+        "http.host",
+        OptionKind.TEXT,
+        "http.host",
+        "address to listen on; `0.0.0.0` for all of the host's",
     ),
     _key(
         "http.port",
-        Kind.INT,
+        OptionKind.INT,
         "http.port",
         "port to listen on; 0 is any free one",
         minimum=0,
@@ -231,13 +234,13 @@ _HTTP = (
     ),
     _key(
         "http.enable-dynamic-port",
-        Kind.BOOL,
+        OptionKind.BOOL,
         "http.dynamic_port",
         "take the next free port where the port is taken",
     ),
     _key(
         "http.port-range",
-        Kind.INT,
+        OptionKind.INT,
         "http.port_range",
         "how many ports to try then",
         minimum=1,
@@ -245,23 +248,28 @@ _HTTP = (
     ),
     _key(
         "http.context-path",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "http.context_path",
         "path in front of every address: `/tidegate`",
     ),
-    _key("http.enable-basic-auth", Kind.BOOL, "http.basic_auth", "ask for user and password"),
-    _key("http.basic-auth-username", Kind.TEXT, "http.username", "the user"),
-    _key("http.basic-auth-password", Kind.TEXT, "http.password", "the password", secret=True),
+    _key("http.enable-basic-auth", OptionKind.BOOL, "http.basic_auth", "ask for user and password"),
+    _key("http.basic-auth-username", OptionKind.TEXT, "http.username", "the user"),
+    _key("http.basic-auth-password", OptionKind.TEXT, "http.password", "the password", secret=True),
     _key(
         "http.enable-token-auth",
-        Kind.BOOL,
+        OptionKind.BOOL,
         "http.tokens",
         "ask for a token (`tidegate token create`); always on where others than this host can come",
     ),
-    _key(HTTPS, Kind.BOOL, "http.https", "serve the API by https, on https-port, and not by http"),
+    _key(
+        HTTPS,
+        OptionKind.BOOL,
+        "http.https",
+        "serve the API by https, on https-port, and not by http",
+    ),
     _key(
         "http.https-port",
-        Kind.INT,
+        OptionKind.INT,
         "http.https_port",
         "port to listen on with https",
         minimum=0,
@@ -269,25 +277,25 @@ _HTTP = (
     ),
     _key(
         "http.certificate-file",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "http.certificate",
         "PEM file with the server's certificate, and those between it and its authority",
     ),
     _key(
         "http.private-key-file",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "http.private_key",
         "PEM file with the key of the certificate, without a pass phrase, for its owner only",
     ),
     _key(
         "http.client-authorities-file",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "http.client_authorities",
         "PEM file of authorities: clients must show a certificate of one of them",
     ),
     _key(
         "http.allowed-hosts",
-        Kind.LIST,
+        OptionKind.LIST,
         "http.allowed_hosts",
         "names, with or without a port, that requests may have in `Host`, besides loopback names"
         " and the address of the server; others are refused with 421, so that no web page can point"
@@ -295,14 +303,14 @@ _HTTP = (
     ),
     _key(
         "http.external-url",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "http.external_url",
         "`https://name[:port]` under which browsers reach this server through a proxy; its pages"
         " may act, and its name is an allowed host",
     ),
     _key(
         "http.header-timeout-ms",
-        Kind.INT,
+        OptionKind.INT,
         "http.header_timeout_ms",
         "milliseconds for the TLS handshake, and again for the head of the first request; then the"
         " connection is closed",
@@ -311,7 +319,7 @@ _HTTP = (
     ),
     _key(
         "http.body-timeout-ms",
-        Kind.INT,
+        OptionKind.INT,
         "http.body_timeout_ms",
         "milliseconds for the body of a request",
         minimum=100,
@@ -319,7 +327,7 @@ _HTTP = (
     ),
     _key(
         "http.keep-alive-timeout-ms",
-        Kind.INT,
+        OptionKind.INT,
         "http.keep_alive_timeout_ms",
         "milliseconds that a connection may wait for its next request",
         minimum=0,
@@ -327,7 +335,7 @@ _HTTP = (
     ),
     _key(
         "http.max-connections",
-        Kind.INT,
+        OptionKind.INT,
         "http.connections_max",
         "open connections at most; 0: what the limit of descriptors allows after a reserve for"
         " drivers and the store. At the limit the oldest one that waits for a request is closed",
@@ -336,7 +344,7 @@ _HTTP = (
     ),
     _key(
         "http.max-connections-per-peer",
-        Kind.INT,
+        OptionKind.INT,
         "http.connections_per_peer_max",
         "open connections of one address (IPv6: one /64 network) at most; 0: half of"
         " `max-connections`. Raise it behind a proxy",
@@ -348,62 +356,62 @@ _HTTP = (
 _PROCESSES = (
     _key(
         "job-schedule-strategy",
-        Kind.ENUM,
+        OptionKind.ENUM,
         "coordinator.schedule",
         "what becomes of a job that finds no slot: it waits, or it is refused",
         choices=tuple(strategy.value for strategy in ScheduleStrategy),
     ),
     _key(
         "coordinator.lease-ms",
-        Kind.INT,
+        OptionKind.INT,
         "coordinator.lease_ms",
         "milliseconds without a sign of life until another coordinator takes the lead",
         minimum=200,
     ),
     _key(
         "coordinator.start-timeout-ms",
-        Kind.INT,
+        OptionKind.INT,
         "coordinator.start_timeout_ms",
         "milliseconds for a driver to start",
         minimum=1_000,
     ),
     _key(
         "coordinator.stop-timeout-ms",
-        Kind.INT,
+        OptionKind.INT,
         "coordinator.stop_timeout_ms",
         "milliseconds for each step of a stop",
         minimum=100,
     ),
     _key(
         "worker.lease-ms",
-        Kind.INT,
+        OptionKind.INT,
         "worker.lease_ms",
         "milliseconds without a sign of life until a worker counts as gone",
         minimum=200,
     ),
     _key(
         "worker.tags",
-        Kind.MAP,
+        OptionKind.MAP,
         "worker.tags",
         "what this worker is; a job's `tag_filter` asks for it",
     ),
     _key(
         DYNAMIC_SLOT,
-        Kind.BOOL,
+        OptionKind.BOOL,
         "",
         "as many jobs at a time on a worker as its memory allows; false: `slot-num`",
         default=True,
     ),
     _key(
         SLOT_NUM,
-        Kind.INT,
+        OptionKind.INT,
         "worker.slots",
         "jobs at a time on a worker, where `dynamic-slot` is false; 2 for each core without it",
         minimum=1,
     ),
     _key(
         "driver.warm",
-        Kind.INT,
+        OptionKind.INT,
         "worker.warm",
         "drivers that wait on each worker with a started JVM",
         minimum=0,
@@ -411,20 +419,20 @@ _PROCESSES = (
     ),
     _key(
         "event-report-http.url",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "events.url",
         "where changes of jobs are reported by POST",
     ),
     _key(
         "event-report-http.headers",
-        Kind.MAP,
+        OptionKind.MAP,
         "events.headers",
         "headers of these requests",
         secret=True,
     ),
     _key(
         "event-report-http.report-non-terminal-job-state",
-        Kind.BOOL,
+        OptionKind.BOOL,
         "events.non_terminal",
         "report every change, not only the end of a job",
         fallbacks=("report-non-terminal-job-state",),

@@ -25,27 +25,29 @@ KEY, SECRET = "fs.s3a.access.key", "fs.s3a.secret.key"
 
 
 @dataclass(frozen=True, slots=True)
-class Storage:
+class CheckpointStorageSettings:
     """Where checkpoints go. An empty root: below the home, or not told."""
 
     type: str
     root: str
 
 
-def storage(values: Values) -> Storage:
+def storage(values: Values) -> CheckpointStorageSettings:
     """The storage that is meant."""
     options: Mapping[str, Any] = values[PLUGIN_CONFIG] or {}
     given = str(values[NAMESPACE] or "")
     scheme, separator, _ = given.partition("://")
     if separator and scheme != "file":
-        return Storage(SAME.get(scheme, scheme), given.rstrip("/"))
+        return CheckpointStorageSettings(SAME.get(scheme, scheme), given.rstrip("/"))
     kind, default_fs = _kind(str(values[STORAGE_TYPE]).lower(), options)
     if kind in BUCKETS:
-        return Storage(kind, _in_bucket(kind, default_fs, given, options))
+        return CheckpointStorageSettings(kind, _in_bucket(kind, default_fs, given, options))
     if kind == HDFS:
-        return Storage(kind, f"{default_fs}/{given.strip('/') or FOLDER}" if default_fs else "")
+        return CheckpointStorageSettings(
+            kind, f"{default_fs}/{given.strip('/') or FOLDER}" if default_fs else ""
+        )
     path = "/" + given.removeprefix("file:").lstrip("/") if given.startswith("file:") else given
-    return Storage(kind, path.rstrip("/") or path)
+    return CheckpointStorageSettings(kind, path.rstrip("/") or path)
 
 
 def _kind(kind: str, options: Mapping[str, Any]) -> tuple[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.config.engine import EngineSources, Source
+from tidegate.config.engine import EngineSources, ValueSource
 from tidegate.config.engine_options import (
     DYNAMIC_SLOT,
     HTTPS,
@@ -18,7 +18,7 @@ from tidegate.config.engine_options import (
 )
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings
-from tidegate.plugin.option import Kind
+from tidegate.plugin.option import OptionKind
 from tidegate.plugin.secret import MASK, masked
 
 STORAGE = "checkpoint.storage."
@@ -29,7 +29,7 @@ WEBHOOK = "event-report-http.url"
 class Shown:
     key: str
     value: Any
-    source: Source
+    source: ValueSource
 
 
 def in_force(settings: EngineSettings, sources: EngineSources, home: Home) -> list[Shown]:
@@ -48,7 +48,7 @@ def _rows(
     key: Key, settings: EngineSettings, sources: EngineSources, home: Home
 ) -> Iterator[Shown]:
     value = _value(key, settings, home)
-    if key.option.kind is Kind.MAP:
+    if key.option.kind is OptionKind.MAP:
         for name, inner in sorted(value.items()):
             full = f"{key.name}.{name}"
             yield Shown(

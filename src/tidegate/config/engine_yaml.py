@@ -61,7 +61,7 @@ def parse_yaml(text: str, name: str) -> Document:
     `data` is what could be read; with a mistake of syntax it is empty.
     """
     problems = SyntaxProblems()
-    reading = _Reading(name, problems)
+    reading = _YamlReader(name, problems)
     data: dict[str, Data] = {}
     if len(text) > CHARS_MAX:
         problems.add(
@@ -77,7 +77,7 @@ class _TooMuch(Exception):
     """More nodes, or deeper, than any settings need."""
 
 
-class _Reading:
+class _YamlReader:
     def __init__(self, name: str, problems: SyntaxProblems) -> None:
         self.name = name
         self.problems = problems

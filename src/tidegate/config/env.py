@@ -11,38 +11,42 @@ from typing import Any
 
 from tidegate.model.job import JobEnv, JobMode, Path
 from tidegate.model.problem import Problem, Severity
-from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values, as_text
+from tidegate.plugin.option import Block, Option, OptionKind, OptionSet, Values, as_text
 
 OPTIONS = OptionSet(
     (
-        Option("job.name", Kind.TEXT, "name of the job; the command line wins"),
+        Option("job.name", OptionKind.TEXT, "name of the job; the command line wins"),
         Option(
             "job.mode",
-            Kind.ENUM,
+            OptionKind.ENUM,
             "BATCH ends when its sources do, STREAMING goes on",
             default="BATCH",
             choices=("BATCH", "STREAMING"),
         ),
         Option(
             "parallelism",
-            Kind.INT,
+            OptionKind.INT,
             "tasks side by side, unless a block says otherwise",
             default=1,
             fallbacks=("execution.parallelism",),
         ),
         Option(
             "job.retry.times",
-            Kind.INT,
+            OptionKind.INT,
             "restarts after a failure before the job fails",
             default=3,
             minimum=0,
         ),
         Option(
-            "job.retry.interval.seconds", Kind.INT, "pause before a restart", default=3, minimum=0
+            "job.retry.interval.seconds",
+            OptionKind.INT,
+            "pause before a restart",
+            default=3,
+            minimum=0,
         ),
         Option(
             "checkpoint.interval",
-            Kind.LONG,
+            OptionKind.LONG,
             "milliseconds between checkpoints; a stream that is behind does not wait for it, a"
             " BATCH job without it is one batch",
             minimum=10,
@@ -50,70 +54,70 @@ OPTIONS = OptionSet(
         ),
         Option(
             "checkpoint.timeout",
-            Kind.LONG,
+            OptionKind.LONG,
             "milliseconds for one checkpoint",
             minimum=10,
             fallbacks=("execution.checkpoint.timeout",),
         ),
         Option(
             "min-pause",
-            Kind.LONG,
+            OptionKind.LONG,
             "milliseconds at least between two batches, behind or not; else the engine's value",
             fallbacks=("execution.checkpoint.min-pause",),
         ),
         Option(
             "checkpoint.retain-after-job-cancelled",
-            Kind.BOOL,
+            OptionKind.BOOL,
             "keep the checkpoints of a cancelled job; else the engine's value (true)",
         ),
         Option(
             "checkpoint.max-retained",
-            Kind.INT,
+            OptionKind.INT,
             "completed checkpoints to keep; else the engine's value",
             minimum=1,
         ),
         Option(
             "read_limit.rows_per_second",
-            Kind.DOUBLE,
+            OptionKind.DOUBLE,
             "rows each parallel reader may read in a second",
             minimum=0,
         ),
         Option(
             "read_limit.bytes_per_second",
-            Kind.DOUBLE,
+            OptionKind.DOUBLE,
             "bytes each parallel reader may read in a second",
             minimum=0,
         ),
         Option(
             "batch.max-rows",
-            Kind.LONG,
+            OptionKind.LONG,
             "rows of one batch at most, where a source can tell",
             minimum=1,
         ),
         Option(
             "batch.max-bytes",
-            Kind.LONG,
+            OptionKind.LONG,
             "bytes of one batch at most, where a source can tell",
             minimum=1,
         ),
-        Option("batch.max-files", Kind.LONG, "files of one batch at most", minimum=1),
+        Option("batch.max-files", OptionKind.LONG, "files of one batch at most", minimum=1),
         Option(
             "pipeline_concurrency",
-            Kind.INT,
+            OptionKind.INT,
             "pipelines of the job that run side by side",
             minimum=1,
         ),
-        Option("jars", Kind.TEXT, "jars to add, separated by ;"),
-        Option("custom_parameters", Kind.MAP, "free values, shown with the job"),
-        Option("tag_filter", Kind.MAP, "tags that a worker must have to run the job"),
+        Option("jars", OptionKind.TEXT, "jars to add, separated by ;"),
+        Option("custom_parameters", OptionKind.MAP, "free values, shown with the job"),
+        Option("tag_filter", OptionKind.MAP, "tags that a worker must have to run the job"),
         Option(
             "shade.identifier",
-            Kind.TEXT,
+            OptionKind.TEXT,
             "how sensitive options are stored: default (clear) or base64",
             default="default",
         ),
-        Option("shade.options", Kind.LIST, "more options that are stored shaded"),
-        Option("shade.properties", Kind.MAP, "settings of the shade"),
+        Option("shade.options", OptionKind.LIST, "more options that are stored shaded"),
+        Option("shade.properties", OptionKind.MAP, "settings of the shade"),
     )
 )
 
@@ -195,7 +199,7 @@ def _leaves(data: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, A
     """Every value with its path: nested blocks are opened, except those that are an option by
     themselves.
     """
-    whole = {option.key for option in OPTIONS.options if option.kind is Kind.MAP} | {
+    whole = {option.key for option in OPTIONS.options if option.kind is OptionKind.MAP} | {
         "error_handler",
         "transform_error_handler",
         "sink_error_handler",

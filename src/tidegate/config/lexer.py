@@ -33,7 +33,7 @@ TOKENS_MAX = 500_000
 """Tokens of one file: more than the largest job file that the planner takes can have."""
 
 
-class Kind(StrEnum):
+class TokenKind(StrEnum):
     """What a token is. Punctuation has its own text as value."""
 
     STRING = "string"
@@ -57,16 +57,18 @@ class Kind(StrEnum):
 _PUNCTUATION = {
     k.value: k
     for k in (
-        Kind.OPEN_CURLY,
-        Kind.CLOSE_CURLY,
-        Kind.OPEN_SQUARE,
-        Kind.CLOSE_SQUARE,
-        Kind.COLON,
-        Kind.EQUALS,
-        Kind.COMMA,
+        TokenKind.OPEN_CURLY,
+        TokenKind.CLOSE_CURLY,
+        TokenKind.OPEN_SQUARE,
+        TokenKind.CLOSE_SQUARE,
+        TokenKind.COLON,
+        TokenKind.EQUALS,
+        TokenKind.COMMA,
     )
 }
-SIMPLE = frozenset({Kind.STRING, Kind.TEXT, Kind.NUMBER, Kind.WORD, Kind.SUBSTITUTION})
+SIMPLE = frozenset(
+    {TokenKind.STRING, TokenKind.TEXT, TokenKind.NUMBER, TokenKind.WORD, TokenKind.SUBSTITUTION}
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +88,7 @@ class Token:
     its line.
     """
 
-    kind: Kind
+    kind: TokenKind
     text: str
     line: int
     space: str = ""
@@ -117,9 +119,9 @@ class Lexer:
                     f"this file has more than {TOKENS_MAX} keys, values and signs: it is too large"
                     " for a job file"
                 )
-                return [Token(Kind.END, "end of the file", self._line)]
+                return [Token(TokenKind.END, "end of the file", self._line)]
             if self._place >= size:
-                tokens.append(Token(Kind.END, "end of the file", self._line, space))
+                tokens.append(Token(TokenKind.END, "end of the file", self._line, space))
                 return tokens
             token = self._next(self._text[self._place])
             token.space = space
@@ -133,7 +135,7 @@ class Lexer:
             return self._newline()
         if comment := _COMMENT.match(self._text, self._place):
             self._place = comment.end()
-            return Token(Kind.COMMENT, comment.group(), self._line)
+            return Token(TokenKind.COMMENT, comment.group(), self._line)
         if char == '"':
             return self._quoted()
         if char in _PUNCTUATION:
@@ -143,11 +145,11 @@ class Lexer:
             return self._substitution()
         if char == "+" and self._text.startswith("+=", self._place):
             self._place += 2
-            return Token(Kind.PLUS_EQUALS, "+=", self._line)
+            return Token(TokenKind.PLUS_EQUALS, "+=", self._line)
         return self._bare()
 
     def _newline(self) -> Token:
-        token = Token(Kind.NEWLINE, "end of the line", self._line)
+        token = Token(TokenKind.NEWLINE, "end of the line", self._line)
         self._place += 1
         self._line += 1
         return token
@@ -155,7 +157,7 @@ class Lexer:
     def _bad(self, end: int) -> Token:
         """Text that is a mistake, and said: it stands as a string, so that its key has a value."""
         token = Token(
-            Kind.STRING,
+            TokenKind.STRING,
             self._text[self._place : end],
             self._line,
             value=self._text[self._place : end],
@@ -181,14 +183,14 @@ class Lexer:
         for word, value in (("true", True), ("false", False), ("null", None)):
             if text.startswith(word):
                 self._place += len(word)
-                return Token(Kind.WORD, word, self._line, value=value)
+                return Token(TokenKind.WORD, word, self._line, value=value)
         self._place = run.end()
-        return Token(Kind.TEXT, text, self._line, value=text)
+        return Token(TokenKind.TEXT, text, self._line, value=text)
 
     def _number(self, text: str) -> Token:
         # Compared by length first: Python refuses to read integers of thousands of digits.
         if _INTEGER.fullmatch(text) and len(text) <= 20 and -_LONG_MAX <= int(text) < _LONG_MAX:
-            return Token(Kind.NUMBER, text, self._line, value=int(text))
+            return Token(TokenKind.NUMBER, text, self._line, value=int(text))
         if (
             not _INTEGER.fullmatch(text)
             and _FLOAT.fullmatch(text)
@@ -196,14 +198,14 @@ class Lexer:
         ):
             whole = number.is_integer() and -_LONG_MAX <= number < _LONG_MAX
             return Token(
-                Kind.NUMBER, text, self._line, value=int(number) if whole else number
+                TokenKind.NUMBER, text, self._line, value=int(number) if whole else number
             )  # 1.0 is 1, as in the reference
         if "+" in text:
             self._complain(
                 f"the character + in {text[:40]} is not allowed outside of quotes: put the whole"
                 " value in double quotes"
             )
-        return Token(Kind.TEXT, text, self._line, value=text)
+        return Token(TokenKind.TEXT, text, self._line, value=text)
 
     def _substitution(self) -> Token:
         found = _SUBSTITUTION.match(self._text, self._place)
@@ -222,7 +224,7 @@ class Lexer:
         self._place = found.end()
         path, default = inside
         value = Substitution(path=path, optional=found.group(1) is not None, default=default)
-        return Token(Kind.SUBSTITUTION, found.group(), self._line, value=value)
+        return Token(TokenKind.SUBSTITUTION, found.group(), self._line, value=value)
 
     def _end_of_line(self) -> int:
         end = self._text.find("\n", self._place)
@@ -233,7 +235,7 @@ class Lexer:
             return self._triple()
         if plain := _PLAIN_STRING.match(self._text, self._place):
             self._place = plain.end()
-            return Token(Kind.STRING, plain.group(1), self._line, value=plain.group(1))
+            return Token(TokenKind.STRING, plain.group(1), self._line, value=plain.group(1))
         self._place += 1
         pieces: list[str] = []
         while self._string_piece(pieces):
@@ -242,7 +244,7 @@ class Lexer:
         if text is None:
             self._complain("a \\u escape holds one half of a pair of characters: write both halves")
             text = ""
-        return Token(Kind.STRING, text, self._line, value=text)
+        return Token(TokenKind.STRING, text, self._line, value=text)
 
     def _string_piece(self, pieces: list[str]) -> bool:
         """Read on inside a quoted string; False at its end."""
@@ -295,7 +297,7 @@ class Lexer:
         text = self._text[start:end]
         self._place = stop
         self._line += text.count("\n")
-        return Token(Kind.STRING, text, opened, value=text, triple=True)
+        return Token(TokenKind.STRING, text, opened, value=text, triple=True)
 
 
 def join_surrogates(text: str) -> str | None:

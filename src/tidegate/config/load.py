@@ -36,7 +36,7 @@ class Format(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
+class LoadResult:
     """What came out of a job file. `spec` is None where the text itself could not be understood."""
 
     spec: JobSpec | None
@@ -95,12 +95,12 @@ def read_job(
     environment: Mapping[str, str] = NO_VALUES,
     read: ReadBytes = read_bytes,
     strict: bool = False,
-) -> Reading:
+) -> LoadResult:
     """What a file holds and what is wrong with it."""
     try:
         text = _decoded(_bytes_of(path, read))
     except Unreadable as error:
-        return Reading(
+        return LoadResult(
             spec=None,
             problems=(Problem(kind=ProblemKind.SYNTAX, message=str(error), at=Location(path)),),
         )
@@ -148,7 +148,7 @@ def read_text(
     environment: Mapping[str, str] = NO_VALUES,
     read: Read = read_nothing,
     strict: bool = False,
-) -> Reading:
+) -> LoadResult:
     """What a text holds and what is wrong with it."""
     if "\x00" in text:
         problem = Problem(
@@ -156,11 +156,11 @@ def read_text(
             message="the file holds NUL characters: it is binary, not a job file",
             at=Location(name),
         )
-        return Reading(spec=None, problems=(problem,))
+        return LoadResult(spec=None, problems=(problem,))
     sources = Variables(variables, environment)
     document = _parse(text, name, format, sources, read)
     if any(problem.kind is ProblemKind.SYNTAX for problem in document.problems):
-        return Reading(spec=None, problems=_sorted(document.problems))
+        return LoadResult(spec=None, problems=_sorted(document.problems))
     document = decode(fill(document, sources))
     structure = Structure(document, strict)
     spec = structure.spec()
@@ -173,7 +173,7 @@ def read_text(
         ]
     )
     notices = tuple(problem for problem in problems if problem.severity is not Severity.ERROR)
-    return Reading(spec=replace(spec, notices=notices), problems=problems)
+    return LoadResult(spec=replace(spec, notices=notices), problems=problems)
 
 
 def _parse(text: str, name: str, format: Format, sources: Variables, read: Read) -> Document:
@@ -186,7 +186,7 @@ def _parse(text: str, name: str, format: Format, sources: Variables, read: Read)
             return parse_hocon(text, name, lookup=sources.lookup, read=read)
 
 
-def _spec_of(reading: Reading) -> JobSpec:
+def _spec_of(reading: LoadResult) -> JobSpec:
     if reading.errors or reading.spec is None:
         raise BadJob(list(reading.problems))
     return reading.spec

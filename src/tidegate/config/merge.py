@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tidegate.config.syntax import (
+    Assignment,
     Concat,
-    Field,
     Include,
     Leaf,
     ListNode,
@@ -123,7 +123,7 @@ class Builder:
     def _is_plugin_list(self, node: ObjectNode, path: Path) -> bool:
         if not self.dialect or not path or path[-1] not in PLUGIN_KEYS:
             return False
-        fields = [each for each in node.fields if isinstance(each, Field)]
+        fields = [each for each in node.fields if isinstance(each, Assignment)]
         return len(path) == 1 or all(isinstance(each.value, ObjectNode) for each in fields)
 
     def _branch(self, node: ObjectNode, path: Path) -> Branch:
@@ -135,7 +135,7 @@ class Builder:
                 self._add(branch, each, path)
         return branch
 
-    def _add(self, branch: Branch, each: Field, path: Path) -> None:
+    def _add(self, branch: Branch, each: Assignment, path: Path) -> None:
         built = self._nested(each, path)
         key = each.path[0]
         existing = branch.entries.get(key)
@@ -152,7 +152,7 @@ class Builder:
             )
         branch.put(key, merged(existing, built, in_place=True), each.at)
 
-    def _nested(self, each: Field, path: Path) -> Value:
+    def _nested(self, each: Assignment, path: Path) -> Value:
         """The value under its first name: `a->b = 1` is an object with b."""
         # As in the reference, only the first name of a key decides whether it holds plugins.
         first = (*path, each.path[0])
@@ -199,7 +199,7 @@ def _joined(at: Location, parts: list[Value]) -> Value:
     return Leaf(at, "".join(texts), "".join(texts))
 
 
-def _named(value: Value, each: Field) -> Value:
+def _named(value: Value, each: Assignment) -> Value:
     """A plugin with its key as name, unless it says another one itself."""
     name = Leaf(each.at, each.path[0], each.path[0])
     if isinstance(value, Branch):

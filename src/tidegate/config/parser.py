@@ -8,10 +8,10 @@ JSON. It merges nothing and substitutes nothing: that is resolve's.
 from dataclasses import dataclass, field
 
 from tidegate.config.document import SyntaxProblems
-from tidegate.config.lexer import SIMPLE, Kind, Lexer, Substitution, Token
+from tidegate.config.lexer import SIMPLE, Lexer, Substitution, Token, TokenKind
 from tidegate.config.syntax import (
+    Assignment,
     Concat,
-    Field,
     Include,
     Leaf,
     ListNode,
@@ -25,10 +25,13 @@ from tidegate.model.problem import Location
 DEPTH_MAX = 60
 KEY_TOKENS_MAX = 200
 PATH_SEPARATOR = "->"  # the reference's: a dot does not nest
-_SEPARATORS = (Kind.COLON, Kind.EQUALS, Kind.PLUS_EQUALS)
-_KEYS = (Kind.STRING, Kind.TEXT, Kind.NUMBER, Kind.WORD)
-_OPENING = {Kind.OPEN_CURLY: Kind.CLOSE_CURLY, Kind.OPEN_SQUARE: Kind.CLOSE_SQUARE}
-_ENDS = (Kind.CLOSE_CURLY, Kind.CLOSE_SQUARE, Kind.END)
+_SEPARATORS = (TokenKind.COLON, TokenKind.EQUALS, TokenKind.PLUS_EQUALS)
+_KEYS = (TokenKind.STRING, TokenKind.TEXT, TokenKind.NUMBER, TokenKind.WORD)
+_OPENING = {
+    TokenKind.OPEN_CURLY: TokenKind.CLOSE_CURLY,
+    TokenKind.OPEN_SQUARE: TokenKind.CLOSE_SQUARE,
+}
+_ENDS = (TokenKind.CLOSE_CURLY, TokenKind.CLOSE_SQUARE, TokenKind.END)
 _INCLUDE_KINDS = {"file(": "file", "url(": "url", "classpath(": "classpath"}
 
 
@@ -57,25 +60,25 @@ class Parser:
         )
         if self.strict_json:
             self._check_json_tokens(tokens)
-        self._tokens = [token for token in tokens if token.kind is not Kind.COMMENT]
+        self._tokens = [token for token in tokens if token.kind is not TokenKind.COMMENT]
 
     def root(self) -> ObjectNode:
         """The whole file as one object, with or without braces around it."""
         self._skip_newlines()
         first = self._peek()
-        if first.kind is Kind.OPEN_SQUARE:
+        if first.kind is TokenKind.OPEN_SQUARE:
             self._complain(
                 first,
                 "the file is a list; a job file is an object with env, source, transform and sink",
             )
             return ObjectNode(self._at(first), ())
-        if first.kind is not Kind.OPEN_CURLY:
-            if self.strict_json and first.kind is not Kind.END:
+        if first.kind is not TokenKind.OPEN_CURLY:
+            if self.strict_json and first.kind is not TokenKind.END:
                 self._complain(first, "JSON begins with `{`")
             return self._object(None, "")
         node = self._braced("")
         self._skip_newlines()
-        if (rest := self._peek()).kind is not Kind.END:
+        if (rest := self._peek()).kind is not TokenKind.END:
             self._complain(
                 rest,
                 f"the file goes on with {_shown(rest)} after the `}}` that closes the `{{` of line"
@@ -87,7 +90,7 @@ class Parser:
         """One value and nothing more, as in an option of the SQL form."""
         node = self._value("")
         self._skip_newlines()
-        if (rest := self._peek()).kind is not Kind.END:
+        if (rest := self._peek()).kind is not TokenKind.END:
             self._complain(rest, f"expected the end of the value, found {_shown(rest)}")
         return node if node is not None else Leaf(Location(self.file, self.first_line), None, "")
 
@@ -109,7 +112,7 @@ class Parser:
 
     def _skip_newlines(self) -> bool:
         start = self._place
-        while self._peek().kind is Kind.NEWLINE:
+        while self._peek().kind is TokenKind.NEWLINE:
             self._place += 1
         return self._place > start
 
@@ -118,8 +121,12 @@ class Parser:
         blocks.
         """
         depth = 0
-        while (kind := self._peek().kind) is not Kind.END:
-            if depth == 0 and kind in (Kind.NEWLINE, Kind.CLOSE_CURLY, Kind.CLOSE_SQUARE):
+        while (kind := self._peek().kind) is not TokenKind.END:
+            if depth == 0 and kind in (
+                TokenKind.NEWLINE,
+                TokenKind.CLOSE_CURLY,
+                TokenKind.CLOSE_SQUARE,
+            ):
                 return
             depth += (kind in _OPENING) - (kind in _ENDS)
             self._place += 1
@@ -144,7 +151,7 @@ class Parser:
 
     def _object(self, opened: Token | None, name: str) -> ObjectNode:
         at = self._at(opened or self._peek())
-        fields: list[Field | Include] = []
+        fields: list[Assignment | Include] = []
         seen: set[str] = set()
         while not self._object_ends(opened, name):
             made = self._field()
@@ -152,7 +159,7 @@ class Parser:
                 self._skip_line()
             else:
                 fields.append(made)
-                if self.strict_json and isinstance(made, Field):
+                if self.strict_json and isinstance(made, Assignment):
                     self._check_json_duplicate(made, seen)
             self._separator(
                 f"`{_name_of(made)}`" if made else "this",
@@ -165,21 +172,25 @@ class Parser:
         while True:
             self._skip_newlines()
             token = self._peek()
-            if token.kind is Kind.END:
+            if token.kind is TokenKind.END:
                 if opened:
                     self._unclosed()
                 return True
-            if token.kind is Kind.CLOSE_CURLY and opened:
+            if token.kind is TokenKind.CLOSE_CURLY and opened:
                 self._place += 1
                 return True
-            if token.kind is Kind.CLOSE_SQUARE and opened and self._inside(Kind.OPEN_SQUARE):
+            if (
+                token.kind is TokenKind.CLOSE_SQUARE
+                and opened
+                and self._inside(TokenKind.OPEN_SQUARE)
+            ):
                 self._complain(
                     token,
                     f"`]` found where the `{{` of {_block(name, opened)} has to be closed with `}}`"
                     " first",
                 )
                 return True
-            if token.kind is Kind.COMMA:
+            if token.kind is TokenKind.COMMA:
                 self._complain(token, "a comma with nothing before it")
             elif token.kind in _ENDS:
                 self._complain(token, f"`{token.text}` closes nothing that is open")
@@ -187,7 +198,7 @@ class Parser:
                 return False
             self._place += 1
 
-    def _inside(self, kind: Kind) -> bool:
+    def _inside(self, kind: TokenKind) -> bool:
         return any(token.kind is kind for token, _ in self._open)
 
     def _unclosed(self) -> None:
@@ -201,7 +212,7 @@ class Parser:
             " open",
         )
 
-    def _field(self) -> Field | Include | None:
+    def _field(self) -> Assignment | Include | None:
         first = self._peek()
         if self._is_include():
             return self._include()
@@ -212,21 +223,23 @@ class Parser:
         if not self._separated(first, name):
             return None
         separator = self._peek()
-        if separator.kind is not Kind.OPEN_CURLY:
+        if separator.kind is not TokenKind.OPEN_CURLY:
             self._place += 1
         value = self._value(name)
         if value is None:
             self._complain(first, f"`{name}` has no value")
             return None
-        return Field(self._at(first), path, value, append=separator.kind is Kind.PLUS_EQUALS)
+        return Assignment(
+            self._at(first), path, value, append=separator.kind is TokenKind.PLUS_EQUALS
+        )
 
     def _separated(self, first: Token, name: str) -> bool:
         """Whether `=`, `:` or `{` follows the key, perhaps on the next line; stands before it then."""
         key_end = self._place
         self._skip_newlines()
         found = self._peek()
-        if found.kind in _SEPARATORS or found.kind is Kind.OPEN_CURLY:
-            if self.strict_json and found.kind is not Kind.COLON:
+        if found.kind in _SEPARATORS or found.kind is TokenKind.OPEN_CURLY:
+            if self.strict_json and found.kind is not TokenKind.COLON:
                 self._complain(found, f"JSON has `:` after a key, not {_shown(found)}")
             return True
         self._place = key_end
@@ -248,7 +261,7 @@ class Parser:
                 return None
             if token is not first:
                 names[-1] += token.space
-            if token.kind is Kind.STRING or self.strict_json:
+            if token.kind is TokenKind.STRING or self.strict_json:
                 names[-1] += token.text
                 fixed[-1] = True
                 continue
@@ -256,7 +269,7 @@ class Parser:
             names[-1] += head
             names += tail
             fixed += [False] * len(tail)
-        if token.kind is Kind.SUBSTITUTION:
+        if token.kind is TokenKind.SUBSTITUTION:
             self._complain(token, f"{token.text} cannot be part of a key")
             return None
         if self._place == start:
@@ -275,26 +288,30 @@ class Parser:
     # --- includes
 
     def _is_include(self) -> bool:
-        if self.strict_json or self._peek().kind is not Kind.TEXT or self._peek().text != "include":
+        if (
+            self.strict_json
+            or self._peek().kind is not TokenKind.TEXT
+            or self._peek().text != "include"
+        ):
             return False
         after = self._peek(1)
-        return after.kind is Kind.STRING or (
-            after.kind is Kind.TEXT and after.text.startswith(("required(", *_INCLUDE_KINDS))
+        return after.kind is TokenKind.STRING or (
+            after.kind is TokenKind.TEXT and after.text.startswith(("required(", *_INCLUDE_KINDS))
         )
 
     def _include(self) -> Include | None:
         keyword = self._next()
         words = ""
-        while self._peek().kind is Kind.TEXT:
+        while self._peek().kind is TokenKind.TEXT:
             words += self._next().text
         name = self._next()
         closing = 0
-        while self._peek().kind is Kind.TEXT and set(self._peek().text) == {")"}:
+        while self._peek().kind is TokenKind.TEXT and set(self._peek().text) == {")"}:
             closing += len(self._next().text)
         required = words.startswith("required(")
         how = words.removeprefix("required(")
         if (
-            name.kind is not Kind.STRING
+            name.kind is not TokenKind.STRING
             or closing != words.count("(")
             or (how and how not in _INCLUDE_KINDS)
         ):
@@ -338,14 +355,14 @@ class Parser:
         while self._peek(ahead).kind in _KEYS:
             ahead += 1
         return ahead > 0 and (
-            self._peek(ahead).kind in _SEPARATORS or self._peek(ahead).kind is Kind.OPEN_CURLY
+            self._peek(ahead).kind in _SEPARATORS or self._peek(ahead).kind is TokenKind.OPEN_CURLY
         )
 
     def _part(self, name: str) -> Written:
         token = self._peek()
-        if token.kind is Kind.OPEN_CURLY:
+        if token.kind is TokenKind.OPEN_CURLY:
             return self._braced(name)
-        if token.kind is Kind.OPEN_SQUARE:
+        if token.kind is TokenKind.OPEN_SQUARE:
             return self._list(name)
         self._place += 1
         if isinstance(token.value, Substitution):
@@ -382,21 +399,21 @@ class Parser:
         while True:
             self._skip_newlines()
             token = self._peek()
-            if token.kind is Kind.END:
+            if token.kind is TokenKind.END:
                 self._unclosed()
                 return True
-            if token.kind is Kind.CLOSE_SQUARE:
+            if token.kind is TokenKind.CLOSE_SQUARE:
                 self._place += 1
                 return True
-            if token.kind is Kind.CLOSE_CURLY:
+            if token.kind is TokenKind.CLOSE_CURLY:
                 self._complain(
                     token,
                     f"`}}` found where the `[` of {_block(name, opened)} has to be closed with `]`"
                     " first",
                 )
-                if self._inside(Kind.OPEN_CURLY):
+                if self._inside(TokenKind.OPEN_CURLY):
                     return True
-            elif token.kind is Kind.COMMA:
+            elif token.kind is TokenKind.COMMA:
                 self._complain(token, "a comma with no value before it")
             else:
                 return False
@@ -408,7 +425,7 @@ class Parser:
         """
         newline = self._skip_newlines()
         token = self._peek()
-        if token.kind is Kind.COMMA:
+        if token.kind is TokenKind.COMMA:
             self._place += 1
             if self.strict_json:
                 self._skip_newlines()
@@ -431,22 +448,22 @@ class Parser:
 
     def _check_json_tokens(self, tokens: list[Token]) -> None:
         for token in tokens:
-            if token.kind is Kind.COMMENT:
+            if token.kind is TokenKind.COMMENT:
                 self._complain(token, "JSON has no comments")
-            elif token.kind is Kind.TEXT or token.kind is Kind.SUBSTITUTION:
+            elif token.kind is TokenKind.TEXT or token.kind is TokenKind.SUBSTITUTION:
                 self._complain(token, f"`{token.text[:40]}` has to be in double quotes in JSON")
             elif token.triple:
                 self._complain(token, 'JSON has no """ strings')
 
-    def _check_json_duplicate(self, made: Field, seen: set[str]) -> None:
+    def _check_json_duplicate(self, made: Assignment, seen: set[str]) -> None:
         key = made.path[0]
         if key in seen:
             self.problems.add(made.at, f"the key `{key}` is there twice in one object")
         seen.add(key)
 
 
-def _name_of(made: Field | Include) -> str:
-    return PATH_SEPARATOR.join(made.path) if isinstance(made, Field) else "include"
+def _name_of(made: Assignment | Include) -> str:
+    return PATH_SEPARATOR.join(made.path) if isinstance(made, Assignment) else "include"
 
 
 def _block(name: str, token: Token) -> str:
@@ -454,7 +471,7 @@ def _block(name: str, token: Token) -> str:
 
 
 def _shown(token: Token) -> str:
-    if token.kind in (Kind.END, Kind.NEWLINE):
+    if token.kind in (TokenKind.END, TokenKind.NEWLINE):
         return f"the {token.text}"
     text = token.text.split("\n")[0]
     return f"`{text[:40]}`"

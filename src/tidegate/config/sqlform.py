@@ -13,8 +13,8 @@ from tidegate.config.hocon import Read, look_nowhere, read_nothing, resolve_docu
 from tidegate.config.lexer import join_surrogates
 from tidegate.config.parser import Parser
 from tidegate.config.resolve import Lookup
-from tidegate.config.sqltext import SqlText, SqlToken, Statement
-from tidegate.config.syntax import Field, Include, Leaf, ListNode, ObjectNode, Written
+from tidegate.config.sqltext import SqlStatement, SqlText, SqlToken
+from tidegate.config.syntax import Assignment, Include, Leaf, ListNode, ObjectNode, Written
 from tidegate.model.problem import Location, Problem, ProblemKind, Severity
 
 _TEMPORARY = "__temp"
@@ -29,7 +29,7 @@ class _Table:
     kind: str
     name: str
     connector: str
-    fields: tuple[Field, ...]
+    fields: tuple[Assignment, ...]
     at: Location
 
 
@@ -47,7 +47,7 @@ def parse_sql(
         form.create(statement)
     for statement in cut.statements:
         form.select(statement)
-    fields: list[Field | Include] = []
+    fields: list[Assignment | Include] = []
     for config, line in cut.configs:
         fields += Parser(config, name, problems, first_line=line).root().fields
     root = ObjectNode(Location(name, 1), (*fields, *form.blocks()))
@@ -72,7 +72,7 @@ class _Form:
 
     # --- CREATE TABLE ... WITH
 
-    def create(self, statement: Statement) -> None:
+    def create(self, statement: SqlStatement) -> None:
         """Take up a CREATE TABLE with options; other statements are for `select`."""
         tokens = statement.tokens
         body = _after_table_name(tokens)
@@ -141,7 +141,7 @@ class _Form:
             fields.append(_text_field("plugin_output", name.value, at))
         self.tables[name.value] = _Table(kind, name.value, connector, tuple(fields), at)
 
-    def _field(self, key: SqlToken, value: SqlToken) -> Field:
+    def _field(self, key: SqlToken, value: SqlToken) -> Assignment:
         at = Location(self.file, key.line)
         node: Written
         text = value.value.strip()
@@ -152,11 +152,11 @@ class _Form:
         else:
             plain = _unescaped(value.value)
             node = Leaf(at, plain, plain)
-        return Field(at, (key.value.strip(),), node)
+        return Assignment(at, (key.value.strip(),), node)
 
     # --- CREATE TABLE ... AS SELECT, INSERT INTO ... SELECT
 
-    def select(self, statement: Statement) -> None:
+    def select(self, statement: SqlStatement) -> None:
         """Take up the statements that move data; what is none of ours is a problem."""
         tokens = statement.tokens
         if tokens[0].is_word("INSERT"):
@@ -170,7 +170,7 @@ class _Form:
         elif body < len(tokens) and tokens[body].is_word("AS"):
             self._create_as(statement, body)
 
-    def _create_as(self, statement: Statement, body: int) -> None:
+    def _create_as(self, statement: SqlStatement, body: int) -> None:
         name = statement.tokens[body - 1]
         origin = self._from(statement, body + 1)
         if origin is None or not self._known(origin, ("source", "transform")):
@@ -180,7 +180,7 @@ class _Form:
             return
         self.tables[name.value] = self._transform(statement, body + 1, origin.value, name.value)
 
-    def _insert(self, statement: Statement) -> None:
+    def _insert(self, statement: SqlStatement) -> None:
         tokens = statement.tokens
         if len(tokens) < 5 or not tokens[1].is_word("INTO") or not tokens[2].is_name():
             self._complain(tokens[0], "expected INSERT INTO sink SELECT ... FROM source")
@@ -208,7 +208,7 @@ class _Form:
         self._transform(statement, 3, origin.value, result)
         self._sink(tokens[2], result)
 
-    def _from(self, statement: Statement, first: int) -> SqlToken | None:
+    def _from(self, statement: SqlStatement, first: int) -> SqlToken | None:
         """The one table that a SELECT reads."""
         tokens = statement.tokens
         if first >= len(tokens) or not tokens[first].is_word("SELECT"):
@@ -233,7 +233,7 @@ class _Form:
             return False
         return True
 
-    def _transform(self, statement: Statement, first: int, origin: str, result: str) -> _Table:
+    def _transform(self, statement: SqlStatement, first: int, origin: str, result: str) -> _Table:
         at = Location(self.file, statement.tokens[first].line)
         fields = (
             _text_field("plugin_input", origin, at),
@@ -251,12 +251,12 @@ class _Form:
 
     # --- the result
 
-    def blocks(self) -> list[Field]:
+    def blocks(self) -> list[Assignment]:
         """source, transform and sink as fields of the file's root."""
         sources = [table for table in self.tables.values() if table.kind == "source"]
         made = {"source": sources, "transform": self.transforms, "sink": self.sinks}
         return [
-            Field(tables[0].at, (kind,), _plugins(tables))
+            Assignment(tables[0].at, (kind,), _plugins(tables))
             for kind, tables in made.items()
             if tables
         ]
@@ -302,8 +302,8 @@ def _after_columns(tokens: tuple[SqlToken, ...], place: int) -> int:
     return len(tokens)
 
 
-def _text_field(key: str, text: str, at: Location) -> Field:
-    return Field(at, (key,), Leaf(at, text, text))
+def _text_field(key: str, text: str, at: Location) -> Assignment:
+    return Assignment(at, (key,), Leaf(at, text, text))
 
 
 def _plugins(tables: list[_Table]) -> Written:

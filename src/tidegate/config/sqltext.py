@@ -41,7 +41,7 @@ class SqlToken:
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class SqlStatement:
     """The tokens of one statement, without its `;`."""
 
     tokens: tuple[SqlToken, ...]
@@ -71,7 +71,7 @@ class SqlText:
     text: str
     file: str
     problems: SyntaxProblems
-    statements: list[Statement] = field(default_factory=list)
+    statements: list[SqlStatement] = field(default_factory=list)
     configs: list[tuple[str, int]] = field(default_factory=list)
     _place: int = 0
     _line: int = 1
@@ -92,7 +92,7 @@ class SqlText:
 
     def _finish(self, tokens: list[SqlToken]) -> None:
         if tokens:
-            self.statements.append(Statement(tuple(tokens), self.text))
+            self.statements.append(SqlStatement(tuple(tokens), self.text))
 
     def _next(self) -> SqlToken | None:
         found = _TOKEN.match(self.text, self._place)

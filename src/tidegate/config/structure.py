@@ -12,27 +12,27 @@ from tidegate.config.document import Data, Document, Positions
 from tidegate.config.env import read_env
 from tidegate.model.job import BlockKind, JobSpec, Path, PluginBlock
 from tidegate.model.problem import Location, Problem, ProblemKind, Severity, nearest
-from tidegate.plugin.option import Block, Kind, Option, OptionSet
+from tidegate.plugin.option import Block, Option, OptionKind, OptionSet
 
 TOP_LEVEL = ("env", "source", "transform", "sink")
 
 COMMON_OPTIONS = OptionSet(
     (
-        Option("plugin_name", Kind.TEXT, "the connector", required=True),
+        Option("plugin_name", OptionKind.TEXT, "the connector", required=True),
         Option(
             "plugin_output",
-            Kind.TEXT,
+            OptionKind.TEXT,
             "name of the dataset that the block makes",
             fallbacks=("result_table_name",),
         ),
         Option(
             "plugin_input",
-            Kind.LIST,
+            OptionKind.LIST,
             "datasets that the block reads",
             fallbacks=("source_table_name",),
         ),
-        Option("parallelism", Kind.INT, "tasks side by side; else the env block's value"),
-        Option("name", Kind.ANY, "operator id, under which the block's state is kept"),
+        Option("parallelism", OptionKind.INT, "tasks side by side; else the env block's value"),
+        Option("name", OptionKind.ANY, "operator id, under which the block's state is kept"),
     )
 )
 """What every plugin block may have, beside the options of its connector."""

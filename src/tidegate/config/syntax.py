@@ -53,7 +53,7 @@ class ListNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class Assignment:
     """One `key = value`; `append` for `+=`."""
 
     at: Location
@@ -77,7 +77,7 @@ class ObjectNode:
     """`{ ... }`, or the root without braces."""
 
     at: Location
-    fields: tuple[Field | Include, ...]
+    fields: tuple[Assignment | Include, ...]
 
 
 Written: TypeAlias = Leaf | Reference | Concat | ListNode | ObjectNode

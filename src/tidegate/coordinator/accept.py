@@ -5,7 +5,7 @@ Called by commands, prepare, the CLI and whoever shows jobs. Pure.
 
 from collections.abc import Iterable
 
-from tidegate.coordinator.registry import Known
+from tidegate.coordinator.registry import JobSnapshot
 from tidegate.model.change import AcceptedChange, ChangeChoice, ChangeStop
 from tidegate.model.errors import UserError
 from tidegate.model.records import JobOutcome, JobStatus
@@ -54,7 +54,7 @@ def stops_of(outcome: JobOutcome | None) -> tuple[ChangeStop, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def stopped_job(known: Known, change: AcceptedChange) -> JobOutcome:
+def stopped_job(known: JobSnapshot, change: AcceptedChange) -> JobOutcome:
     """How the job ended, where the decision fits what it ended with; NotStopped or
     ChoiceNotOffered.
     """

@@ -12,8 +12,8 @@ import logging
 import threading
 from dataclasses import replace
 
-from tidegate.coordinator.observe import Picture
-from tidegate.election import Leading
+from tidegate.coordinator.observe import ClusterCache
+from tidegate.election import Leader
 from tidegate.failpoint import failpoint
 from tidegate.model.document import to_document
 from tidegate.model.errors import TidegateError
@@ -86,7 +86,7 @@ class Announcement:
             failpoint("server.withdraw.after")
 
 
-def living(picture: Picture, lease_ms: int, clock: Clock) -> list[ServerRecord]:
+def living(picture: ClusterCache, lease_ms: int, clock: Clock) -> list[ServerRecord]:
     """The servers that have given a sign of life within a lease, as far as this one has seen."""
     now_s = clock.monotonic_s()
     return [
@@ -96,7 +96,7 @@ def living(picture: Picture, lease_ms: int, clock: Clock) -> list[ServerRecord]:
     ]
 
 
-def sweep(picture: Picture, leading: Leading, lease_ms: int, clock: Clock) -> None:
+def sweep(picture: ClusterCache, leading: Leader, lease_ms: int, clock: Clock) -> None:
     """The leader's part: take the records of silent servers away.
 
     One that speaks in the meantime wins.

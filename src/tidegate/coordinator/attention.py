@@ -30,7 +30,7 @@ class Age:
     since_s: float
 
 
-class Ages:
+class StateTimers:
     """How long things have been as they are, in time that this leader has watched. A new leader
     begins to count anew, and hours in which the store was out of reach or this process was paused
     hardly count: a deadline may only be later than it should.
@@ -63,7 +63,7 @@ class Ages:
         self._ages.clear()
 
 
-class Rounds:
+class RecheckQueue:
     """When each job is looked at again, where nothing happens to it."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class Rounds:
         self._calm.clear()
 
 
-class Calendar:
+class DueQueue:
     """Jobs by a time of theirs: those whose time has come are found without a look at the others."""
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class Calendar:
         return [job_id for _, job_id in self._order[: bisect_left(self._order, (at_ms + 1, 0))]]
 
 
-class Taken:
+class SlotUsage:
     """How many slots of every worker are taken, counted as assignments come and go."""
 
     def __init__(self) -> None:

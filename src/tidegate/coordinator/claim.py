@@ -15,32 +15,32 @@ from tidegate.coordinator.ending import ending_of
 from tidegate.coordinator.history import moved, submitted
 from tidegate.coordinator.prepare import (
     Extra,
-    Prepared,
-    Request,
+    PreparedRestore,
+    RestoreRequest,
     points_of,
-    prepare,
+    prepare_restore,
     restore_fields,
     source_changes,
 )
-from tidegate.coordinator.registry import Known, look, name_key
+from tidegate.coordinator.registry import JobSnapshot, name_key, read_job
 from tidegate.coordinator.resources import drop_unneeded, with_resources
 from tidegate.coordinator.restore import adopted, overtake
-from tidegate.coordinator.restore_plan import Held
+from tidegate.coordinator.restore_plan import PositionProbe
 from tidegate.coordinator.sink_memory import AskSink
-from tidegate.coordinator.wish import RestoreWish, Start
+from tidegate.coordinator.wish import RestoreOptions, StartMode
 from tidegate.failpoint import failpoint
 from tidegate.home import Home
 from tidegate.model.document import to_document
 from tidegate.model.errors import Fenced, TerminalError, UserError
 from tidegate.model.plan import Plan
 from tidegate.model.records import (
-    CLEANUP,
-    JOBS,
-    MONITOR,
-    NAMES,
+    CHECKPOINT_HISTORY,
+    JOB_NAMES,
+    JOB_STATES,
+    PENDING_CLEANUPS,
     PIPELINES,
     RESTORE_CLAIMS,
-    STATES,
+    RUNNING_JOBS,
     CleanupRecord,
     Failure,
     JobRecord,
@@ -85,7 +85,7 @@ class Claim:
 
     job: JobRecord
     generation: int
-    start: Start
+    start: StartMode
     restored: Mapping[int, int]
     notes: tuple[str, ...] = ()
 
@@ -98,10 +98,10 @@ class Submission:
     name: str
     plan: Plan
     file: str
-    wish: RestoreWish
+    wish: RestoreOptions
     me: ProcessRef
     now_ms: int
-    held: Held | None = None  # asks a source whether it still has a position
+    held: PositionProbe | None = None  # asks a source whether it still has a position
     ask: AskSink | None = None  # asks a sink what its target remembers
 
 
@@ -131,8 +131,8 @@ class Claimant:
     def _claim(self, submission: Submission) -> Claim:
         drop_unneeded(self.store, submission.now_ms)  # no leader does it for embedded runs
         known = self._look(submission)
-        prepared = prepare(self.store, self.storage, self.request(known, submission))
-        if prepared.start is Start.NOTHING:
+        prepared = prepare_restore(self.store, self.storage, self.request(known, submission))
+        if prepared.start is StartMode.NOTHING:
             assert known.record is not None
             assert known.state is not None
             self._bury(known)
@@ -152,7 +152,7 @@ class Claimant:
             job=job, generation=generation, start=prepared.start, restored=restored, notes=notes
         )
 
-    def request(self, known: Known, submission: Submission) -> Request:
+    def request(self, known: JobSnapshot, submission: Submission) -> RestoreRequest:
         state = known.state.value if known.state else None
         status = (
             ""
@@ -161,7 +161,7 @@ class Claimant:
             if state and state.status.terminal
             else "killed"
         )
-        return Request(
+        return RestoreRequest(
             known=known,
             name=submission.name,
             plan=submission.plan,
@@ -171,14 +171,14 @@ class Claimant:
             ask=submission.ask,
         )
 
-    def _look(self, submission: Submission) -> Known:
+    def _look(self, submission: Submission) -> JobSnapshot:
         """What is known of the job; nobody else may run it, unless it is taken over.
 
         A job whose state is wanted and which was killed is ended first.
         """
         if submission.wish.source_job is not None:
             self._end_killed(submission.wish.source_job, submission)
-        known = look(self.store, submission.job_id)
+        known = read_job(self.store, submission.job_id)
         state, job = (
             known.state.value if known.state else None,
             f"job {submission.name!r} ({submission.job_id})",
@@ -199,7 +199,7 @@ class Claimant:
         """The end of an embedded run that was killed and could not say so, or is taken over:
         recorded and proven, so that its lineage can go on elsewhere.
         """
-        known = look(self.store, source)
+        known = read_job(self.store, source)
         state = known.state.value if known.state else None
         if known.record is None or state is None or state.leader is None or state.status.terminal:
             return
@@ -225,7 +225,7 @@ class Claimant:
 
     def again(self, job: JobRecord, me: ProcessRef, failure: Failure, now_ms: int) -> Claim:
         """The driver died: the next generation, from the latest checkpoint, counted durably."""
-        known = look(self.store, job.job_id)
+        known = read_job(self.store, job.job_id)
         if known.record is None or known.state is None or known.state.value.leader != me:
             raise TerminalError(f"job {job.job_id} has been taken over by another process")
         # with what is wanted of it by now: a stop that comes while its driver dies is not forgotten
@@ -247,16 +247,20 @@ class Claimant:
         self._bury(known)
         restored, notes = self._restore(job, state.generation, now_ms)
         return Claim(
-            job=job, generation=state.generation, start=Start.RESUME, restored=restored, notes=notes
+            job=job,
+            generation=state.generation,
+            start=StartMode.RESUME,
+            restored=restored,
+            notes=notes,
         )
 
     def _fence(
-        self, known: Known, submission: Submission, prepared: Prepared
+        self, known: JobSnapshot, submission: Submission, prepared: PreparedRestore
     ) -> tuple[JobRecord, int]:
         """One transaction: I lead, and every older generation is refused from now on."""
         numbers = prepared.numbers
         generation = numbers.last_generation + 1
-        fresh = prepared.start is Start.FRESH
+        fresh = prepared.start is StartMode.FRESH
         # The generation is in it, so that not even a fresh start that is tried again, or another
         # one in the same millisecond, gets an old name.
         lineage = prepared.lineage or f"{submission.job_id}-{submission.now_ms:x}{generation:04x}"
@@ -305,7 +309,7 @@ class Claimant:
 
     def _write_fence(
         self,
-        known: Known,
+        known: JobSnapshot,
         job: JobRecord,
         state: JobState,
         pipelines: list[PipelineState],
@@ -316,15 +320,15 @@ class Claimant:
         key, extra = str(job.job_id), extra or Extra()
         checks = [
             *extra.checks,
-            Check(STATES, key, known.state.version if known.state else 0),
-            Check(JOBS, key, known.record.version if known.record else 0),
+            Check(JOB_STATES, key, known.state.version if known.state else 0),
+            Check(RUNNING_JOBS, key, known.record.version if known.record else 0),
             *(Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in known.pipelines),
         ]
         writes: list[Put | Delete] = [
             *extra.writes,
-            Put(STATES, key, to_document(state)),
-            Put(JOBS, key, to_document(job)),
-            Put(NAMES, name_key(job.name), {"version": 1, "job_id": job.job_id}),
+            Put(JOB_STATES, key, to_document(state)),
+            Put(RUNNING_JOBS, key, to_document(job)),
+            Put(JOB_NAMES, name_key(job.name), {"version": 1, "job_id": job.job_id}),
             *(
                 Put(
                     PIPELINES,
@@ -343,11 +347,11 @@ class Claimant:
                 checkpoints_below=state.next_checkpoint,
                 generation=state.generation - 1,
             )
-            writes.append(Put(CLEANUP, key, to_document(cleanup)))
-            writes += [Delete(MONITOR, history) for history in known.histories]
+            writes.append(Put(PENDING_CLEANUPS, key, to_document(cleanup)))
+            writes += [Delete(CHECKPOINT_HISTORY, history) for history in known.histories]
         self.store.transact(checks, writes)
 
-    def _bury(self, known: Known) -> None:
+    def _bury(self, known: JobSnapshot) -> None:
         """Kill what is left of older drivers and prove them dead; only then may their scratch files
         go.
         """
@@ -375,7 +379,7 @@ class Claimant:
 
         Whoever was overtaken since the fence touches nothing.
         """
-        known = look(self.store, job.job_id)
+        known = read_job(self.store, job.job_id)
         current = max((p.value.generation for p in known.pipelines), default=generation)
         if current != generation:
             raise Fenced(f"job {job.job_id}", generation, current)

@@ -15,14 +15,14 @@ from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document
 from tidegate.model.records import (
     ASSIGNMENTS,
-    CLEANUP,
+    CHECKPOINT_HISTORY,
     DRIVERS,
-    JOBS,
+    JOB_STATES,
     METRICS,
-    MONITOR,
+    PENDING_CLEANUPS,
     PIPELINES,
+    RUNNING_JOBS,
     SAVEPOINTS,
-    STATES,
     CleanupRecord,
     JobState,
     PipelineState,
@@ -49,7 +49,7 @@ def carry_out_cleanup(
 
     `keep_state` leaves the tombstone to the history's expiry; `checks` are a leader's.
     """
-    entry = store.get(CLEANUP, str(job_id))
+    entry = store.get(PENDING_CLEANUPS, str(job_id))
     if entry is None:
         return
     record = from_document(CleanupRecord, entry.value, f"cleanup of job {job_id}")
@@ -63,14 +63,16 @@ def carry_out_cleanup(
     if record.resumable:
         sweep(store, storage, record)
     failpoint("cleanup.delete.after")
-    own = Check(CLEANUP, entry.key, entry.version)
+    own = Check(PENDING_CLEANUPS, entry.key, entry.version)
     guard, keys = leftovers(store, record, keep_state)
     failpoint("cleanup.keys.before")
     for start in range(0, len(keys), CHUNK):
         store.transact([*checks, own, *guard], keys[start : start + CHUNK])
     failpoint("cleanup.keys.after")
-    last = [Delete(STATES, entry.key)] if guard and not keep_state and not record.resumable else []
-    store.transact([*checks, own, *guard], [*last, Delete(CLEANUP, entry.key)])
+    last = (
+        [Delete(JOB_STATES, entry.key)] if guard and not keep_state and not record.resumable else []
+    )
+    store.transact([*checks, own, *guard], [*last, Delete(PENDING_CLEANUPS, entry.key)])
 
 
 def sweep(store: Store, storage: CheckpointStorage, record: CleanupRecord) -> None:
@@ -79,10 +81,10 @@ def sweep(store: Store, storage: CheckpointStorage, record: CleanupRecord) -> No
     newer incarnation or a restore has the job in hand.
     """
     key = str(record.job_id)
-    state = store.get(STATES, key)
+    state = store.get(JOB_STATES, key)
     if (
         state is None
-        or store.get(JOBS, key) is not None
+        or store.get(RUNNING_JOBS, key) is not None
         or is_claimed(paths.job_directory(record.job_id).as_posix(), claimed_paths(store))
     ):
         return
@@ -106,7 +108,7 @@ def leftovers(
     one's.
     """
     key = str(record.job_id)
-    state, job = store.get(STATES, key), store.get(JOBS, key)
+    state, job = store.get(JOB_STATES, key), store.get(RUNNING_JOBS, key)
     if (
         state is not None
         and from_document(JobState, state.value, f"state of job {key}").initialization_ms
@@ -114,8 +116,8 @@ def leftovers(
     ):
         return [], []
     guard = [
-        Check(STATES, key, state.version if state else 0),
-        Check(JOBS, key, job.version if job else 0),
+        Check(JOB_STATES, key, state.version if state else 0),
+        Check(RUNNING_JOBS, key, job.version if job else 0),
     ]
     if job is not None:
         return [], []
@@ -128,7 +130,7 @@ def leftovers(
         keys += _keys(PIPELINES, *store.list(PIPELINES, f"{key}/"))
         if not keep_state:
             keys += _keys(SAVEPOINTS, store.get(SAVEPOINTS, key))
-            keys += _keys(MONITOR, *store.list(MONITOR, f"{key}/"))
+            keys += _keys(CHECKPOINT_HISTORY, *store.list(CHECKPOINT_HISTORY, f"{key}/"))
     return guard, keys
 
 

@@ -10,17 +10,24 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from tidegate.checkpoints.classify import MINUTE_MS, Facts, JobFacts, Policy
-from tidegate.checkpoints.collector import Collector, Report, Rules
+from tidegate.checkpoints.collector import Collector, CollectorSettings, Report
 from tidegate.checkpoints.files import Files
 from tidegate.checkpoints.reach import StorageRefused
 from tidegate.checkpoints.usage import Quota
 from tidegate.coordinator.claims import claimed_paths
 from tidegate.coordinator.namespace import OtherNamespace, own
-from tidegate.election.elector import Leading
+from tidegate.election.elector import Leader
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import CheckpointSettings, EngineSettings
-from tidegate.model.records import CLEANUP, JOBS, PIPELINES, STATES, JobState, PipelineState
+from tidegate.model.records import (
+    JOB_STATES,
+    PENDING_CLEANUPS,
+    PIPELINES,
+    RUNNING_JOBS,
+    JobState,
+    PipelineState,
+)
 from tidegate.model.upkeep import COLLECTOR, EXPIRED_JOBS, LAST_PASS, CollectorReport, ExpiredJob
 from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Check, Delete, Entry, Put, Store
@@ -43,7 +50,7 @@ class StoreWitness:
 
     def everything(self) -> Facts:
         pipelines, states, jobs, cleanups = (
-            self.store.list(map) for map in (PIPELINES, STATES, JOBS, CLEANUP)
+            self.store.list(map) for map in (PIPELINES, JOB_STATES, RUNNING_JOBS, PENDING_CLEANUPS)
         )
         expired = [
             from_document(ExpiredJob, e.value, f"expired job {e.key}")
@@ -61,7 +68,9 @@ class StoreWitness:
         if job_id is None:
             return Facts(claimed=claimed)
         key = str(job_id)
-        state, job, cleanup = (self.store.get(map, key) for map in (STATES, JOBS, CLEANUP))
+        state, job, cleanup = (
+            self.store.get(map, key) for map in (JOB_STATES, RUNNING_JOBS, PENDING_CLEANUPS)
+        )
         pipelines = self.store.list(PIPELINES, f"{key}/")
         return Facts(
             jobs=job_facts(pipelines, [state] if state else [], [e for e in (job, cleanup) if e]),
@@ -94,7 +103,7 @@ def job_facts(
 
 def rules_of(
     settings: CheckpointSettings, now_ms: int, *, older_than_ms: int | None = None
-) -> Rules:
+) -> CollectorSettings:
     """What the settings say.
 
     `older_than_ms` is a person's own word for how old an orphan must be, whatever the settings say.
@@ -103,7 +112,7 @@ def rules_of(
     policy = Policy(now_ms=now_ms, grace_ms=GRACE_MS, ttl_ms=ttl_ms)
     if older_than_ms is not None:
         policy = Policy(now_ms=now_ms, grace_ms=older_than_ms, ttl_ms=older_than_ms)
-    return Rules(
+    return CollectorSettings(
         policy=policy,
         delay_ms=settings.quarantine_minutes * MINUTE_MS,
         orphans_ms=ttl_ms or settings.quarantine_minutes * MINUTE_MS,
@@ -113,7 +122,7 @@ def rules_of(
     )
 
 
-def report_of(report: Report, rules: Rules, took_ms: int) -> CollectorReport:
+def report_of(report: Report, rules: CollectorSettings, took_ms: int) -> CollectorReport:
     """A pass as it is kept."""
     warning = rules.quota.words(report.usage.total.bytes)
     return CollectorReport(
@@ -150,7 +159,7 @@ def record(
     gone = [
         e
         for e in store.list(EXPIRED_JOBS)
-        if report.whole and (int(e.key) not in here or store.get(STATES, e.key) is not None)
+        if report.whole and (int(e.key) not in here or store.get(JOB_STATES, e.key) is not None)
     ]
     for entry in gone:
         store.transact(
@@ -185,7 +194,7 @@ class LeadersCollector:
         """A pass, where this server leads and the last one is long ago."""
         leading = self.leadership()
         if (
-            not isinstance(leading, Leading)
+            not isinstance(leading, Leader)
             or not leading.trusted()
             or self.clock.monotonic_s() < self._again_s
         ):
@@ -196,7 +205,7 @@ class LeadersCollector:
             return
         self.run(leading)
 
-    def run(self, leading: Leading) -> CollectorReport:
+    def run(self, leading: Leader) -> CollectorReport:
         """One pass, and its report."""
         rules = rules_of(self.settings.checkpoint, self.clock.now_ms())
         collector = Collector(self.files, StoreWitness(self.store), leading.trusted)
@@ -237,7 +246,7 @@ class LeadersCollector:
         self._warned = report.warning
 
 
-def look_only(collector: Collector, rules: Rules) -> Report:
+def look_only(collector: Collector, rules: CollectorSettings) -> Report:
     """What a pass would see; nothing is moved."""
     report = Report(whole=True)
     for verdict in collector.survey(collector.plan(rules)):

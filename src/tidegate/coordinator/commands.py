@@ -11,14 +11,20 @@ from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.accept import stopped_job
 from tidegate.coordinator.history import commanded, submitted
-from tidegate.coordinator.prepare import Prepared, Request, prepare, restore_fields, source_changes
-from tidegate.coordinator.registry import Known, look, name_key, unused
+from tidegate.coordinator.prepare import (
+    PreparedRestore,
+    RestoreRequest,
+    prepare_restore,
+    restore_fields,
+    source_changes,
+)
+from tidegate.coordinator.registry import JobSnapshot, name_key, read_job, unused
 from tidegate.coordinator.resources import with_resources
 from tidegate.coordinator.savepoints import ask
 from tidegate.coordinator.sink_memory import ask_from_here
-from tidegate.coordinator.wish import From, RestoreWish, Start
+from tidegate.coordinator.wish import RestoreOptions, RestoreSource, StartMode
 from tidegate.failpoint import failpoint
-from tidegate.logs import hide
+from tidegate.logs import register_secrets
 from tidegate.model.change import AcceptedChange
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
@@ -26,13 +32,14 @@ from tidegate.model.errors import TransientError, UserError
 from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.plan import Plan
 from tidegate.model.records import (
-    CLEANUP,
-    JOBS,
-    MONITOR,
-    NAMES,
+    CHECKPOINT_HISTORY,
+    JOB_NAMES,
+    JOB_STATES,
+    PENDING_CLEANUPS,
     PIPELINES,
-    STATES,
+    RUNNING_JOBS,
     CleanupRecord,
+    DesiredState,
     JobIntent,
     JobRecord,
     JobState,
@@ -41,7 +48,6 @@ from tidegate.model.records import (
     PipelineStatus,
     ProcessRef,
     SavepointRequest,
-    Wish,
 )
 from tidegate.pipeline.clock import Clock
 from tidegate.plugin.secret import plan_texts
@@ -49,7 +55,7 @@ from tidegate.store.base import Check, Delete, Put, Store
 from tidegate.store.errors import Conflict
 
 TRIES_MAX = 8
-STRENGTH = {Wish.RUN: 0, Wish.CANCEL: 1, Wish.FORCE_STOP: 2}
+STRENGTH = {DesiredState.RUN: 0, DesiredState.CANCEL: 1, DesiredState.FORCE_STOP: 2}
 
 
 class JobExists(UserError):
@@ -125,7 +131,7 @@ class Commands:
         file: str,
         job_id: int | None,
         name: str | None,
-        restore: RestoreWish,
+        restore: RestoreOptions,
         by: str = "",
         key: str = "",
     ) -> JobRecord:
@@ -133,7 +139,7 @@ class Commands:
 
         UserError: refused, and nothing was written.
         """
-        hide(plan_texts(plan))
+        register_secrets(plan_texts(plan))
         for _ in range(TRIES_MAX):
             try:
                 return self._submit(plan, file, job_id, name or plan.job_name, restore, by, key)
@@ -146,14 +152,14 @@ class Commands:
 
         A repeated decision finds the job resumed.
         """
-        known = look(self.store, job_id)
+        known = read_job(self.store, job_id)
         if known.record is not None and change in known.record.value.accepted_changes:
             return known.record.value
         if known.record is None and known.outcome is None:
             raise UnknownJob(job_id)
         outcome = stopped_job(known, change)
         assert outcome.plan is not None, "who has failed has run"
-        wish = RestoreWish(From.LATEST, accept_changes=(change,))
+        wish = RestoreOptions(RestoreSource.LATEST, accept_changes=(change,))
         return self.submit(
             outcome.plan, file="", job_id=job_id, name=outcome.name, restore=wish, by=by
         )
@@ -165,15 +171,15 @@ class Commands:
         """
         return ask(self.store, self.savepoints, self.clock, job_id, stop=stop, by=by)
 
-    def stop(self, job_id: int, wish: Wish, by: str = "") -> None:
+    def stop(self, job_id: int, wish: DesiredState, by: str = "") -> None:
         """Record what is wanted of a job.
 
         A job that has ended stays as it is; a weaker wish than the standing one changes nothing.
         """
         for _ in range(TRIES_MAX):
-            entry = self.store.get(JOBS, str(job_id))
+            entry = self.store.get(RUNNING_JOBS, str(job_id))
             if entry is None:
-                known = look(self.store, job_id)
+                known = read_job(self.store, job_id)
                 if known.state is None and known.outcome is None:
                     raise UnknownJob(job_id)
                 return
@@ -189,8 +195,8 @@ class Commands:
             failpoint("command.stop.before")
             try:
                 self.store.transact(
-                    [Check(JOBS, entry.key, entry.version)],
-                    [Put(JOBS, entry.key, to_document(wanted))],
+                    [Check(RUNNING_JOBS, entry.key, entry.version)],
+                    [Put(RUNNING_JOBS, entry.key, to_document(wanted))],
                 )
             except Conflict:
                 continue
@@ -204,11 +210,11 @@ class Commands:
         file: str,
         wanted_id: int | None,
         name: str,
-        wish: RestoreWish,
+        wish: RestoreOptions,
         by: str,
         key: str,
     ) -> JobRecord:
-        known = look(self.store, wanted_id) if wanted_id else unused(self._new_id())
+        known = read_job(self.store, wanted_id) if wanted_id else unused(self._new_id())
         job_id = known.job_id
         if key and known.record is not None and known.record.value.key == key:
             return known.record.value
@@ -220,10 +226,10 @@ class Commands:
             if known.outcome
             else ""
         )
-        prepared = prepare(
+        prepared = prepare_restore(
             self.store,
             self.storage,
-            Request(
+            RestoreRequest(
                 known=known,
                 name=name,
                 plan=plan,
@@ -232,7 +238,7 @@ class Commands:
                 ask=ask_from_here(self.store),
             ),
         )
-        if prepared.start is Start.FRESH and known.cleanup is not None:
+        if prepared.start is StartMode.FRESH and known.cleanup is not None:
             raise CleanupPending(
                 job_id, max(1.0, (known.cleanup.value.due_ms - self.clock.now_ms()) / 1000)
             )
@@ -243,7 +249,7 @@ class Commands:
         failpoint("command.submit.after")
         return record
 
-    def _check_free(self, known: Known, wish: RestoreWish) -> None:
+    def _check_free(self, known: JobSnapshot, wish: RestoreOptions) -> None:
         """Nobody runs this id, or it is to be taken over from servers: their driver is fenced by
         the submit, and ended before the next one starts.
         """
@@ -259,10 +265,10 @@ class Commands:
         self,
         plan: Plan,
         file: str,
-        known: Known,
+        known: JobSnapshot,
         name: str,
-        wish: RestoreWish,
-        prepared: Prepared,
+        wish: RestoreOptions,
+        prepared: PreparedRestore,
         by: str,
     ) -> JobRecord:
         earlier = [
@@ -285,11 +291,11 @@ class Commands:
         )
 
     def _writes(
-        self, known: Known, job: JobRecord, prepared: Prepared
+        self, known: JobSnapshot, job: JobRecord, prepared: PreparedRestore
     ) -> tuple[list[Check], list[Put | Delete]]:
         key, fresh, first = (
             str(job.job_id),
-            prepared.start is Start.FRESH,
+            prepared.start is StartMode.FRESH,
             prepared.numbers.next_checkpoint,
         )
         generation = prepared.numbers.last_generation + (
@@ -324,16 +330,16 @@ class Commands:
         )
         checks = [
             *extra.checks,
-            Check(STATES, key, known.state.version if known.state else 0),
-            Check(JOBS, key, known.record.version if known.record else 0),
-            Check(CLEANUP, key, known.cleanup.version if known.cleanup else 0),
+            Check(JOB_STATES, key, known.state.version if known.state else 0),
+            Check(RUNNING_JOBS, key, known.record.version if known.record else 0),
+            Check(PENDING_CLEANUPS, key, known.cleanup.version if known.cleanup else 0),
             *(Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in known.pipelines),
         ]
         writes: list[Put | Delete] = [
             *extra.writes,
-            Put(STATES, key, to_document(state)),
-            Put(JOBS, key, to_document(job)),
-            Put(NAMES, name_key(job.name), {"version": 1, "job_id": job.job_id}),
+            Put(JOB_STATES, key, to_document(state)),
+            Put(RUNNING_JOBS, key, to_document(job)),
+            Put(JOB_NAMES, name_key(job.name), {"version": 1, "job_id": job.job_id}),
             *(Put(PIPELINES, f"{key}/{p.pipeline}", to_document(p)) for p in places.values()),
             *(
                 Delete(PIPELINES, f"{key}/{p.value.pipeline}")
@@ -342,7 +348,7 @@ class Commands:
             ),
         ]
         if fresh:
-            writes += [Delete(MONITOR, history) for history in known.histories]
+            writes += [Delete(CHECKPOINT_HISTORY, history) for history in known.histories]
         if fresh and (known.pipelines or prepared.left):
             left = CleanupRecord(
                 job_id=job.job_id,
@@ -350,7 +356,7 @@ class Commands:
                 checkpoints_below=first,
                 generation=generation,
             )
-            writes.append(Put(CLEANUP, key, to_document(left)))
+            writes.append(Put(PENDING_CLEANUPS, key, to_document(left)))
         return checks, writes
 
     def _new_id(self) -> int:

@@ -7,9 +7,9 @@ store, so that neither a driver nor a store that hangs can delay a stop.
 
 import threading
 
-from tidegate.lifecycle.stopping import LADDER, after, patience_ms
-from tidegate.lifecycle.view import Limits
-from tidegate.model.records import Order
+from tidegate.lifecycle.stopping import ESCALATION, after, patience_ms
+from tidegate.lifecycle.view import LifecycleLimits
+from tidegate.model.records import DriverCommand
 from tidegate.pipeline.clock import Clock
 from tidegate.runner.launch import DriverProcess
 
@@ -22,10 +22,10 @@ class DriverStop:
     All methods may be called by any thread; `order` never becomes weaker.
     """
 
-    def __init__(self, limits: Limits, clock: Clock) -> None:
+    def __init__(self, limits: LifecycleLimits, clock: Clock) -> None:
         self.limits = limits
         self.clock = clock
-        self.order = Order.RUN
+        self.order = DriverCommand.RUN
         self.reason = ""
         self.requested = threading.Event()
         self._driver: DriverProcess | None = None
@@ -39,15 +39,15 @@ class DriverStop:
         if self.requested.is_set():
             self._carry_out()
 
-    def request(self, order: Order, reason: str) -> bool:
+    def request(self, order: DriverCommand, reason: str) -> bool:
         """Begin to stop, or go on with more force.
 
         Whether that is news; the first reason stands.
         """
         with self._lock:
-            if LADDER.index(order) <= LADDER.index(self.order):
+            if ESCALATION.index(order) <= ESCALATION.index(self.order):
                 return False
-            first = self.order is Order.RUN
+            first = self.order is DriverCommand.RUN
             self._raise_to(order)
             self.reason = self.reason or reason
             self.requested.set()
@@ -60,10 +60,10 @@ class DriverStop:
     def overdue(self) -> bool:
         """Whether the driver was killed and should be gone by now."""
         age_ms = (self.clock.monotonic_s() - self._since_s) * 1000
-        return self.order is Order.KILL and age_ms >= self.limits.kill_ms
+        return self.order is DriverCommand.KILL and age_ms >= self.limits.kill_ms
 
     def _run(self) -> None:
-        while self.order is not Order.KILL:
+        while self.order is not DriverCommand.KILL:
             self._stronger.clear()
             self._carry_out()
             if not self.clock.wait(self._stronger, REPEATED_EVERY_S):
@@ -76,7 +76,7 @@ class DriverStop:
             if age_ms >= patience_ms(self.order, self.limits):
                 self._raise_to(after(self.order))
 
-    def _raise_to(self, order: Order) -> None:
+    def _raise_to(self, order: DriverCommand) -> None:
         self.order = order
         self._since_s = self.clock.monotonic_s()
 
@@ -85,11 +85,11 @@ class DriverStop:
         if driver is None or driver.poll() is not None:
             return
         match self.order:
-            case Order.STOP:
+            case DriverCommand.STOP:
                 driver.ask()
-            case Order.INTERRUPT:
+            case DriverCommand.INTERRUPT:
                 driver.interrupt()
-            case Order.TERMINATE:
+            case DriverCommand.TERMINATE:
                 driver.terminate()
-            case Order.KILL:
+            case DriverCommand.KILL:
                 driver.kill()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.cleanup import StillClaimed, carry_out_cleanup
 from tidegate.coordinator.history import history_of, moved
-from tidegate.coordinator.registry import Known, look, next_checkpoint
+from tidegate.coordinator.registry import JobSnapshot, next_checkpoint, read_job
 from tidegate.coordinator.resources import drop_unneeded
 from tidegate.coordinator.savepoints import at_the_end
 from tidegate.failpoint import failpoint
@@ -20,12 +20,12 @@ from tidegate.model.document import to_document
 from tidegate.model.errors import Fenced
 from tidegate.model.records import (
     ASSIGNMENTS,
-    CLEANUP,
-    FINISHED,
-    JOBS,
+    JOB_OUTCOMES,
+    JOB_STATES,
+    PENDING_CLEANUPS,
     PIPELINES,
     RESTORE_CLAIMS,
-    STATES,
+    RUNNING_JOBS,
     CleanupRecord,
     Failure,
     JobOutcome,
@@ -57,7 +57,7 @@ class Ending:
     state: JobState
 
 
-def status_of(known: Known) -> JobStatus | None:
+def status_of(known: JobSnapshot) -> JobStatus | None:
     """What the pipelines amount to; None while one of them has not ended."""
     statuses = {p.value.status for p in known.pipelines}
     if PipelineStatus.FAILED in statuses:
@@ -78,7 +78,7 @@ def end(
 ) -> JobOutcome:
     """The terminal transition of an embedded run, then its cleanup."""
     while True:
-        known = look(store, claim.job_id)
+        known = read_job(store, claim.job_id)
         if (
             known.record is None and known.outcome is not None
         ):  # someone else found it done too, and was quicker
@@ -111,7 +111,7 @@ def tidy_up(store: Store, storage: CheckpointStorage, job_id: int, now_ms: int) 
 
 
 def ending_of(
-    known: Known,
+    known: JobSnapshot,
     status: JobStatus,
     now_ms: int,
     *,
@@ -172,24 +172,26 @@ def ending_of(
     )
     writes: list[Put | Delete] = [
         *answer.writes,
-        Put(STATES, key, to_document(state)),
-        Put(FINISHED, key, to_document(complete)),
-        Put(CLEANUP, key, to_document(cleanup)),
-        Delete(JOBS, key),
+        Put(JOB_STATES, key, to_document(state)),
+        Put(JOB_OUTCOMES, key, to_document(complete)),
+        Put(PENDING_CLEANUPS, key, to_document(cleanup)),
+        Delete(RUNNING_JOBS, key),
         Delete(ASSIGNMENTS, key),
         Delete(RESTORE_CLAIMS, key),
         *(Put(PIPELINES, f"{key}/{p.pipeline}", to_document(p)) for p in ended),
     ]
     checks = [
         *answer.checks,
-        Check(STATES, key, known.state.version),
-        Check(JOBS, key, known.record.version),
+        Check(JOB_STATES, key, known.state.version),
+        Check(RUNNING_JOBS, key, known.record.version),
         *(Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in known.pipelines),
     ]
     return Ending(checks=tuple(checks), writes=tuple(writes), outcome=outcome, state=state)
 
 
-def outcome_of(known: Known, status: JobStatus, now_ms: int, failure: Failure | None) -> JobOutcome:
+def outcome_of(
+    known: JobSnapshot, status: JobStatus, now_ms: int, failure: Failure | None
+) -> JobOutcome:
     """The figures of a run, from its pipelines."""
     assert known.record is not None
     assert known.state is not None

@@ -39,7 +39,7 @@ class EventKind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Event:
+class JobChange:
     """One change of one job. `frm` is empty where there was nothing before."""
 
     at_ms: int
@@ -59,7 +59,7 @@ class Event:
 
 def events_between(
     before: JobState | None, after: JobState, name: str, at_ms: int
-) -> tuple[Event, ...]:
+) -> tuple[JobChange, ...]:
     """What there is to tell when a job goes from one state to the next.
 
     The health of a job that has ended is nobody's concern.
@@ -99,8 +99,8 @@ def events_between(
 
 def _event(
     state: JobState, name: str, at_ms: int, kind: EventKind, old: str, new: str, reason: str
-) -> Event:
-    return Event(
+) -> JobChange:
+    return JobChange(
         at_ms=at_ms,
         job_id=state.job_id,
         name=name,
@@ -112,7 +112,7 @@ def _event(
     )
 
 
-def body(event: Event) -> dict[str, Any]:
+def body(event: JobChange) -> dict[str, Any]:
     """The event as the webhook sends it: the reference's fields, with its names of states, and ours
     beside them.
     """
@@ -139,7 +139,7 @@ def body(event: Event) -> dict[str, Any]:
 class Receiver(Protocol):
     """Whoever is told about events besides the log."""
 
-    def send(self, event: Event) -> None:
+    def send(self, event: JobChange) -> None:
         """Take it and return at once, whatever happens."""
 
 
@@ -149,7 +149,7 @@ class EventLog:
     def __init__(self, *receivers: Receiver) -> None:
         self.receivers = receivers
 
-    def record(self, event: Event) -> None:
+    def record(self, event: JobChange) -> None:
         extra = {
             "job_id": event.job_id,
             "job": event.name,
@@ -249,13 +249,13 @@ class WebhookSender:
         self.dropped = 0
         self.delivered = 0
         self._poster = Poster(settings.url, settings.headers, timeout_s)
-        self._queue: deque[Event] = deque()
+        self._queue: deque[JobChange] = deque()
         self._change = threading.Condition()
         self._closing = self._tried_again = False
         self._failures = 0  # in a row
         self._thread: threading.Thread | None = None
 
-    def send(self, event: Event) -> None:
+    def send(self, event: JobChange) -> None:
         """Put it into the queue, if it is wanted: ends of jobs and changes of health always, other
         changes where they were asked for.
         """
@@ -289,7 +289,7 @@ class WebhookSender:
         while batch := self._next():
             self._deliver(batch)
 
-    def _next(self) -> list[Event]:
+    def _next(self) -> list[JobChange]:
         """The oldest events, taken out of the queue; nothing when it is time to end: all is
         delivered, or closing and the last try has failed.
         """
@@ -306,7 +306,7 @@ class WebhookSender:
                 self._tried_again = True
             return [self._queue.popleft() for _ in range(min(self.batch_max, len(self._queue)))]
 
-    def _deliver(self, batch: list[Event]) -> None:
+    def _deliver(self, batch: list[JobChange]) -> None:
         try:
             self._poster.post(json.dumps([body(event) for event in batch]).encode())
         except NotDelivered as why:
@@ -324,7 +324,7 @@ class WebhookSender:
             self._failures = 0
             self.delivered += len(batch)
 
-    def _failed(self, batch: list[Event], why: str) -> None:
+    def _failed(self, batch: list[JobChange], why: str) -> None:
         """Back to the front of the queue, where the oldest are dropped first.
 
         One line when it begins, not one for each try.

@@ -12,15 +12,15 @@ from tidegate.coordinator.registry import name_key
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
 from tidegate.model.records import (
-    CLEANUP,
-    FINISHED,
-    JOBS,
+    CHECKPOINT_HISTORY,
+    JOB_NAMES,
+    JOB_OUTCOMES,
+    JOB_STATES,
     METRICS,
-    MONITOR,
-    NAMES,
+    PENDING_CLEANUPS,
     PIPELINES,
+    RUNNING_JOBS,
     SAVEPOINTS,
-    STATES,
     JobOutcome,
     JobState,
     PipelineState,
@@ -31,9 +31,9 @@ from tidegate.store.base import Check, Delete, Put, Store, sound
 
 def expired(store: Store, before_ms: int) -> Iterator[JobOutcome]:
     """The ended jobs whose time is over. One that is still to be cleaned up is not among them."""
-    for entry in sound(store.list(FINISHED)):
+    for entry in sound(store.list(JOB_OUTCOMES)):
         outcome = from_document(JobOutcome, entry.value, f"outcome of job {entry.key}")
-        if outcome.finished_ms <= before_ms and store.get(CLEANUP, entry.key) is None:
+        if outcome.finished_ms <= before_ms and store.get(PENDING_CLEANUPS, entry.key) is None:
             yield outcome
 
 
@@ -46,7 +46,7 @@ def expire(
     """
     key = str(job_id)
     outcome, job, state, cleanup = (
-        store.get(map, key) for map in (FINISHED, JOBS, STATES, CLEANUP)
+        store.get(map, key) for map in (JOB_OUTCOMES, RUNNING_JOBS, JOB_STATES, PENDING_CLEANUPS)
     )
     if outcome is None or cleanup is not None:
         return False
@@ -54,11 +54,11 @@ def expire(
     if record.finished_ms > before_ms:
         return False
     seen = [
-        Check(FINISHED, key, outcome.version),
-        Check(JOBS, key, job.version if job else 0),
-        Check(STATES, key, state.version if state else 0),
+        Check(JOB_OUTCOMES, key, outcome.version),
+        Check(RUNNING_JOBS, key, job.version if job else 0),
+        Check(JOB_STATES, key, state.version if state else 0),
     ]
-    writes: list[Put | Delete] = [Delete(FINISHED, key)]
+    writes: list[Put | Delete] = [Delete(JOB_OUTCOMES, key)]
     if job is None and (state is None or _ended(state.value, record)):
         writes += _forgotten(store, record, now_ms)
     failpoint("history.expire.before")
@@ -71,14 +71,16 @@ def _forgotten(store: Store, record: JobOutcome, now_ms: int) -> list[Put | Dele
     """All that the store has of a job that no newer incarnation uses."""
     key = str(record.job_id)
     pipelines = store.list(PIPELINES, f"{key}/")
-    writes: list[Put | Delete] = [Delete(STATES, key), Delete(SAVEPOINTS, key)]
+    writes: list[Put | Delete] = [Delete(JOB_STATES, key), Delete(SAVEPOINTS, key)]
     writes += [
-        Delete(map, entry.key) for map in (MONITOR, METRICS) for entry in store.list(map, f"{key}/")
+        Delete(map, entry.key)
+        for map in (CHECKPOINT_HISTORY, METRICS)
+        for entry in store.list(map, f"{key}/")
     ]
     writes += [Delete(PIPELINES, entry.key) for entry in pipelines]
-    name = store.get(NAMES, name_key(record.name))
+    name = store.get(JOB_NAMES, name_key(record.name))
     if name is not None and name.value.get("job_id") == record.job_id:
-        writes.append(Delete(NAMES, name.key))
+        writes.append(Delete(JOB_NAMES, name.key))
     if any(
         from_document(PipelineState, entry.value, f"pipeline {entry.key}").retained
         for entry in pipelines

@@ -11,17 +11,20 @@ from dataclasses import dataclass
 
 from tidegate.coordinator.observe import KINDS, OF_JOBS, OF_PIPELINES
 from tidegate.coordinator.origin import check_lineage
-from tidegate.coordinator.registry import look
+from tidegate.coordinator.registry import read_job
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document
 from tidegate.model.errors import LineageMismatch, TidegateError, UserError
-from tidegate.model.records import DRIVERS, FINISHED, JOBS, DriverRecord
+from tidegate.model.records import DRIVERS, JOB_OUTCOMES, RUNNING_JOBS, DriverRecord
 from tidegate.model.resources import RESOURCES
 from tidegate.runner.process import is_alive
 from tidegate.store.base import Check, Delete, Entry, Store, sound
 
 WRITES_MAX = 90  # of one transaction; each has a check beside it
-LAST_OF_ALL = (JOBS, FINISHED)  # as long as one of them is there, the job is not forgotten yet
+LAST_OF_ALL = (
+    RUNNING_JOBS,
+    JOB_OUTCOMES,
+)  # as long as one of them is there, the job is not forgotten yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +43,10 @@ def damaged_documents(store: Store) -> Iterator[DamagedDocument]:
             why = damage_of(map, entry)
             if why:
                 yield DamagedDocument(map, entry.key, why)
-    for entry in [*store.list(JOBS), *store.list(FINISHED)]:
+    for entry in [*store.list(RUNNING_JOBS), *store.list(JOB_OUTCOMES)]:
         why = _disagreement(store, entry.key)
         if why:
-            yield DamagedDocument(JOBS, entry.key, why)
+            yield DamagedDocument(RUNNING_JOBS, entry.key, why)
 
 
 def damage_of(map: str, entry: Entry) -> str:
@@ -124,7 +127,7 @@ def _entries_of(store: Store, job_id: int) -> list[tuple[str, Entry]]:
 def _disagreement(store: Store, key: str) -> str:
     """What the records of a job disagree about, where all of them can be read."""
     try:
-        check_lineage(look(store, int(key)))
+        check_lineage(read_job(store, int(key)))
     except LineageMismatch as error:
         return str(error)
     except (TidegateError, ValueError):  # said already, by the document that cannot be read

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tidegate.coordinator.registry import Known
+from tidegate.coordinator.registry import JobSnapshot
 from tidegate.model.records import (
     JobEvent,
     JobEventKind,
@@ -71,7 +71,7 @@ def moved(
     )
 
 
-def submitted(known: Known, job: JobRecord) -> tuple[JobEvent, ...]:
+def submitted(known: JobSnapshot, job: JobRecord) -> tuple[JobEvent, ...]:
     """What a new incarnation begins with: the history of the id, and that it was submitted."""
     report = job.restore
     restore = report.origin if report is not None and job.restored else ""
@@ -111,7 +111,7 @@ def requested(request: SavepointRequest) -> tuple[JobEvent, ...]:
     return (*request.earlier, line)[-COMMANDS_MAX:]
 
 
-def history_of(known: Known, request: SavepointRequest | None = None) -> tuple[JobEvent, ...]:
+def history_of(known: JobSnapshot, request: SavepointRequest | None = None) -> tuple[JobEvent, ...]:
     """All lines, oldest first.
 
     `request` is the savepoint's, where it is answered at this moment.

@@ -13,25 +13,25 @@ from functools import partial
 
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.announcement import sweep
-from tidegate.coordinator.attention import Calendar
+from tidegate.coordinator.attention import DueQueue
 from tidegate.coordinator.cleanup import carry_out_cleanup
 from tidegate.coordinator.expiry import expire
-from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.observe import ClusterCache
 from tidegate.coordinator.resources import drop_unneeded
-from tidegate.election.elector import Leading
+from tidegate.election.elector import Leader
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
 from tidegate.model.records import (
     ASSIGNMENTS,
-    CLEANUP,
+    CHECKPOINT_HISTORY,
     DRIVERS,
-    FINISHED,
-    JOBS,
+    JOB_OUTCOMES,
+    JOB_STATES,
     METRICS,
-    MONITOR,
+    PENDING_CLEANUPS,
     PIPELINES,
+    RUNNING_JOBS,
     SAVEPOINTS,
-    STATES,
     CleanupRecord,
 )
 from tidegate.pipeline.clock import Clock
@@ -43,14 +43,18 @@ EACH_TURN_MAX = 50  # jobs that one turn tidies, so that a leader with a long li
 RETRY_MS = 10_000
 RETRIES_DOUBLED_MAX = 6
 STRAYS_EVERY_S = 30.0
-OF_A_JOB = (ASSIGNMENTS, DRIVERS, METRICS, PIPELINES, MONITOR, SAVEPOINTS)
+OF_A_JOB = (ASSIGNMENTS, DRIVERS, METRICS, PIPELINES, CHECKPOINT_HISTORY, SAVEPOINTS)
 
 
 class Housekeeper:
     """The tidying of one installation."""
 
     def __init__(
-        self, picture: Picture, storage: CheckpointStorage, settings: EngineSettings, clock: Clock
+        self,
+        picture: ClusterCache,
+        storage: CheckpointStorage,
+        settings: EngineSettings,
+        clock: Clock,
     ) -> None:
         self.picture = picture
         self.storage = storage
@@ -58,13 +62,13 @@ class Housekeeper:
         self.clock = clock
         self.store: Store = picture.store
         self.changed = picture.listen_for_news()
-        self.cleanups = Calendar()
-        self.ends = Calendar()
-        self._note(picture.of_jobs(CLEANUP) | picture.of_jobs(FINISHED))
+        self.cleanups = DueQueue()
+        self.ends = DueQueue()
+        self._note(picture.of_jobs(PENDING_CLEANUPS) | picture.of_jobs(JOB_OUTCOMES))
         self._strays_s = clock.monotonic_s()
         self._suspects: set[tuple[str, int]] = set()
 
-    def step(self, leading: Leading) -> None:
+    def step(self, leading: Leader) -> None:
         """One turn. A leader that is not sure of itself any more tidies nothing."""
         if not leading.trusted():
             return
@@ -134,7 +138,7 @@ class Housekeeper:
 
     def _postpone(self, job_id: int, error: OSError, lease: Check) -> None:
         """Say in the record why it could not be done, and when it is tried again."""
-        entry = self.store.get(CLEANUP, str(job_id))
+        entry = self.store.get(PENDING_CLEANUPS, str(job_id))
         if entry is None:
             return
         record = from_document(CleanupRecord, entry.value, f"cleanup of job {job_id}")
@@ -146,8 +150,8 @@ class Housekeeper:
             due_ms=self.clock.now_ms() + wait_ms,
         )
         self.store.transact(
-            [lease, Check(CLEANUP, entry.key, entry.version)],
-            [Put(CLEANUP, entry.key, to_document(later))],
+            [lease, Check(PENDING_CLEANUPS, entry.key, entry.version)],
+            [Put(PENDING_CLEANUPS, entry.key, to_document(later))],
         )
         LOG.warning(
             "cleanup postponed",
@@ -158,15 +162,15 @@ class Housekeeper:
         if expire(self.store, job_id, before_ms, self.clock.now_ms(), [lease]):
             LOG.info("history expired", extra={"job_id": job_id})
 
-    def _strays(self, leading: Leading) -> None:
+    def _strays(self, leading: Leader) -> None:
         """Keys of jobs that are not there: what a driver wrote that nobody could reach any more.
 
         Seen twice before they go.
         """
         known = (
-            self.picture.of_jobs(JOBS)
-            | self.picture.of_jobs(STATES)
-            | self.picture.of_jobs(CLEANUP)
+            self.picture.of_jobs(RUNNING_JOBS)
+            | self.picture.of_jobs(JOB_STATES)
+            | self.picture.of_jobs(PENDING_CLEANUPS)
         )
         found = {(map, job) for map in OF_A_JOB for job in self.picture.of_jobs(map) - known}
         for map, job in sorted(found & self._suspects)[:EACH_TURN_MAX]:
@@ -178,6 +182,11 @@ class Housekeeper:
         entries = [
             e for e in (self.store.get(map, key), *self.store.list(map, f"{key}/")) if e is not None
         ]
-        checks = [lease, Check(JOBS, key, 0), Check(STATES, key, 0), Check(CLEANUP, key, 0)]
+        checks = [
+            lease,
+            Check(RUNNING_JOBS, key, 0),
+            Check(JOB_STATES, key, 0),
+            Check(PENDING_CLEANUPS, key, 0),
+        ]
         self.store.transact(checks, [Delete(map, entry.key) for entry in entries[:90]])
         LOG.warning("keys of no job removed", extra={"job_id": job_id, "map": map})

@@ -14,7 +14,7 @@ from tidegate.checkpoints.files import Files
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
 from tidegate.model.errors import UserError
-from tidegate.model.upkeep import INSTALLATION, THIS, Installation
+from tidegate.model.upkeep import INSTALLATION, THIS, InstallationRecord
 from tidegate.store.base import Check, Put, Store
 from tidegate.store.errors import Conflict
 
@@ -40,11 +40,17 @@ def installation_id(store: Store) -> str:
     while True:
         entry = store.get(INSTALLATION, THIS)
         if entry is not None:
-            return from_document(Installation, entry.value, "the installation").id
+            return from_document(InstallationRecord, entry.value, "the installation").id
         try:
             store.transact(
                 [Check(INSTALLATION, THIS, 0)],
-                [Put(INSTALLATION, THIS, to_document(Installation(id=uuid.uuid4().hex[:12])))],
+                [
+                    Put(
+                        INSTALLATION,
+                        THIS,
+                        to_document(InstallationRecord(id=uuid.uuid4().hex[:12])),
+                    )
+                ],
             )
         except Conflict:
             continue

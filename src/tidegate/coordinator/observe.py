@@ -11,31 +11,31 @@ from collections.abc import Callable, Iterator, Mapping, ValuesView
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from tidegate.coordinator.registry import Known, Stored
+from tidegate.coordinator.registry import JobSnapshot, Stored
 from tidegate.lifecycle.calm import figures_mark, state_mark
-from tidegate.lifecycle.view import Health
+from tidegate.lifecycle.view import JobHealth
 from tidegate.model.records import (
     ASSIGNMENTS,
-    BEATS,
-    CLEANUP,
+    CHECKPOINT_HISTORY,
     DRIVERS,
-    FINISHED,
-    JOBS,
+    HEARTBEATS,
+    JOB_OUTCOMES,
+    JOB_STATES,
     LEASES,
     METRICS,
-    MONITOR,
+    PENDING_CLEANUPS,
     PIPELINES,
+    RUNNING_JOBS,
     SAVEPOINTS,
     SERVERS,
-    STATES,
     TOKENS,
     WORKERS,
     AccessToken,
     Assignment,
-    Beat,
     CheckpointHistory,
     CleanupRecord,
     DriverRecord,
+    Heartbeat,
     JobOutcome,
     JobRecord,
     JobState,
@@ -49,43 +49,51 @@ from tidegate.model.records import (
 from tidegate.model.resources import RESOURCES, ResourceRecord
 from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Check, Store
-from tidegate.store.follow import Follower, Seen
+from tidegate.store.follow import CachedEntry, Follower
 
 T = TypeVar("T")
 COORDINATOR = "coordinator"  # the office of the leader
 KINDS: dict[str, type] = {
     LEASES: Lease,
-    BEATS: Beat,
+    HEARTBEATS: Heartbeat,
     WORKERS: WorkerRecord,
     SERVERS: ServerRecord,
-    JOBS: JobRecord,
-    STATES: JobState,
+    RUNNING_JOBS: JobRecord,
+    JOB_STATES: JobState,
     ASSIGNMENTS: Assignment,
     DRIVERS: DriverRecord,
     PIPELINES: PipelineState,
     METRICS: PipelineMetrics,
-    MONITOR: CheckpointHistory,
-    CLEANUP: CleanupRecord,
-    FINISHED: JobOutcome,
+    CHECKPOINT_HISTORY: CheckpointHistory,
+    PENDING_CLEANUPS: CleanupRecord,
+    JOB_OUTCOMES: JobOutcome,
     TOKENS: AccessToken,
     SAVEPOINTS: SavepointRequest,
     RESOURCES: ResourceRecord,
 }
-OF_PIPELINES = (PIPELINES, METRICS, MONITOR)  # their keys are <job>/<pipeline>
-OF_JOBS = (JOBS, STATES, ASSIGNMENTS, DRIVERS, CLEANUP, FINISHED, SAVEPOINTS)
-DISPLAYED = (METRICS, MONITOR)  # nothing depends on them, and drivers write them again
+OF_PIPELINES = (PIPELINES, METRICS, CHECKPOINT_HISTORY)  # their keys are <job>/<pipeline>
+OF_JOBS = (
+    RUNNING_JOBS,
+    JOB_STATES,
+    ASSIGNMENTS,
+    DRIVERS,
+    PENDING_CLEANUPS,
+    JOB_OUTCOMES,
+    SAVEPOINTS,
+)
+DISPLAYED = (METRICS, CHECKPOINT_HISTORY)  # nothing depends on them, and drivers write them again
 # Records that are written again and again while all is well, with what is news of them. Of
 # histories nothing is; of all others everything.
 MARKS: dict[str, Callable[[Any], object]] = {PIPELINES: state_mark, METRICS: figures_mark}
 
 
-class ByJob(Mapping[int, Seen[T]], Generic[T]):
+class ByJob(Mapping[int, CachedEntry[T]], Generic[T]):
     """A map whose keys are job ids, as such."""
 
-    def __init__(self, records: Mapping[str, Seen[T]]) -> None:
+    def __init__(self, records: Mapping[str, CachedEntry[T]]) -> None:
         self._records = records
 
-    def __getitem__(self, job_id: int) -> Seen[T]:
+    def __getitem__(self, job_id: int) -> CachedEntry[T]:
         return self._records[str(job_id)]
 
     def __iter__(self) -> Iterator[int]:
@@ -94,14 +102,14 @@ class ByJob(Mapping[int, Seen[T]], Generic[T]):
     def __len__(self) -> int:
         return sum(key.isdigit() for key in self._records)
 
-    def values(self) -> ValuesView[Seen[T]]:
+    def values(self) -> ValuesView[CachedEntry[T]]:
         """All of them, without a look at each key by its number: there may be thousands, and they
         are counted often.
         """
         return {key: record for key, record in self._records.items() if key.isdigit()}.values()
 
 
-class Changed:
+class ChangedJobs:
     """The ids of jobs that have changed since they were last taken."""
 
     def __init__(self) -> None:
@@ -119,30 +127,36 @@ class Changed:
         return taken
 
 
-class Picture:
+class ClusterCache:
     def __init__(self, store: Store, clock: Clock) -> None:
         self.store = store
         self.clock = clock
-        self._maps = Follower(store, KINDS, clock.monotonic_s, lazy=(FINISHED, MONITOR, RESOURCES))
+        self._maps = Follower(
+            store, KINDS, clock.monotonic_s, lazy=(JOB_OUTCOMES, CHECKPOINT_HISTORY, RESOURCES)
+        )
         # All maps as of the last complete turn: during a turn some are newer than others, and a job
         # that has just ended would be in none of them.
-        self._view: dict[str, Mapping[str, Seen[Any]]] = {map: self._maps.all(map) for map in KINDS}
-        self._parts: dict[str, dict[int, tuple[Seen[Any], ...]]] = {map: {} for map in OF_PIPELINES}
-        self._listeners: list[Changed] = []
-        self._listeners_for_news: list[Changed] = []
+        self._view: dict[str, Mapping[str, CachedEntry[Any]]] = {
+            map: self._maps.all(map) for map in KINDS
+        }
+        self._parts: dict[str, dict[int, tuple[CachedEntry[Any], ...]]] = {
+            map: {} for map in OF_PIPELINES
+        }
+        self._listeners: list[ChangedJobs] = []
+        self._listeners_for_news: list[ChangedJobs] = []
         self._refreshing = threading.Lock()
         self._fresh_s: float | None = None
-        self._shown: Mapping[int, Health] = {}
+        self._shown: Mapping[int, JobHealth] = {}
 
-    def listen(self) -> Changed:
+    def listen(self) -> ChangedJobs:
         """Be told of every job that changes from now on."""
-        changed = Changed()
+        changed = ChangedJobs()
         self._listeners.append(changed)
         return changed
 
-    def listen_for_news(self) -> Changed:
+    def listen_for_news(self) -> ChangedJobs:
         """Be told of every job of which there is news from now on."""
-        changed = Changed()
+        changed = ChangedJobs()
         self._listeners_for_news.append(changed)
         return changed
 
@@ -178,23 +192,23 @@ class Picture:
         """How old the copy may be."""
         return float("inf") if self._fresh_s is None else self.clock.monotonic_s() - self._fresh_s
 
-    def known(self, job_id: int) -> Known:
+    def known(self, job_id: int) -> JobSnapshot:
         """All records of one job, each with its version: whoever writes on the strength of them
         makes those versions the conditions.
         """
         view, key = self._view, str(job_id)
         pipelines, figures = self._of(PIPELINES, job_id), view[METRICS]
-        outcome = view[FINISHED].get(key)
-        return Known(
+        outcome = view[JOB_OUTCOMES].get(key)
+        return JobSnapshot(
             job_id=job_id,
-            record=_stored(view[JOBS].get(key)),
-            state=_stored(view[STATES].get(key)),
+            record=_stored(view[RUNNING_JOBS].get(key)),
+            state=_stored(view[JOB_STATES].get(key)),
             pipelines=tuple(Stored(p.value, p.version) for p in pipelines),
             outcome=outcome.value if outcome else None,
             driver=_stored(view[DRIVERS].get(key)),
             assignment=_stored(view[ASSIGNMENTS].get(key)),
-            cleanup=_stored(view[CLEANUP].get(key)),
-            histories=tuple(each.key for each in self._of(MONITOR, job_id)),
+            cleanup=_stored(view[PENDING_CLEANUPS].get(key)),
+            histories=tuple(each.key for each in self._of(CHECKPOINT_HISTORY, job_id)),
             savepoint=_stored(view[SAVEPOINTS].get(key)),
             beats=tuple(
                 Check(METRICS, p.key, seen.version if (seen := figures.get(p.key)) else 0)
@@ -204,11 +218,11 @@ class Picture:
 
     def jobs(self) -> ByJob[JobRecord]:
         """All jobs that have not ended."""
-        return ByJob(self._view[JOBS])
+        return ByJob(self._view[RUNNING_JOBS])
 
-    def state(self, job_id: int) -> Seen[JobState] | None:
+    def state(self, job_id: int) -> CachedEntry[JobState] | None:
         """Where a job is, or its tombstone."""
-        return self._view[STATES].get(str(job_id))
+        return self._view[JOB_STATES].get(str(job_id))
 
     def shown_state(self, job_id: int) -> JobState | None:
         """The state for displays: with the health that holds while it cannot be written.
@@ -220,11 +234,11 @@ class Picture:
             return seen.value if seen else None
         return replace(seen.value, health=shown.level, health_reason=shown.reason)
 
-    def shown_health(self, job_id: int) -> Health | None:
+    def shown_health(self, job_id: int) -> JobHealth | None:
         """What is shown instead of the stored health, where something is."""
         return self._shown.get(job_id)
 
-    def show_health(self, shown: Mapping[int, Health]) -> None:
+    def show_health(self, shown: Mapping[int, JobHealth]) -> None:
         """From now on show these instead of what is stored.
 
         All others are shown as they are stored.
@@ -272,74 +286,74 @@ class Picture:
 
     def states(self) -> ByJob[JobState]:
         """All of them, tombstones too."""
-        return ByJob(self._view[STATES])
+        return ByJob(self._view[JOB_STATES])
 
-    def pipelines(self, job_id: int) -> tuple[Seen[PipelineState], ...]:
+    def pipelines(self, job_id: int) -> tuple[CachedEntry[PipelineState], ...]:
         """The pipelines of a job, by id."""
         return self._of(PIPELINES, job_id)
 
-    def metrics(self, job_id: int) -> tuple[Seen[PipelineMetrics], ...]:
+    def metrics(self, job_id: int) -> tuple[CachedEntry[PipelineMetrics], ...]:
         """The figures of a running job."""
         return self._of(METRICS, job_id)
 
-    def history(self, job_id: int) -> tuple[Seen[CheckpointHistory], ...]:
+    def history(self, job_id: int) -> tuple[CachedEntry[CheckpointHistory], ...]:
         """The last checkpoints of a job, by pipeline."""
-        return self._of(MONITOR, job_id)
+        return self._of(CHECKPOINT_HISTORY, job_id)
 
-    def assignment(self, job_id: int) -> Seen[Assignment] | None:
+    def assignment(self, job_id: int) -> CachedEntry[Assignment] | None:
         """Who has the job in hand."""
         return self._view[ASSIGNMENTS].get(str(job_id))
 
     def assignments(self) -> ByJob[Assignment]:
         return ByJob(self._view[ASSIGNMENTS])
 
-    def driver(self, job_id: int) -> Seen[DriverRecord] | None:
+    def driver(self, job_id: int) -> CachedEntry[DriverRecord] | None:
         """The newest driver of a job."""
         return self._view[DRIVERS].get(str(job_id))
 
-    def outcome(self, job_id: int) -> Seen[JobOutcome] | None:
+    def outcome(self, job_id: int) -> CachedEntry[JobOutcome] | None:
         """How the last incarnation of a job ended."""
-        return self._view[FINISHED].get(str(job_id))
+        return self._view[JOB_OUTCOMES].get(str(job_id))
 
-    def savepoint(self, job_id: int) -> Seen[SavepointRequest] | None:
+    def savepoint(self, job_id: int) -> CachedEntry[SavepointRequest] | None:
         """The last savepoint that was asked for of a job."""
         return self._view[SAVEPOINTS].get(str(job_id))
 
     def outcomes(self) -> ByJob[JobOutcome]:
-        return ByJob(self._view[FINISHED])
+        return ByJob(self._view[JOB_OUTCOMES])
 
     def cleanups(self) -> ByJob[CleanupRecord]:
         """What is still to be deleted."""
-        return ByJob(self._view[CLEANUP])
+        return ByJob(self._view[PENDING_CLEANUPS])
 
-    def resources(self) -> Mapping[str, Seen[ResourceRecord]]:
+    def resources(self) -> Mapping[str, CachedEntry[ResourceRecord]]:
         return self._view[RESOURCES]
 
-    def workers(self) -> Mapping[str, Seen[WorkerRecord]]:
+    def workers(self) -> Mapping[str, CachedEntry[WorkerRecord]]:
         """All workers that are registered."""
         return self._view[WORKERS]
 
-    def servers(self) -> Mapping[str, Seen[ServerRecord]]:
+    def servers(self) -> Mapping[str, CachedEntry[ServerRecord]]:
         """All servers that have announced themselves."""
         return self._view[SERVERS]
 
-    def tokens(self) -> Mapping[str, Seen[AccessToken]]:
+    def tokens(self) -> Mapping[str, CachedEntry[AccessToken]]:
         """Who may come in, by the id of the token."""
         return self._view[TOKENS]
 
-    def lease(self, office: str = COORDINATOR) -> Seen[Lease] | None:
+    def lease(self, office: str = COORDINATOR) -> CachedEntry[Lease] | None:
         return self._view[LEASES].get(office)
 
-    def beat(self, office: str) -> Seen[Beat] | None:
+    def beat(self, office: str) -> CachedEntry[Heartbeat] | None:
         """The last sign of life of its holder."""
-        return self._view[BEATS].get(office)
+        return self._view[HEARTBEATS].get(office)
 
     def of_jobs(self, map: str) -> set[int]:
         """The jobs that have anything in a map."""
         return set(self._parts[map]) if map in OF_PIPELINES else set(ByJob(self._view[map]))
 
     def _sorted_out(
-        self, changed: set[tuple[str, str]], before: Mapping[str, Mapping[str, Seen[Any]]]
+        self, changed: set[tuple[str, str]], before: Mapping[str, Mapping[str, CachedEntry[Any]]]
     ) -> tuple[set[int], set[int]]:
         """The jobs that have changed, and those of which that is news."""
         ids: set[int] = set()
@@ -355,7 +369,7 @@ class Picture:
                 self._regroup(map, job, key)
         return ids, news
 
-    def _of(self, map: str, job_id: int) -> tuple[Seen[Any], ...]:
+    def _of(self, map: str, job_id: int) -> tuple[CachedEntry[Any], ...]:
         return self._parts[map].get(job_id, ())
 
     def _regroup(self, map: str, job: int, key: str) -> None:
@@ -374,9 +388,9 @@ class Picture:
             self._parts[map].pop(job, None)
 
 
-def _is_news(map: str, before: Seen[Any] | None, after: Seen[Any] | None) -> bool:
+def _is_news(map: str, before: CachedEntry[Any] | None, after: CachedEntry[Any] | None) -> bool:
     """Whether a change is more than a sign of life or of progress."""
-    if map == MONITOR:
+    if map == CHECKPOINT_HISTORY:
         return False
     mark = MARKS.get(map)
     return (
@@ -384,7 +398,7 @@ def _is_news(map: str, before: Seen[Any] | None, after: Seen[Any] | None) -> boo
     )
 
 
-def _stored(seen: Seen[T] | None) -> Stored[T] | None:
+def _stored(seen: CachedEntry[T] | None) -> Stored[T] | None:
     return Stored(seen.value, seen.version) if seen else None
 
 

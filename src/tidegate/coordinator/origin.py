@@ -13,12 +13,12 @@ from tidegate.checkpoints import paths
 from tidegate.checkpoints.manifest import Damaged, Manifest
 from tidegate.checkpoints.savepoints import Savepoint, Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage, Published, reference
-from tidegate.coordinator.registry import Known, last_generation, look, next_checkpoint
-from tidegate.coordinator.wish import From, NothingToRestore, RestoreWish
+from tidegate.coordinator.registry import JobSnapshot, last_generation, next_checkpoint, read_job
+from tidegate.coordinator.wish import NothingToRestore, RestoreOptions, RestoreSource
 from tidegate.model.document import NewerDocument
 from tidegate.model.errors import UserError, agree_on_lineage
 from tidegate.model.plan import Plan
-from tidegate.model.records import JOBS, PIPELINES, CheckpointRef, PipelineState
+from tidegate.model.records import PIPELINES, RUNNING_JOBS, CheckpointRef, PipelineState
 from tidegate.store.base import DamagedEntry, Store, sound
 
 
@@ -43,7 +43,7 @@ class ContinuedElsewhere(UserError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Origin:
+class RestoreOrigin:
     """State that can be continued.
 
     `known` is what the store knows of the job that made it; `plan` the plan that it was made with,
@@ -54,7 +54,7 @@ class Origin:
     job_id: int
     lineage: str
     states: tuple[PipelineState, ...]
-    known: Known
+    known: JobSnapshot
     next_checkpoint: int
     generation: int
     plan: Plan | None = None
@@ -62,7 +62,7 @@ class Origin:
     named: bool = False  # by its place: exactly these checkpoints, whatever else there is
 
 
-def own_origin(known: Known, storage: CheckpointStorage) -> Origin:
+def own_origin(known: JobSnapshot, storage: CheckpointStorage) -> RestoreOrigin:
     """The last run of a job: by the store, else by what it has left in the storage.
 
     LineageMismatch where its records are not of one run.
@@ -79,7 +79,7 @@ def own_origin(known: Known, storage: CheckpointStorage) -> Origin:
     return _origin(what, known, states)
 
 
-def check_lineage(known: Known) -> None:
+def check_lineage(known: JobSnapshot) -> None:
     """Whether the job and its pipelines say the same."""
     job = (
         known.record.value.lineage
@@ -95,26 +95,28 @@ def check_lineage(known: Known) -> None:
     )
 
 
-def origin_of(store: Store, storage: CheckpointStorage, known: Known, wish: RestoreWish) -> Origin:
+def origin_of(
+    store: Store, storage: CheckpointStorage, known: JobSnapshot, wish: RestoreOptions
+) -> RestoreOrigin:
     """What a wish names; `known` is the job that shall go on. NothingToRestore, NoSavepoint and
     Damaged say what is not there.
     """
-    if wish.start is From.SAVEPOINT:
+    if wish.start is RestoreSource.SAVEPOINT:
         return _of_savepoint(
             store,
             storage,
             Savepoints(storage.files).find(wish.source_job or known.job_id, wish.where),
         )
-    if wish.start is From.PATH:
+    if wish.start is RestoreSource.PATH:
         return _of_path(store, storage, wish.where)
-    source = known if wish.source_job is None else look(store, wish.source_job)
-    if wish.start is not From.CHECKPOINT and _continues(known, source):
+    source = known if wish.source_job is None else read_job(store, wish.source_job)
+    if wish.start is not RestoreSource.CHECKPOINT and _continues(known, source):
         source = (
             known  # asked for again by an orchestrator that repeats itself: it has gone on since
         )
     origin = own_origin(source, storage)
     if (
-        wish.start is From.LATEST
+        wish.start is RestoreSource.LATEST
         and not origin.states
         and forgotten(origin.known)
         and not origin.known.unused
@@ -128,7 +130,7 @@ def origin_of(store: Store, storage: CheckpointStorage, known: Known, wish: Rest
     return origin
 
 
-def _continues(known: Known, source: Known) -> bool:
+def _continues(known: JobSnapshot, source: JobSnapshot) -> bool:
     """Whether a job has taken up this other job's state already."""
     own = {p.value.lineage for p in known.pipelines} | (
         {known.outcome.lineage} if known.outcome else set()
@@ -141,7 +143,7 @@ def _continues(known: Known, source: Known) -> bool:
     )
 
 
-def forgotten(known: Known) -> bool:
+def forgotten(known: JobSnapshot) -> bool:
     """Whether the store has nothing of a job: it never ran, its history has expired, or the store
     was lost.
     """
@@ -237,7 +239,7 @@ def _offsets(storage: CheckpointStorage, refs: Iterable[CheckpointRef]) -> dict[
     return None
 
 
-def _of_savepoint(store: Store, storage: CheckpointStorage, savepoint: Savepoint) -> Origin:
+def _of_savepoint(store: Store, storage: CheckpointStorage, savepoint: Savepoint) -> RestoreOrigin:
     """A savepoint: exactly its checkpoints, in the place where they stand."""
     states = []
     for pipeline, point in savepoint.pipelines.items():
@@ -254,19 +256,19 @@ def _of_savepoint(store: Store, storage: CheckpointStorage, savepoint: Savepoint
         )
     origin = _origin(
         f"savepoint {savepoint.id} of job {savepoint.job_id}",
-        look(store, savepoint.job_id),
+        read_job(store, savepoint.job_id),
         tuple(states),
     )
     return replace(origin, savepoint=savepoint, named=True, lineage=savepoint.lineage)
 
 
-def _of_path(store: Store, storage: CheckpointStorage, text: str) -> Origin:
+def _of_path(store: Store, storage: CheckpointStorage, text: str) -> RestoreOrigin:
     """A savepoint's directory, one checkpoint's, or all that is left of a job."""
     path = _below(storage, text)
     if storage.files.exists(f"{path}/{paths.SAVEPOINT_HEAD}"):
         return _of_savepoint(store, storage, Savepoints(storage.files).read(path))
     if path.isdecimal():
-        known = look(store, int(path))
+        known = read_job(store, int(path))
         states = rebuilt(storage, int(path))
         if states:
             return replace(
@@ -286,7 +288,7 @@ def _of_path(store: Store, storage: CheckpointStorage, text: str) -> Origin:
         return replace(
             _origin(
                 f"the checkpoint {storage.files.place(path)}",
-                look(store, manifest.job_id),
+                read_job(store, manifest.job_id),
                 (state,),
             ),
             named=True,
@@ -312,9 +314,9 @@ def _below(storage: CheckpointStorage, text: str) -> str:
     return path
 
 
-def _origin(what: str, known: Known, states: tuple[PipelineState, ...]) -> Origin:
+def _origin(what: str, known: JobSnapshot, states: tuple[PipelineState, ...]) -> RestoreOrigin:
     record = known.record.value if known.record else None
-    return Origin(
+    return RestoreOrigin(
         what=what,
         job_id=known.job_id,
         lineage=states[0].lineage if states else "",
@@ -335,7 +337,7 @@ def _manifest(storage: CheckpointStorage, path: str) -> Manifest | None:
 
 def in_use_by(store: Store, lineage: str, except_for: int) -> int | None:
     """The job that goes on with this lineage at this moment, besides this one."""
-    for entry in store.list(JOBS):
+    for entry in store.list(RUNNING_JOBS):
         if entry.key == str(except_for):
             continue
         records = (
@@ -348,7 +350,7 @@ def in_use_by(store: Store, lineage: str, except_for: int) -> int | None:
     return None
 
 
-def check_free(origin: Origin, job_id: int, *, fork: bool) -> None:
+def check_free(origin: RestoreOrigin, job_id: int, *, fork: bool) -> None:
     """Whether a job may continue this lineage: nobody else has, and no one has gone back behind the
     savepoint.
     """

@@ -8,9 +8,9 @@ job was seen. Nothing is written, and nothing is done about it here. Called by t
 refreshes the picture.
 """
 
-from tidegate.coordinator.observe import Picture
-from tidegate.lifecycle.health import SEVERITY, Rhythm, Stall, health_of
-from tidegate.lifecycle.view import Health
+from tidegate.coordinator.observe import ClusterCache
+from tidegate.lifecycle.health import SEVERITY, ProgressPolicy, Stall, health_of
+from tidegate.lifecycle.view import JobHealth
 from tidegate.model.engine import EngineSettings
 from tidegate.model.records import CheckpointHealth, JobState, JobStatus
 from tidegate.pipeline.clock import Clock
@@ -23,7 +23,7 @@ JOBS_NAMED_MAX = 5
 class OutageHealth:
     """Judges all running jobs while there is a reason to."""
 
-    def __init__(self, picture: Picture, settings: EngineSettings, clock: Clock) -> None:
+    def __init__(self, picture: ClusterCache, settings: EngineSettings, clock: Clock) -> None:
         self.picture = picture
         self.settings = settings
         self.clock = clock
@@ -52,7 +52,7 @@ class OutageHealth:
             {job_id: health for job_id, health in found.items() if health is not None}
         )
 
-    def _health(self, job_id: int, trouble: str) -> Health | None:
+    def _health(self, job_id: int, trouble: str) -> JobHealth | None:
         """What to show in place of the stored one; None where that is as bad, or the job does not
         run.
         """
@@ -61,7 +61,7 @@ class OutageHealth:
             return None
         damage = self.picture.damage(job_id)
         if damage:
-            return Health(CheckpointHealth.STALLED, damage)
+            return JobHealth(CheckpointHealth.STALLED, damage)
         if stored.value.status not in JUDGED:
             return None
         now_s = self.clock.monotonic_s()
@@ -77,15 +77,15 @@ class OutageHealth:
         ).level
         if self._since_s is not None:
             # No start can make progress without the store: its extra window does not apply.
-            rhythm = Rhythm.of(record.value.plan.env, self.settings.checkpoint)
+            rhythm = ProgressPolicy.of(record.value.plan.env, self.settings.checkpoint)
             outage_level = rhythm.level(round((now_s - self._since_s) * 1000))
             level = max(level, outage_level, key=SEVERITY.__getitem__)
         if level is CheckpointHealth.OK or SEVERITY[level] < SEVERITY[stored.value.health]:
             return None
-        return Health(level, f"{Stall.STORE_UNREACHABLE}: {trouble}")
+        return JobHealth(level, f"{Stall.STORE_UNREACHABLE}: {trouble}")
 
 
-def jobs_in_words(picture: Picture) -> str:
+def jobs_in_words(picture: ClusterCache) -> str:
     """The running jobs as they were last seen and are judged now, for an answer that can show no
     more than a sentence.
     """

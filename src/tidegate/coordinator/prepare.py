@@ -17,14 +17,14 @@ from tidegate.coordinator.accept import acceptance_notes, check_offered, stops_o
 from tidegate.coordinator.leftover_rows import fresh_notes, not_held_notes
 from tidegate.coordinator.origin import (
     ContinuedElsewhere,
-    Origin,
+    RestoreOrigin,
     check_free,
     forgotten,
     in_use_by,
     origin_of,
     own_origin,
 )
-from tidegate.coordinator.registry import Known, look
+from tidegate.coordinator.registry import JobSnapshot, read_job
 from tidegate.coordinator.restore import (
     Numbers,
     RestorePoint,
@@ -33,17 +33,23 @@ from tidegate.coordinator.restore import (
     place_of,
     restore_points,
 )
-from tidegate.coordinator.restore_plan import Held, Place, report_of
+from tidegate.coordinator.restore_plan import PipelineRestore, PositionProbe, report_of
 from tidegate.coordinator.sink_memory import AskSink, Findings, fresh_findings, resumed_findings
-from tidegate.coordinator.wish import CHANGES_MAX, NothingToRestore, RestoreWish, Start, decide
+from tidegate.coordinator.wish import (
+    CHANGES_MAX,
+    NothingToRestore,
+    RestoreOptions,
+    StartMode,
+    decide,
+)
 from tidegate.model.change import AcceptedChange, merged
 from tidegate.model.document import to_document
 from tidegate.model.errors import UserError
 from tidegate.model.plan import Plan
 from tidegate.model.records import (
-    JOBS,
+    JOB_STATES,
     RESTORE_CLAIMS,
-    STATES,
+    RUNNING_JOBS,
     JobRecord,
     PipelineState,
     PipelineStatus,
@@ -52,7 +58,7 @@ from tidegate.model.records import (
 from tidegate.model.restore import (
     OnIncompatible,
     OnMissing,
-    OnNotHeld,
+    OnPositionLost,
     OnSinkLost,
     PipelineReport,
     Replan,
@@ -99,35 +105,35 @@ class NeedsConsent(UserError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Request:
+class RestoreRequest:
     """Who wants to go on, with which job file, from where.
 
     `held` asks a source whether it still has a position, where that can be asked.
     """
 
-    known: Known
+    known: JobSnapshot
     name: str
     plan: Plan
-    wish: RestoreWish
+    wish: RestoreOptions
     status: str  # of the last run, in words
-    held: Held | None = None
+    held: PositionProbe | None = None
     ask: AskSink | None = None  # what the sinks remember, where they can be asked from here
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Prepared:
+class PreparedRestore:
     """What the new incarnation begins with.
 
     `states` are the pipelines that have a past; checkpoints that stand elsewhere are copied before
     a driver starts.
     """
 
-    start: Start
+    start: StartMode
     report: RestoreReport
     numbers: Numbers
     lineage: str = ""  # empty: a new one
     states: Mapping[int, PipelineState]
-    source: Known | None = None  # the ended job, other than this one, whose lineage goes on
+    source: JobSnapshot | None = None  # the ended job, other than this one, whose lineage goes on
     claimed: tuple[str, ...] = ()  # paths of checkpoints that stand elsewhere
     left: bool = False  # the store knew nothing of this job, and its checkpoints are there
     accepted_changes: tuple[
@@ -135,7 +141,9 @@ class Prepared:
     ] = ()  # of the state's earlier runs, and what is decided now
 
 
-def prepare(store: Store, storage: CheckpointStorage, request: Request) -> Prepared:
+def prepare_restore(
+    store: Store, storage: CheckpointStorage, request: RestoreRequest
+) -> PreparedRestore:
     """Everything that can be known before the first write."""
     wish, known = request.wish, request.known
     try:
@@ -146,11 +154,11 @@ def prepare(store: Store, storage: CheckpointStorage, request: Request) -> Prepa
         return _fresh(storage, request)
     own = origin.job_id == known.job_id
     start = _decide(storage, request, origin)
-    if start is Start.FRESH:
+    if start is StartMode.FRESH:
         return _fresh(storage, request, origin if own and not origin.named else None)
-    if start is Start.NOTHING and own:
+    if start is StartMode.NOTHING and own:
         states = {s.pipeline: s for s in origin.states}
-        return Prepared(
+        return PreparedRestore(
             start=start,
             report=_base(request, start, origin),
             numbers=numbers_of(known, storage),
@@ -165,7 +173,9 @@ def prepare(store: Store, storage: CheckpointStorage, request: Request) -> Prepa
         return _fresh(storage, request)
 
 
-def _decide(storage: CheckpointStorage, request: Request, origin: Origin) -> Start:
+def _decide(
+    storage: CheckpointStorage, request: RestoreRequest, origin: RestoreOrigin
+) -> StartMode:
     known, wish = origin.known, request.wish
     cleanup = known.cleanup.value if known.cleanup else None
     other = known.job_id != request.known.job_id
@@ -180,18 +190,20 @@ def _decide(storage: CheckpointStorage, request: Request, origin: Origin) -> Sta
     )
 
 
-def _fresh(storage: CheckpointStorage, request: Request, own: Origin | None = None) -> Prepared:
+def _fresh(
+    storage: CheckpointStorage, request: RestoreRequest, own: RestoreOrigin | None = None
+) -> PreparedRestore:
     """From the beginning; `own` is what the job has left, where that has been looked for already."""
     own = own or own_origin(request.known, storage)
-    base = _base(request, Start.FRESH, None)
+    base = _base(request, StartMode.FRESH, None)
     report = report_of(base, request.plan, None, {}, drop=False, consent=True, held=None)
     before = fresh_notes(request.plan) if own.states or request.known.outcome is not None else ()
     report = replace(
         report, notes=(*report.notes, *before, *fresh_findings(request.ask, request.plan).notes)
     )
     left = bool(own.states) and not request.known.pipelines
-    return Prepared(
-        start=Start.FRESH,
+    return PreparedRestore(
+        start=StartMode.FRESH,
         report=report,
         numbers=numbers_of(request.known, storage, own),
         states={},
@@ -200,8 +212,8 @@ def _fresh(storage: CheckpointStorage, request: Request, own: Origin | None = No
 
 
 def _resumed(
-    store: Store, storage: CheckpointStorage, request: Request, origin: Origin
-) -> Prepared:
+    store: Store, storage: CheckpointStorage, request: RestoreRequest, origin: RestoreOrigin
+) -> PreparedRestore:
     wish, known = request.wish, request.known
     same = origin.job_id == known.job_id and not origin.named
     # Of its own last run the store knows whether another job has taken it up; only a store that was
@@ -220,7 +232,7 @@ def _resumed(
         points = {number: _named(origin, point) for number, point in points.items()}
     finished = {s.pipeline: s for s in origin.states if s.status is PipelineStatus.FINISHED}
     places = {s.pipeline: _place(storage, points.get(s.pipeline), s) for s in origin.states}
-    base = replace(_base(request, Start.RESUME, origin), fork=fork)
+    base = replace(_base(request, StartMode.RESUME, origin), fork=fork)
     for change in wish.accept_changes:
         check_offered(change, stops_of(origin.known.outcome))
     report = report_of(
@@ -249,8 +261,8 @@ def _resumed(
     if not same:
         states = {n: _moved(s, request, numbers, origin, fork=fork) for n, s in states.items()}
     own = paths.job_directory(known.job_id).as_posix()
-    return Prepared(
-        start=Start.RESUME,
+    return PreparedRestore(
+        start=StartMode.RESUME,
         report=report,
         numbers=numbers,
         lineage="" if fork else origin.lineage,
@@ -265,7 +277,7 @@ def _resumed(
     )
 
 
-def accepted_before(origin: Origin) -> tuple[AcceptedChange, ...]:
+def accepted_before(origin: RestoreOrigin) -> tuple[AcceptedChange, ...]:
     """What was decided in earlier runs of this state: a position that is reached again needs no
     second decision.
     """
@@ -297,7 +309,7 @@ def with_findings(report: RestoreReport, found: Findings, *, consent: bool) -> R
     )
 
 
-def _named(origin: Origin, point: RestorePoint) -> RestorePoint:
+def _named(origin: RestoreOrigin, point: RestorePoint) -> RestorePoint:
     """State that was named by its place: how far the lineage has gone beyond it, as far as the
     store knows. Where it knows nothing, the sinks are rewound.
     """
@@ -335,7 +347,9 @@ def _named(origin: Origin, point: RestorePoint) -> RestorePoint:
     return replace(point, state=moved, replays_rows=sum(ref.rows_read for ref in newer))
 
 
-def _place(storage: CheckpointStorage, point: RestorePoint | None, before: PipelineState) -> Place:
+def _place(
+    storage: CheckpointStorage, point: RestorePoint | None, before: PipelineState
+) -> PipelineRestore:
     state = point.state if point else before
     latest = state.latest
     whole = storage.read(latest.path).states if latest and point else {}
@@ -347,7 +361,7 @@ def _place(storage: CheckpointStorage, point: RestorePoint | None, before: Pipel
         replays_rows=point.replays_rows if point else 0,
         back=state.back,
     )
-    return Place(
+    return PipelineRestore(
         report=report,
         states=whole,
         known=frozenset(known | set(state.initial or ())),
@@ -370,7 +384,12 @@ def _without(state: PipelineState, dropped: tuple[str, ...]) -> PipelineState:
 
 
 def _moved(
-    state: PipelineState, request: Request, numbers: Numbers, origin: Origin, *, fork: bool
+    state: PipelineState,
+    request: RestoreRequest,
+    numbers: Numbers,
+    origin: RestoreOrigin,
+    *,
+    fork: bool,
 ) -> PipelineState:
     """Another job's place, or a named one, as this job's: only the checkpoint that it begins from,
     and of a savepoint of its own the older ones before it.
@@ -404,7 +423,7 @@ def _moved(
     )
 
 
-def _base(request: Request, start: Start, origin: Origin | None) -> RestoreReport:
+def _base(request: RestoreRequest, start: StartMode, origin: RestoreOrigin | None) -> RestoreReport:
     wish = request.wish
     notes = [
         f"{path} is left out (--skip-file): what is not read of it is given up"
@@ -412,11 +431,11 @@ def _base(request: Request, start: Start, origin: Origin | None) -> RestoreRepor
     ]
     notes += [f"{path} is read as it is now (--accept-file)" for path in wish.accept_files]
     notes += acceptance_notes(
-        wish.accept_changes, (origin or request).known.outcome, resumed=start is not Start.FRESH
+        wish.accept_changes, (origin or request).known.outcome, resumed=start is not StartMode.FRESH
     )
     notes += (
         not_held_notes(request.plan)
-        if wish.on_not_held is OnNotHeld.INITIAL and start is Start.RESUME
+        if wish.on_not_held is OnPositionLost.INITIAL and start is StartMode.RESUME
         else ()
     )
     return RestoreReport(
@@ -437,7 +456,7 @@ class Extra:
     writes: tuple[Put | Delete, ...] = ()
 
 
-def source_changes(prepared: Prepared, job_id: int, now_ms: int) -> Extra:
+def source_changes(prepared: PreparedRestore, job_id: int, now_ms: int) -> Extra:
     """The claim on checkpoints that stand elsewhere, and the mark of the ended job whose lineage
     goes on: it must not be resumed beside this one.
     """
@@ -448,15 +467,20 @@ def source_changes(prepared: Prepared, job_id: int, now_ms: int) -> Extra:
         writes.append(Put(RESTORE_CLAIMS, str(job_id), to_document(claim)))
     if prepared.source is not None:
         key, state = str(prepared.source.job_id), prepared.source.state
-        checks += [Check(JOBS, key, 0), Check(STATES, key, state.version if state else 0)]
+        checks += [
+            Check(RUNNING_JOBS, key, 0),
+            Check(JOB_STATES, key, state.version if state else 0),
+        ]
         if state is not None:
-            writes.append(Put(STATES, key, to_document(replace(state.value, continued_by=job_id))))
+            writes.append(
+                Put(JOB_STATES, key, to_document(replace(state.value, continued_by=job_id)))
+            )
     return Extra(tuple(checks), tuple(writes))
 
 
-def restore_fields(prepared: Prepared, wish: RestoreWish) -> dict[str, Any]:
+def restore_fields(prepared: PreparedRestore, wish: RestoreOptions) -> dict[str, Any]:
     """What the record of an incarnation keeps of its restore."""
-    resumed = prepared.start is not Start.FRESH
+    resumed = prepared.start is not StartMode.FRESH
     return {
         "restored": resumed,
         "checkpoint": wish.checkpoint if resumed else 0,
@@ -514,7 +538,9 @@ def _forked(
     ):
         return state
     there = [
-        p.value for p in look(store, job.source_job).pipelines if p.value.pipeline == state.pipeline
+        p.value
+        for p in read_job(store, job.source_job).pipelines
+        if p.value.pipeline == state.pipeline
     ]
     refs = tuple(ref for p in there for ref in p.retained if ref.path.rpartition("/")[0] == theirs)
     return (

@@ -11,34 +11,47 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 
-from tidegate.coordinator.attention import CALM_EVERY_S_MAX, RESTLESS_EVERY_S, Ages, Rounds, Taken
-from tidegate.coordinator.observe import Picture
-from tidegate.coordinator.registry import Known
+from tidegate.coordinator.attention import (
+    CALM_EVERY_S_MAX,
+    RESTLESS_EVERY_S,
+    RecheckQueue,
+    SlotUsage,
+    StateTimers,
+)
+from tidegate.coordinator.observe import ClusterCache
+from tidegate.coordinator.registry import JobSnapshot
 from tidegate.coordinator.savepoints import request_of
-from tidegate.coordinator.together import Move, one_by_one
-from tidegate.coordinator.transitions import Overtaken, Recorder
+from tidegate.coordinator.together import Move, sequentially
+from tidegate.coordinator.transitions import JobChangedMeanwhile, TransitionWriter
 from tidegate.election import (
     WORKER_PREFIX,
     Alive,
-    Leading,
+    Leader,
+    LeaseMonitor,
     Silent,
     Vacant,
-    Watch,
     expire,
     forget,
     worker_office,
 )
-from tidegate.election.watch import Part
+from tidegate.election.watch import LeaderWrites
 from tidegate.failpoint import failpoint
 from tidegate.lifecycle import machine
 from tidegate.lifecycle.calm import calm_ms, is_calm
-from tidegate.lifecycle.decision import Go, Stay
-from tidegate.lifecycle.health import Rhythm, explained, health_of, mark
-from tidegate.lifecycle.placement import Candidate, Offer, place
-from tidegate.lifecycle.view import Health, JobView, Limits, NoPlace, Place, Watcher
+from tidegate.lifecycle.decision import NoTransition, Transition
+from tidegate.lifecycle.health import ProgressPolicy, explained, health_of, mark
+from tidegate.lifecycle.placement import Offer, QueuedJob, place
+from tidegate.lifecycle.view import (
+    DriverSupervision,
+    JobHealth,
+    JobObservation,
+    LifecycleLimits,
+    Placement,
+    Unplaceable,
+)
 from tidegate.model.engine import EngineSettings, ScheduleStrategy
 from tidegate.model.records import (
-    BEATS,
+    HEARTBEATS,
     LEASES,
     WORKERS,
     Assignment,
@@ -69,12 +82,12 @@ class Reconciler:
 
     def __init__(
         self,
-        picture: Picture,
-        recorder: Recorder,
+        picture: ClusterCache,
+        recorder: TransitionWriter,
         settings: EngineSettings,
         clock: Clock,
         alive: Lives | None = None,
-        many: Many = one_by_one,
+        many: Many = sequentially,
     ) -> None:
         self.picture = picture
         self.recorder = recorder
@@ -85,20 +98,20 @@ class Reconciler:
         self.held_up = held_up if alive is None else lambda process: ""  # noqa: ARG005  # in a simulation no process is real
         self.touched = picture.listen()
         self.changed = picture.listen_for_news()
-        self.ages = Ages()
-        self.rounds = Rounds()
-        self.taken = Taken()
-        self.limits = Limits(
+        self.ages = StateTimers()
+        self.rounds = RecheckQueue()
+        self.taken = SlotUsage()
+        self.limits = LifecycleLimits(
             start_ms=settings.coordinator.start_timeout_ms,
             ask_ms=settings.coordinator.stop_timeout_ms,
         )
-        self.watch = Watch(picture.store, settings.worker.lease_ms, clock)
+        self.watch = LeaseMonitor(picture.store, settings.worker.lease_ms, clock)
         self.workers: dict[str, WorkerRecord] = {}  # those that hold their lease
         self._term = 0
         self._all = True  # the next turn looks at all jobs
         self._counted_s: float | None = None
 
-    def step(self, leading: Leading) -> int:
+    def step(self, leading: Leader) -> int:
         """One turn; how many jobs were changed.
 
         StoreUnavailable ends it, and the next one goes on.
@@ -117,7 +130,7 @@ class Reconciler:
         # Calm ones hardly ever move, and are looked at here; whatever of the others moves, the
         # writes can wait for the store at the same time.
         restless = self.rounds.restless(set(jobs))
-        moved = one_by_one(
+        moved = sequentially(
             lambda job_id: self._moved(leading, job_id, places),
             [job_id for job_id in jobs if job_id not in restless],
         )
@@ -156,7 +169,9 @@ class Reconciler:
         self._silent(job_id, driver.value if driver else None)
         self._ages_of(job_id, tuple(p.value for p in self.picture.pipelines(job_id)))
 
-    def _moved(self, leading: Leading, job_id: int, places: dict[int, Place | NoPlace]) -> bool:
+    def _moved(
+        self, leading: Leader, job_id: int, places: dict[int, Placement | Unplaceable]
+    ) -> bool:
         """Whether one job was changed.
 
         A leader that is not sure of itself any more changes nothing, and begins here when it is
@@ -167,7 +182,9 @@ class Reconciler:
             return False
         return self._one(leading, job_id, places)
 
-    def _one(self, leading: Leading, job_id: int, places: dict[int, Place | NoPlace]) -> bool:
+    def _one(
+        self, leading: Leader, job_id: int, places: dict[int, Placement | Unplaceable]
+    ) -> bool:
         """Decide and record for one job.
 
         What is wrong with one never keeps the others. Of one that cannot be read in part nothing is
@@ -187,7 +204,7 @@ class Reconciler:
                 )
                 return True
             return self._decide(leading, known, self.view(known, places))
-        except (Overtaken, Conflict, OutcomeUnknown):  # what is there now decides
+        except (JobChangedMeanwhile, Conflict, OutcomeUnknown):  # what is there now decides
             self.changed.add({job_id})
             return False
         except StoreUnavailable:
@@ -198,20 +215,22 @@ class Reconciler:
             )
             return False
 
-    def _decide(self, leading: Leading, known: Known, view: JobView) -> bool:
+    def _decide(self, leading: Leader, known: JobSnapshot, view: JobObservation) -> bool:
         decision = machine.decide(view)
-        if isinstance(decision, Stay):
+        if isinstance(decision, NoTransition):
             moved = self.recorder.stay(leading.check(), known, view, decision)
             if not moved and is_calm(view, decision):
                 self.rounds.looked(
                     known.job_id, self.clock.monotonic_s(), self._calm_s(view.record)
                 )
             return moved
-        assert isinstance(decision, Go)
+        assert isinstance(decision, Transition)
         self.recorder.go(leading.check(), known, view, decision)
         return True
 
-    def view(self, known: Known, places: dict[int, Place | NoPlace]) -> JobView:
+    def view(
+        self, known: JobSnapshot, places: dict[int, Placement | Unplaceable]
+    ) -> JobObservation:
         """Everything that is known of a job, with ages on this leader's clock."""
         assert known.record is not None
         assert known.state is not None
@@ -222,7 +241,7 @@ class Reconciler:
         watcher, adopter = self._watcher(assignment, driver)
         if state.leader is not None and driver is not None and not adopter:
             adopter = self._beside(driver)
-        return JobView(
+        return JobObservation(
             now_ms=self.clock.now_ms(),
             record=known.record.value,
             state=state,
@@ -257,7 +276,7 @@ class Reconciler:
                 if m.value.generation == state.generation
                 for f in m.value.runway
             ),
-            place=places.get(job_id, NoPlace("not looked for yet")),
+            place=places.get(job_id, Unplaceable("not looked for yet")),
             limits=self.limits,
             embedded_alive=self.alive(state.leader) if state.leader else None,
             wish_age_ms=self.ages.ms(job_id, known.record.value.intent, "wish"),
@@ -268,13 +287,13 @@ class Reconciler:
         job: JobRecord,
         state: JobState,
         pipelines: tuple[PipelineState, ...],
-        watcher: Watcher,
-    ) -> Health:
+        watcher: DriverSupervision,
+    ) -> JobHealth:
         if state.status not in (JobStatus.RUNNING, JobStatus.DOING_SAVEPOINT):
-            return Health()
+            return JobHealth()
         metrics, ages, silences = self._ages_of(job.job_id, pipelines)
         start_ms = self.settings.coordinator.start_timeout_ms
-        seen = watcher is Watcher.ALIVE
+        seen = watcher is DriverSupervision.ALIVE
         health = health_of(
             job.plan.env,
             self.settings.checkpoint,
@@ -317,7 +336,7 @@ class Reconciler:
 
     def _calm_s(self, job: JobRecord) -> float:
         """How long a job may be left alone that gets on by itself."""
-        rhythm = Rhythm.of(
+        rhythm = ProgressPolicy.of(
             job.plan.env, self.settings.checkpoint, self.settings.coordinator.start_timeout_ms
         )
         return min(max(calm_ms(rhythm) / 1000, RESTLESS_EVERY_S), CALM_EVERY_S_MAX)
@@ -335,18 +354,18 @@ class Reconciler:
 
     def _watcher(
         self, assignment: Assignment | None, driver: DriverRecord | None
-    ) -> tuple[Watcher, str]:
+    ) -> tuple[DriverSupervision, str]:
         """Who can see the driver: its worker, else one that lives on the same host since the same
         boot.
         """
         if assignment is None:
-            return Watcher.NONE, ""
+            return DriverSupervision.NONE, ""
         if assignment.worker in self.workers:
-            return Watcher.ALIVE, ""
+            return DriverSupervision.ALIVE, ""
         if driver is None or driver.generation != assignment.generation:
-            return Watcher.GONE, ""
+            return DriverSupervision.GONE, ""
         beside = self._beside(driver)
-        return (Watcher.REPLACEABLE, beside) if beside else (Watcher.GONE, "")
+        return (DriverSupervision.REPLACEABLE, beside) if beside else (DriverSupervision.GONE, "")
 
     def _beside(self, driver: DriverRecord) -> str:
         """A worker that can see the driver's process: of its host, since the same boot; empty where
@@ -359,7 +378,7 @@ class Reconciler:
         ]
         return min(here, default="")
 
-    def _places(self, jobs: list[int]) -> dict[int, Place | NoPlace]:
+    def _places(self, jobs: list[int]) -> dict[int, Placement | Unplaceable]:
         """Where those among these jobs that wait could run, in the order in which they came."""
         states = [
             (job, s.value)
@@ -402,14 +421,14 @@ class Reconciler:
             and self.clock.monotonic_s() - beat.since_s <= self.settings.worker.lease_ms / 2000
         )
 
-    def _candidate(self, job_id: int, state: JobState) -> Candidate:
+    def _candidate(self, job_id: int, state: JobState) -> QueuedJob:
         """A job in the queue.
 
         One that has run before waits for a slot whatever the strategy, and tries another worker
         first.
         """
         before = self.picture.driver(job_id)
-        return Candidate(
+        return QueuedJob(
             job_id=job_id,
             tags=self.picture.jobs()[job_id].value.plan.env.tags,
             avoid=frozenset({before.value.worker} if before is not None and state.restarts else ()),
@@ -417,7 +436,7 @@ class Reconciler:
             and JobStatus.SCHEDULED not in state.entered,
         )
 
-    def _look_at_workers(self, leading: Leading) -> None:
+    def _look_at_workers(self, leading: Leader) -> None:
         """A worker that has been silent for its lease loses it: whatever it writes after that is
         refused, and its drivers may be adopted.
         """
@@ -446,13 +465,16 @@ class Reconciler:
             self._expire(
                 leading,
                 name,
-                Part(
-                    (Check(LEASES, worker_office(name), 0), Check(BEATS, worker_office(name), 0)),
+                LeaderWrites(
+                    (
+                        Check(LEASES, worker_office(name), 0),
+                        Check(HEARTBEATS, worker_office(name), 0),
+                    ),
                     (),
                 ),
             )
 
-    def _expire(self, leading: Leading, worker: str, part: Part) -> None:
+    def _expire(self, leading: Leader, worker: str, part: LeaderWrites) -> None:
         failpoint("worker.expire.before")
         try:
             self.picture.store.transact(

@@ -9,15 +9,15 @@ from typing import Generic, TypeVar
 from tidegate.model.document import from_document
 from tidegate.model.records import (
     ASSIGNMENTS,
-    CLEANUP,
+    CHECKPOINT_HISTORY,
     DRIVERS,
-    FINISHED,
-    JOBS,
-    MONITOR,
-    NAMES,
+    JOB_NAMES,
+    JOB_OUTCOMES,
+    JOB_STATES,
+    PENDING_CLEANUPS,
     PIPELINES,
+    RUNNING_JOBS,
     SAVEPOINTS,
-    STATES,
     Assignment,
     CleanupRecord,
     DriverRecord,
@@ -43,7 +43,7 @@ class Stored(Generic[T]):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Known:
+class JobSnapshot:
     """Everything about one job id. A job that ended has no record any more, but keeps its state.
     `cleanup` is what is still to be deleted of it, `histories` are the keys of the histories of its
     checkpoints.
@@ -99,7 +99,7 @@ class Known:
         )
 
 
-def next_checkpoint(known: Known) -> int:
+def next_checkpoint(known: JobSnapshot) -> int:
     """An id above all that this job has ever given to a checkpoint, in any incarnation."""
     ended = known.outcome.next_checkpoint if known.outcome else 1
     return max(
@@ -111,7 +111,7 @@ def next_checkpoint(known: Known) -> int:
     )
 
 
-def last_generation(known: Known) -> int:
+def last_generation(known: JobSnapshot) -> int:
     """The highest generation that this job has ever had, in any incarnation."""
     return max(
         known.state.value.generation if known.state else 0,
@@ -121,7 +121,7 @@ def last_generation(known: Known) -> int:
 
 def job_of_name(store: Store, name: str) -> int | None:
     """The id of the job that last ran under this name."""
-    entry = store.get(NAMES, name_key(name))
+    entry = store.get(JOB_NAMES, name_key(name))
     return int(entry.value["job_id"]) if entry else None
 
 
@@ -130,18 +130,27 @@ def name_key(name: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in name)[:200]
 
 
-def look(store: Store, job_id: int) -> Known:
+def read_job(store: Store, job_id: int) -> JobSnapshot:
     """All records of a job, as of one moment and in one question to the store."""
     key, parts = str(job_id), f"{job_id}/"
     singles = [
-        Get(map, key) for map in (STATES, JOBS, FINISHED, DRIVERS, ASSIGNMENTS, CLEANUP, SAVEPOINTS)
+        Get(map, key)
+        for map in (
+            JOB_STATES,
+            RUNNING_JOBS,
+            JOB_OUTCOMES,
+            DRIVERS,
+            ASSIGNMENTS,
+            PENDING_CLEANUPS,
+            SAVEPOINTS,
+        )
     ]
-    found = store.ask([*singles, Listing(PIPELINES, parts), Listing(MONITOR, parts)])
+    found = store.ask([*singles, Listing(PIPELINES, parts), Listing(CHECKPOINT_HISTORY, parts)])
     state, record, outcome, driver, assignment, cleanup, savepoint, pipelines, histories = found
-    return Known(
+    return JobSnapshot(
         job_id=job_id,
-        record=_read(JobRecord, JOBS, record),
-        state=_read(JobState, STATES, state),
+        record=_read(JobRecord, RUNNING_JOBS, record),
+        state=_read(JobState, JOB_STATES, state),
         pipelines=tuple(
             Stored(from_document(PipelineState, e.value, f"pipeline {e.key}"), e.version)
             for e in pipelines
@@ -153,18 +162,20 @@ def look(store: Store, job_id: int) -> Known:
         ),
         driver=_read(DriverRecord, DRIVERS, driver),
         assignment=_read(Assignment, ASSIGNMENTS, assignment),
-        cleanup=_read(CleanupRecord, CLEANUP, cleanup),
+        cleanup=_read(CleanupRecord, PENDING_CLEANUPS, cleanup),
         histories=tuple(e.key for e in histories),
         savepoint=_read(SavepointRequest, SAVEPOINTS, savepoint),
     )
 
 
-def unused(job_id: int) -> Known:
+def unused(job_id: int) -> JobSnapshot:
     """All that there can be of an id that was made for this very submission: neither the store nor
     the checkpoint storage, which may be far away, is asked. The transaction that writes it still
     has the condition that nothing is there.
     """
-    return Known(job_id=job_id, record=None, state=None, pipelines=(), outcome=None, unused=True)
+    return JobSnapshot(
+        job_id=job_id, record=None, state=None, pipelines=(), outcome=None, unused=True
+    )
 
 
 def _read(kind: type[T], map: str, found: list[Entry]) -> Stored[T] | None:

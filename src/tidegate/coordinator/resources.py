@@ -19,15 +19,15 @@ from typing import Any
 
 from tidegate.coordinator.prepare import Extra
 from tidegate.failpoint import failpoint
-from tidegate.logs import bare
+from tidegate.logs import redact
 from tidegate.model.document import from_document, to_document
 from tidegate.model.errors import UserError
 from tidegate.model.plan import Action
 from tidegate.model.records import (
-    CLEANUP,
-    JOBS,
+    JOB_STATES,
+    PENDING_CLEANUPS,
     PIPELINES,
-    STATES,
+    RUNNING_JOBS,
     CleanupRecord,
     JobRecord,
     JobState,
@@ -171,7 +171,7 @@ def refuse_taken(
         )
     if old.job_id in before:
         return
-    live = store.get(JOBS, str(old.job_id))
+    live = store.get(RUNNING_JOBS, str(old.job_id))
     if live is not None and live.value.get("initialization_ms") == old.initialization_ms:
         raise ResourceTaken(
             old,
@@ -209,10 +209,14 @@ def needed(store: Store, record: ResourceRecord) -> bool:
 def _unneeded_proof(store: Store, record: ResourceRecord) -> list[Check] | None:
     """The conditions under which nobody needs it; None where somebody does."""
     key = str(record.job_id)
-    job, state, cleanup = store.get(JOBS, key), store.get(STATES, key), store.get(CLEANUP, key)
+    job, state, cleanup = (
+        store.get(RUNNING_JOBS, key),
+        store.get(JOB_STATES, key),
+        store.get(PENDING_CLEANUPS, key),
+    )
     proof = [
         Check(map, key, entry.version if entry else 0)
-        for map, entry in ((JOBS, job), (STATES, state), (CLEANUP, cleanup))
+        for map, entry in ((RUNNING_JOBS, job), (JOB_STATES, state), (PENDING_CLEANUPS, cleanup))
     ]
     if job is not None and job.value.get("initialization_ms") == record.initialization_ms:
         return None
@@ -312,7 +316,7 @@ def _act(record: ResourceRecord) -> str:
                 unpacked(record.options),
             )
     except Exception as error:  # whatever it is: the next attempt may find the world better
-        told = bare(
+        told = redact(
             f"{type(error).__name__}: {error}", secret_texts(record.options)
         )  # errors of databases may repeat the address
         return masked_text(told)[:ERROR_CHARS_MAX]

@@ -20,9 +20,9 @@ from tidegate.checkpoints.resolve import (
 )
 from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.coordinator.origin import Origin, forgotten
-from tidegate.coordinator.registry import Known, last_generation, next_checkpoint
-from tidegate.coordinator.wish import Condition
+from tidegate.coordinator.origin import RestoreOrigin, forgotten
+from tidegate.coordinator.registry import JobSnapshot, last_generation, next_checkpoint
+from tidegate.coordinator.wish import PreviousRun
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import UserError
 from tidegate.model.records import (
@@ -149,7 +149,7 @@ class Numbers:
     last_generation: int
 
 
-def numbers_of(known: Known, storage: CheckpointStorage, *origins: Origin) -> Numbers:
+def numbers_of(known: JobSnapshot, storage: CheckpointStorage, *origins: RestoreOrigin) -> Numbers:
     """By what the store knows; where it has forgotten the id, by the checkpoints that were left on
     disk: nothing deletes them when a history expires. Above those of the state that is continued,
     too, which may be another job's.
@@ -166,24 +166,26 @@ def numbers_of(known: Known, storage: CheckpointStorage, *origins: Origin) -> Nu
     )
 
 
-def condition_of(known: Known, cleanup: CleanupRecord | None, *, left: bool = False) -> Condition:
+def condition_of(
+    known: JobSnapshot, cleanup: CleanupRecord | None, *, left: bool = False
+) -> PreviousRun:
     """What there is of an earlier run; `cleanup` is what is still to be deleted of it. `left`: the
     store knows nothing, and its checkpoints are there.
     """
     if left and forgotten(known):
-        return Condition.UNFINISHED
+        return PreviousRun.UNFINISHED
     status = (
         known.state.value.status if known.state else known.outcome.status if known.outcome else None
     )
     if status is JobStatus.FINISHED:
-        return Condition.FINISHED
+        return PreviousRun.FINISHED
     if status is None or not known.pipelines:
-        return Condition.NONE
+        return PreviousRun.NONE
     if cleanup is not None and known.record is None and not cleanup.resumable:
         return (
-            Condition.DISCARDED
+            PreviousRun.DISCARDED
         )  # whether its cleanup has begun or not: a restore must not depend on who is quicker
-    return Condition.WORK_DONE if known.work_done else Condition.UNFINISHED
+    return PreviousRun.WORK_DONE if known.work_done else PreviousRun.UNFINISHED
 
 
 def place_of(states: Sequence[PipelineState]) -> str:

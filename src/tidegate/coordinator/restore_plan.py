@@ -19,11 +19,11 @@ from tidegate.plugin.connector import GoBack
 from tidegate.plugin.secret import unpacked
 
 NOT_ASKED = "asked when the driver starts"
-Held = Callable[[Action, Any], str]
+PositionProbe = Callable[[Action, Any], str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class PipelineRestore:
     """Where one pipeline would go on.
 
     `states` are those of its checkpoint, by operator; `known` those that have any, also before the
@@ -39,7 +39,7 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Difference:
+class StateDifference:
     """State that does not fit.
 
     `operator` is whose it is: it can be given up. `sink`: a fork writes elsewhere as a matter of
@@ -55,11 +55,11 @@ def report_of(
     base: RestoreReport,
     plan: Plan,
     before: Plan | None,
-    places: Mapping[int, Place],
+    places: Mapping[int, PipelineRestore],
     *,
     drop: bool,
     consent: bool,
-    held: Held | None,
+    held: PositionProbe | None,
 ) -> RestoreReport:
     """The restore plan.
 
@@ -95,7 +95,7 @@ def report_of(
     return replace(report, verdict=_verdict(report))
 
 
-def misfits(plan: Plan, places: Mapping[int, Place]) -> Iterator[Difference]:
+def misfits(plan: Plan, places: Mapping[int, PipelineRestore]) -> Iterator[StateDifference]:
     """State without an owner, and state whose owner reads or writes something else now."""
     owners = {
         action.operator: (pipeline.id, action)
@@ -108,7 +108,7 @@ def misfits(plan: Plan, places: Mapping[int, Place]) -> Iterator[Difference]:
             sink = isinstance(state, Mapping) and "offset" not in state
             identity = state.get(IDENTITY) if isinstance(state, Mapping) else None
             yield from (
-                Difference(operator=operator, text=text, sink=sink)
+                StateDifference(operator=operator, text=text, sink=sink)
                 for text in _misfit(operator, number, identity, owners.get(operator))
             )
 
@@ -143,10 +143,10 @@ def _verdict(report: RestoreReport) -> Verdict:
 def _operator(
     action: Action,
     pipeline: int,
-    place: Place | None,
+    place: PipelineRestore | None,
     before: Action | None,
     dropped: tuple[str, ...],
-    held: Held | None,
+    held: PositionProbe | None,
 ) -> OperatorReport:
     state = place.states.get(action.operator) if place and action.operator not in dropped else None
     return OperatorReport(
@@ -160,7 +160,7 @@ def _operator(
     )
 
 
-def _resumes(action: Action, place: Place | None, stateful: bool) -> str:
+def _resumes(action: Action, place: PipelineRestore | None, stateful: bool) -> str:
     if place is not None and place.finished:
         return "nothing: its pipeline has finished"
     if place is None or not place.report.checkpoint:
@@ -176,7 +176,7 @@ def _resumes(action: Action, place: Place | None, stateful: bool) -> str:
     )
 
 
-def _replays(action: Action, place: Place) -> str:
+def _replays(action: Action, place: PipelineRestore) -> str:
     report = place.report
     if action.kind is BlockKind.SOURCE:
         return f"{report.replays_rows} rows are read again" if report.replays_rows else ""
@@ -196,7 +196,7 @@ def _replays(action: Action, place: Place) -> str:
     }[way]
 
 
-def _consents(plan: Plan, places: Mapping[int, Place]) -> Iterator[str]:
+def _consents(plan: Plan, places: Mapping[int, PipelineRestore]) -> Iterator[str]:
     for pipeline in plan.pipelines:
         place = places.get(pipeline.id)
         if place is None or not place.report.back or not place.report.replays_rows:
@@ -240,7 +240,9 @@ def _before(plan: Plan | None, action: Action) -> Action | None:
     )
 
 
-def _held(action: Action, state: Any, place: Place | None, held: Held | None) -> str:
+def _held(
+    action: Action, state: Any, place: PipelineRestore | None, held: PositionProbe | None
+) -> str:
     if place is None or place.finished or not isinstance(state, Mapping) or "offset" not in state:
         return ""
     return held(action, state["offset"]) if held else NOT_ASKED

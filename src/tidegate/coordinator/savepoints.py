@@ -9,11 +9,17 @@ from tidegate.checkpoints import paths
 from tidegate.checkpoints.savepoints import Savepoint, Savepoints
 from tidegate.coordinator.claims import claimed_paths, is_claimed
 from tidegate.coordinator.history import requested
-from tidegate.coordinator.registry import Known, Stored, look
+from tidegate.coordinator.registry import JobSnapshot, Stored, read_job
 from tidegate.failpoint import failpoint
 from tidegate.model.document import to_document
 from tidegate.model.errors import TransientError, UserError
-from tidegate.model.records import JOBS, SAVEPOINTS, JobStatus, SavepointRequest, SavepointStatus
+from tidegate.model.records import (
+    RUNNING_JOBS,
+    SAVEPOINTS,
+    JobStatus,
+    SavepointRequest,
+    SavepointStatus,
+)
 from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Check, OutcomeUnknown, Put, Store
 from tidegate.store.errors import Conflict
@@ -34,7 +40,7 @@ class JobEnded(UserError):
         self.job_id = job_id
 
 
-class NoSuchJob(UserError):
+class UnknownJob(UserError):
     condition = "unknown-job"
 
     def __init__(self, job: int | str) -> None:
@@ -55,7 +61,7 @@ class TooBusy(TransientError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SavepointReply:
     """A request that gets its answer in a transaction of somebody else."""
 
     checks: tuple[Check, ...] = ()
@@ -63,7 +69,7 @@ class Answer:
     request: SavepointRequest | None = None  # with its answer
 
 
-def request_of(known: Known) -> Stored[SavepointRequest] | None:
+def request_of(known: JobSnapshot) -> Stored[SavepointRequest] | None:
     """The last request about the incarnation that runs, or ran last; those about older ones are
     history.
     """
@@ -87,7 +93,7 @@ def ask(
     nothing twice.
     """
     for _ in range(TRIES_MAX):
-        known = look(store, job_id)
+        known = read_job(store, job_id)
         standing = request_of(known)
         if known.record is None or known.state is None or known.state.value.status.terminal:
             return _too_late(known, standing)
@@ -99,7 +105,7 @@ def ask(
         try:
             store.transact(
                 [
-                    Check(JOBS, str(job_id), known.record.version),
+                    Check(RUNNING_JOBS, str(job_id), known.record.version),
                     Check(SAVEPOINTS, str(job_id), version),
                 ],
                 [Put(SAVEPOINTS, str(job_id), to_document(wanted))],
@@ -121,7 +127,7 @@ def _joins(standing: SavepointRequest, *, stop: bool) -> bool:
 
 
 def _wanted(
-    known: Known,
+    known: JobSnapshot,
     standing: Stored[SavepointRequest] | None,
     savepoints: Savepoints,
     clock: Clock,
@@ -151,7 +157,7 @@ def _wanted(
     )
 
 
-def _too_late(known: Known, standing: Stored[SavepointRequest] | None) -> SavepointRequest:
+def _too_late(known: JobSnapshot, standing: Stored[SavepointRequest] | None) -> SavepointRequest:
     """A job that has ended with a savepoint has done what is asked for; any other one cannot any
     more.
     """
@@ -159,27 +165,27 @@ def _too_late(known: Known, standing: Stored[SavepointRequest] | None) -> Savepo
         known.state.value.status if known.state else known.outcome.status if known.outcome else None
     )
     if status is None:
-        raise NoSuchJob(known.job_id)
+        raise UnknownJob(known.job_id)
     if status is JobStatus.SAVEPOINT_DONE and standing is not None:
         return standing.value
     raise JobEnded(known.job_id, status.value)
 
 
-def given_up(known: Known, reason: str, now_ms: int) -> Answer:
+def given_up(known: JobSnapshot, reason: str, now_ms: int) -> SavepointReply:
     """The savepoint that is wanted is given up, for this reason; nothing where none is wanted."""
     standing = request_of(known)
     if not reason or standing is None or standing.value.status is not SavepointStatus.WANTED:
-        return Answer()
+        return SavepointReply()
     answer = replace(standing.value, status=SavepointStatus.FAILED, reason=reason, ended_ms=now_ms)
     key = str(known.job_id)
-    return Answer(
+    return SavepointReply(
         (Check(SAVEPOINTS, key, standing.version),),
         (Put(SAVEPOINTS, key, to_document(answer)),),
         answer,
     )
 
 
-def at_the_end(known: Known, status: JobStatus, now_ms: int) -> Answer:
+def at_the_end(known: JobSnapshot, status: JobStatus, now_ms: int) -> SavepointReply:
     """What is said of a savepoint that is still wanted when the job ends. One that was asked for at
     the last moment, and is not known here yet, must not be left without an answer: so nothing ends
     on old knowledge of it.
@@ -202,7 +208,7 @@ def delete(store: Store, savepoints: Savepoints, savepoint: Savepoint) -> None:
             f"savepoint {savepoint.id} of job {savepoint.job_id} is being restored: delete it when"
             " that job has its first checkpoint"
         )
-    known = look(store, savepoint.job_id)
+    known = read_job(store, savepoint.job_id)
     standing = request_of(known)
     if (
         known.record is not None

@@ -17,11 +17,11 @@ from tidegate.model.plan import Action, Plan
 from tidegate.model.records import WORKERS, PipelineState, WorkerRecord
 from tidegate.pipeline.memory import appends_beside, lost_words, recorded_sinks
 from tidegate.plugin import registry
-from tidegate.plugin.contract import OperatorContext, Resume, SinkMemory
+from tidegate.plugin.contract import OperatorContext, SinkMemory, SinkRestore
 from tidegate.plugin.secret import unpacked
 from tidegate.store.base import Store
 
-AskSink = Callable[[Plan, Action, int, Resume], SinkMemory | None]
+AskSink = Callable[[Plan, Action, int, SinkRestore], SinkMemory | None]
 """What a sink of this pipeline says of a lineage; raises what its target says."""
 
 
@@ -33,7 +33,7 @@ class Findings:
     notes: tuple[str, ...] = ()
 
 
-def ask_sink(plan: Plan, action: Action, pipeline: int, resume: Resume) -> SinkMemory | None:
+def ask_sink(plan: Plan, action: Action, pipeline: int, resume: SinkRestore) -> SinkMemory | None:
     """As the driver would ask it, from this process."""
     context = OperatorContext(
         job_id=0,
@@ -54,7 +54,9 @@ def ask_sink(plan: Plan, action: Action, pipeline: int, resume: Resume) -> SinkM
     return memory
 
 
-def ask_recorded(plan: Plan, action: Action, pipeline: int, resume: Resume) -> SinkMemory | None:
+def ask_recorded(
+    plan: Plan, action: Action, pipeline: int, resume: SinkRestore
+) -> SinkMemory | None:
     """As ask_sink, where a checkpoint is restored.
 
     Of a fresh start the driver says what is in the target: so a start loads no connector here.
@@ -67,7 +69,7 @@ def ask_from_here(store: Store, *, fresh: bool = False) -> AskSink:
     disks; of a fresh start only on request.
     """
 
-    def ask(plan: Plan, action: Action, pipeline: int, resume: Resume) -> SinkMemory | None:
+    def ask(plan: Plan, action: Action, pipeline: int, resume: SinkRestore) -> SinkMemory | None:
         if not resume.checkpoint and not fresh:
             return None
         hosts = {
@@ -87,7 +89,7 @@ def fresh_findings(ask: AskSink | None, plan: Plan) -> Findings:
     for pipeline in plan.pipelines:
         for action in pipeline.of_kind(BlockKind.SINK):
             said = _asked(
-                ask, plan, action, pipeline.id, Resume(lineage="", generation=1, checkpoint=0)
+                ask, plan, action, pipeline.id, SinkRestore(lineage="", generation=1, checkpoint=0)
             )
             if isinstance(said, SinkMemory) and said.others:
                 notes.append(f"warning: {appends_beside(said)}")
@@ -123,7 +125,7 @@ def _resumes(
     states: Mapping[int, tuple[PipelineState, Mapping[str, Any]]],
     dropped: tuple[str, ...],
     generation: int,
-) -> Iterator[tuple[int, Action, Resume]]:
+) -> Iterator[tuple[int, Action, SinkRestore]]:
     for pipeline in plan.pipelines:
         if pipeline.id not in states or (latest := states[pipeline.id][0].latest) is None:
             continue
@@ -131,7 +133,7 @@ def _resumes(
         expected = recorded_sinks(state, saved) - set(dropped)
         for action in pipeline.of_kind(BlockKind.SINK):
             if action.operator in expected:
-                resume = Resume(
+                resume = SinkRestore(
                     lineage=state.lineage,
                     generation=generation,
                     checkpoint=latest.checkpoint,
@@ -141,7 +143,7 @@ def _resumes(
 
 
 def _asked(
-    ask: AskSink, plan: Plan, action: Action, pipeline: int, resume: Resume
+    ask: AskSink, plan: Plan, action: Action, pipeline: int, resume: SinkRestore
 ) -> SinkMemory | str | None:
     """What the target says; a text where it could not be asked."""
     try:

@@ -5,9 +5,9 @@ A job without an interval is a single batch that may take what it takes: nothing
 The process of the driver is in sight, so its silence says nothing either.
 """
 
-from tidegate.coordinator.registry import Known
-from tidegate.lifecycle.health import Mark, Rhythm, explained, health_of, mark
-from tidegate.lifecycle.view import Health
+from tidegate.coordinator.registry import JobSnapshot
+from tidegate.lifecycle.health import ProgressMarker, ProgressPolicy, explained, health_of, mark
+from tidegate.lifecycle.view import JobHealth
 from tidegate.model.document import from_document
 from tidegate.model.engine import CheckpointSettings
 from tidegate.model.records import METRICS, CheckpointHealth, PipelineMetrics
@@ -25,30 +25,30 @@ class StallWatch:
         self.store = store
         self.settings = settings
         self.clock = clock
-        self._marks: dict[int, tuple[Mark, float]] = {}
-        self._health = Health()
+        self._marks: dict[int, tuple[ProgressMarker, float]] = {}
+        self._health = JobHealth()
         self._next_s = float("-inf")
 
     def begin(self) -> None:
         """A new driver: what was counted of the last one does not count."""
         self._marks = {}
-        self._health = Health()
+        self._health = JobHealth()
         self._next_s = float("-inf")
 
-    def look(self, known: Known) -> Health:
+    def look(self, known: JobSnapshot) -> JobHealth:
         """The health of the job; looked at once a second."""
         now_s = self.clock.monotonic_s()
         if (
             known.record is None
-            or Rhythm.of(known.record.value.plan.env, self.settings).interval_ms is None
+            or ProgressPolicy.of(known.record.value.plan.env, self.settings).interval_ms is None
         ):
-            return Health()
+            return JobHealth()
         if now_s >= self._next_s:
             self._next_s = now_s + LOOK_S
             self._health = self._look(known, now_s)
         return self._health
 
-    def _look(self, known: Known, now_s: float) -> Health:
+    def _look(self, known: JobSnapshot, now_s: float) -> JobHealth:
         assert known.record is not None
         found = [
             from_document(PipelineMetrics, entry.value)

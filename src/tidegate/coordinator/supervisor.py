@@ -16,27 +16,27 @@ from tidegate.coordinator.claim import Claim, Claimant
 from tidegate.coordinator.driver_stop import DriverStop
 from tidegate.coordinator.ending import Owned, end, status_of
 from tidegate.coordinator.history import moved
-from tidegate.coordinator.registry import Known, look
-from tidegate.coordinator.savepoints import Answer, given_up, request_of
+from tidegate.coordinator.registry import JobSnapshot, read_job
+from tidegate.coordinator.savepoints import SavepointReply, given_up, request_of
 from tidegate.coordinator.stall import StallWatch
 from tidegate.lifecycle.retry import Exhausted, next_retry
 from tidegate.lifecycle.stopping import unkillable
-from tidegate.lifecycle.view import Health, Limits
+from tidegate.lifecycle.view import JobHealth, LifecycleLimits
 from tidegate.model.document import to_document
-from tidegate.model.engine import CheckpointSettings, DriverOrder
+from tidegate.model.engine import CheckpointSettings, DriverSpec
 from tidegate.model.errors import TerminalError
 from tidegate.model.records import (
-    STATES,
+    JOB_STATES,
     CheckpointHealth,
+    DesiredState,
+    DriverCommand,
     Failure,
     JobOutcome,
     JobState,
     JobStatus,
-    Order,
     ProcessRef,
     SavepointRequest,
     SavepointStatus,
-    Wish,
 )
 from tidegate.pipeline.clock import Clock
 from tidegate.runner.exits import DriverExit
@@ -50,8 +50,8 @@ WATCH_S = 0.1
 PAUSED_WATCH_S = 0.5
 NEVER = threading.Event()
 DEFAULTS = CheckpointSettings()
-LIMITS = Limits()
-ORDERS = {Wish.CANCEL: Order.STOP, Wish.FORCE_STOP: Order.KILL}
+LIMITS = LifecycleLimits()
+ORDERS = {DesiredState.CANCEL: DriverCommand.STOP, DesiredState.FORCE_STOP: DriverCommand.KILL}
 CAN_BE_STOPPED = (
     JobStatus.SCHEDULED,
     JobStatus.RUNNING,
@@ -67,11 +67,11 @@ class TakenOver(TerminalError):
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class DriverLaunch:
     """How drivers are started: everything but the generation."""
 
-    start: Callable[[DriverOrder], DriverProcess]
-    order: DriverOrder
+    start: Callable[[DriverSpec], DriverProcess]
+    order: DriverSpec
 
 
 class Supervisor:
@@ -82,7 +82,7 @@ class Supervisor:
         claimant: Claimant,
         claim: Claim,
         me: ProcessRef,
-        launch: Launch,
+        launch: DriverLaunch,
         clock: Clock,
         checkpoint: CheckpointSettings = DEFAULTS,
         stop: DriverStop | None = None,
@@ -95,7 +95,7 @@ class Supervisor:
         self.stop = stop or DriverStop(LIMITS, clock)
         self.store = claimant.store
         self.stall = StallWatch(self.store, checkpoint, clock)
-        self._stalled = Health()
+        self._stalled = JobHealth()
         self._saving: tuple[str, float] = (
             "",
             0.0,
@@ -112,7 +112,7 @@ class Supervisor:
         """Whether a stop was asked for, here or in the store."""
         return self.stop.requested.is_set()
 
-    def watch(self, each: Callable[[Known], None]) -> JobOutcome:
+    def watch(self, each: Callable[[JobSnapshot], None]) -> JobOutcome:
         """Until the job has ended; `each` is told what the store knows, a few times a second. A
         store that is out of reach is waited for.
         """
@@ -125,7 +125,7 @@ class Supervisor:
             if outcome is not None:
                 return outcome
 
-    def _look(self, each: Callable[[Known], None]) -> JobOutcome | None:
+    def _look(self, each: Callable[[JobSnapshot], None]) -> JobOutcome | None:
         if self.driver is None:
             return self._end(JobStatus.CANCELED)
         code = self.driver.poll()
@@ -155,11 +155,11 @@ class Supervisor:
             self.driver.kill()  # what follows is as after any other death of a driver
         return self._after(code, known) if code is not None else None
 
-    def _known(self) -> Known:
+    def _known(self) -> JobSnapshot:
         """What the store knows of the job, with its status brought up to date and its intent
         obeyed.
         """
-        known = look(self.store, self.claim.job.job_id)
+        known = read_job(self.store, self.claim.job.job_id)
         if known.state is None or known.state.value.leader != self.me:
             return known
         with contextlib.suppress(
@@ -173,7 +173,7 @@ class Supervisor:
             self._watch_savepoint(known)
         return known
 
-    def _obey(self, known: Known) -> None:
+    def _obey(self, known: JobSnapshot) -> None:
         """Stop as the store wants it; CANCELING is shown whoever wanted it. A claim writes a new
         intent, so that an old one cannot come here.
         """
@@ -182,7 +182,7 @@ class Supervisor:
         intent, state = known.record.value.intent, known.state.value
         if intent.wish in ORDERS:
             who = f" by {intent.by}" if intent.by else ""
-            how = "force stop" if intent.wish is Wish.FORCE_STOP else "stop"
+            how = "force stop" if intent.wish is DesiredState.FORCE_STOP else "stop"
             if self.stop.request(ORDERS[intent.wish], f"{how} requested{who}"):
                 LOG.info(
                     "stop requested",
@@ -195,7 +195,7 @@ class Supervisor:
         if self.stopping() and state.status in CAN_BE_STOPPED:
             self._set_status(known, JobStatus.CANCELING, self.stop.reason)
 
-    def _after(self, code: int, known: Known) -> JobOutcome | None:
+    def _after(self, code: int, known: JobSnapshot) -> JobOutcome | None:
         """The driver has gone: the job's end, or None when another driver was started."""
         assert self.driver is not None
         if known.state is None or known.state.value.leader != self.me:
@@ -244,7 +244,7 @@ class Supervisor:
             with contextlib.suppress(StoreUnavailable, OutcomeUnknown):
                 self._known()
 
-    def _ended_elsewhere(self, known: Known) -> JobOutcome:
+    def _ended_elsewhere(self, known: JobSnapshot) -> JobOutcome:
         """Servers have ended this run, because it did not answer, or another process leads the job."""
         ended = known.outcome
         if (
@@ -260,7 +260,7 @@ class Supervisor:
 
         One that was killed because it did not get on says why that was.
         """
-        stalled, self._stalled = self._stalled, Health()
+        stalled, self._stalled = self._stalled, JobHealth()
         if stalled.level is CheckpointHealth.STALLED:
             condition, message = (
                 "stalled",
@@ -276,7 +276,7 @@ class Supervisor:
             message=message,
         )
 
-    def _progressed(self, known: Known) -> bool:
+    def _progressed(self, known: JobSnapshot) -> bool:
         return (
             known.state is not None
             and sum(p.value.checkpoints for p in known.pipelines) > known.state.value.checkpoints
@@ -294,7 +294,7 @@ class Supervisor:
         self._on_start(self.driver)
         self.stop.attach(self.driver)
 
-    def _running(self, known: Known, state: JobState) -> None:
+    def _running(self, known: JobSnapshot, state: JobState) -> None:
         """RUNNING once the driver has put its name into the state."""
         if (
             known.driven
@@ -303,20 +303,21 @@ class Supervisor:
         ):
             self._set_status(known, JobStatus.RUNNING, state.reason)
 
-    def _set_status(self, known: Known, status: JobStatus, reason: str) -> None:
+    def _set_status(self, known: JobSnapshot, status: JobStatus, reason: str) -> None:
         """Write another status; whoever was quicker is read by the next turn."""
         assert known.state is not None
         key, before = str(known.job_id), known.state.value
         state = moved(before, status, self.clock.now_ms(), event_reason=reason, reason=reason)
         try:
             self.store.transact(
-                [Check(STATES, key, known.state.version)], [Put(STATES, key, to_document(state))]
+                [Check(JOB_STATES, key, known.state.version)],
+                [Put(JOB_STATES, key, to_document(state))],
             )
         except Conflict:
             return
         self._log(before.status, status)
 
-    def _watch_savepoint(self, known: Known) -> None:
+    def _watch_savepoint(self, known: JobSnapshot) -> None:
         """DOING_SAVEPOINT while the driver is to end with one, RUNNING when nothing came of it; one
         that does not come is given up.
         """
@@ -326,7 +327,7 @@ class Supervisor:
         answer = (
             given_up(known, self._overdue(request.value), self.clock.now_ms())
             if request
-            else Answer()
+            else SavepointReply()
         )
         if status is before.status and not answer.writes:
             return
@@ -342,8 +343,8 @@ class Supervisor:
         key = str(known.job_id)
         try:
             self.store.transact(
-                [Check(STATES, key, known.state.version), *answer.checks],
-                [Put(STATES, key, to_document(state)), *answer.writes],
+                [Check(JOB_STATES, key, known.state.version), *answer.checks],
+                [Put(JOB_STATES, key, to_document(state)), *answer.writes],
             )
         except Conflict:
             return

@@ -14,12 +14,12 @@ HANDS_MAX = 8
 Move = Callable[[int], bool]
 
 
-def one_by_one(move: Move, jobs: Sequence[int]) -> int:
+def sequentially(move: Move, jobs: Sequence[int]) -> int:
     """Move these jobs, in their order; how many were changed."""
     return sum(move(job_id) for job_id in jobs)
 
 
-class Hands:
+class WorkerThreads:
     """The same by several threads, which stay for the next turn. For one caller at a time. A call
     returns when every job was moved; what was raised first is raised then, and ends the others
     after the job that they have in hand.
@@ -32,7 +32,7 @@ class Hands:
     def __call__(self, move: Move, jobs: Sequence[int]) -> int:
         """Move these jobs; how many were changed."""
         if len(jobs) <= 1:
-            return one_by_one(move, jobs)
+            return sequentially(move, jobs)
         crew, helpers = _Crew(move, jobs), min(HANDS_MAX, len(jobs)) - 1
         for _ in range(self._hands, helpers):
             threading.Thread(target=self._help, name="leader-hand", daemon=True).start()

@@ -13,31 +13,32 @@ from typing import Protocol
 
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.ending import FAILURES_MAX, ending_of
-from tidegate.coordinator.events import Event, events_between
+from tidegate.coordinator.events import JobChange, events_between
 from tidegate.coordinator.history import appended, history_of, moved
 from tidegate.coordinator.prepare import points_of
-from tidegate.coordinator.registry import Known, last_generation, look
+from tidegate.coordinator.registry import JobSnapshot, last_generation, read_job
 from tidegate.coordinator.restore import adopted, overtake
 from tidegate.coordinator.savepoints import given_up
 from tidegate.failpoint import failpoint
-from tidegate.lifecycle.decision import Go, Stay
+from tidegate.lifecycle.decision import NoTransition, Transition
 from tidegate.lifecycle.terminal import ended_statuses
-from tidegate.lifecycle.view import Health, JobView
+from tidegate.lifecycle.view import JobHealth, JobObservation
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
 from tidegate.model.errors import TidegateError, UserError
 from tidegate.model.records import (
     ASSIGNMENTS,
-    CLEANUP,
     DRIVERS,
-    FINISHED,
-    JOBS,
+    JOB_OUTCOMES,
+    JOB_STATES,
+    PENDING_CLEANUPS,
     PIPELINES,
     RESTORE_CLAIMS,
-    STATES,
+    RUNNING_JOBS,
     Assignment,
     CheckpointHealth,
     CleanupRecord,
+    DriverCommand,
     DriverEnd,
     Failure,
     JobEvent,
@@ -45,36 +46,35 @@ from tidegate.model.records import (
     JobOutcome,
     JobState,
     JobStatus,
-    Order,
     PipelineState,
     PipelineStatus,
 )
-from tidegate.model.runway import Outlook
+from tidegate.model.runway import LogRetentionStatus
 from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Check, Delete, Put, Store
 from tidegate.store.errors import Conflict
 
 
-class Overtaken(TidegateError):
+class JobChangedMeanwhile(TidegateError):
     """The job is not any more as it was when it was judged: it is looked at again."""
 
 
 class Hook(Protocol):
     """Who is told of every change, after it is durable."""
 
-    def record(self, event: Event) -> None:
+    def record(self, event: JobChange) -> None:
         """Tell it to everybody; never fails."""
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class StateUpdate:
     """What a transaction adds to the state of a job."""
 
     checks: Sequence[Check] = ()
     writes: Sequence[Put | Delete] = ()
 
 
-class Recorder:
+class TransitionWriter:
     """Writes decisions, for one leadership at a time."""
 
     def __init__(
@@ -91,17 +91,19 @@ class Recorder:
         self.clock = clock
         self.hook = hook
 
-    def stay(self, lease: Check, known: Known, view: JobView, decision: Stay) -> bool:
+    def stay(
+        self, lease: Check, known: JobSnapshot, view: JobObservation, decision: NoTransition
+    ) -> bool:
         """What changes without another status: order, worker, reason, health.
 
         Whether anything did.
         """
         before, now_ms = view.state, self.clock.now_ms()
-        health = view.health if before.status is JobStatus.RUNNING else Health()
+        health = view.health if before.status is JobStatus.RUNNING else JobHealth()
         runway = (
             view.runway
             if before.status is JobStatus.RUNNING
-            else Outlook(before.runway, before.runway_reason)
+            else LogRetentionStatus(before.runway, before.runway_reason)
         )
         moved = _moved(view, decision.order, decision.worker, now_ms)
         answer = given_up(known, decision.savepoint, now_ms)
@@ -117,16 +119,18 @@ class Recorder:
             runway_reason=runway.reason,
         )
         writes: list[Put | Delete] = [
-            Put(STATES, str(known.job_id), to_document(state)),
+            Put(JOB_STATES, str(known.job_id), to_document(state)),
             *answer.writes,
         ]
         if moved is not view.assignment and moved is not None:
             writes.append(Put(ASSIGNMENTS, str(known.job_id), to_document(moved)))
-        self._transact(lease, known, Changes(checks=answer.checks, writes=writes))
+        self._transact(lease, known, StateUpdate(checks=answer.checks, writes=writes))
         self._tell(known, state)
         return True
 
-    def go(self, lease: Check, known: Known, view: JobView, decision: Go) -> None:
+    def go(
+        self, lease: Check, known: JobSnapshot, view: JobObservation, decision: Transition
+    ) -> None:
         """Another status, and all that belongs to it.
 
         `known` is what the view was made of: its versions are the conditions of what is written.
@@ -142,15 +146,18 @@ class Recorder:
         """An entry among the running jobs that belongs to none: its state is terminal or missing,
         by an older version or somebody's hand.
         """
-        known = look(self.store, job_id)
+        known = read_job(self.store, job_id)
         if known.record is None or (
             known.state is not None and not known.state.value.status.terminal
         ):
             return
         if known.state is None:
             return self._unknowable(lease, known)
-        cleanup = self.store.get(CLEANUP, str(job_id))
-        writes: list[Put | Delete] = [Delete(JOBS, str(job_id)), Delete(ASSIGNMENTS, str(job_id))]
+        cleanup = self.store.get(PENDING_CLEANUPS, str(job_id))
+        writes: list[Put | Delete] = [
+            Delete(RUNNING_JOBS, str(job_id)),
+            Delete(ASSIGNMENTS, str(job_id)),
+        ]
         status, now_ms = known.state.value.status, self.clock.now_ms()
         if cleanup is None or known.outcome is None:
             ending = ending_of(
@@ -163,22 +170,22 @@ class Recorder:
             writes = [
                 w
                 for w in ending.writes
-                if w.map not in (FINISHED, CLEANUP)
-                or (w.map == CLEANUP and cleanup is None)
-                or (w.map == FINISHED and known.outcome is None)
+                if w.map not in (JOB_OUTCOMES, PENDING_CLEANUPS)
+                or (w.map == PENDING_CLEANUPS and cleanup is None)
+                or (w.map == JOB_OUTCOMES and known.outcome is None)
             ]
         failpoint("zombie.bury.before")
         self._transact(
             lease,
             known,
-            Changes(
-                checks=[Check(CLEANUP, str(job_id), cleanup.version if cleanup else 0)],
+            StateUpdate(
+                checks=[Check(PENDING_CLEANUPS, str(job_id), cleanup.version if cleanup else 0)],
                 writes=writes,
             ),
         )
         failpoint("zombie.bury.after")
 
-    def _unknowable(self, lease: Check, known: Known) -> None:
+    def _unknowable(self, lease: Check, known: JobSnapshot) -> None:
         """Nothing tells where this job was: it is not guessed."""
         assert known.record is not None
         record, now_ms = known.record.value, self.clock.now_ms()
@@ -228,10 +235,10 @@ class Recorder:
             due_ms=now_ms + self.settings.state_cleanup_delay_ms,
         )
         writes: list[Put | Delete] = [
-            Put(STATES, key, to_document(state)),
-            Put(FINISHED, key, to_document(outcome)),
-            Put(CLEANUP, key, to_document(cleanup)),
-            Delete(JOBS, key),
+            Put(JOB_STATES, key, to_document(state)),
+            Put(JOB_OUTCOMES, key, to_document(outcome)),
+            Put(PENDING_CLEANUPS, key, to_document(cleanup)),
+            Delete(RUNNING_JOBS, key),
             *(
                 Put(
                     PIPELINES,
@@ -242,15 +249,15 @@ class Recorder:
             ),
         ]
         checks = [Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in known.pipelines]
-        self._transact(lease, known, Changes(checks=checks, writes=writes))
+        self._transact(lease, known, StateUpdate(checks=checks, writes=writes))
         self._tell(known, state)
 
-    def _transact(self, lease: Check, known: Known, changes: Changes) -> None:
+    def _transact(self, lease: Check, known: JobSnapshot, changes: StateUpdate) -> None:
         key = str(known.job_id)
         checks = [
             lease,
-            Check(STATES, key, known.state.version if known.state else 0),
-            Check(JOBS, key, known.record.version if known.record else 0),
+            Check(JOB_STATES, key, known.state.version if known.state else 0),
+            Check(RUNNING_JOBS, key, known.record.version if known.record else 0),
             Check(ASSIGNMENTS, key, known.assignment.version if known.assignment else 0),
             Check(DRIVERS, key, known.driver.version if known.driver else 0),
         ]
@@ -262,10 +269,12 @@ class Recorder:
                 changes.writes,
             )
         except Conflict as error:
-            raise Overtaken(str(error)) from error
+            raise JobChangedMeanwhile(str(error)) from error
         failpoint("transition.record.after")
 
-    def _move(self, lease: Check, view: JobView, known: Known, decision: Go) -> None:
+    def _move(
+        self, lease: Check, view: JobObservation, known: JobSnapshot, decision: Transition
+    ) -> None:
         """To a state that is neither a start nor an end."""
         key, now_ms = str(known.job_id), self.clock.now_ms()
         state = self._next(view, decision, now_ms)
@@ -274,7 +283,7 @@ class Recorder:
             self._buried(view, known, decision, now_ms),
         )
         writes: list[Put | Delete] = [
-            Put(STATES, key, to_document(state)),
+            Put(JOB_STATES, key, to_document(state)),
             *buried.writes,
             *answer.writes,
         ]
@@ -285,11 +294,13 @@ class Recorder:
         ) is not view.assignment:
             writes.append(Put(ASSIGNMENTS, key, to_document(moved)))
         self._transact(
-            lease, known, Changes(checks=[*answer.checks, *buried.checks], writes=writes)
+            lease, known, StateUpdate(checks=[*answer.checks, *buried.checks], writes=writes)
         )
         self._tell(known, state)
 
-    def _schedule(self, lease: Check, view: JobView, known: Known, decision: Go) -> None:
+    def _schedule(
+        self, lease: Check, view: JobObservation, known: JobSnapshot, decision: Transition
+    ) -> None:
         """The next generation, from its restore point, in the hands of a worker."""
         assert decision.worker is not None, "a job is scheduled on a worker"
         key, now_ms = str(known.job_id), self.clock.now_ms()
@@ -312,7 +323,10 @@ class Recorder:
                 message=str(error),
             )
             return self._end(
-                lease, view, known, Go(to=JobStatus.FAILED, reason=str(error), failure=failure)
+                lease,
+                view,
+                known,
+                Transition(to=JobStatus.FAILED, reason=str(error), failure=failure),
             )
         finished = [p.value for p in known.pipelines if p.value.status is PipelineStatus.FINISHED]
         states = [adopted(self.storage, point.state, generation) for point in points]
@@ -336,7 +350,7 @@ class Recorder:
             ordered_ms=now_ms,
         )
         writes: list[Put | Delete] = [
-            Put(STATES, key, to_document(state)),
+            Put(JOB_STATES, key, to_document(state)),
             Put(ASSIGNMENTS, key, to_document(assignment)),
             *(
                 Put(
@@ -347,12 +361,14 @@ class Recorder:
             *([Delete(RESTORE_CLAIMS, key)] if first and view.record.restored else []),
         ]
         checks = [Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in known.pipelines]
-        self._transact(lease, known, Changes(checks=checks, writes=writes))
+        self._transact(lease, known, StateUpdate(checks=checks, writes=writes))
         self._tell(known, state)
 
-    def _end(self, lease: Check, view: JobView, known: Known, decision: Go) -> None:
+    def _end(
+        self, lease: Check, view: JobObservation, known: JobSnapshot, decision: Transition
+    ) -> None:
         now_ms = self.clock.now_ms()
-        cleanup = self.store.get(CLEANUP, str(known.job_id))
+        cleanup = self.store.get(PENDING_CLEANUPS, str(known.job_id))
         ending = ending_of(
             known,
             decision.to,
@@ -366,15 +382,15 @@ class Recorder:
         buried = self._buried(view, known, decision, now_ms)
         checks = [
             *ending.checks,
-            Check(CLEANUP, str(known.job_id), cleanup.version if cleanup else 0),
+            Check(PENDING_CLEANUPS, str(known.job_id), cleanup.version if cleanup else 0),
             *buried.checks,
         ]
         self._transact(
-            lease, known, Changes(checks=checks, writes=[*ending.writes, *buried.writes])
+            lease, known, StateUpdate(checks=checks, writes=[*ending.writes, *buried.writes])
         )
         self._tell(known, ending.state)
 
-    def _tell(self, known: Known, after: JobState) -> None:
+    def _tell(self, known: JobSnapshot, after: JobState) -> None:
         assert known.record is not None
         for event in events_between(
             known.state.value if known.state else None,
@@ -386,8 +402,8 @@ class Recorder:
 
     def _next(
         self,
-        view: JobView,
-        decision: Go,
+        view: JobObservation,
+        decision: Transition,
         now_ms: int,
         *,
         generation: int | None = None,
@@ -415,15 +431,17 @@ class Recorder:
             health_reason="",
         )
 
-    def _buried(self, view: JobView, known: Known, decision: Go, now_ms: int) -> Changes:
+    def _buried(
+        self, view: JobObservation, known: JobSnapshot, decision: Transition, now_ms: int
+    ) -> StateUpdate:
         """A driver whose host is gone counts as dead by its lease: put on record, so that no one
         waits for it again; unless it is heard of after all, while this leader was held up between
         its look and its word.
         """
         if not decision.proof or view.driver is None or view.driver.end is not None:
-            return Changes()
+            return StateUpdate()
         ended = replace(view.driver, end=DriverEnd(at_ms=now_ms, proof=decision.proof))
-        return Changes(
+        return StateUpdate(
             checks=known.beats, writes=[Put(DRIVERS, str(view.record.job_id), to_document(ended))]
         )
 
@@ -437,7 +455,7 @@ def _from(worker: str, states: Sequence[PipelineState], notes: str) -> str:
 
 
 def _moved(
-    view: JobView, order: Order | None, worker: str | None, now_ms: int
+    view: JobObservation, order: DriverCommand | None, worker: str | None, now_ms: int
 ) -> Assignment | None:
     """The assignment with another order or worker; the very same object where nothing changes.
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from tidegate.model.change import AcceptedChange
 from tidegate.model.errors import UserError
-from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld, OnSinkLost
+from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnPositionLost, OnSinkLost
 
 E = TypeVar("E", bound=StrEnum)
 FILES_MAX = 100
@@ -20,7 +20,7 @@ CHANGES_MAX = 100
 WORDS = "latest, checkpoint:<id>, savepoint:<id or path>, path:<directory>, fresh or auto"
 
 
-class From(StrEnum):
+class RestoreSource(StrEnum):
     ASK = "ask"  # nothing was said
     AUTO = "auto"
     LATEST = "latest"
@@ -31,12 +31,12 @@ class From(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreWish:
+class RestoreOptions:
     """What was asked for; `checkpoint` only with From.CHECKPOINT, `where` only with From.SAVEPOINT
     and From.PATH.
     """
 
-    start: From
+    start: RestoreSource
     checkpoint: int = 0
     where: str = ""
     source_job: int | None = None  # restore-from: another job's state
@@ -44,7 +44,7 @@ class RestoreWish:
     on_missing: OnMissing = OnMissing.FAIL
     on_damaged: OnDamaged = OnDamaged.OLDER
     on_incompatible: OnIncompatible = OnIncompatible.FAIL
-    on_not_held: OnNotHeld = OnNotHeld.FAIL
+    on_not_held: OnPositionLost = OnPositionLost.FAIL
     on_sink_lost: OnSinkLost = OnSinkLost.FAIL
     duplicates: bool = False  # consent: rows may be there twice
     skip_files: tuple[str, ...] = ()  # absolute paths of files and directories that are left out
@@ -52,43 +52,45 @@ class RestoreWish:
     accept_changes: tuple[AcceptedChange, ...] = ()  # what is decided about changes of tables
 
     @staticmethod
-    def parse(text: str | None) -> "RestoreWish":
+    def parse(text: str | None) -> "RestoreOptions":
         """`latest`, `checkpoint:7`, `savepoint:1700000000000`, `path:7/1/12`, `fresh`, `auto`, or
         nothing.
         """
         if text is None:
-            return RestoreWish(From.ASK)
+            return RestoreOptions(RestoreSource.ASK)
         word, _, rest = text.partition(":")
         if (
-            word == From.CHECKPOINT
+            word == RestoreSource.CHECKPOINT
             and rest.isascii()
             and rest.isdigit()
             and len(rest) <= 18
             and int(rest)
         ):
-            return RestoreWish(From.CHECKPOINT, int(rest))
-        if word in (From.SAVEPOINT, From.PATH) and rest.strip():
-            return RestoreWish(From(word), where=rest.strip())
-        if rest == "" and text in (From.AUTO, From.LATEST, From.FRESH):
-            return RestoreWish(From(text))
+            return RestoreOptions(RestoreSource.CHECKPOINT, int(rest))
+        if word in (RestoreSource.SAVEPOINT, RestoreSource.PATH) and rest.strip():
+            return RestoreOptions(RestoreSource(word), where=rest.strip())
+        if rest == "" and text in (RestoreSource.AUTO, RestoreSource.LATEST, RestoreSource.FRESH):
+            return RestoreOptions(RestoreSource(text))
         raise UserError(f"--restore {text!r} is not understood: say {WORDS}")
 
     @property
     def elsewhere(self) -> bool:
         """Whether the state is named by its place, and not by the job's last run."""
-        return self.start in (From.SAVEPOINT, From.PATH)
+        return self.start in (RestoreSource.SAVEPOINT, RestoreSource.PATH)
 
-    def of_job(self, source_job: int | None, own: int | None) -> "RestoreWish":
+    def of_job(self, source_job: int | None, own: int | None) -> "RestoreOptions":
         """With the state of another job: `latest` of it where nothing else is said."""
         if source_job is None or source_job == own:
             return self
-        if self.start is From.FRESH:
+        if self.start is RestoreSource.FRESH:
             raise UserError(
                 f"--restore fresh and --restore-from {source_job} do not go together: a fresh start"
                 " takes no state"
             )
         return replace(
-            self, source_job=source_job, start=From.LATEST if self.start is From.ASK else self.start
+            self,
+            source_job=source_job,
+            start=RestoreSource.LATEST if self.start is RestoreSource.ASK else self.start,
         )
 
 
@@ -124,7 +126,7 @@ def changes_of(texts: Iterable[str]) -> tuple[AcceptedChange, ...]:
     return tuple(found.values())
 
 
-def answer(kind: type[E], option: str, text: str | None, default: E) -> E:
+def parse_choice(kind: type[E], option: str, text: str | None, default: E) -> E:
     """The value of an option such as on-missing; an unknown one is refused with the choices."""
     if text is None:
         return default
@@ -136,7 +138,7 @@ def answer(kind: type[E], option: str, text: str | None, default: E) -> E:
         ) from None
 
 
-class Condition(StrEnum):
+class PreviousRun(StrEnum):
     """What there is of an earlier run."""
 
     NONE = "none"  # never ran
@@ -148,7 +150,7 @@ class Condition(StrEnum):
     UNFINISHED = "unfinished"  # killed, failed or stopped: something to resume
 
 
-class Start(StrEnum):
+class StartMode(StrEnum):
     FRESH = "fresh"
     RESUME = "resume"
     NOTHING = "nothing"  # only the end is left to be recorded
@@ -184,42 +186,46 @@ class NothingToRestore(UserError):
 
 
 def decide(
-    wish: RestoreWish,
-    condition: Condition,
+    wish: RestoreOptions,
+    condition: PreviousRun,
     *,
     job: str,
     status: str,
     place: str,
     looked: str = "",
     checkpoints: bool = True,
-) -> Start:
+) -> StartMode:
     """What a wish means; never a silent fresh start. `looked` says where state was looked for."""
-    none = condition in (Condition.NONE, Condition.FINISHED, Condition.DISCARDED)
+    none = condition in (PreviousRun.NONE, PreviousRun.FINISHED, PreviousRun.DISCARDED)
     if wish.elsewhere:
-        return Start.RESUME
-    if wish.start is From.FRESH or (
-        none and (wish.start in (From.ASK, From.AUTO) or wish.on_missing is OnMissing.FRESH)
+        return StartMode.RESUME
+    if wish.start is RestoreSource.FRESH or (
+        none
+        and (
+            wish.start in (RestoreSource.ASK, RestoreSource.AUTO)
+            or wish.on_missing is OnMissing.FRESH
+        )
     ):
-        return Start.FRESH
+        return StartMode.FRESH
     there = f" (looked for in {looked})" if looked else ""
     match condition:
-        case Condition.NONE:
+        case PreviousRun.NONE:
             raise NothingToRestore(
                 f"{job} has never run here: there is no checkpoint to restore{there}. "
                 "Start it with --restore fresh or --restore auto, or say --on-missing fresh"
             )
-        case Condition.FINISHED:
+        case PreviousRun.FINISHED:
             raise NothingToRestore(
                 f"{job} has finished: there is nothing left to restore. Run it again without"
                 " --restore, or with --restore fresh"
             )
-        case Condition.DISCARDED:
+        case PreviousRun.DISCARDED:
             raise NothingToRestore(
                 f"{job} has ended, and nothing of it is kept. Run it again without --restore, or"
                 " with --restore fresh"
             )
-        case Condition.WORK_DONE:
-            return Start.NOTHING
-    if wish.start is From.ASK and not wish.takeover:
+        case PreviousRun.WORK_DONE:
+            return StartMode.NOTHING
+    if wish.start is RestoreSource.ASK and not wish.takeover:
         raise NeedsChoice(job, status, place, checkpoints=checkpoints)
-    return Start.RESUME
+    return StartMode.RESUME

@@ -33,7 +33,7 @@ is open.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Cut:
+class ChunkStrategy:
     """How a table is to be cut.
 
     `rows` is about how many it has; a factor is the width of the keys divided by the rows.
@@ -123,7 +123,7 @@ def as_bound(value: Any) -> Bound:
 
 
 def cut(
-    session: Session, dialect: Dialect, relation: str, key: str, kind: DataType, how: Cut
+    session: Session, dialect: Dialect, relation: str, key: str, kind: DataType, how: ChunkStrategy
 ) -> list[Chunk]:
     """The chunks of a relation (a quoted table, or a query in brackets with a name), by one column:
     `key` is its Dialect.key_expression.
@@ -199,7 +199,7 @@ def _moment(value: Any, zone: datetime.tzinfo | None) -> datetime.datetime:
     return found if (found.tzinfo is None) == (zone is None) else found.replace(tzinfo=zone)
 
 
-def _evenly(scale: Scale, low: Any, high: Any, how: Cut) -> list[Chunk]:
+def _evenly(scale: Scale, low: Any, high: Any, how: ChunkStrategy) -> list[Chunk]:
     """Ranges of the same width; none where the keys are spread otherwise, or are no numbers after
     all (zero dates, infinity).
     """
@@ -220,19 +220,19 @@ def _bound(scale: Scale, number: int | None) -> Bound:
     return None if number is None else scale.bound(number)
 
 
-def even(low: int, high: int, how: Cut) -> Iterator[Chunk]:
+def even(low: int, high: int, how: ChunkStrategy) -> Iterator[Chunk]:
     """Ranges of the same width."""
     count = min(how.chunks_max, -(-how.rows // how.rows_each), high - low + 1)
     edges = sorted({low + (high - low + 1) * i // count for i in range(1, count)} - {low})
     yield from _between(edges, how)
 
 
-def _between(edges: Sequence[Bound], how: Cut) -> list[Chunk]:
+def _between(edges: Sequence[Bound], how: ChunkStrategy) -> list[Chunk]:
     rows = -(-how.rows // (len(edges) + 1))
     return [Chunk(low, high, rows) for low, high in pairwise([None, *edges, None])]
 
 
-def _cutting_values(session: Session, keys: Keys, how: Cut) -> Iterator[Bound]:
+def _cutting_values(session: Session, keys: Keys, how: ChunkStrategy) -> Iterator[Bound]:
     """Values at about equal distances: by walking the index step by step, or by one look at every
     so manieth row of a large table.
     """
@@ -269,7 +269,7 @@ def walk(
         yield last
 
 
-def _sampled(session: Session, keys: Keys, each: int, how: Cut) -> Iterator[Bound]:
+def _sampled(session: Session, keys: Keys, each: int, how: ChunkStrategy) -> Iterator[Bound]:
     relation, key, value = keys.relation, keys.key, keys.value
     step = max(1, min(each, how.sample_rate))
     numbered = (

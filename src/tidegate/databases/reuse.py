@@ -32,7 +32,7 @@ TICK_S = 5.0
 
 
 @dataclass(slots=True)
-class Kept:
+class IdleConnection:
     """A connection that is not in use."""
 
     connection: Any
@@ -63,7 +63,7 @@ class ClosedConnection:
 
 
 _lock = threading.Lock()
-_kept: dict[str, list[Kept]] = {}
+_kept: dict[str, list[IdleConnection]] = {}
 _watching = False
 
 
@@ -83,7 +83,7 @@ def key_of(address: Address, kind: str = "") -> str:
     ).hexdigest()
 
 
-def take(key: str) -> Kept | None:
+def take(key: str) -> IdleConnection | None:
     """A connection that was kept, which is the caller's now."""
     while True:
         with _lock:
@@ -102,7 +102,7 @@ def keep(
     """Keep a connection whose session was reset; where there are enough, an older one is closed."""
     global _watching
     now_s = time.monotonic()
-    new = Kept(connection, fileno, close, opened_s, now_s)
+    new = IdleConnection(connection, fileno, close, opened_s, now_s)
     with _lock:
         mine = _kept.setdefault(key, [])
         mine.append(new)
@@ -118,7 +118,7 @@ def keep(
         one.close()
 
 
-def _last_use(many: list[Kept]) -> float:
+def _last_use(many: list[IdleConnection]) -> float:
     return many[0].since_s if many else time.monotonic()
 
 
@@ -137,7 +137,7 @@ def _watch() -> None:
     while True:
         time.sleep(TICK_S)  # between two looks at what is kept
         now_s = time.monotonic()
-        old: list[Kept] = []
+        old: list[IdleConnection] = []
         with _lock:
             for key, many in list(_kept.items()):
                 old += [one for one in many if now_s - one.since_s > IDLE_S_MAX]

@@ -12,7 +12,7 @@ from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
 from tidegate.model.errors import Fenced
 from tidegate.model.plan import Action
-from tidegate.model.records import STATES, JobRecord, JobState
+from tidegate.model.records import JOB_STATES, JobRecord, JobState
 from tidegate.model.resources import RESOURCES
 from tidegate.pipeline.clock import Clock
 from tidegate.plugin.contract import Resource
@@ -20,7 +20,7 @@ from tidegate.store.base import Check, Delete, OutcomeUnknown, Put, Store
 from tidegate.store.errors import Conflict, StoreUnavailable
 
 
-class DriverBook:
+class DriverResources:
     """The pages of one operator. `wait` lets some time pass, and says whether to try again."""
 
     def __init__(
@@ -78,11 +78,11 @@ class DriverBook:
     def _mine(self) -> Check:
         """That this generation still runs the job."""
         key = str(self.job.job_id)
-        entry = self.store.get(STATES, key)
+        entry = self.store.get(JOB_STATES, key)
         state = from_document(JobState, entry.value, f"state of job {key}") if entry else None
         if entry is None or state is None or state.generation != self.generation:
             raise Fenced(f"job {key}", self.generation, state.generation if state else 0)
-        return Check(STATES, key, entry.version)
+        return Check(JOB_STATES, key, entry.version)
 
     def _patiently(self, act: Callable[[], None]) -> None:
         """Others may write the job's state at the same moment, and the store may be out of reach."""

@@ -20,26 +20,26 @@ from tidegate.checkpoints.open import open_files
 from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.driver.background import BackgroundEngine
-from tidegate.driver.book import DriverBook
+from tidegate.driver.book import DriverResources
 from tidegate.driver.console import ConsoleLog
 from tidegate.driver.metrics import MetricsWriter
 from tidegate.driver.registration import installation_of, register
-from tidegate.driver.runway import RunwayWatch
+from tidegate.driver.runway import LogRetentionMonitor
 from tidegate.driver.warm import take_over
-from tidegate.driver.watch import Reins, StoreWatch
-from tidegate.logs import bare_errors, hide, log_to
+from tidegate.driver.watch import CommandWatcher, DriverControl
+from tidegate.logs import log_to, redact_stderr, register_secrets
 from tidegate.model.document import from_document
-from tidegate.model.engine import DriverOrder
+from tidegate.model.engine import DriverSpec
 from tidegate.model.errors import Fenced, TerminalError, agree_on_lineage
 from tidegate.model.plan import PipelinePlan
-from tidegate.model.records import JOBS, PIPELINES, JobRecord, PipelineState, PipelineStatus
+from tidegate.model.records import PIPELINES, RUNNING_JOBS, JobRecord, PipelineState, PipelineStatus
 from tidegate.pipeline.attempts import run_pipeline
 from tidegate.pipeline.clock import SystemClock
 from tidegate.pipeline.engine import Engine, EngineGone
 from tidegate.pipeline.ledger import OUTAGE_PAUSES_S, Ledger, pipeline_key
-from tidegate.pipeline.loop import Surroundings
-from tidegate.pipeline.meter import Meter
-from tidegate.pipeline.savepoint import SavepointDesk
+from tidegate.pipeline.loop import PipelineContext
+from tidegate.pipeline.meter import PipelineProgress
+from tidegate.pipeline.savepoint import SavepointCoordinator
 from tidegate.plugin.secret import plan_texts, secret_texts
 from tidegate.runner import orders, scratch
 from tidegate.runner.exits import DriverExit
@@ -54,8 +54,8 @@ LOG = logging.getLogger("tidegate.driver")
 STDIN = 0
 STORE_PAUSE_S = 0.5
 T = TypeVar("T")
-EngineFactory = Callable[[DriverOrder, JobRecord], Engine]
-WarmUp = Callable[[DriverOrder], EngineFactory]
+EngineFactory = Callable[[DriverSpec, JobRecord], Engine]
+WarmUp = Callable[[DriverSpec], EngineFactory]
 
 
 def main(arguments: Sequence[str], engine_factory: EngineFactory, warm_up: WarmUp) -> int:
@@ -85,10 +85,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def drive(order: DriverOrder, engine_factory: EngineFactory) -> int:
+def drive(order: DriverSpec, engine_factory: EngineFactory) -> int:
     """From the registration to the exit code."""
-    bare_errors()
-    hide(secret_texts({"store": order.store_url, **order.storage_options, **order.spark}))
+    redact_stderr()
+    register_secrets(
+        secret_texts({"store": order.store_url, **order.storage_options, **order.spark})
+    )
     log_to(orders.home_of(order).logs(order.job_id) / "driver.log")
     leader = LeaderWatch()
     if not order.detached:
@@ -101,7 +103,7 @@ def drive(order: DriverOrder, engine_factory: EngineFactory) -> int:
     try:
         patiently(lambda: register(store, order, SystemClock().now_ms()))
         job = patiently(lambda: job_of(store, order))
-        hide(plan_texts(job.plan))
+        register_secrets(plan_texts(job.plan))
         driver = Driver(order, store, job, engine_factory)
         driver.listen(leader)
         return driver.run()
@@ -130,14 +132,14 @@ def patiently(act: Callable[[], T]) -> T:
             clock.wait(never, STORE_PAUSE_S)
 
 
-def job_of(store: Store, order: DriverOrder) -> JobRecord:
-    entry = store.get(JOBS, str(order.job_id))
+def job_of(store: Store, order: DriverSpec) -> JobRecord:
+    entry = store.get(RUNNING_JOBS, str(order.job_id))
     if entry is None:
         raise TerminalError(f"job {order.job_id} is not in the store")
     return with_defaults(from_document(JobRecord, entry.value, f"job {order.job_id}"), order)
 
 
-def with_defaults(job: JobRecord, order: DriverOrder) -> JobRecord:
+def with_defaults(job: JobRecord, order: DriverSpec) -> JobRecord:
     """The job with the engine's values where its env gives none."""
     env = job.plan.env
     full = replace(
@@ -159,7 +161,7 @@ class Driver:
     """
 
     def __init__(
-        self, order: DriverOrder, store: Store, job: JobRecord, engine_factory: EngineFactory
+        self, order: DriverSpec, store: Store, job: JobRecord, engine_factory: EngineFactory
     ) -> None:
         self.order = order
         self.store = store
@@ -176,8 +178,10 @@ class Driver:
         self.storage = CheckpointStorage(
             open_files(order.checkpoints_root, order.storage_options, self._outage)
         )
-        self.savepoints = SavepointDesk(store, job, Savepoints(self.storage.files), self.clock)
-        self.meters: list[Meter] = []
+        self.savepoints = SavepointCoordinator(
+            store, job, Savepoints(self.storage.files), self.clock
+        )
+        self.meters: list[PipelineProgress] = []
         self.installation = ""
         self.token = secrets.token_hex(
             8
@@ -194,10 +198,10 @@ class Driver:
             ConsoleLog(
                 orders.home_of(self.order).logs(self.order.job_id) / CONSOLE_LOG, self.clock
             ).start()
-            StoreWatch(
+            CommandWatcher(
                 self.store,
                 self.order,
-                Reins(stop=self.stop.set, interrupt=self.interrupt, end=end_own_session),
+                DriverControl(stop=self.stop.set, interrupt=self.interrupt, end=end_own_session),
                 self.clock,
             ).start()
 
@@ -229,7 +233,7 @@ class Driver:
         )
         metrics.out_of_reach = lambda: self.storage.files.trouble
         metrics.start()
-        runway = RunwayWatch(self.store, self.storage, self.order, self.clock)
+        runway = LogRetentionMonitor(self.store, self.storage, self.order, self.clock)
         self.savepoints.start()
         try:
             runway.start(self.job, self.meters)
@@ -264,7 +268,7 @@ class Driver:
         return [plan for plan in self.job.plan.pipelines if plan.id not in finished]
 
     def _start(self, plan: PipelinePlan, slots: threading.Semaphore) -> "Future[PipelineStatus]":
-        meter = Meter(plan.id, self.order.generation, self.clock)
+        meter = PipelineProgress(plan.id, self.order.generation, self.clock)
         self.meters.append(meter)
         ledger = Ledger(
             self.store,
@@ -275,7 +279,7 @@ class Driver:
             abandon=self.abandon,
             token=self.token,
         )
-        around = Surroundings(
+        around = PipelineContext(
             job=self.job,
             storage=self.storage,
             engine=self.engine,
@@ -284,7 +288,7 @@ class Driver:
             retained_max=self.job.plan.env.checkpoints_retained_max or self.order.retained_max,
             interval_s=self.order.interval_ms / 1000,
             savepoints=self.savepoints,
-            books=lambda action: DriverBook(
+            books=lambda action: DriverResources(
                 self.store, self.job, self.order.generation, action, self.clock, self._outage
             ),
             installation=self.installation,

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tidegate.model.document import from_document, to_document
-from tidegate.model.engine import DriverOrder
+from tidegate.model.engine import DriverSpec
 from tidegate.model.errors import TransientError
 from tidegate.model.records import DRIVERS, METRICS, DriverRecord, PipelineMetrics
 from tidegate.pipeline.clock import Clock
 from tidegate.pipeline.ledger import pipeline_key
-from tidegate.pipeline.meter import Meter
+from tidegate.pipeline.meter import PipelineProgress
 from tidegate.runner.process import reference
 from tidegate.store.base import Check, Put, Store
 from tidegate.store.errors import Conflict
@@ -37,8 +37,8 @@ class MetricsWriter:
     def __init__(
         self,
         store: Store,
-        order: DriverOrder,
-        meters: Sequence[Meter],
+        order: DriverSpec,
+        meters: Sequence[PipelineProgress],
         clock: Clock,
         waits_for: Callable[[], str] = lambda: "",
     ) -> None:

@@ -8,9 +8,9 @@ import secrets
 
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
-from tidegate.model.engine import DriverOrder
+from tidegate.model.engine import DriverSpec
 from tidegate.model.errors import Fenced, TerminalError
-from tidegate.model.records import DRIVERS, STATES, DriverRecord, JobState, ProcessRef
+from tidegate.model.records import DRIVERS, JOB_STATES, DriverRecord, JobState, ProcessRef
 from tidegate.runner.process import reference
 from tidegate.store.base import Check, OutcomeUnknown, Put, Store
 from tidegate.store.errors import Conflict
@@ -41,7 +41,7 @@ def installation_of(store: Store) -> str:
         failpoint("driver.installation.after")
 
 
-def register(store: Store, order: DriverOrder, now_ms: int, me: ProcessRef | None = None) -> None:
+def register(store: Store, order: DriverSpec, now_ms: int, me: ProcessRef | None = None) -> None:
     """Put this process's name on record: a generation that is no longer the current one is refused,
     and so is a second process for the same one.
     """
@@ -55,7 +55,7 @@ def register(store: Store, order: DriverOrder, now_ms: int, me: ProcessRef | Non
         started_ms=now_ms,
     )
     while True:
-        state, driver = store.get(STATES, key), store.get(DRIVERS, key)
+        state, driver = store.get(JOB_STATES, key), store.get(DRIVERS, key)
         if state is None:
             raise TerminalError(f"job {order.job_id} is not in the store")
         current = from_document(JobState, state.value, f"state of job {key}")
@@ -72,7 +72,7 @@ def register(store: Store, order: DriverOrder, now_ms: int, me: ProcessRef | Non
         try:
             store.transact(
                 [
-                    Check(STATES, key, state.version),
+                    Check(JOB_STATES, key, state.version),
                     Check(DRIVERS, key, driver.version if driver else 0),
                 ],
                 [Put(DRIVERS, key, to_document(mine))],

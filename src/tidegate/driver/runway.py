@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.model.document import from_document
-from tidegate.model.engine import DriverOrder
+from tidegate.model.engine import DriverSpec
 from tidegate.model.plan import PipelinePlan
 from tidegate.model.records import PIPELINES, JobRecord, PipelineState
-from tidegate.model.runway import RunwayFigure, RunwayLevel
+from tidegate.model.runway import LogRetentionMetric, RunwayLevel
 from tidegate.pipeline.clock import Clock
 from tidegate.pipeline.graph import build
 from tidegate.pipeline.ledger import pipeline_key
-from tidegate.pipeline.meter import Meter
-from tidegate.plugin.contract import Offset, Runway, Source
+from tidegate.pipeline.meter import PipelineProgress
+from tidegate.plugin.contract import LogRetention, Offset, Source
 from tidegate.store.base import Store
 
 LOG = logging.getLogger("tidegate.driver")
@@ -29,12 +29,12 @@ WARN = {RunwayLevel.LOW: "runway low", RunwayLevel.GONE: "runway gone"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Lane:
+class WatchedPipeline:
     """A pipeline with sources that may lose something."""
 
     plan: PipelinePlan
     sources: Mapping[str, Source]
-    meter: Meter
+    meter: PipelineProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +45,24 @@ class Point:
     offsets: Mapping[str, Offset]
 
 
-class RunwayWatch:
+class LogRetentionMonitor:
     def __init__(
-        self, store: Store, storage: CheckpointStorage, order: DriverOrder, clock: Clock
+        self, store: Store, storage: CheckpointStorage, order: DriverSpec, clock: Clock
     ) -> None:
         self.store = store
         self.storage = storage
         self.order = order
         self.clock = clock
-        self.lanes: list[Lane] = []
+        self.lanes: list[WatchedPipeline] = []
         self._points: dict[
             int, tuple[str, Point]
         ] = {}  # what was read of each pipeline's oldest checkpoint, by its path
         self._ended = threading.Event()
 
-    def start(self, job: JobRecord, meters: Sequence[Meter]) -> None:
+    def start(self, job: JobRecord, meters: Sequence[PipelineProgress]) -> None:
         threading.Thread(target=self._run, args=(job, meters), name="runway", daemon=True).start()
 
-    def find(self, job: JobRecord, meters: Sequence[Meter]) -> None:
+    def find(self, job: JobRecord, meters: Sequence[PipelineProgress]) -> None:
         plans = {plan.id: plan for plan in job.plan.pipelines}
         for meter in meters:
             plan = plans[meter.read().pipeline]
@@ -72,13 +72,13 @@ class RunwayWatch:
                 if type(source).runway is not Source.runway
             }
             if sources:
-                self.lanes.append(Lane(plan=plan, sources=sources, meter=meter))
+                self.lanes.append(WatchedPipeline(plan=plan, sources=sources, meter=meter))
 
     def stop(self) -> None:
         """Ask no more. A source that does not answer is not waited for."""
         self._ended.set()
 
-    def _run(self, job: JobRecord, meters: Sequence[Meter]) -> None:
+    def _run(self, job: JobRecord, meters: Sequence[PipelineProgress]) -> None:
         try:
             self.find(job, meters)
         except Exception:  # the loops meet the same error, and deal with it
@@ -87,7 +87,7 @@ class RunwayWatch:
             for lane in self.lanes:
                 self.step(lane)
 
-    def step(self, lane: Lane) -> None:
+    def step(self, lane: WatchedPipeline) -> None:
         """Ask the sources of one pipeline."""
         try:
             point = self._oldest(lane.plan.id)
@@ -117,7 +117,9 @@ class RunwayWatch:
                 LOG.warning(WARN[figure.level], extra={**facts, "why": figure.words()})
         lane.meter.runway(figures)
 
-    def _ask(self, lane: Lane, name: str, source: Source, point: Point) -> RunwayFigure | None:
+    def _ask(
+        self, lane: WatchedPipeline, name: str, source: Source, point: Point
+    ) -> LogRetentionMetric | None:
         try:
             told = source.runway(point.offsets[name])
         except Exception as error:  # a source that is out of reach holds what it held
@@ -132,7 +134,7 @@ class RunwayWatch:
             return next(
                 (figure for figure in lane.meter.read().runway if figure.source == name), None
             )
-        return RunwayFigure(
+        return LogRetentionMetric(
             source=name,
             level=self._level(told),
             checkpoint=point.checkpoint,
@@ -142,7 +144,7 @@ class RunwayWatch:
             at_ms=self.clock.now_ms(),
         )
 
-    def _level(self, told: Runway) -> RunwayLevel:
+    def _level(self, told: LogRetention) -> RunwayLevel:
         if not told.held:
             return RunwayLevel.GONE
         few = (

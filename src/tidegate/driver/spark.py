@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tidegate.model.engine import DriverOrder
+from tidegate.model.engine import DriverSpec
 from tidegate.model.errors import TidegateError
 from tidegate.model.records import JobRecord
 from tidegate.pipeline.engine import Engine
@@ -28,7 +28,7 @@ CACHE_AFTER_S = (
 )
 
 
-def spark_engine(order: DriverOrder, job: JobRecord) -> Engine:
+def spark_engine(order: DriverSpec, job: JobRecord) -> Engine:
     home, plan = orders.home_of(order), job.plan
     settings = SessionSettings(
         name=job.name,
@@ -48,7 +48,7 @@ def spark_engine(order: DriverOrder, job: JobRecord) -> Engine:
     return engine
 
 
-def warm_spark(order: DriverOrder) -> Callable[[DriverOrder, JobRecord], Engine]:
+def warm_spark(order: DriverSpec) -> Callable[[DriverSpec, JobRecord], Engine]:
     """Start everything that a job will need, before there is one: the JVM, SQL, the Python workers,
     the connectors. Tells by a file that it is ready.
     """
@@ -71,7 +71,7 @@ def warm_spark(order: DriverOrder) -> Callable[[DriverOrder, JobRecord], Engine]
             connector.load()
     (work / "ready").touch()
 
-    def begin(order: DriverOrder, job: JobRecord) -> Engine:
+    def begin(order: DriverSpec, job: JobRecord) -> Engine:
         move_logs(work / "logs", orders.home_of(order).logs(job.job_id))
         _make_next_start_quicker(settings)
         return engine

@@ -5,14 +5,14 @@ Called by main when it gets its order: from here on it is a driver like any othe
 
 import os
 
-from tidegate.model.engine import DriverOrder
+from tidegate.model.engine import DriverSpec
 from tidegate.runner import orders
 from tidegate.runner.launch import CONSOLE_LOG, open_errors
 
 STDOUT, STDERR = 1, 2
 
 
-def take_over(order: DriverOrder | None) -> DriverOrder | None:
+def take_over(order: DriverSpec | None) -> DriverSpec | None:
     """What it prints goes to the job's files now, as if it had been started for it."""
     if order is None:
         return None

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tidegate.model.document import from_document
-from tidegate.model.engine import DriverOrder
+from tidegate.model.engine import DriverSpec
 from tidegate.model.errors import TransientError
-from tidegate.model.records import ASSIGNMENTS, STATES, Assignment, JobState, Order
+from tidegate.model.records import ASSIGNMENTS, JOB_STATES, Assignment, DriverCommand, JobState
 from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Store
 from tidegate.store.errors import StoreDamaged
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reins:
+class DriverControl:
     """How the driver obeys. All but `end` may be called again and again."""
 
     stop: Callable[[], None]
@@ -32,16 +32,16 @@ class Reins:
     end: Callable[[], None]  # the whole session, at once
 
 
-class StoreWatch:
+class CommandWatcher:
     """Reads the state of the job and the order for its driver, twice a second."""
 
-    def __init__(self, store: Store, order: DriverOrder, reins: Reins, clock: Clock) -> None:
+    def __init__(self, store: Store, order: DriverSpec, reins: DriverControl, clock: Clock) -> None:
         self.store = store
         self.order = order
         self.reins = reins
         self.clock = clock
         self._never = threading.Event()
-        self._said: Order | None = None
+        self._said: DriverCommand | None = None
         self._damage = ""
 
     def start(self) -> None:
@@ -50,7 +50,7 @@ class StoreWatch:
 
     def step(self) -> None:
         """One look, and what follows from it."""
-        state = self._read(STATES, JobState)
+        state = self._read(JOB_STATES, JobState)
         if state is None or state.generation != self.order.generation or state.status.terminal:
             found = (
                 "gone"
@@ -71,8 +71,8 @@ class StoreWatch:
         if assignment is not None and assignment.generation == self.order.generation:
             self._obey(assignment.order)
 
-    def _obey(self, order: Order) -> None:
-        if order is not self._said and order is not Order.RUN:
+    def _obey(self, order: DriverCommand) -> None:
+        if order is not self._said and order is not DriverCommand.RUN:
             LOG.info(
                 "ordered",
                 extra={
@@ -83,13 +83,13 @@ class StoreWatch:
             )
         self._said = order
         match order:
-            case Order.RUN:
+            case DriverCommand.RUN:
                 return
-            case Order.STOP:
+            case DriverCommand.STOP:
                 self.reins.stop()
-            case Order.INTERRUPT | Order.TERMINATE:
+            case DriverCommand.INTERRUPT | DriverCommand.TERMINATE:
                 self.reins.interrupt()
-            case Order.KILL:
+            case DriverCommand.KILL:
                 self.reins.end()
 
     def _read(self, map: str, kind: type[T]) -> T | None:

@@ -59,20 +59,20 @@ offices of others. Called by server and worker; who calls must call often, from 
 nothing slow.
 """
 
-from tidegate.election.elector import Elector, Following, Leading
+from tidegate.election.elector import Elector, Leader, NotLeader
 from tidegate.election.lease import COORDINATOR, WORKER_PREFIX, worker_office
-from tidegate.election.watch import Alive, Silent, Vacant, Watch, expire, forget
+from tidegate.election.watch import Alive, LeaseMonitor, Silent, Vacant, expire, forget
 
 __all__ = [
     "COORDINATOR",
     "WORKER_PREFIX",
     "Alive",
     "Elector",
-    "Following",
-    "Leading",
+    "Leader",
+    "LeaseMonitor",
+    "NotLeader",
     "Silent",
     "Vacant",
-    "Watch",
     "expire",
     "forget",
     "worker_office",

@@ -24,7 +24,7 @@ from tidegate.election.lease import (
 )
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
-from tidegate.model.records import BEATS, LEASES, Beat, Lease
+from tidegate.model.records import HEARTBEATS, LEASES, Heartbeat, Lease
 from tidegate.store import (
     Check,
     Conflict,
@@ -36,13 +36,13 @@ from tidegate.store import (
     Store,
     StoreUnavailable,
 )
-from tidegate.store.backend import Committed, Token
+from tidegate.store.backend import Committed, TransactionName
 
 LOG = logging.getLogger("tidegate.election")
 LONG_AGO_S = float("-inf")
 
 
-class Clock(Protocol):
+class ElectionClock(Protocol):
     """The two hands that are needed here."""
 
     def now_ms(self) -> int:
@@ -53,7 +53,7 @@ class Clock(Protocol):
 
 
 @dataclass(slots=True)
-class Tenure:
+class HeldLease:
     """One holding of an office, shared by everybody who was given a `Leading` of it. Written by the
     elector's turn only; each field is one assignment, so other threads read it without a lock.
     """
@@ -66,14 +66,14 @@ class Tenure:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Leading:
+class Leader:
     """I hold the office. `check()` belongs into every transaction that is made in its name."""
 
     office: str
     term: int
     version: int
-    tenure: Tenure = field(compare=False, repr=False)
-    clock: Clock = field(compare=False, repr=False)
+    tenure: HeldLease = field(compare=False, repr=False)
+    clock: ElectionClock = field(compare=False, repr=False)
     timing: Timing = field(compare=False, repr=False)
 
     def check(self) -> Check:
@@ -88,7 +88,7 @@ class Leading:
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class NotLeader:
     """Somebody else holds the office, as far as is known; an empty name where nobody does, or
     nothing is known.
     """
@@ -102,7 +102,7 @@ class Following:
 class _Doubt:
     """A take whose outcome is not known."""
 
-    token: Token
+    token: TransactionName
     term: int
     began_s: float
 
@@ -111,7 +111,7 @@ class Elector:
     """One candidate for one office. `me` names this process and no other, also no later one."""
 
     def __init__(
-        self, store: Store, office: str, me: str, address: str, lease_ms: int, clock: Clock
+        self, store: Store, office: str, me: str, address: str, lease_ms: int, clock: ElectionClock
     ) -> None:
         assert lease_ms > 0, "a lease has a length"
         self.store = store
@@ -122,25 +122,25 @@ class Elector:
         self.timing = Timing(lease_ms / 1000)
         self.trouble = ""  # why the last turn could not be finished; for displays
         self._turn = threading.Lock()
-        self._standing: Leading | Following = Following()
+        self._standing: Leader | NotLeader = NotLeader()
         self._observed: Observed | None = None
-        self._tenure: Tenure | None = None
+        self._tenure: HeldLease | None = None
         self._doubt: _Doubt | None = None
         self._term = 0  # the last one that I held
         self._resigned = False
 
-    def leadership(self) -> Leading | Following:
+    def leadership(self) -> Leader | NotLeader:
         """Where this process stood after the last turn.
 
         Any thread may ask; a turn that hangs shows in `Leading.trusted()`.
         """
         return self._standing
 
-    def step(self) -> Leading | Following:
+    def step(self) -> Leader | NotLeader:
         """One turn: renew what I hold when it is due, take what is free or silent."""
         return self._step(patient=True)
 
-    def claim(self) -> Leading | Following:
+    def claim(self) -> Leader | NotLeader:
         """One turn that does not wait for silence: for an office that can only be mine.
 
         Whoever else holds it is fenced by this.
@@ -163,7 +163,7 @@ class Elector:
             except (Conflict, StoreUnavailable, OutcomeUnknown) as weather:
                 self._note(str(weather))
 
-    def _step(self, *, patient: bool) -> Leading | Following:
+    def _step(self, *, patient: bool) -> Leader | NotLeader:
         with self._turn:
             if self._resigned:
                 return self._standing
@@ -176,7 +176,7 @@ class Elector:
             self._stand(standing)
             return standing
 
-    def _act(self, *, patient: bool) -> Leading | Following:
+    def _act(self, *, patient: bool) -> Leader | NotLeader:
         self._settle()
         if (tenure := self._tenure) is not None and self._kept(tenure):
             return self._leading(tenure)
@@ -192,7 +192,7 @@ class Elector:
 
     def _look(self) -> Observed:
         asked_s = self.clock.monotonic_s()
-        lease, beat = self.store.get(LEASES, self.office), self.store.get(BEATS, self.office)
+        lease, beat = self.store.get(LEASES, self.office), self.store.get(HEARTBEATS, self.office)
         return observe(
             self._observed,
             seen(lease, beat),
@@ -201,17 +201,17 @@ class Elector:
             timing=self.timing,
         )
 
-    def _kept(self, tenure: Tenure) -> bool:
+    def _kept(self, tenure: HeldLease) -> bool:
         """Whether the office is still mine; asks the store only when a renewal is due."""
         began_s = self.clock.monotonic_s()
         if isinstance(keep(began_s, tenure.renew_at_s), Hold):
             return True
-        beat = Beat(term=tenure.term, number=tenure.number + 1)
+        beat = Heartbeat(term=tenure.term, number=tenure.number + 1)
         failpoint("lease.renew.before")
         try:
             self.store.transact(
                 [Check(LEASES, self.office, tenure.version)],
-                [Put(BEATS, self.office, to_document(beat))],
+                [Put(HEARTBEATS, self.office, to_document(beat))],
             )
         except Conflict:
             self._leave()
@@ -224,15 +224,15 @@ class Elector:
         )
         return True
 
-    def _take(self, observed: Observed, term: int) -> Leading | Following:
+    def _take(self, observed: Observed, term: int) -> Leader | NotLeader:
         lease = Lease(holder=self.me, term=term, address=self.address, since_ms=self.clock.now_ms())
         checks = [
             Check(LEASES, self.office, observed.lease_version),
-            Check(BEATS, self.office, observed.beat_version),
+            Check(HEARTBEATS, self.office, observed.beat_version),
         ]
         writes = [
             Put(LEASES, self.office, to_document(lease)),
-            Put(BEATS, self.office, to_document(Beat(term=term, number=0))),
+            Put(HEARTBEATS, self.office, to_document(Heartbeat(term=term, number=0))),
         ]
         began_s = self.clock.monotonic_s()
         failpoint("lease.take.before")
@@ -248,7 +248,7 @@ class Elector:
             self._begin(version, term, began_s, renew_at_s=began_s + self.timing.renew_s)
         )
 
-    def _delete(self, tenure: Tenure) -> None:
+    def _delete(self, tenure: HeldLease) -> None:
         failpoint("lease.resign.before")
         self.store.transact(
             [Check(LEASES, self.office, tenure.version)], [Delete(LEASES, self.office)]
@@ -272,8 +272,10 @@ class Elector:
         if isinstance(outcome, Committed):  # it may be lost again already: renewing finds out
             self._begin(outcome.revision, doubt.term, doubt.began_s, renew_at_s=LONG_AGO_S)
 
-    def _begin(self, version: int, term: int, began_s: float, *, renew_at_s: float) -> Tenure:
-        self._tenure = Tenure(version=version, term=term, renewed_s=began_s, renew_at_s=renew_at_s)
+    def _begin(self, version: int, term: int, began_s: float, *, renew_at_s: float) -> HeldLease:
+        self._tenure = HeldLease(
+            version=version, term=term, renewed_s=began_s, renew_at_s=renew_at_s
+        )
         self._term = term
         return self._tenure
 
@@ -283,10 +285,10 @@ class Elector:
             self._tenure.renewed_s = LONG_AGO_S
         self._tenure = None
         self._observed = None
-        self._stand(Following(term=self._term))
+        self._stand(NotLeader(term=self._term))
 
-    def _leading(self, tenure: Tenure) -> Leading:
-        return Leading(
+    def _leading(self, tenure: HeldLease) -> Leader:
+        return Leader(
             office=self.office,
             term=tenure.term,
             version=tenure.version,
@@ -295,12 +297,12 @@ class Elector:
             timing=self.timing,
         )
 
-    def _following(self) -> Following:
+    def _following(self) -> NotLeader:
         if self._observed is None:
-            return Following(term=self._term)
-        return Following(self._observed.holder, self._observed.term, self._observed.address)
+            return NotLeader(term=self._term)
+        return NotLeader(self._observed.holder, self._observed.term, self._observed.address)
 
-    def _stand(self, standing: Leading | Following) -> None:
+    def _stand(self, standing: Leader | NotLeader) -> None:
         before, self._standing = self._standing, standing
         if before != standing:
             LOG.info(
@@ -339,7 +341,7 @@ def seen(lease: Entry | None, beat: Entry | None) -> Observed:
         else None
     )
     last = (
-        from_document(Beat, beat.value, f"beat {beat.key}")
+        from_document(Heartbeat, beat.value, f"beat {beat.key}")
         if beat and not isinstance(beat, DamagedEntry)
         else None
     )
@@ -353,5 +355,5 @@ def seen(lease: Entry | None, beat: Entry | None) -> Observed:
     )
 
 
-def _word(standing: Leading | Following) -> str:
-    return "leading" if isinstance(standing, Leading) else f"following {standing.holder}".rstrip()
+def _word(standing: Leader | NotLeader) -> str:
+    return "leading" if isinstance(standing, Leader) else f"following {standing.holder}".rstrip()

@@ -8,10 +8,10 @@ It writes nothing. What follows from a silence is the caller's to write, with th
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidegate.election.elector import Clock, seen
+from tidegate.election.elector import ElectionClock, seen
 from tidegate.election.lease import WORKER_PREFIX, Observed, Timing, observe, silent
 from tidegate.model.errors import TidegateError
-from tidegate.model.records import BEATS, LEASES
+from tidegate.model.records import HEARTBEATS, LEASES
 from tidegate.store import Check, Delete, Entry, Store
 
 
@@ -56,43 +56,43 @@ Sight = Alive | Silent | Vacant
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LeaderWrites:
     """Checks and writes for a transaction of the leader."""
 
     checks: tuple[Check, ...]
     writes: tuple[Delete, ...]
 
 
-def expire(silent: Silent) -> Part:
+def expire(silent: Silent) -> LeaderWrites:
     """End a silent lease, in the transaction that acts on the silence.
 
     The beat stays, and with it the term.
     """
     checks = (
         Check(LEASES, silent.office, silent.lease_version),
-        Check(BEATS, silent.office, silent.beat_version),
+        Check(HEARTBEATS, silent.office, silent.beat_version),
     )
-    return Part(checks, (Delete(LEASES, silent.office),))
+    return LeaderWrites(checks, (Delete(LEASES, silent.office),))
 
 
-def forget(vacant: Vacant) -> Part:
+def forget(vacant: Vacant) -> LeaderWrites:
     """Take away the last trace of an office that will not be held again: a worker's, with its
     record.
     """
-    return Part(
-        (Check(LEASES, vacant.office, 0), Check(BEATS, vacant.office, vacant.beat_version)),
-        (Delete(BEATS, vacant.office),),
+    return LeaderWrites(
+        (Check(LEASES, vacant.office, 0), Check(HEARTBEATS, vacant.office, vacant.beat_version)),
+        (Delete(HEARTBEATS, vacant.office),),
     )
 
 
-class Watch:
+class LeaseMonitor:
     """All offices whose name begins with `prefix`, each with a lease of the same length.
 
     For one thread.
     """
 
     def __init__(
-        self, store: Store, lease_ms: int, clock: Clock, prefix: str = WORKER_PREFIX
+        self, store: Store, lease_ms: int, clock: ElectionClock, prefix: str = WORKER_PREFIX
     ) -> None:
         assert lease_ms > 0, "a lease has a length"
         self.store = store
@@ -108,7 +108,7 @@ class Watch:
         """
         asked_s = self.clock.monotonic_s()
         leases = {entry.key: entry for entry in self.store.list(LEASES, self.prefix)}
-        beats = {entry.key: entry for entry in self.store.list(BEATS, self.prefix)}
+        beats = {entry.key: entry for entry in self.store.list(HEARTBEATS, self.prefix)}
         answered_s = self.clock.monotonic_s()
         self._observed = {
             office: observe(

@@ -6,16 +6,16 @@ Whatever ends that is a change of its records, which is looked at at once, or a 
 not come: so it is enough to look again within a part of the time after which it would be late.
 """
 
-from tidegate.lifecycle.decision import Decision, Stay
-from tidegate.lifecycle.health import STARTING_PHASES, Rhythm
-from tidegate.lifecycle.view import JobView
+from tidegate.lifecycle.decision import Decision, NoTransition
+from tidegate.lifecycle.health import STARTING_PHASES, ProgressPolicy
+from tidegate.lifecycle.view import JobObservation
 from tidegate.model.records import CheckpointHealth, JobStatus, PipelineMetrics, PipelineState
 
 PART = 4  # of the time after which it would be late
-AS_IT_IS = Stay()
+AS_IT_IS = NoTransition()
 
 
-def is_calm(view: JobView, decision: Decision) -> bool:
+def is_calm(view: JobObservation, decision: Decision) -> bool:
     """Whether only a change, or the lack of any, can call for something else.
 
     One that is led by `tidegate run` never is: that process is looked for.
@@ -30,7 +30,7 @@ def is_calm(view: JobView, decision: Decision) -> bool:
     )
 
 
-def calm_ms(rhythm: Rhythm) -> int:
+def calm_ms(rhythm: ProgressPolicy) -> int:
     """How long a calm job may be left alone."""
     return rhythm.late_ms // PART
 

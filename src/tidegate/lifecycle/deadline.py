@@ -6,7 +6,7 @@ Declared by the states, shown in the docs; the states themselves keep to it.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidegate.lifecycle.view import Limits
+from tidegate.lifecycle.view import LifecycleLimits
 from tidegate.model.records import JobStatus
 
 
@@ -16,11 +16,11 @@ class Deadline:
     can lead.
     """
 
-    ms: Callable[[Limits], int]
+    ms: Callable[[LifecycleLimits], int]
     then: frozenset[JobStatus]
     what: str  # for the docs
 
 
-def ladder_ms(limits: Limits) -> int:
+def ladder_ms(limits: LifecycleLimits) -> int:
     """All steps of a stop, one after the other."""
     return limits.ask_ms + limits.interrupt_ms + limits.terminate_ms + limits.kill_ms

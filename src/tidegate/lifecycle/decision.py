@@ -5,11 +5,11 @@ Recorded by coordinator/transitions, each in one transaction.
 
 from dataclasses import dataclass
 
-from tidegate.model.records import Failure, JobStatus, Order
+from tidegate.model.records import DriverCommand, Failure, JobStatus
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stay:
+class NoTransition:
     """Nothing changes but, perhaps, the order, the worker that carries it out, and the reason that
     people read. Repeated until a fact is seen.
 
@@ -18,7 +18,7 @@ class Stay:
     ages, so that a repeated Stay is the same one and writes nothing.
     """
 
-    order: Order | None = None  # None: as it stands
+    order: DriverCommand | None = None  # None: as it stands
     worker: str | None = (
         None  # another worker takes the driver over, as it runs; None: as it stands
     )
@@ -27,7 +27,7 @@ class Stay:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Go:
+class Transition:
     """To another status. The transaction also writes what belongs to that status:
 
     SCHEDULED                    generation + 1 in the job and in every pipeline, the restore point, an assignment to `worker`
@@ -43,7 +43,7 @@ class Go:
 
     to: JobStatus
     reason: str = ""
-    order: Order | None = None
+    order: DriverCommand | None = None
     worker: str | None = None
     failure: Failure | None = None  # added to the history
     restart: bool = False  # counts against the budget
@@ -53,4 +53,4 @@ class Go:
     proof: str = ""  # why the driver counts as dead although nobody saw it die; ends its record
 
 
-Decision = Stay | Go
+Decision = NoTransition | Transition

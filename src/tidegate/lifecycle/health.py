@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from tidegate.lifecycle.view import Health
+from tidegate.lifecycle.view import JobHealth
 from tidegate.model.engine import CheckpointSettings
 from tidegate.model.job import JobEnv, JobMode
 from tidegate.model.records import CheckpointHealth, PipelineMetrics, PipelineState, PipelineStatus
@@ -53,7 +53,7 @@ BY_PHASE = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rhythm:
+class ProgressPolicy:
     """How often a job is expected to make progress."""
 
     interval_ms: int | None  # None: a single batch
@@ -63,7 +63,7 @@ class Rhythm:
     concurrency: int | None = None  # how many pipelines run at the same time; None: all
 
     @staticmethod
-    def of(env: JobEnv, settings: CheckpointSettings, start_ms: int = START_MS) -> "Rhythm":
+    def of(env: JobEnv, settings: CheckpointSettings, start_ms: int = START_MS) -> "ProgressPolicy":
         """The job's own values, else the engine's.
 
         A BATCH job has an interval only where its file gives one.
@@ -77,7 +77,7 @@ class Rhythm:
             if env.checkpoint_pause_ms_min is None
             else env.checkpoint_pause_ms_min
         )
-        return Rhythm(
+        return ProgressPolicy(
             interval_ms=max(interval_ms, pause_ms) if interval_ms else None,
             timeout_ms=env.checkpoint_timeout_ms or settings.timeout_ms,
             tolerable_failures=settings.tolerable_failures,
@@ -103,7 +103,7 @@ class Rhythm:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ProgressMarker:
     """What changes with progress.
 
     The age of a pipeline's progress begins anew whenever this is another one.
@@ -117,7 +117,7 @@ class Mark:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Signs:
+class PipelineSignals:
     """One pipeline as it is seen from outside."""
 
     state: PipelineState
@@ -127,9 +127,9 @@ class Signs:
     seen: bool = True  # whether a living worker watches the driver's process
 
 
-def mark(state: PipelineState, metrics: PipelineMetrics | None) -> Mark:
+def mark(state: PipelineState, metrics: PipelineMetrics | None) -> ProgressMarker:
     """The mark of a pipeline as it is now."""
-    return Mark(
+    return ProgressMarker(
         state.generation,
         state.status,
         is_starting(state, metrics),
@@ -160,10 +160,10 @@ def shown_age_ms(state: PipelineState, now_ms: int) -> int | None:
     return max(0, now_ms - last_ms) if last_ms else None
 
 
-def pipeline_health(rhythm: Rhythm, signs: Signs) -> Health:
+def pipeline_health(rhythm: ProgressPolicy, signs: PipelineSignals) -> JobHealth:
     """The health of one pipeline of a running job. One that has ended is not judged here."""
     if signs.state.status not in (PipelineStatus.CREATED, PipelineStatus.RUNNING):
-        return Health()
+        return JobHealth()
     starting = is_starting(signs.state, signs.metrics)
     grace_ms = rhythm.start_ms if starting else 0
     silent = rhythm.level(signs.silent_ms, grace_ms)
@@ -173,8 +173,12 @@ def pipeline_health(rhythm: Rhythm, signs: Signs) -> Health:
         else CheckpointHealth.OK
     )
     if silent is not CheckpointHealth.OK and SEVERITY[silent] >= SEVERITY[slow]:
-        return Health(silent, _silence(signs))
-    return Health(slow, _reason(signs, starting)) if slow is not CheckpointHealth.OK else Health()
+        return JobHealth(silent, _silence(signs))
+    return (
+        JobHealth(slow, _reason(signs, starting))
+        if slow is not CheckpointHealth.OK
+        else JobHealth()
+    )
 
 
 def health_of(
@@ -187,12 +191,12 @@ def health_of(
     *,
     seen: bool = True,
     start_ms: int = START_MS,
-) -> Health:
+) -> JobHealth:
     """The health of a job, from its records and, by pipeline: how long its `mark` has been the
     same, and how long its figures have not been written.
     """
     signs = [
-        Signs(
+        PipelineSignals(
             state=p,
             metrics=metrics.get(p.pipeline),
             age_ms=ages.get(p.pipeline, 0),
@@ -201,10 +205,10 @@ def health_of(
         )
         for p in pipelines
     ]
-    return job_health(Rhythm.of(env, settings, start_ms), signs)
+    return job_health(ProgressPolicy.of(env, settings, start_ms), signs)
 
 
-def job_health(rhythm: Rhythm, pipelines: Sequence[Signs]) -> Health:
+def job_health(rhythm: ProgressPolicy, pipelines: Sequence[PipelineSignals]) -> JobHealth:
     """The worst of its pipelines; of equal ones the first.
 
     Those that wait for their turn are not judged.
@@ -213,19 +217,19 @@ def job_health(rhythm: Rhythm, pipelines: Sequence[Signs]) -> Health:
     queued = rhythm.concurrency is not None and running >= rhythm.concurrency
     judged = [s for s in pipelines if not (queued and s.state.status is PipelineStatus.CREATED)]
     found = [(signs, pipeline_health(rhythm, signs)) for signs in judged]
-    signs, worst = max(found, key=lambda pair: SEVERITY[pair[1].level], default=(None, Health()))
+    signs, worst = max(found, key=lambda pair: SEVERITY[pair[1].level], default=(None, JobHealth()))
     if signs is None or len(pipelines) == 1 or worst.level is CheckpointHealth.OK:
         return worst
-    return Health(worst.level, f"pipeline {signs.state.pipeline}: {worst.reason}")
+    return JobHealth(worst.level, f"pipeline {signs.state.pipeline}: {worst.reason}")
 
 
-def explained(health: Health, held_up: str) -> Health:
+def explained(health: JobHealth, held_up: str) -> JobHealth:
     """The same health with what the driver's host says of its process, which is the better reason
     where it says something.
     """
     if health.level is CheckpointHealth.OK or not held_up:
         return health
-    return Health(health.level, f"{Stall.DRIVER_HELD_UP}: {held_up}")
+    return JobHealth(health.level, f"{Stall.DRIVER_HELD_UP}: {held_up}")
 
 
 SEVERITY = {CheckpointHealth.OK: 0, CheckpointHealth.LATE: 1, CheckpointHealth.STALLED: 2}
@@ -235,7 +239,7 @@ def _phase(state: PipelineState, metrics: PipelineMetrics | None) -> str:
     return metrics.phase if metrics is not None and metrics.generation == state.generation else ""
 
 
-def _silence(signs: Signs) -> str:
+def _silence(signs: PipelineSignals) -> str:
     if signs.seen:
         return (
             f"{Stall.STORE_UNREACHABLE}: the driver's process is there, but nothing of it reaches"
@@ -244,7 +248,7 @@ def _silence(signs: Signs) -> str:
     return f"{Stall.DRIVER_GONE}: it gives no sign of life, and no worker sees it"
 
 
-def _reason(signs: Signs, starting: bool) -> str:
+def _reason(signs: PipelineSignals, starting: bool) -> str:
     """In words: what it is, where it is, and the last error if there was one."""
     state = signs.state
     error = f"; last error: {state.error.message}" if state.error else ""

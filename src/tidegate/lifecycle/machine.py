@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from tidegate.lifecycle.deadline import Deadline, ladder_ms
-from tidegate.lifecycle.decision import Decision, Go, Stay
+from tidegate.lifecycle.decision import Decision, NoTransition, Transition
 from tidegate.lifecycle.recovery import fail
 from tidegate.lifecycle.states import (
     canceled,
@@ -29,9 +29,9 @@ from tidegate.lifecycle.states import (
     unknowable,
 )
 from tidegate.lifecycle.stopping import Gone, life
-from tidegate.lifecycle.view import JobView
+from tidegate.lifecycle.view import JobObservation
 from tidegate.model.errors import TerminalError
-from tidegate.model.records import Failure, JobStatus, Order, Wish
+from tidegate.model.records import DesiredState, DriverCommand, Failure, JobStatus
 
 OBEYED_MS = 15_000  # a force stop kills the driver at once
 
@@ -49,7 +49,7 @@ class State(Protocol):
     def DEADLINE(self) -> Deadline | None:
         """How long it may last."""
 
-    def decide(self, view: JobView, /) -> Decision: ...
+    def decide(self, view: JobObservation, /) -> Decision: ...
 
 
 _ALL: tuple[State, ...] = (
@@ -83,17 +83,17 @@ class IllegalTransition(TerminalError):
         self.after = after
 
 
-def decide(view: JobView) -> Decision:
+def decide(view: JobObservation) -> Decision:
     """The next step of a job. Pure: the same view gives the same answer."""
     decision = _decide(view)
-    if isinstance(decision, Go):
+    if isinstance(decision, Transition):
         check(view.record.job_id, view.state.status, decision.to)
     elif _too_late(view):
         return replace(decision, savepoint=doing_savepoint.overdue(view))
     return decision
 
 
-def _too_late(view: JobView) -> bool:
+def _too_late(view: JobObservation) -> bool:
     """Whether a savepoint is wanted that does not come, whatever the job does meanwhile.
 
     Who leads it with `tidegate run` sees to that himself.
@@ -133,16 +133,16 @@ def diagram() -> str:
     return "\n".join([*lines, *(f"    {end} --> [*]" for end in ends)]) + "\n"
 
 
-def _overdue(view: JobView) -> bool:
+def _overdue(view: JobObservation) -> bool:
     """Whether the `tidegate run` that leads a job has not obeyed a stop for longer than its own
     steps of a stop take: it hangs, or is stopped (SIGSTOP).
     """
-    patience_ms = OBEYED_MS if view.wish is Wish.FORCE_STOP else ladder_ms(view.limits)
+    patience_ms = OBEYED_MS if view.wish is DesiredState.FORCE_STOP else ladder_ms(view.limits)
     can_be_ended = view.driver is None or bool(view.adopter) or not view.driver_lives
     return view.stop_wanted and can_be_ended and view.wish_age_ms >= patience_ms
 
 
-def _disobeyed(view: JobView) -> Decision:
+def _disobeyed(view: JobObservation) -> Decision:
     """The servers end it themselves: a worker of its host kills the driver, and the run finds the
     job ended when it wakes.
     """
@@ -151,24 +151,28 @@ def _disobeyed(view: JobView) -> Decision:
     if status is JobStatus.CANCELING:
         gone = life(view)
         if isinstance(gone, Gone):
-            return Go(to=JobStatus.CANCELED, reason=view.state.reason, proof=gone.proof)
-        return Stay(order=Order.KILL, worker=view.adopter or None, reason=view.state.reason)
+            return Transition(to=JobStatus.CANCELED, reason=view.state.reason, proof=gone.proof)
+        return NoTransition(
+            order=DriverCommand.KILL, worker=view.adopter or None, reason=view.state.reason
+        )
     if JobStatus.CANCELING not in STATES[status].GOES_TO:
-        return Stay()
+        return NoTransition()
     reason = (
         f"process {leader.pid} on {leader.host}, which leads this job with `tidegate run`, does not"
         " obey the stop: its driver is killed"
     )
-    return Go(to=JobStatus.CANCELING, order=Order.KILL, worker=view.adopter or None, reason=reason)
+    return Transition(
+        to=JobStatus.CANCELING, order=DriverCommand.KILL, worker=view.adopter or None, reason=reason
+    )
 
 
-def _decide(view: JobView) -> Decision:
+def _decide(view: JobObservation) -> Decision:
     state = STATES[view.state.status]
     if view.state.leader is None or view.state.status.terminal:
         return state.decide(view)
     leader = view.state.leader
     if view.embedded_alive is not False:
-        return _disobeyed(view) if _overdue(view) else Stay()
+        return _disobeyed(view) if _overdue(view) else NoTransition()
     if view.stop_wanted or JobStatus.FAILING not in state.GOES_TO:
         return state.decide(view)
     message = (
@@ -184,5 +188,5 @@ def _decide(view: JobView) -> Decision:
             domain="external",
             message=message,
         ),
-        order=Order.KILL,
+        order=DriverCommand.KILL,
     )

@@ -8,11 +8,11 @@ blocks one that can.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidegate.lifecycle.view import NoPlace, Place
+from tidegate.lifecycle.view import Placement, Unplaceable
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Candidate:
+class QueuedJob:
     """A job in the queue."""
 
     job_id: int
@@ -41,33 +41,35 @@ class Offer:
         return max(0, self.slots - self.taken)
 
 
-def place(waiting: Sequence[Candidate], offers: Sequence[Offer]) -> dict[int, Place | NoPlace]:
+def place(
+    waiting: Sequence[QueuedJob], offers: Sequence[Offer]
+) -> dict[int, Placement | Unplaceable]:
     """A worker for each job, as far as the slots go.
 
     The same queue and offers give the same answer.
     """
     left = {offer.id: offer for offer in offers}
-    answers: dict[int, Place | NoPlace] = {}
+    answers: dict[int, Placement | Unplaceable] = {}
     for job in waiting:
         answer = _choose(job, left)
         answers[job.job_id] = answer
-        if isinstance(answer, Place):
+        if isinstance(answer, Placement):
             left[answer.worker] = replace(left[answer.worker], taken=left[answer.worker].taken + 1)
     return answers
 
 
-def _choose(job: Candidate, offers: Mapping[str, Offer]) -> Place | NoPlace:
+def _choose(job: QueuedJob, offers: Mapping[str, Offer]) -> Placement | Unplaceable:
     if job.held:
-        return NoPlace(job.held)
+        return Unplaceable(job.held)
     fitting = [offer for offer in offers.values() if not missing(job.tags, offer.tags)]
     free = [offer for offer in fitting if offer.free]
     if not free:
-        return NoPlace(_why(job, list(offers.values()), fitting), job.rejects)
+        return Unplaceable(_why(job, list(offers.values()), fitting), job.rejects)
     best = min(
         free,
         key=lambda offer: (offer.id in job.avoid, offer.taken / offer.slots, -offer.free, offer.id),
     )
-    return Place(best.id)
+    return Placement(best.id)
 
 
 def missing(wanted: Mapping[str, str], tags: Mapping[str, str]) -> dict[str, str]:
@@ -75,7 +77,7 @@ def missing(wanted: Mapping[str, str], tags: Mapping[str, str]) -> dict[str, str
     return {key: value for key, value in wanted.items() if tags.get(key) != value}
 
 
-def _why(job: Candidate, offers: Sequence[Offer], fitting: Sequence[Offer]) -> str:
+def _why(job: QueuedJob, offers: Sequence[Offer], fitting: Sequence[Offer]) -> str:
     if not offers:
         return "no worker is there"
     if not fitting:

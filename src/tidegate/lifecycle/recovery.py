@@ -6,39 +6,43 @@ died, did not start or stalled. It does not count when somebody ended the driver
 host that is shut down), or when the worker was lost before there was a driver.
 """
 
-from tidegate.lifecycle.decision import Go
+from tidegate.lifecycle.decision import Transition
 from tidegate.lifecycle.retry import Exhausted, got_on, next_retry
 from tidegate.lifecycle.stopping import hand
-from tidegate.lifecycle.view import JobView
-from tidegate.model.records import DriverEnd, Failure, JobStatus, Order, PipelineStatus
+from tidegate.lifecycle.view import JobObservation
+from tidegate.model.records import DriverCommand, DriverEnd, Failure, JobStatus, PipelineStatus
 
 
-def after_end(view: JobView, proof: str = "") -> Go:
+def after_end(view: JobObservation, proof: str = "") -> Transition:
     """The driver is gone, and nobody wanted it to end: by what its pipelines say."""
     match view.outcome:
         case PipelineStatus.FINISHED:
-            return Go(to=JobStatus.FINISHED, proof=proof)
+            return Transition(to=JobStatus.FINISHED, proof=proof)
         case PipelineStatus.FAILED:
-            return fail(view, pipeline_failure(view), order=Order.KILL, proof=proof)
+            return fail(view, pipeline_failure(view), order=DriverCommand.KILL, proof=proof)
         case PipelineStatus.CANCELED:
             return resume(view, proof=proof)
         case _:
             return restart(view, driver_died(view, proof), proof=proof)
 
 
-def resume(view: JobView, *, proof: str = "") -> Go:
+def resume(view: JobObservation, *, proof: str = "") -> Transition:
     """Every pipeline stopped at a checkpoint although nobody asked for that here: the driver was
     told to end from outside. It goes on, at no cost.
     """
     reason = (
         "the driver was told to end, but not by a command: the job goes on from its last checkpoint"
     )
-    return Go(
-        to=JobStatus.RECOVERING, order=Order.KILL, reason=reason, healed=_got_on(view), proof=proof
+    return Transition(
+        to=JobStatus.RECOVERING,
+        order=DriverCommand.KILL,
+        reason=reason,
+        healed=_got_on(view),
+        proof=proof,
     )
 
 
-def elsewhere(view: JobView, reason: str) -> Go:
+def elsewhere(view: JobObservation, reason: str) -> Transition:
     """The worker was lost before there was a driver: another one, at no cost.
 
     A process that it may have started is refused when it registers.
@@ -50,10 +54,12 @@ def elsewhere(view: JobView, reason: str) -> Go:
         domain="external",
         message=reason,
     )
-    return Go(to=JobStatus.RECOVERING, order=Order.KILL, reason=reason, failure=failure)
+    return Transition(
+        to=JobStatus.RECOVERING, order=DriverCommand.KILL, reason=reason, failure=failure
+    )
 
 
-def restart(view: JobView, failure: Failure, *, proof: str = "") -> Go:
+def restart(view: JobObservation, failure: Failure, *, proof: str = "") -> Transition:
     """RECOVERING within the budget, FAILING beyond it.
 
     Either way what is left of the driver is killed.
@@ -68,11 +74,15 @@ def restart(view: JobView, failure: Failure, *, proof: str = "") -> Go:
             else "job.retry.times is 0"
         )
         return fail(
-            view, failure, order=Order.KILL, reason=f"{failure.message}; {spent}", proof=proof
+            view,
+            failure,
+            order=DriverCommand.KILL,
+            reason=f"{failure.message}; {spent}",
+            proof=proof,
         )
-    return Go(
+    return Transition(
         to=JobStatus.RECOVERING,
-        order=Order.KILL,
+        order=DriverCommand.KILL,
         reason=failure.message,
         failure=failure,
         restart=True,
@@ -82,11 +92,16 @@ def restart(view: JobView, failure: Failure, *, proof: str = "") -> Go:
 
 
 def fail(
-    view: JobView, failure: Failure | None, *, order: Order, reason: str = "", proof: str = ""
-) -> Go:
+    view: JobObservation,
+    failure: Failure | None,
+    *,
+    order: DriverCommand,
+    reason: str = "",
+    proof: str = "",
+) -> Transition:
     """FAILING, with the reason for people."""
     why = reason or (failure.message if failure else "")
-    return Go(
+    return Transition(
         to=JobStatus.FAILING,
         order=order,
         worker=hand(view),
@@ -96,14 +111,14 @@ def fail(
     )
 
 
-def pipeline_failure(view: JobView) -> Failure | None:
+def pipeline_failure(view: JobObservation) -> Failure | None:
     """The error of the first pipeline that has failed."""
     return next(
         (p.error for p in view.pipelines if p.status is PipelineStatus.FAILED and p.error), None
     )
 
 
-def driver_died(view: JobView, proof: str = "") -> Failure:
+def driver_died(view: JobObservation, proof: str = "") -> Failure:
     """The end of the driver as a failure."""
     end = view.driver.end if view.driver and view.driven else None
     condition = "driver-lost" if proof or end is None else "driver-died"
@@ -116,7 +131,7 @@ def driver_died(view: JobView, proof: str = "") -> Failure:
     )
 
 
-def _how(view: JobView, end: DriverEnd | None) -> str:
+def _how(view: JobObservation, end: DriverEnd | None) -> str:
     if view.driver is None or not view.driven:
         return "the driver has no record any more"
     if end is None:
@@ -134,5 +149,5 @@ def _exit(end: DriverEnd) -> str:
     return f"signal {-end.code}" if end.code < 0 else f"exit code {end.code}"
 
 
-def _got_on(view: JobView) -> bool:
+def _got_on(view: JobObservation) -> bool:
     return got_on(view.driver, view.state.generation, view.pipelines)

@@ -10,16 +10,16 @@ a worker that sees its host.
 from dataclasses import dataclass
 
 from tidegate.lifecycle.deadline import ladder_ms
-from tidegate.lifecycle.decision import Stay
-from tidegate.lifecycle.view import JobView, Limits, Watcher
-from tidegate.model.records import Failure, Order, ProcessRef, Wish
+from tidegate.lifecycle.decision import NoTransition
+from tidegate.lifecycle.view import DriverSupervision, JobObservation, LifecycleLimits
+from tidegate.model.records import DesiredState, DriverCommand, Failure, ProcessRef
 
-LADDER = (
-    Order.RUN,
-    Order.STOP,
-    Order.INTERRUPT,
-    Order.TERMINATE,
-    Order.KILL,
+ESCALATION = (
+    DriverCommand.RUN,
+    DriverCommand.STOP,
+    DriverCommand.INTERRUPT,
+    DriverCommand.TERMINATE,
+    DriverCommand.KILL,
 )  # each stronger than the one before
 LEASE_EXPIRED = "lease expired"
 
@@ -43,7 +43,7 @@ class Overdue:
     failure: Failure
 
 
-def life(view: JobView) -> Lives | Gone:
+def life(view: JobObservation) -> Lives | Gone:
     """Whether the driver is there.
 
     One that nobody can see, and that has shown no sign for its lease, counts as gone: its
@@ -51,35 +51,42 @@ def life(view: JobView) -> Lives | Gone:
     """
     if not view.driver_lives:
         return Gone()
-    if view.watcher in (Watcher.GONE, Watcher.NONE) and view.driver_silent:
+    if view.watcher in (DriverSupervision.GONE, DriverSupervision.NONE) and view.driver_silent:
         return Gone(LEASE_EXPIRED)
     return Lives()
 
 
-def first_order(view: JobView) -> Order:
+def first_order(view: JobObservation) -> DriverCommand:
     """How a wish to stop begins; never weaker than what stands."""
-    return stronger(Order.KILL if view.wish is Wish.FORCE_STOP else Order.STOP, view.standing)
+    return stronger(
+        DriverCommand.KILL if view.wish is DesiredState.FORCE_STOP else DriverCommand.STOP,
+        view.standing,
+    )
 
 
-def stronger(order: Order, other: Order | None) -> Order:
+def stronger(order: DriverCommand, other: DriverCommand | None) -> DriverCommand:
     """The stronger one of two."""
-    return order if other is None else max(order, other, key=LADDER.index)
+    return order if other is None else max(order, other, key=ESCALATION.index)
 
 
-def press(view: JobView, first: Order, *, ask_ms: int | None = None) -> Stay | Overdue:
+def press(
+    view: JobObservation, first: DriverCommand, *, ask_ms: int | None = None
+) -> NoTransition | Overdue:
     """The next step of the ladder, from `first` on: Stay with the order that shall stand now, in
     the hands of whoever can carry it out.
     """
-    if view.watcher is Watcher.REPLACEABLE:
-        return Stay(
+    if view.watcher is DriverSupervision.REPLACEABLE:
+        return NoTransition(
             order=stronger(first, view.standing), worker=view.adopter, reason=view.state.reason
         )
     if _overdue(view):
         return Overdue(undead(view))
-    return Stay(order=_due(view, first, ask_ms), worker=hand(view), reason=view.state.reason)
+    return NoTransition(
+        order=_due(view, first, ask_ms), worker=hand(view), reason=view.state.reason
+    )
 
 
-def hand(view: JobView) -> str | None:
+def hand(view: JobObservation) -> str | None:
     """Who has to be given the order, where nothing is assigned: the worker that started the driver.
     None: as it stands.
     """
@@ -88,13 +95,15 @@ def hand(view: JobView) -> str | None:
     return view.driver.worker or None
 
 
-def undead(view: JobView) -> Failure:
+def undead(view: JobObservation) -> Failure:
     """The failure that names a process which does not die."""
     process = view.driver.process if view.driver else None
     return unkillable(process, view.limits, view.now_ms, view.state.generation)
 
 
-def unkillable(process: ProcessRef | None, limits: Limits, now_ms: int, generation: int) -> Failure:
+def unkillable(
+    process: ProcessRef | None, limits: LifecycleLimits, now_ms: int, generation: int
+) -> Failure:
     """The failure that names a killed process which is still there."""
     who = f"process {process.pid} on {process.host}" if process else "the driver"
     message = (
@@ -110,32 +119,32 @@ def unkillable(process: ProcessRef | None, limits: Limits, now_ms: int, generati
     )
 
 
-def after(order: Order) -> Order:
+def after(order: DriverCommand) -> DriverCommand:
     """The next stronger order; a kill stays a kill."""
-    return LADDER[min(LADDER.index(order) + 1, len(LADDER) - 1)]
+    return ESCALATION[min(ESCALATION.index(order) + 1, len(ESCALATION) - 1)]
 
 
-def _due(view: JobView, first: Order, ask_ms: int | None) -> Order:
+def _due(view: JobObservation, first: DriverCommand, ask_ms: int | None) -> DriverCommand:
     order = stronger(first, view.standing)
     if order is view.standing and view.order_age_ms >= patience_ms(order, view.limits, ask_ms):
         return after(order)
     return order
 
 
-def patience_ms(order: Order, limits: Limits, ask_ms: int | None = None) -> int:
+def patience_ms(order: DriverCommand, limits: LifecycleLimits, ask_ms: int | None = None) -> int:
     """How long an order may stand before the next stronger one follows."""
     steps = {
-        Order.STOP: ask_ms if ask_ms is not None else limits.ask_ms,
-        Order.INTERRUPT: limits.interrupt_ms,
-        Order.TERMINATE: limits.terminate_ms,
+        DriverCommand.STOP: ask_ms if ask_ms is not None else limits.ask_ms,
+        DriverCommand.INTERRUPT: limits.interrupt_ms,
+        DriverCommand.TERMINATE: limits.terminate_ms,
     }
     return steps.get(order, 0)
 
 
-def _overdue(view: JobView) -> bool:
+def _overdue(view: JobObservation) -> bool:
     if (
         view.assignment is None
         # nobody is there to be ordered: then the state itself may last no longer than a whole ladder
     ):
         return view.state_age_ms >= ladder_ms(view.limits)
-    return view.standing is Order.KILL and view.order_age_ms >= view.limits.kill_ms
+    return view.standing is DriverCommand.KILL and view.order_age_ms >= view.limits.kill_ms

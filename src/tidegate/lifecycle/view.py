@@ -10,20 +10,20 @@ from enum import StrEnum
 from tidegate.model.records import (
     Assignment,
     CheckpointHealth,
+    DesiredState,
+    DriverCommand,
     DriverRecord,
     JobRecord,
     JobState,
-    Order,
     PipelineState,
     PipelineStatus,
     SavepointRequest,
     SavepointStatus,
-    Wish,
 )
-from tidegate.model.runway import Outlook
+from tidegate.model.runway import LogRetentionStatus
 
 
-class Watcher(StrEnum):
+class DriverSupervision(StrEnum):
     """Who looks after the driver of a job."""
 
     NONE = "none"  # nothing is assigned
@@ -34,14 +34,14 @@ class Watcher(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Placement:
     """A worker that can take the job."""
 
     worker: str
 
 
 @dataclass(frozen=True, slots=True)
-class NoPlace:
+class Unplaceable:
     """Why the job cannot start yet, for a person."""
 
     reason: str
@@ -49,7 +49,7 @@ class NoPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class JobHealth:
     """Whether RUNNING means progress, and if not, what is known about why."""
 
     level: CheckpointHealth = CheckpointHealth.OK
@@ -57,7 +57,7 @@ class Health:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
+class LifecycleLimits:
     """Deadlines, from the engine's settings; all in milliseconds."""
 
     start_ms: int = 120_000  # SCHEDULED: from the assignment to the driver's name in the store
@@ -71,7 +71,7 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class JobView:
+class JobObservation:
     """One job at one moment.
 
     Ages are measured on the leader's monotonic clock, so that no step of a wall clock can end a
@@ -84,17 +84,17 @@ class JobView:
     pipelines: tuple[PipelineState, ...] = ()
     driver: DriverRecord | None = None  # of the newest generation that has registered one
     assignment: Assignment | None = None
-    watcher: Watcher = Watcher.NONE
+    watcher: DriverSupervision = DriverSupervision.NONE
     adopter: str = ""  # with REPLACEABLE: who
     driver_silent: bool = False  # no sign of life for longer than its lease
     state_age_ms: int = 0  # how long it has been in this state, as far as this leader knows
     order_age_ms: int = 0  # how long the standing order has been given
     savepoint: SavepointRequest | None = None  # the last one that was asked for of this incarnation
     savepoint_age_ms: int = 0  # how long it has been as it is
-    health: Health = Health()
-    runway: Outlook = field(default_factory=Outlook)
-    place: Place | NoPlace = NoPlace("not looked for yet")
-    limits: Limits = field(default_factory=Limits)
+    health: JobHealth = JobHealth()
+    runway: LogRetentionStatus = field(default_factory=LogRetentionStatus)
+    place: Placement | Unplaceable = Unplaceable("not looked for yet")
+    limits: LifecycleLimits = field(default_factory=LifecycleLimits)
     wish_age_ms: int = 0  # how long the standing wish has been known to this leader
     embedded_alive: bool | None = (
         # of a job that `tidegate run` leads: whether that process lives; None where servers lead,
@@ -103,13 +103,13 @@ class JobView:
     )
 
     @property
-    def wish(self) -> Wish:
+    def wish(self) -> DesiredState:
         return self.record.intent.wish
 
     @property
     def stop_wanted(self) -> bool:
         """Whether people want it to end without more ado."""
-        return self.wish in (Wish.CANCEL, Wish.FORCE_STOP)
+        return self.wish in (DesiredState.CANCEL, DesiredState.FORCE_STOP)
 
     @property
     def saving(self) -> bool:
@@ -131,7 +131,7 @@ class JobView:
         )
 
     @property
-    def standing(self) -> Order | None:
+    def standing(self) -> DriverCommand | None:
         """The order that the worker and the driver can read now; None where nothing is assigned."""
         return self.assignment.order if self.assignment else None
 

@@ -36,7 +36,7 @@ class Authority:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class WebOrigin:
     """Scheme, host and port: what browsers compare."""
 
     scheme: str
@@ -59,16 +59,16 @@ def parse_authority(text: str) -> Authority | None:
     return None if ".." in name else Authority(name, port)
 
 
-def parse_origin(text: str) -> Origin | None:
+def parse_origin(text: str) -> WebOrigin | None:
     """Read the value of an Origin header, or a URL without a path; None for anything else."""
     form = _ORIGIN.fullmatch(text)
     authority = parse_authority(form["rest"]) if form else None
     return origin_of(form["scheme"].lower(), authority) if form and authority else None
 
 
-def origin_of(scheme: str, authority: Authority) -> Origin:
+def origin_of(scheme: str, authority: Authority) -> WebOrigin:
     """The origin of a page that was fetched from there."""
-    return Origin(scheme, authority.host, authority.port or DEFAULT_PORTS[scheme])
+    return WebOrigin(scheme, authority.host, authority.port or DEFAULT_PORTS[scheme])
 
 
 def ip_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -125,7 +125,7 @@ class EngineSettings:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DriverOrder:
+class DriverSpec:
     """All that a driver process is told, as one JSON line on its standard input: nothing of it is
     on a command line or in an environment.
     """

@@ -34,7 +34,7 @@ class Lease:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Beat:
+class Heartbeat:
     """A sign of life of a lease's holder; a candidate counts how long it has not changed, on its
     own clock.
     """

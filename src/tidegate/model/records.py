@@ -29,28 +29,28 @@ from typing import Any
 from tidegate.model.change import AcceptedChange, ChangeStop
 from tidegate.model.job_events import JobEvent as JobEvent
 from tidegate.model.job_events import JobEventKind as JobEventKind
-from tidegate.model.members import Beat as Beat
+from tidegate.model.members import Heartbeat as Heartbeat
 from tidegate.model.members import Lease as Lease
 from tidegate.model.members import ProcessRef as ProcessRef
 from tidegate.model.members import ServerRecord as ServerRecord
 from tidegate.model.members import WorkerRecord as WorkerRecord
 from tidegate.model.plan import Plan
 from tidegate.model.restore import Replan, RestoreReport
-from tidegate.model.runway import RunwayFigure, RunwayLevel
+from tidegate.model.runway import LogRetentionMetric, RunwayLevel
 from tidegate.model.volume import PipelineRates, Volumes
 
-JOBS = "running-job-info"
-STATES = "running-job-state"
+RUNNING_JOBS = "running-job-info"
+JOB_STATES = "running-job-state"
 PIPELINES = "running-pipeline-state"
 METRICS = "running-job-metrics"
-MONITOR = "checkpoint-monitor"
-CLEANUP = "pending-job-cleanup"
-FINISHED = "finished-job-state"
-NAMES = "job-names"
+CHECKPOINT_HISTORY = "checkpoint-monitor"
+PENDING_CLEANUPS = "pending-job-cleanup"
+JOB_OUTCOMES = "finished-job-state"
+JOB_NAMES = "job-names"
 ASSIGNMENTS = "assignments"
 DRIVERS = "drivers"
 LEASES = "leases"
-BEATS = "lease-beats"
+HEARTBEATS = "lease-beats"
 WORKERS = "workers"
 SERVERS = "servers"
 TOKENS = "access-tokens"
@@ -128,7 +128,7 @@ class Failure:
     change: ChangeStop | None = None  # a change of a table, which a person can accept
 
 
-class Wish(StrEnum):
+class DesiredState(StrEnum):
     """What people want of a job."""
 
     RUN = "run"
@@ -142,7 +142,7 @@ class JobIntent:
     leads then.
     """
 
-    wish: Wish = Wish.RUN
+    wish: DesiredState = DesiredState.RUN
     at_ms: int = 0
     by: str = ""
 
@@ -260,7 +260,7 @@ class JobState:
     events: tuple[JobEvent, ...] = ()  # of all incarnations of this id, oldest first; bounded
 
 
-class Order(StrEnum):
+class DriverCommand(StrEnum):
     """What a worker shall do with a driver, each stronger than the one before."""
 
     RUN = "run"  # have it running
@@ -282,7 +282,7 @@ class Assignment:
     initialization_ms: int
     generation: int
     worker: str
-    order: Order = Order.RUN
+    order: DriverCommand = DriverCommand.RUN
     ordered_ms: int = 0
 
 
@@ -436,7 +436,7 @@ class PipelineMetrics:
     done: float = 0
     total: float = 0
     unit: str = ""
-    runway: tuple[RunwayFigure, ...] = ()
+    runway: tuple[LogRetentionMetric, ...] = ()
     waits_for: str = ""  # what is out of reach, in words, where the driver knows it
     at_ms: int = 0
     rates: PipelineRates | None = (

@@ -28,7 +28,7 @@ class OnIncompatible(StrEnum):
     FRESH = "fresh"
 
 
-class OnNotHeld(StrEnum):
+class OnPositionLost(StrEnum):
     """The source does not hold the position any more."""
 
     FAIL = "fail"

@@ -16,7 +16,7 @@ class RunwayLevel(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RunwayFigure:
+class LogRetentionMetric:
     """What one source said about one restore point; None where it cannot tell. `checkpoint` 0:
     where the source began.
     """
@@ -49,14 +49,14 @@ class RunwayFigure:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class LogRetentionStatus:
     """The worst of a job's sources, in words where it is not good."""
 
     level: RunwayLevel = RunwayLevel.OK
     reason: str = ""
 
 
-def outlook(figures: Iterable[RunwayFigure]) -> Outlook:
+def outlook(figures: Iterable[LogRetentionMetric]) -> LogRetentionStatus:
     """Of all sources of a job; among equals, the one that has the least time."""
     order = list(RunwayLevel)
     worst = max(
@@ -68,7 +68,7 @@ def outlook(figures: Iterable[RunwayFigure]) -> Outlook:
         default=None,
     )
     return (
-        Outlook(worst.level, worst.words())
+        LogRetentionStatus(worst.level, worst.words())
         if worst is not None and worst.level is not RunwayLevel.OK
-        else Outlook()
+        else LogRetentionStatus()
     )

@@ -33,7 +33,7 @@ class ExpiredJob:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Installation:
+class InstallationRecord:
     """The name of this store, which a namespace keeps too: so that no other store takes its jobs
     for orphans.
     """

@@ -18,7 +18,7 @@ from tidegate.model.records import PendingBatch, PipelineState
 from tidegate.model.restore import Replan
 from tidegate.pipeline.graph import Graph
 from tidegate.plugin.connector import GoBack
-from tidegate.plugin.contract import SinkRange
+from tidegate.plugin.contract import CommitRange
 from tidegate.plugin.secret import unpacked
 
 LOG = logging.getLogger("tidegate.pipeline")
@@ -61,7 +61,7 @@ class Abandoned:
 
 
 def abandoned(
-    state: PipelineState, graph: Graph, found: Mapping[str, Sequence[SinkRange]]
+    state: PipelineState, graph: Graph, found: Mapping[str, Sequence[CommitRange]]
 ) -> Abandoned | None:
     """Whether the pending batch is given up.
 

@@ -31,7 +31,7 @@ BACKLOG_EVERY_S = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pace:
+class BatchPacing:
     """What the env block says about batches."""
 
     interval_s: float | None
@@ -44,11 +44,11 @@ class Pace:
     pause_s_min: float = 0.0
 
     @staticmethod
-    def of(env: JobEnv, streaming_interval_s: float = STREAMING_INTERVAL_S) -> "Pace":
+    def of(env: JobEnv, streaming_interval_s: float = STREAMING_INTERVAL_S) -> "BatchPacing":
         """The pace of a job."""
         streaming = env.mode is JobMode.STREAMING
         given = env.checkpoint_interval_ms / 1000 if env.checkpoint_interval_ms else None
-        return Pace(
+        return BatchPacing(
             interval_s=given or (streaming_interval_s if streaming else None),
             streaming=streaming,
             rows_per_second=env.rows_per_second,

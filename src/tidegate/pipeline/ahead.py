@@ -15,7 +15,7 @@ from typing import Any
 
 from tidegate.model.errors import TerminalError
 from tidegate.model.records import SourceRange
-from tidegate.plugin.contract import Offset, SinkRange
+from tidegate.plugin.contract import CommitRange, Offset
 
 
 class SinksDisagree(TerminalError):
@@ -25,10 +25,10 @@ class SinksDisagree(TerminalError):
 
 
 def to_repeat(
-    checkpoint: int, offsets: Mapping[str, Offset], found: Mapping[str, Sequence[SinkRange]]
-) -> list[SinkRange]:
+    checkpoint: int, offsets: Mapping[str, Offset], found: Mapping[str, Sequence[CommitRange]]
+) -> list[CommitRange]:
     """The batches after this checkpoint, in order of their ids. `found` is what each sink said."""
-    chain: list[SinkRange] = []
+    chain: list[CommitRange] = []
     place, last = dict(offsets), checkpoint
     for record in _united(found):
         bridge = {
@@ -43,14 +43,14 @@ def to_repeat(
                     f" checkpoint {last} ends ({', '.join(sorted(bridge))}): they were written by"
                     " another run. Restore from an older checkpoint, or start fresh"
                 )
-            chain.append(SinkRange(checkpoint=record.checkpoint - 1, offsets=bridge))
+            chain.append(CommitRange(checkpoint=record.checkpoint - 1, offsets=bridge))
         chain.append(record)
         place |= {name: bounds["end"] for name, bounds in record.offsets.items() if name in place}
         last = record.checkpoint
     return chain
 
 
-def beginning(found: Mapping[str, Sequence[SinkRange]]) -> dict[str, Offset]:
+def beginning(found: Mapping[str, Sequence[CommitRange]]) -> dict[str, Offset]:
     """Where the sources began, by the first record of all: for a pipeline that has no checkpoint,
     and of which the store knows nothing.
     """
@@ -58,9 +58,9 @@ def beginning(found: Mapping[str, Sequence[SinkRange]]) -> dict[str, Offset]:
     return {name: bounds["start"] for name, bounds in records[0].offsets.items()} if records else {}
 
 
-def _united(found: Mapping[str, Sequence[SinkRange]]) -> list[SinkRange]:
+def _united(found: Mapping[str, Sequence[CommitRange]]) -> list[CommitRange]:
     """The records of all sinks, by id; where two have the same one they must agree."""
-    owners: dict[int, tuple[str, SinkRange]] = {}
+    owners: dict[int, tuple[str, CommitRange]] = {}
     for sink, records in found.items():
         for record in records:
             first, known = owners.setdefault(record.checkpoint, (sink, record))
@@ -73,7 +73,7 @@ def _united(found: Mapping[str, Sequence[SinkRange]]) -> list[SinkRange]:
     return [owners[checkpoint][1] for checkpoint in sorted(owners)]
 
 
-def ranges_of(record: SinkRange) -> dict[str, SourceRange]:
+def ranges_of(record: CommitRange) -> dict[str, SourceRange]:
     """A record's offsets as the ranges of a batch."""
     return {
         name: SourceRange(bounds["start"], bounds["end"]) for name, bounds in record.offsets.items()

@@ -13,15 +13,15 @@ from tidegate.pipeline.engine import EngineGone
 from tidegate.pipeline.failures import failure_of
 from tidegate.pipeline.graph import Graph, build
 from tidegate.pipeline.ledger import Ledger
-from tidegate.pipeline.loop import Loop, Surroundings
-from tidegate.pipeline.meter import Meter
+from tidegate.pipeline.loop import BatchLoop, PipelineContext
+from tidegate.pipeline.meter import PipelineProgress
 from tidegate.plugin.contract import Sink, Source
 
 LOG = logging.getLogger("tidegate.pipeline")
 
 
 def run_pipeline(
-    around: Surroundings, plan: PipelinePlan, ledger: Ledger, meter: Meter
+    around: PipelineContext, plan: PipelinePlan, ledger: Ledger, meter: PipelineProgress
 ) -> PipelineStatus:
     """Until the pipeline has ended, one way or the other.
 
@@ -30,7 +30,7 @@ def run_pipeline(
     env = around.job.plan.env
     while True:
         try:
-            return Loop(around, equipped(around, build(around.job, plan)), ledger, meter).run()
+            return BatchLoop(around, equipped(around, build(around.job, plan)), ledger, meter).run()
         except OtherCopy as error:
             # In the store of this copy: here nobody else runs the job. Where it is the store that
             # two drivers share, this raises again.
@@ -67,9 +67,9 @@ def run_pipeline(
             around.clock.wait(around.stop, env.retry_interval_s)
 
 
-def equipped(around: Surroundings, graph: Graph) -> Graph:
+def equipped(around: PipelineContext, graph: Graph) -> Graph:
     """The operators with the books in which they record what they create outside."""
     for node in graph.nodes.values():
         if around.books is not None and isinstance(node.operator, Source | Sink):
-            node.operator.equip(around.books(node.action))
+            node.operator.attach_resources(around.books(node.action))
     return graph

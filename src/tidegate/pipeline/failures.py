@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tidegate.logs import bare
+from tidegate.logs import redact
 from tidegate.model.change import ChangeStop, StoppedByChange
 from tidegate.model.errors import TidegateError, system_sentence
 from tidegate.model.records import Failure
@@ -15,7 +15,7 @@ def failure_of(error: BaseException, now_ms: int, generation: int, pipeline: int
     """An exception as a record: the one useful sentence."""
     known = isinstance(error, TidegateError | OSError)
     said = system_sentence(error) if isinstance(error, OSError) else str(error)
-    text = masked_text(bare(said.strip())) or type(error).__name__
+    text = masked_text(redact(said.strip())) or type(error).__name__
     return Failure(
         at_ms=now_ms,
         generation=generation,
@@ -31,7 +31,7 @@ def _change(error: BaseException) -> ChangeStop | None:
     """What a person can decide about, without secrets."""
     if not isinstance(error, StoppedByChange):
         return None
-    return replace(error.change, statement=masked_text(bare(error.change.statement)))
+    return replace(error.change, statement=masked_text(redact(error.change.statement)))
 
 
 def _domain(error: BaseException) -> str:

@@ -10,20 +10,22 @@ import logging
 from collections.abc import Mapping
 
 from tidegate.model.errors import Domain, TerminalError
-from tidegate.model.restore import OnNotHeld
-from tidegate.plugin.contract import Offset, Runway, Source
+from tidegate.model.restore import OnPositionLost
+from tidegate.plugin.contract import LogRetention, Offset, Source
 
 LOG = logging.getLogger("tidegate.pipeline")
 OFFSET_CHARS_MAX = 500
 
 
-class NotHeld(TerminalError):
+class PositionLost(TerminalError):
     """A source does not have the log any more that the restore point needs."""
 
     condition = "position-not-held"
     domain = Domain.EXTERNAL
 
-    def __init__(self, operator: str, offset: Offset, runway: Runway, *, pending: bool) -> None:
+    def __init__(
+        self, operator: str, offset: Offset, runway: LogRetention, *, pending: bool
+    ) -> None:
         position = runway.position or json.dumps(offset, ensure_ascii=False)[:OFFSET_CHARS_MAX]
         oldest = f"; the oldest position that there is: {runway.oldest}" if runway.oldest else ""
         under_way = (
@@ -42,7 +44,7 @@ class NotHeld(TerminalError):
         self.offset = offset
 
 
-def held_offsets(
+def retained_offsets(
     sources: Mapping[str, Source], offsets: Mapping[str, Offset], answer: str, *, pending: bool
 ) -> dict[str, Offset]:
     """The positions to go on from: as they are where they are held, else by the answer.
@@ -54,9 +56,9 @@ def held_offsets(
         runway = source.runway(offsets[name])
         if runway.held:
             continue
-        if pending or answer == OnNotHeld.FAIL:
-            raise NotHeld(name, offsets[name], runway, pending=pending)
-        found[name] = source.initial() if answer == OnNotHeld.INITIAL else source.newest()
+        if pending or answer == OnPositionLost.FAIL:
+            raise PositionLost(name, offsets[name], runway, pending=pending)
+        found[name] = source.initial() if answer == OnPositionLost.INITIAL else source.newest()
         LOG.warning(
             "position not held", extra={"operator": name, "why": runway.reason, "answer": answer}
         )

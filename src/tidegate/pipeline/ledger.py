@@ -18,7 +18,7 @@ from tidegate.failpoint import failpoint
 from tidegate.model.document import UnreadableDocument, from_document, to_document
 from tidegate.model.errors import Fenced, OtherCopy, TerminalError
 from tidegate.model.records import (
-    MONITOR,
+    CHECKPOINT_HISTORY,
     PIPELINES,
     CheckpointHistory,
     CheckpointKind,
@@ -168,7 +168,7 @@ class Ledger:
         failpoint("ledger.complete.before")
         self._change(
             lambda s: _completed(s, ref, ready, retained_max, deleted),
-            Put(MONITOR, self.key, to_document(self._history)),
+            Put(CHECKPOINT_HISTORY, self.key, to_document(self._history)),
         )
         failpoint("ledger.complete.after")
         self._log(
@@ -257,7 +257,7 @@ class Ledger:
 
     def _read_history(self) -> CheckpointHistory:
         """The last checkpoints, for displays: where they cannot be read, the list begins anew."""
-        monitor = self.store.get(MONITOR, self.key)
+        monitor = self.store.get(CHECKPOINT_HISTORY, self.key)
         try:
             return (
                 from_document(CheckpointHistory, monitor.value, f"history of pipeline {self.key}")

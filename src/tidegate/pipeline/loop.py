@@ -29,13 +29,13 @@ from tidegate.model.records import (
     SourceRange,
 )
 from tidegate.pipeline.abandon import Abandoned, abandoned, in_batch
-from tidegate.pipeline.admission import Pace
+from tidegate.pipeline.admission import BatchPacing
 from tidegate.pipeline.ahead import beginning, ranges_of, to_repeat
 from tidegate.pipeline.clock import Clock
 from tidegate.pipeline.engine import Batch, Engine, Written
 from tidegate.pipeline.failures import failure_of
 from tidegate.pipeline.graph import Graph
-from tidegate.pipeline.held import held_offsets
+from tidegate.pipeline.held import retained_offsets
 from tidegate.pipeline.ledger import Ledger
 from tidegate.pipeline.memory import (
     LINEAGE,
@@ -45,9 +45,16 @@ from tidegate.pipeline.memory import (
     consented_checkpoint,
     recorded_sinks,
 )
-from tidegate.pipeline.meter import Meter
-from tidegate.pipeline.savepoint import SavepointDesk
-from tidegate.plugin.contract import Book, Commit, Committer, Offset, Resume, SinkRange
+from tidegate.pipeline.meter import PipelineProgress
+from tidegate.pipeline.savepoint import SavepointCoordinator
+from tidegate.plugin.contract import (
+    Commit,
+    CommitRange,
+    Committer,
+    Offset,
+    ResourceRegistry,
+    SinkRestore,
+)
 
 LOG = logging.getLogger("tidegate.pipeline")
 IDLE_PAUSE_S_MIN = 0.05
@@ -56,7 +63,7 @@ UNREACHABLE_PAUSE_S_MIN = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Surroundings:
+class PipelineContext:
     """What a loop works with.
 
     `stop` asks it to end at the next checkpoint; `savepoints` knows whether one is wanted (None:
@@ -70,22 +77,24 @@ class Surroundings:
     stop: threading.Event
     retained_max: int
     interval_s: float
-    savepoints: SavepointDesk | None = None
-    books: Callable[[Action], Book] | None = (
+    savepoints: SavepointCoordinator | None = None
+    books: Callable[[Action], ResourceRegistry] | None = (
         None  # where operators record what they create outside (None: nowhere)
     )
     installation: str = ""  # the id of the store
 
 
-class Loop:
+class BatchLoop:
     """One attempt at running a pipeline, from its restore point until it ends or fails."""
 
-    def __init__(self, around: Surroundings, graph: Graph, ledger: Ledger, meter: Meter) -> None:
+    def __init__(
+        self, around: PipelineContext, graph: Graph, ledger: Ledger, meter: PipelineProgress
+    ) -> None:
         self.around = around
         self.graph = graph
         self.ledger = ledger
         self.meter = meter
-        self.pace = Pace.of(around.job.plan.env, around.interval_s)
+        self.pace = BatchPacing.of(around.job.plan.env, around.interval_s)
         self.bounded = all(source.bounded for source in graph.sources.values())
         self.scale = 1.0
         self.offsets: dict[str, Offset] = {}
@@ -95,7 +104,7 @@ class Loop:
         self.deleted: list[str] = []
         self.committers: dict[str, Committer] = {}
         self.ahead: list[
-            SinkRange
+            CommitRange
         ] = []  # batches that a sink has and the registry of checkpoints has lost
         self.abandoned: Abandoned | None = None  # the pending batch, where it is planned anew
         self.ready: list[str] = []
@@ -274,10 +283,10 @@ class Loop:
         self.meter.restored(self.ledger.state)
         self._measure()
 
-    def _resumes(self, state: PipelineState, states: Mapping[str, Any]) -> dict[str, Resume]:
+    def _resumes(self, state: PipelineState, states: Mapping[str, Any]) -> dict[str, SinkRestore]:
         """Where each sink is to go on."""
         return {
-            name: Resume(
+            name: SinkRestore(
                 lineage=state.lineage,
                 generation=self.ledger.generation,
                 checkpoint=state.latest.checkpoint if state.latest else 0,
@@ -293,7 +302,7 @@ class Loop:
     def _ask_memory(
         self,
         committers: Mapping[str, Committer],
-        resumes: Mapping[str, Resume],
+        resumes: Mapping[str, SinkRestore],
         expected: frozenset[str],
     ) -> None:
         """Before anything is created in a target: it must remember the checkpoint that it is to go
@@ -393,7 +402,7 @@ class Loop:
         }
         if restored:
             pending = self.ledger.state.pending is not None
-            self.offsets = held_offsets(
+            self.offsets = retained_offsets(
                 self.graph.sources, self.offsets, self.around.job.on_not_held, pending=pending
             )
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidegate.model.records import PipelineMetrics, PipelineState
-from tidegate.model.runway import RunwayFigure
+from tidegate.model.runway import LogRetentionMetric
 from tidegate.pipeline.clock import Clock, SystemClock
 from tidegate.pipeline.engine import Written
 from tidegate.pipeline.rates import RateWindow
 
 
-class Meter:
+class PipelineProgress:
     """The latest figures of one pipeline; safe to read from another thread."""
 
     def __init__(self, pipeline: int, generation: int, clock: Clock | None = None) -> None:
@@ -70,7 +70,7 @@ class Meter:
         """How much of the bounded sources is read."""
         self._set(done=done, total=total, unit=unit)
 
-    def runway(self, figures: Sequence[RunwayFigure]) -> None:
+    def runway(self, figures: Sequence[LogRetentionMetric]) -> None:
         """What the sources said about the oldest restore point."""
         self._set(runway=tuple(figures))
 

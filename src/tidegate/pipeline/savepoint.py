@@ -47,7 +47,7 @@ HELD_S_MAX = (
 )
 
 
-class SavepointDesk:
+class SavepointCoordinator:
     """One for each driver.
 
     `step` is called by one thread, the rest by the loops of its pipelines.

@@ -20,7 +20,7 @@ _VERBS = {BlockKind.SOURCE: "read", BlockKind.SINK: "write"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Known:
+class ResolvedBlock:
     """A block whose connector is there.
 
     With problems of severity error its values are only what could be read.
@@ -48,19 +48,21 @@ class Known:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Unknown:
+class UnknownBlock:
     """A block whose connector is not there."""
 
     block: PluginBlock
     problems: list[Problem]
 
 
-def examine(block: PluginBlock, mode: JobMode, strictness: Strictness) -> Known | Unknown:
+def examine(
+    block: PluginBlock, mode: JobMode, strictness: Strictness
+) -> ResolvedBlock | UnknownBlock:
     """Everything that can be said about a block alone."""
     try:
         connector = registry.find(block.kind, block.plugin)
     except UnknownConnector as error:
-        return Unknown(block=block, problems=[_unknown(block, error)])
+        return UnknownBlock(block=block, problems=[_unknown(block, error)])
     whole = Block.of(block)
     values, problems = connector.options.read(whole, also=COMMON_KEYS)
     problems = [*problems, *_deeper(connector, whole, values)]
@@ -69,7 +71,7 @@ def examine(block: PluginBlock, mode: JobMode, strictness: Strictness) -> Known 
     # granted.
     is_wrong = any(problem.severity is Severity.ERROR for problem in problems)
     capabilities = connector.capabilities if is_wrong else connector.capabilities_of(values)
-    return Known(
+    return ResolvedBlock(
         block=block,
         connector=connector,
         values=values,

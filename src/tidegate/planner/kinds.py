@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tidegate.model.job import BlockKind
 from tidegate.model.problem import Problem, ProblemKind, Severity
 from tidegate.model.types import RowKind
-from tidegate.planner.blocks import Known
+from tidegate.planner.blocks import ResolvedBlock
 
 TAKING_BACK = frozenset({RowKind.UPDATE_BEFORE, RowKind.DELETE})
 _WORDS = {
@@ -21,7 +21,7 @@ _WORDS = {
 
 
 def kind_problems(
-    known: Mapping[str, Known], inputs: Mapping[str, Sequence[str]]
+    known: Mapping[str, ResolvedBlock], inputs: Mapping[str, Sequence[str]]
 ) -> Iterator[Problem]:
     """A warning for every sink that cannot tell what some of its rows mean, with the way out."""
     for path, sink in known.items():
@@ -50,7 +50,7 @@ def kind_problems(
 
 
 def _arriving(
-    sink: str, known: Mapping[str, Known], inputs: Mapping[str, Sequence[str]]
+    sink: str, known: Mapping[str, ResolvedBlock], inputs: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[str, frozenset[RowKind]]]:
     """The sources that may give more than inserts, each with the kinds that no transform on the way
     to the sink takes from their rows.
@@ -70,12 +70,12 @@ def _arriving(
         pending += [(giver, left) for giver in inputs.get(path, ())][::-1]
 
 
-def _is_wrong(one: Known) -> bool:
+def _is_wrong(one: ResolvedBlock) -> bool:
     """Options that are wrong say nothing yet."""
     return any(problem.severity is Severity.ERROR for problem in one.problems)
 
 
-def _message(sink: Known, sources: str, kinds: Sequence[RowKind]) -> str:
+def _message(sink: ResolvedBlock, sources: str, kinds: Sequence[RowKind]) -> str:
     rows, name = " and ".join(_WORDS[kind] for kind in reversed(kinds)), sink.connector.name
     left_out = ", ".join(f'"{kind.name}"' for kind in kinds)
     fate = (

@@ -8,7 +8,7 @@ from tidegate.checkpoints.paths import operator_directory
 from tidegate.model.job import BlockKind, JobSpec
 from tidegate.model.plan import Action, PipelinePlan, Plan
 from tidegate.model.problem import Problem, ProblemKind, Severity, Strictness
-from tidegate.planner.blocks import Known, examine
+from tidegate.planner.blocks import ResolvedBlock, examine
 from tidegate.planner.graph import circles, components, ordered
 from tidegate.planner.kinds import kind_problems
 from tidegate.planner.unions import union_problems
@@ -37,7 +37,7 @@ class Planned:
 def plan(spec: JobSpec, *, strictness: Strictness = Strictness.NORMAL) -> Planned:
     """Judge and plan a job."""
     examined = [examine(block, spec.env.mode, strictness) for block in spec.blocks()]
-    known = {one.block.path: one for one in examined if isinstance(one, Known)}
+    known = {one.block.path: one for one in examined if isinstance(one, ResolvedBlock)}
     edges, wrong = wire(spec)
     problems = [*spec.notices, *(problem for one in examined for problem in one.problems), *wrong]
     round_trips = circles([block.path for block in spec.transforms], edges)
@@ -64,11 +64,11 @@ def in_file_order(problems: Sequence[Problem], file: str) -> list[Problem]:
     )
 
 
-def _operator_problems(known: Sequence[Known]) -> Iterator[Problem]:
+def _operator_problems(known: Sequence[ResolvedBlock]) -> Iterator[Problem]:
     """Operator ids are the keys of state: no two blocks may share one, and each is the name of a
     directory.
     """
-    owners: dict[str, Known] = {}
+    owners: dict[str, ResolvedBlock] = {}
     # Labels first: they cannot clash with each other, so it is always a given name that must
     # change.
     for one in sorted(known, key=lambda one: one.operator != one.label):
@@ -87,7 +87,7 @@ def _operator_problems(known: Sequence[Known]) -> Iterator[Problem]:
             )
 
 
-def _name_problem(one: Known, message: str) -> Problem:
+def _name_problem(one: ResolvedBlock, message: str) -> Problem:
     block = one.block
     return Problem(
         kind=ProblemKind.WIRING,
@@ -97,7 +97,7 @@ def _name_problem(one: Known, message: str) -> Problem:
     )
 
 
-def _plan(spec: JobSpec, known: Mapping[str, Known], edges: Edges) -> Plan:
+def _plan(spec: JobSpec, known: Mapping[str, ResolvedBlock], edges: Edges) -> Plan:
     unread = idle(spec, edges)
     paths = [block.path for block in spec.blocks() if block.path not in unread]
     edges = {reader: givers for reader, givers in edges.items() if reader not in unread}
@@ -117,7 +117,7 @@ def _plan(spec: JobSpec, known: Mapping[str, Known], edges: Edges) -> Plan:
     )
 
 
-def _action(one: Known, inputs: Sequence[Action], default_parallelism: int) -> Action:
+def _action(one: ResolvedBlock, inputs: Sequence[Action], default_parallelism: int) -> Action:
     inherited = max((action.parallelism for action in inputs), default=default_parallelism)
     return Action(
         operator=one.operator,

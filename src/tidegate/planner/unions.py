@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tidegate.model.problem import Problem, ProblemKind
 from tidegate.model.types import Column
-from tidegate.planner.blocks import Known
+from tidegate.planner.blocks import ResolvedBlock
 from tidegate.plugin.option import Block
 from tidegate.plugin.schema import read_schema
 
@@ -18,7 +18,7 @@ RESHAPING = ("tables_configs", "read_columns")
 
 
 def union_problems(
-    known: Mapping[str, Known], inputs: Mapping[str, Sequence[str]]
+    known: Mapping[str, ResolvedBlock], inputs: Mapping[str, Sequence[str]]
 ) -> Iterator[Problem]:
     """A problem for every input whose columns differ from those of the first."""
     for reader, givers in inputs.items():
@@ -42,7 +42,7 @@ def union_problems(
                 )
 
 
-def _shape(source: Known) -> tuple[Column, ...] | None:
+def _shape(source: ResolvedBlock) -> tuple[Column, ...] | None:
     schema = source.values.get("schema")
     if not isinstance(schema, Mapping) or any(source.values.get(key) for key in RESHAPING):
         return None

@@ -88,7 +88,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Runway:
+class LogRetention:
     """Whether a source still holds a position, and how long it will: in seconds at the pace of
     late, or in bytes, where the source can tell.
 
@@ -123,7 +123,7 @@ class Resource:
     lasting: bool = True
 
 
-class Book(Protocol):
+class ResourceRegistry(Protocol):
     """Where a source or sink records, in the driver, what it is about to create outside: recorded
     first, so that it is dropped whatever happens.
     """
@@ -160,7 +160,7 @@ class Source(ABC):
         """Whether this source comes to an end."""
         return self.context.mode is JobMode.BATCH
 
-    def equip(self, book: Book) -> None:  # noqa: B027  # most sources create nothing
+    def attach_resources(self, book: ResourceRegistry) -> None:  # noqa: B027  # most sources create nothing
         """In the driver, before everything else: the book for what is created outside. It does not
         travel to tasks: keep it out of what is pickled.
 
@@ -220,12 +220,12 @@ class Source(ABC):
         """
         return not self.at_end(offset) if self.bounded else None
 
-    def runway(self, offset: Offset) -> Runway:  # noqa: ARG002  # most sources keep everything
+    def runway(self, offset: Offset) -> LogRetention:  # noqa: ARG002  # most sources keep everything
         """Whether this position is still held, and how long it will be.
 
         Asked now and then, of another instance than the one that reads.
         """
-        return Runway(True)
+        return LogRetention(True)
 
     def cannot_repeat(self, start: Offset, end: Offset) -> str:  # noqa: ARG002  # most sources can
         """Why a batch that was begun cannot be read again as it was recorded; empty where it can.
@@ -305,7 +305,7 @@ class WriteTask:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SinkRange:
+class CommitRange:
     """The ranges of every source of the pipeline in one batch, as the sink's record keeps them:
     `{source: {"start": ..., "end": ...}}`.
     """
@@ -327,7 +327,7 @@ class Commit:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Resume:
+class SinkRestore:
     """Where a sink is to go on: everything after `checkpoint` is to be undone (by sinks that can),
     except the batches that will be repeated.
 
@@ -374,7 +374,7 @@ class SinkMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class BatchCommitted:
     """This batch is visible now, because of this call."""
 
 
@@ -410,7 +410,7 @@ class Committer(ABC):
     Methods are called in the order memory, ahead, open, (commit)*, finish?, close, forget?.
     """
 
-    def memory(self, resume: Resume) -> SinkMemory | None:  # noqa: ARG002  # many sinks keep no record
+    def memory(self, resume: SinkRestore) -> SinkMemory | None:  # noqa: ARG002  # many sinks keep no record
         """What the target says of this lineage: read only, nothing is created or fenced. Also asked
         for a restore plan, outside of a driver.
 
@@ -419,7 +419,7 @@ class Committer(ABC):
         """
         return None
 
-    def ahead(self, resume: Resume) -> Sequence[SinkRange]:  # noqa: ARG002  # many sinks keep no record
+    def ahead(self, resume: SinkRestore) -> Sequence[CommitRange]:  # noqa: ARG002  # many sinks keep no record
         """Fence older generations, then tell the records of the batches after `resume.checkpoint`:
         all of them, or only the newest where one row is kept.
 
@@ -429,13 +429,13 @@ class Committer(ABC):
         return ()
 
     @abstractmethod
-    def open(self, resume: Resume) -> None:
+    def open(self, resume: SinkRestore) -> None:
         """Fence older generations, carry out a half-done commit, undo what is newer than `resume`,
         collect dead staging.
         """
 
     @abstractmethod
-    def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
+    def commit(self, commit: Commit) -> BatchCommitted | AlreadyCommitted:
         """Make a batch visible once. The same id with the same offsets is skipped; with others it
         is an error; a newer generation raises Fenced.
 
@@ -486,7 +486,7 @@ class Sink(ABC):
         """
         return False
 
-    def equip(self, book: Book) -> None:  # noqa: B027  # most sinks create nothing but their rows
+    def attach_resources(self, book: ResourceRegistry) -> None:  # noqa: B027  # most sinks create nothing but their rows
         """In the driver, before everything else: the book for what is created outside, as for
         sources.
         """

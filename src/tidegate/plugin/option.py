@@ -20,7 +20,7 @@ ABSENT: Any = object()
 """No value and no default."""
 
 
-class Kind(StrEnum):
+class OptionKind(StrEnum):
     """The type of an option's value."""
 
     TEXT = "string"
@@ -43,7 +43,7 @@ class Option:
     """
 
     key: str
-    kind: Kind
+    kind: OptionKind
     description: str
     default: Any = None
     required: bool = False
@@ -260,7 +260,7 @@ class OptionSet:
         blocks = tuple(
             f"{key}."
             for o in self.options
-            if o.kind in (Kind.MAP, Kind.ANY)
+            if o.kind in (OptionKind.MAP, OptionKind.ANY)
             for key in (o.key, *o.fallbacks)
         )
         for path in unknown_paths(block.data, known):
@@ -293,7 +293,7 @@ def unknown_paths(
 
 def coerce(option: Option, raw: Any) -> Any:
     """The option's value from what stands in the file; ValueError in words for a person."""
-    if option.kind is Kind.ENUM:
+    if option.kind is OptionKind.ENUM:
         return _choice(option, raw)
     value = _READERS[option.kind](raw)
     return _bounded(option, value) if option.kind in _NUMBERS else value
@@ -412,15 +412,15 @@ def shown(raw: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-_NUMBERS = (Kind.INT, Kind.LONG, Kind.DOUBLE, Kind.DURATION)
-_READERS: dict[Kind, Callable[[Any], Any]] = {
-    Kind.INT: lambda raw: _whole(raw, 31),
-    Kind.LONG: lambda raw: _whole(raw, 63),
-    Kind.DOUBLE: _number,
-    Kind.DURATION: milliseconds,
-    Kind.BOOL: _boolean,
-    Kind.LIST: _items,
-    Kind.MAP: _block,
-    Kind.TEXT: as_text,
-    Kind.ANY: lambda raw: raw,
+_NUMBERS = (OptionKind.INT, OptionKind.LONG, OptionKind.DOUBLE, OptionKind.DURATION)
+_READERS: dict[OptionKind, Callable[[Any], Any]] = {
+    OptionKind.INT: lambda raw: _whole(raw, 31),
+    OptionKind.LONG: lambda raw: _whole(raw, 63),
+    OptionKind.DOUBLE: _number,
+    OptionKind.DURATION: milliseconds,
+    OptionKind.BOOL: _boolean,
+    OptionKind.LIST: _items,
+    OptionKind.MAP: _block,
+    OptionKind.TEXT: as_text,
+    OptionKind.ANY: lambda raw: raw,
 }

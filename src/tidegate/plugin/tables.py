@@ -13,25 +13,25 @@ from typing import Any
 from tidegate.model.problem import Location, Problem
 from tidegate.model.types import Table
 from tidegate.plugin.javaregex import for_names, name_complaint
-from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values
+from tidegate.plugin.option import Block, Option, OptionKind, OptionSet, Values
 
 MULTI_TABLE = (
     Option(
         "table_match_regex",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "Which tables the options of this block are for: a regular expression for the whole path of"
         " a table.",
         default=".*",
     ),
     Option(
         "table_transform",
-        Kind.LIST,
+        OptionKind.LIST,
         "Rules for single tables, each with table_path and the options of this transform; they come"
         " before those of the block.",
     ),
     Option(
         "rule_match_mode",
-        Kind.ENUM,
+        OptionKind.ENUM,
         "What happens where several table_transform entries name the same table_path; without it"
         " that is an error.",
         choices=("FIRST_MATCH", "ALL_MATCH"),

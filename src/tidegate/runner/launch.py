@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from tidegate.failpoint import failpoint
-from tidegate.model.engine import DriverOrder
+from tidegate.model.engine import DriverSpec
 from tidegate.model.records import ProcessRef
 from tidegate.runner import orders
 from tidegate.runner.process import (
@@ -114,7 +114,7 @@ def last_words(error_log: Path, lines: int = 1) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
-def launch(order: DriverOrder, program: Program) -> DriverProcess:
+def launch(order: DriverSpec, program: Program) -> DriverProcess:
     """Start a driver in a session of its own, with its order."""
     logs = orders.home_of(order).logs(order.job_id)
     logs.mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,7 @@ def launch(order: DriverOrder, program: Program) -> DriverProcess:
 
 
 def _embedded(
-    command: Sequence[str], order: DriverOrder, program: Program, logs: Path
+    command: Sequence[str], order: DriverSpec, program: Program, logs: Path
 ) -> "subprocess.Popen[bytes]":
     with open_errors(logs) as errors:
         process = subprocess.Popen(
@@ -149,7 +149,7 @@ def _embedded(
 
 
 def _detached(
-    command: Sequence[str], order: DriverOrder, program: Program, logs: Path
+    command: Sequence[str], order: DriverSpec, program: Program, logs: Path
 ) -> "subprocess.Popen[bytes]":
     """The order is in a file without a name, whole before the process begins: a death of ours in
     between leaves no driver that waits.

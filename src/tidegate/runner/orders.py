@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tidegate.home import Home
 from tidegate.model.document import from_document, to_document
-from tidegate.model.engine import DriverOrder, EngineSettings
+from tidegate.model.engine import DriverSpec, EngineSettings
 
 STREAMING_INTERVAL_MS = 10_000
 ORDER_BYTES_MAX = 4 * 1024 * 1024
@@ -24,12 +24,12 @@ def driver_order(
     generation: int,
     worker: str = "",
     detached: bool = False,
-) -> DriverOrder:
+) -> DriverSpec:
     """The order for one generation: the engine's defaults, over which the job's env wins in the
     driver.
     """
     checkpoint = settings.checkpoint
-    return DriverOrder(
+    return DriverSpec(
         home=str(home.root),
         job_id=job_id,
         generation=generation,
@@ -50,16 +50,16 @@ def driver_order(
     )
 
 
-def home_of(order: DriverOrder) -> Home:
+def home_of(order: DriverSpec) -> Home:
     """The installation that the order is about."""
     return Home(Path(order.home))
 
 
-def encode(order: DriverOrder) -> bytes:
+def encode(order: DriverSpec) -> bytes:
     return json.dumps(to_document(order)).encode() + b"\n"
 
 
-def send(order: DriverOrder, descriptor: int) -> None:
+def send(order: DriverSpec, descriptor: int) -> None:
     """Write the line, all of it. A reader that has died is no error here: its end tells."""
     rest = encode(order)
     try:
@@ -69,7 +69,7 @@ def send(order: DriverOrder, descriptor: int) -> None:
         return
 
 
-def receive(descriptor: int) -> DriverOrder | None:
+def receive(descriptor: int) -> DriverSpec | None:
     """Read one line; None where the other end closes before it is whole. What comes after the line
     is left alone.
     """
@@ -81,4 +81,4 @@ def receive(descriptor: int) -> DriverOrder | None:
         if not part or len(line) > ORDER_BYTES_MAX:
             return None
         line += part
-    return from_document(DriverOrder, json.loads(line), "the driver's order")
+    return from_document(DriverSpec, json.loads(line), "the driver's order")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tidegate.failpoint import failpoint
 from tidegate.home import Home
-from tidegate.model.engine import DriverOrder
+from tidegate.model.engine import DriverSpec
 from tidegate.model.records import ProcessRef
 from tidegate.runner import orders
 from tidegate.runner.launch import ERROR_LOG, DriverProcess, Program
@@ -40,7 +40,7 @@ class WarmPool:
     """
 
     def __init__(
-        self, program: Program, order: DriverOrder, count: int, monotonic_s: Callable[[], float]
+        self, program: Program, order: DriverSpec, count: int, monotonic_s: Callable[[], float]
     ) -> None:
         self.program = program
         self.order = order
@@ -72,7 +72,7 @@ class WarmPool:
         ):
             self._start()
 
-    def take(self, order: DriverOrder) -> DriverProcess | NoneWaits:
+    def take(self, order: DriverSpec) -> DriverProcess | NoneWaits:
         """Give this order to one that is ready. It needs nothing of ours from then on."""
         ready = self.ready()
         if not ready:

@@ -19,7 +19,7 @@ POD_ADDRESS = "${POD_IP}"  # filled in from the environment when the engine's fi
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class DeploymentRequest:
     """What was asked for. Empty texts: not said."""
 
     master: str
@@ -45,7 +45,7 @@ class Deployment:
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-def deployment(wanted: Wanted) -> Deployment:
+def deployment(wanted: DeploymentRequest) -> Deployment:
     """For this kind of master; UserError where something is missing."""
     if wanted.master.startswith("spark://"):
         return _standalone(wanted)
@@ -61,7 +61,7 @@ def deployment(wanted: Wanted) -> Deployment:
     )
 
 
-def _sizes(wanted: Wanted) -> dict[str, str]:
+def _sizes(wanted: DeploymentRequest) -> dict[str, str]:
     sizes = {
         "spark.master": wanted.master,
         "spark.executor.cores": str(wanted.cores),
@@ -75,7 +75,7 @@ def _sizes(wanted: Wanted) -> dict[str, str]:
     return sizes | address
 
 
-def _containers(wanted: Wanted) -> dict[str, str]:
+def _containers(wanted: DeploymentRequest) -> dict[str, str]:
     """Rows are in the Python workers, outside the JVM's memory: a container that has no room for
     them is killed.
     """
@@ -85,7 +85,7 @@ def _containers(wanted: Wanted) -> dict[str, str]:
     }
 
 
-def _python(wanted: Wanted) -> dict[str, str]:
+def _python(wanted: DeploymentRequest) -> dict[str, str]:
     """Where executors find a Python with Tidegate in it."""
     if wanted.archive:
         return {
@@ -104,7 +104,7 @@ def _pack(archive: str) -> str:
     return f"{made}   # then put it at {archive}; hosts need the Python that it was made with"
 
 
-def _disk(wanted: Wanted) -> str:
+def _disk(wanted: DeploymentRequest) -> str:
     place = wanted.shared or "one directory"
     return (
         f"Mount {place} on every host under the same name: sources and sinks of files, and the"
@@ -112,7 +112,7 @@ def _disk(wanted: Wanted) -> str:
     )
 
 
-def _standalone(wanted: Wanted) -> Deployment:
+def _standalone(wanted: DeploymentRequest) -> Deployment:
     """An application takes all cores that are free, unless it is told how many: the second job
     would wait for the first.
     """
@@ -142,7 +142,7 @@ def _standalone(wanted: Wanted) -> Deployment:
     )
 
 
-def _yarn(wanted: Wanted) -> Deployment:
+def _yarn(wanted: DeploymentRequest) -> Deployment:
     if not wanted.archive and not wanted.python:
         raise UserError(
             "YARN needs --archive (an environment that is sent along) or --python (one that is on"
@@ -172,7 +172,7 @@ def _yarn(wanted: Wanted) -> Deployment:
     )
 
 
-def _kubernetes(wanted: Wanted) -> Deployment:
+def _kubernetes(wanted: DeploymentRequest) -> Deployment:
     if not wanted.image:
         raise UserError(
             "Kubernetes needs --image: the name under which the image for executors is pushed"

@@ -74,7 +74,7 @@ class JvmNotStartedYet(TransientError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Launch:
+class JvmLaunch:
     """How to start a JVM."""
 
     command: Sequence[str]
@@ -114,7 +114,7 @@ def _may_be_seen(key: str, value: str) -> bool:
     )
 
 
-def start_jvm(launch: Launch) -> Any:
+def start_jvm(launch: JvmLaunch) -> Any:
     """The connected py4j gateway; its `proc` is the process of the JVM."""
     answer_dir = Path(tempfile.mkdtemp(prefix="gateway-", dir=launch.tmp))
     try:

@@ -130,7 +130,7 @@ def open_context(settings: SessionSettings) -> SparkContext:
     command = startup_cache.command(cached, conf) if cached else gateway.submit_command(conf)
     output = settings.logs / "spark-jvm.log"
     opened = gateway.start_jvm(
-        gateway.Launch(
+        gateway.JvmLaunch(
             command=command,
             environ=jvm_environ(settings, java),
             output=output,

@@ -30,7 +30,7 @@ class Write:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Token:
+class TransactionName:
     """The name of one transaction. Its revision, if it ever gets one, is above `since`."""
 
     id: bytes
@@ -41,13 +41,13 @@ class Token:
 class Transaction:
     """All of it or nothing. The writes name each entry at most once."""
 
-    token: Token
+    token: TransactionName
     checks: tuple[Check, ...]
     writes: tuple[Write, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StoredRow:
     """An entry as it is stored."""
 
     key: str
@@ -125,25 +125,25 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Void:
+class NotCommitted:
     """The transaction was not written, and never will be."""
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class OutcomeForgotten:
     """So much was written since that the token may have been pruned."""
 
 
 class Backend(Protocol):
     """One kind of store. All methods may be called by several threads at once."""
 
-    def read(self, map: str, key: str) -> Row | None:
+    def read(self, map: str, key: str) -> StoredRow | None:
         """The entry as of now."""
 
-    def scan(self, map: str, prefix: str) -> list[Row]:
+    def scan(self, map: str, prefix: str) -> list[StoredRow]:
         """The entries whose key begins so, as of one moment, ordered by code points."""
 
-    def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
+    def ask(self, questions: Sequence[Question]) -> list[list[StoredRow]]:
         """The rows of each question, all as of one moment; however many there are, no more round
         trips than it needs.
         """
@@ -158,7 +158,7 @@ class Backend(Protocol):
         A token that was made void is turned away with StoreUnavailable.
         """
 
-    def settle(self, token: Token) -> Committed | Void | Forgotten:
+    def settle(self, token: TransactionName) -> Committed | NotCommitted | OutcomeForgotten:
         """Was it written? If not, make the token void in the same step. May be repeated."""
 
     def feed(self, maps: Collection[str], since: int) -> Changes | Compacted:

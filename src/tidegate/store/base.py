@@ -20,15 +20,15 @@ from tidegate.store.backend import (
     Check,
     Committed,
     Compacted,
-    Forgotten,
     Get,
     Listing,
     MapSize,
+    NotCommitted,
+    OutcomeForgotten,
     Question,
-    Row,
-    Token,
+    StoredRow,
     Transaction,
-    Void,
+    TransactionName,
     Write,
 )
 from tidegate.store.encoding import (
@@ -81,7 +81,7 @@ class DamagedEntry(Entry):
     __slots__ = ("damage",)
     damage: DocumentDamaged
 
-    def __init__(self, row: Row, damage: DocumentDamaged) -> None:
+    def __init__(self, row: StoredRow, damage: DocumentDamaged) -> None:
         object.__setattr__(self, "key", row.key)
         object.__setattr__(self, "version", row.version)
         object.__setattr__(self, "damage", damage)
@@ -117,7 +117,7 @@ class OutcomeUnknown(TransientError):
     condition = "store-outcome-unknown"
     domain = Domain.EXTERNAL
 
-    def __init__(self, token: Token, why: str) -> None:
+    def __init__(self, token: TransactionName, why: str) -> None:
         super().__init__(f"it is not known whether the last transaction was written: {why}")
         self.token = token
 
@@ -185,7 +185,7 @@ class Store:
         failpoint("store.transact.after")
         return self._saw(revision)
 
-    def settle(self, token: Token) -> Committed | Void:
+    def settle(self, token: TransactionName) -> Committed | NotCommitted:
         """What became of a transaction whose outcome was unknown; after `Void` it is sure that it
         will never be written.
         """
@@ -197,7 +197,7 @@ class Store:
                     raise OutcomeUnknown(token, str(error)) from error
                 self._pause(pause_s)
                 continue
-            if isinstance(outcome, Forgotten):
+            if isinstance(outcome, OutcomeForgotten):
                 raise OutcomeUnknown(token, "so much was written since that its trace is gone")
             return outcome
         raise AssertionError("unreachable")
@@ -243,11 +243,11 @@ class Store:
             match self.settle(transaction.token):
                 case Committed(revision):
                     return revision
-                case Void():
+                case NotCommitted():
                     raise StoreUnavailable(f"the transaction was not written: {error}") from error
 
-    def _token(self) -> Token:
-        return Token(id=os.urandom(16), since=self._seen)
+    def _token(self) -> TransactionName:
+        return TransactionName(id=os.urandom(16), since=self._seen)
 
     def _saw(self, revision: int) -> int:
         # Two threads may race here; the loser leaves an older revision, which is as true and only
@@ -256,7 +256,7 @@ class Store:
         return revision
 
 
-def _entry(map: str, row: Row) -> Entry:
+def _entry(map: str, row: StoredRow) -> Entry:
     try:
         return Entry(row.key, decode(map, row.key, row.text), row.version)
     except DocumentDamaged as damage:

@@ -23,7 +23,7 @@ Outcome: TypeAlias = int | TidegateError
 """The revision, or why it was not written (AnswerLost: or who knows)."""
 
 
-class _Wanted:
+class _Queued:
     """A transaction in the queue.
 
     After a fork the child has copies of those of its parent: they are none of its business.
@@ -45,14 +45,14 @@ class Combiner:
 
     def __init__(self, carry_out: Callable[[Sequence[Transaction]], Sequence[Outcome]]) -> None:
         self._carry_out = carry_out
-        self._queue: deque[_Wanted] = deque()
+        self._queue: deque[_Queued] = deque()
 
     def apply(self, transaction: Transaction, turn: AbstractContextManager[None]) -> int:
         """Carry it out, or have it carried out.
 
         What entering the turn raises means that nothing was written.
         """
-        mine, entered = _Wanted(transaction), False
+        mine, entered = _Queued(transaction), False
         self._queue.append(mine)
         try:
             with turn:
@@ -83,8 +83,8 @@ class Combiner:
             for wanted, outcome in zip(batch, outcomes, strict=True):
                 wanted.outcome = outcome
 
-    def _taken(self) -> list[_Wanted]:
-        batch: list[_Wanted] = []
+    def _taken(self) -> list[_Queued]:
+        batch: list[_Queued] = []
         while len(batch) < BATCH_MAX:
             try:
                 wanted = self._queue.popleft()
@@ -94,7 +94,7 @@ class Combiner:
                 batch.append(wanted)
         return batch
 
-    def _withdrawn(self, mine: _Wanted) -> bool:
+    def _withdrawn(self, mine: _Queued) -> bool:
         """Take it out of the queue, unless somebody has it in hand."""
         try:
             self._queue.remove(mine)

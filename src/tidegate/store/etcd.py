@@ -15,24 +15,24 @@ from tidegate.store.backend import (
     Changes,
     Committed,
     Compacted,
-    Forgotten,
     Get,
     Listing,
     MapSize,
+    NotCommitted,
+    OutcomeForgotten,
     Question,
     Retention,
-    Row,
-    Token,
+    StoredRow,
     Transaction,
-    Void,
+    TransactionName,
 )
 from tidegate.store.errors import Conflict, StoreUnavailable
 from tidegate.store.etcd_http import EtcdClient
-from tidegate.store.etcd_layout import Charter, Layout, encoded_rows
+from tidegate.store.etcd_layout import Charter, KeyLayout, encoded_rows
 from tidegate.store.etcd_prune import Pruner
 from tidegate.store.etcd_requests import (
-    Answer,
     Json,
+    TxnResult,
     answer_of,
     delete,
     end_of,
@@ -84,7 +84,7 @@ class EtcdBackend:
         patience_s: float = PATIENCE_S,
         create: bool = True,
     ) -> None:
-        self._layout = Layout(prefix)
+        self._layout = KeyLayout(prefix)
         self._client = EtcdClient(endpoints, username=username, password=password, tls=tls)
         try:
             self._view = EtcdView(self._client, self._layout, patience_s=patience_s, create=create)
@@ -94,13 +94,13 @@ class EtcdBackend:
         self._retention = retention
         self._pruner = Pruner(self._view, retention)
 
-    def read(self, map: str, key: str) -> Row | None:
+    def read(self, map: str, key: str) -> StoredRow | None:
         return next(iter(self.ask([Get(map, key)])[0]), None)
 
-    def scan(self, map: str, prefix: str) -> list[Row]:
+    def scan(self, map: str, prefix: str) -> list[StoredRow]:
         return self.ask([Listing(map, prefix)])[0]
 
-    def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
+    def ask(self, questions: Sequence[Question]) -> list[list[StoredRow]]:
         layout = self._layout
         asked = [
             (
@@ -127,7 +127,7 @@ class EtcdBackend:
         inside_transaction()
         return self._commit(transaction)
 
-    def settle(self, token: Token) -> Committed | Void | Forgotten:
+    def settle(self, token: TransactionName) -> Committed | NotCommitted | OutcomeForgotten:
         give_up_at = self._view.give_up_at()
         while True:
             # The mark first: whatever is not in the log after it was seen will never be.
@@ -139,9 +139,9 @@ class EtcdBackend:
             if written is not None:
                 return Committed(written)
             if marked:
-                return Void()
+                return NotCommitted()
             if moment.charter.floor > token.since:
-                return Forgotten()
+                return OutcomeForgotten()
             self._mark_void(token, moment)
             self._view.check_patience(give_up_at)
 
@@ -203,7 +203,7 @@ class EtcdBackend:
 
     def _attempt(
         self, transaction: Transaction, look: _Look, otherwise: list[Json]
-    ) -> tuple[Charter, Answer]:
+    ) -> tuple[Charter, TxnResult]:
         """Try to write; the charter after that."""
         layout, token = self._layout, transaction.token.id
         acts, rows = self._acts(transaction, look)
@@ -289,7 +289,7 @@ class EtcdBackend:
             *(get(self._layout.entry(*name)) for name in _names(transaction)),
         ]
 
-    def _mark_void(self, token: Token, moment: Moment) -> None:
+    def _mark_void(self, token: TransactionName, moment: Moment) -> None:
         """Unless somebody else was faster: who asks again sees it."""
         layout, charter = self._layout, moment.charter
         acts = [put(layout.void(token.id), b"%d" % moment.revision)]

@@ -22,16 +22,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.model.errors import UserError
-from tidegate.store.backend import Change, ChangeKind, Row
+from tidegate.store.backend import Change, ChangeKind, StoredRow
 from tidegate.store.errors import StoreDamaged
-from tidegate.store.etcd_requests import Pair
+from tidegate.store.etcd_requests import KeyValue
 
 FORMAT = 1
 DIGITS = 20
 WINDOW = 1000
 
 
-class StoreTooNew(UserError):
+class EtcdStoreTooNew(UserError):
     """A store that a newer Tidegate has made."""
 
     condition = "store-too-new"
@@ -105,7 +105,7 @@ class LogRecord:
         return [Change(map, key, self.revision, ChangeKind(kind)) for map, key, kind in rows]
 
 
-class Layout:
+class KeyLayout:
     """The names of the keys of one store, and what is under them."""
 
     window = WINDOW
@@ -142,7 +142,7 @@ class Layout:
         """The mark of a token that was given up."""
         return self.voids + token.hex().encode()
 
-    def read_charter(self, pairs: list[Pair]) -> Charter | None:
+    def read_charter(self, pairs: list[KeyValue]) -> Charter | None:
         """The charter, if there is one."""
         if not pairs:
             return None
@@ -150,7 +150,7 @@ class Layout:
         try:
             fields: dict[str, Any] = json.loads(pair.value)
             if fields.pop("format") != FORMAT:
-                raise StoreTooNew(self.root.decode(), json.loads(pair.value)["format"])
+                raise EtcdStoreTooNew(self.root.decode(), json.loads(pair.value)["format"])
             gaps = (*fields.pop("gaps"), *([pair.mod] if fields.pop("gap") else ()))
             return Charter(**fields, gaps=gaps, base=pair.created, mod=pair.mod)
         except (ValueError, KeyError, TypeError) as error:
@@ -159,7 +159,7 @@ class Layout:
                 " another prefix"
             ) from error
 
-    def read_record(self, charter: Charter, pair: Pair) -> LogRecord:
+    def read_record(self, charter: Charter, pair: KeyValue) -> LogRecord:
         """A record of the log."""
         try:
             hint, token, _ = pair.key[len(self.log) :].decode().split("/")
@@ -174,17 +174,17 @@ class Layout:
                 f"the change log under {self.log.decode()} in etcd is damaged"
             ) from error
 
-    def rows_of(self, pair: Pair) -> int:
+    def rows_of(self, pair: KeyValue) -> int:
         """How many rows a record has."""
         return int(pair.key.rpartition(b"/")[2])
 
-    def read_row(self, charter: Charter, start: bytes, pair: Pair) -> Row:
+    def read_row(self, charter: Charter, start: bytes, pair: KeyValue) -> StoredRow:
         """An entry of the map whose keys begin with `start`.
 
         Bytes that are no text become text that its checksum does not fit.
         """
         key, text = pair.key[len(start) :], pair.value
-        return Row(
+        return StoredRow(
             key.decode(errors="backslashreplace"),
             text.decode(errors="backslashreplace"),
             charter.number(pair.mod),

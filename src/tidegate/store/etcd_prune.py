@@ -13,7 +13,7 @@ from tidegate.store.errors import StoreUnavailable
 from tidegate.store.etcd_layout import Charter
 from tidegate.store.etcd_requests import (
     Json,
-    Pair,
+    KeyValue,
     answer_of,
     delete,
     delete_span,
@@ -28,7 +28,7 @@ VOIDS_AT_ONCE = 20  # as many acts as fit into a transaction beside all others
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PrunePlan:
     """What may go: good as long as the charter is the one that it was made for.
 
     `charter` is the one after it.
@@ -46,7 +46,7 @@ class Pruner:
         self._view = view
         self._retention = retention
         self._every = max(1, (retention.threshold - retention.kept) // 2)
-        self._plan: Plan | None = None
+        self._plan: PrunePlan | None = None
 
     def plan_if_due(self, count: int) -> None:
         if count % self._every == 0:
@@ -55,7 +55,7 @@ class Pruner:
             except StoreUnavailable:
                 self._plan = None
 
-    def take_plan(self, charter: Charter) -> Plan | None:
+    def take_plan(self, charter: Charter) -> PrunePlan | None:
         """The plan, if it is still good."""
         plan = self._plan
         return plan if plan is not None and plan.made_for == charter else None
@@ -94,7 +94,7 @@ class Pruner:
                 "/v3/kv/compaction", {"revision": str(revision), "physical": physical}
             )
 
-    def _made(self, *, always: bool) -> Plan | None:
+    def _made(self, *, always: bool) -> PrunePlan | None:
         layout = self._view.layout
         moment = self._view.moment(
             span(layout.log, end_of(layout.log), keys_only=True),
@@ -109,9 +109,9 @@ class Pruner:
             delete_span(layout.hint(0), layout.hint(charter.floor - layout.window)),
         ]
         acts += [delete(pair.key) for pair in voids if int(pair.value) < charter.floor]
-        return Plan(moment.charter, charter, acts)
+        return PrunePlan(moment.charter, charter, acts)
 
-    def _shortened(self, moment: Moment, log: list[Pair], *, always: bool) -> Charter:
+    def _shortened(self, moment: Moment, log: list[KeyValue], *, always: bool) -> Charter:
         """The charter with the floor where it should be: so high that at most `kept` rows, and as
         many transactions, are above it.
         """

@@ -10,7 +10,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class KeyValue:
     """A key, its value, and etcd's revisions of its first and its last writing, and how many there
     were.
     """
@@ -23,14 +23,14 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TxnResult:
     """What a transaction brought: were its conditions met, etcd's revision then, and the pairs of
     each of its questions, in order.
     """
 
     succeeded: bool
     revision: int
-    found: list[list[Pair]]
+    found: list[list[KeyValue]]
 
 
 def end_of(prefix: bytes) -> bytes:
@@ -89,29 +89,29 @@ def if_empty(prefix: bytes) -> Json:
     return {**if_mod(prefix, 0), "range_end": _b64(end_of(prefix))}
 
 
-def answer_of(answer: Json) -> Answer:
+def answer_of(answer: Json) -> TxnResult:
     """The answer to a transaction."""
     found = [
         pairs for response in answer.get("responses", ()) if (pairs := _pairs(response)) is not None
     ]
-    return Answer(bool(answer.get("succeeded")), int(answer["header"]["revision"]), found)
+    return TxnResult(bool(answer.get("succeeded")), int(answer["header"]["revision"]), found)
 
 
-def pairs_of(answer: Json) -> list[Pair]:
+def pairs_of(answer: Json) -> list[KeyValue]:
     """The answer to a question that was asked alone."""
     return [_pair(kv) for kv in answer.get("kvs", ())]
 
 
-def _pairs(response: Json) -> list[Pair] | None:
+def _pairs(response: Json) -> list[KeyValue] | None:
     if "response_range" in response:
         return pairs_of(response["response_range"])
     old = response.get("response_put", {}).get("prev_kv")
     return None if old is None else [_pair(old)]
 
 
-def _pair(kv: Json) -> Pair:
+def _pair(kv: Json) -> KeyValue:
     value = base64.b64decode(kv.get("value", ""))
-    return Pair(
+    return KeyValue(
         base64.b64decode(kv["key"]),
         value,
         int(kv["create_revision"]),

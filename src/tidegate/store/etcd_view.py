@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from tidegate.store.errors import StoreDamaged, StoreLost, StoreUnavailable
 from tidegate.store.etcd_errors import HistoryGone
 from tidegate.store.etcd_http import EtcdClient
-from tidegate.store.etcd_layout import Charter, Layout, LogRecord
+from tidegate.store.etcd_layout import Charter, KeyLayout, LogRecord
 from tidegate.store.etcd_requests import (
-    Answer,
     Json,
-    Pair,
+    KeyValue,
+    TxnResult,
     after,
     answer_of,
     as_of,
@@ -42,8 +42,8 @@ class Moment:
     """The charter, the newest transaction, and the pairs of each question, all at the same time."""
 
     charter: Charter
-    last: Pair
-    found: list[list[Pair]]
+    last: KeyValue
+    found: list[list[KeyValue]]
     etcd_revision: int
 
     @property
@@ -59,7 +59,7 @@ class EtcdView:
     """
 
     def __init__(
-        self, client: EtcdClient, layout: Layout, *, patience_s: float, create: bool = True
+        self, client: EtcdClient, layout: KeyLayout, *, patience_s: float, create: bool = True
     ) -> None:
         self.client = client
         self.layout = layout
@@ -81,7 +81,7 @@ class EtcdView:
         """What `judged` needs to be asked first."""
         return [get(self.layout.charter), get(self.layout.last)]
 
-    def judged(self, answer: Answer) -> Moment:
+    def judged(self, answer: TxnResult) -> Moment:
         """The answer to `questions` and more."""
         charter, last = self.layout.read_charter(answer.found[0]), answer.found[1]
         if charter is None or not last or charter.store != self._store:
@@ -131,7 +131,7 @@ class EtcdView:
         """Whether a transaction `since` was seen here, and not long ago."""
         return since in self._counts
 
-    def answers(self, questions: Sequence[Json]) -> tuple[Charter, list[list[Pair]]]:
+    def answers(self, questions: Sequence[Json]) -> tuple[Charter, list[list[KeyValue]]]:
         """The pairs of each question as of one moment, however many they are.
 
         Questions about many keys have PAGE_KEYS as their limit.
@@ -188,7 +188,7 @@ class EtcdView:
             for pair in sorted(moment.found[0], key=lambda pair: pair.mod)
         ]
 
-    def _answers(self, questions: Sequence[Json]) -> tuple[Charter, list[list[Pair]]]:
+    def _answers(self, questions: Sequence[Json]) -> tuple[Charter, list[list[KeyValue]]]:
         """As many questions in one request as etcd takes, and no answer too big; the later ones as
         of the moment of the first.
         """

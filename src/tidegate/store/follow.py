@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from tidegate.model.document import from_document
-from tidegate.store.backend import Change, Row
+from tidegate.store.backend import Change, StoredRow
 from tidegate.store.base import Changes, Get, Listing, Question, Store
 from tidegate.store.encoding import decode, verify
 
@@ -26,14 +26,14 @@ SINGLE_READS_MAX = 16  # so many entries of a map are always read by their keys,
 SINGLE_READS_SHARE = 4
 
 
-class Seen(Generic[T]):
+class CachedEntry(Generic[T]):
     """A record, the version of its document, and when this process first saw that version, on its
     monotonic clock. Its text is read on first use.
     """
 
     __slots__ = ("_map", "_peeked", "_text", "_value", "key", "kind", "since_s", "version")
 
-    def __init__(self, kind: type[T], map: str, row: Row, since_s: float) -> None:
+    def __init__(self, kind: type[T], map: str, row: StoredRow, since_s: float) -> None:
         self.kind = kind
         self.key = row.key
         self.version = row.version
@@ -88,7 +88,7 @@ class Follower:
         self.monotonic_s = monotonic_s
         self.lazy = lazy
         self._since: int | None = None
-        self._maps: dict[str, dict[str, Seen[Any]]] = {map: {} for map in kinds}
+        self._maps: dict[str, dict[str, CachedEntry[Any]]] = {map: {} for map in kinds}
         self._turn = threading.Lock()
         self.unreadable: dict[tuple[str, str], str] = {}
 
@@ -112,10 +112,10 @@ class Follower:
             self._since = changes.revision
             return {(map, key) for map, changed in keys.items() for key in changed}
 
-    def get(self, map: str, key: str) -> Seen[Any] | None:
+    def get(self, map: str, key: str) -> CachedEntry[Any] | None:
         return self._maps[map].get(key)
 
-    def all(self, map: str) -> Mapping[str, Seen[Any]]:
+    def all(self, map: str) -> Mapping[str, CachedEntry[Any]]:
         """A map as of the last turn; it does not change under the reader."""
         return MappingProxyType(self._maps[map])
 
@@ -134,7 +134,7 @@ class Follower:
                 SINGLE_READS_MAX, len(self._maps[map]) // SINGLE_READS_SHARE
             )
             questions += [Get(map, key) for key in changed] if single else [Listing(map)]
-        found: dict[str, dict[str, Row]] = {map: {} for map in keys}
+        found: dict[str, dict[str, StoredRow]] = {map: {} for map in keys}
         for question, rows in zip(questions, self.store.backend.ask(questions), strict=True):
             found[question.map].update((row.key, row) for row in rows)
         for map, changed in keys.items():
@@ -164,7 +164,9 @@ class Follower:
         self._since = revision
         return told
 
-    def _take(self, fresh: dict[str, Seen[Any]], map: str, key: str, row: Row | None) -> None:
+    def _take(
+        self, fresh: dict[str, CachedEntry[Any]], map: str, key: str, row: StoredRow | None
+    ) -> None:
         if row is None:
             fresh.pop(key, None)
             self.unreadable.pop((map, key), None)
@@ -173,7 +175,7 @@ class Follower:
         if known is not None and known.version == row.version:
             return
         try:
-            seen: Seen[Any] = Seen(self.kinds[map], map, row, self.monotonic_s())
+            seen: CachedEntry[Any] = CachedEntry(self.kinds[map], map, row, self.monotonic_s())
             if map in self.lazy:
                 verify(map, key, row.text)
             else:

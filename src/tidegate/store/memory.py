@@ -13,15 +13,15 @@ from tidegate.store.backend import (
     Changes,
     Committed,
     Compacted,
-    Forgotten,
     Get,
     MapSize,
+    NotCommitted,
+    OutcomeForgotten,
     Question,
     Retention,
-    Row,
-    Token,
+    StoredRow,
     Transaction,
-    Void,
+    TransactionName,
     Write,
 )
 from tidegate.store.errors import Conflict, StoreClosed, StoreUnavailable
@@ -33,7 +33,7 @@ class MemoryBackend:
     def __init__(self, *, retention: Retention) -> None:
         self._retention = retention
         self._lock = threading.Lock()
-        self._entries: dict[str, dict[str, Row]] = {}
+        self._entries: dict[str, dict[str, StoredRow]] = {}
         self._log: list[Change] = []
         self._outcomes: dict[bytes, int] = {}
         self._voids: dict[bytes, int] = {}
@@ -41,17 +41,17 @@ class MemoryBackend:
         self._floor = 0  # the log is complete after this revision
         self._closed = False
 
-    def read(self, map: str, key: str) -> Row | None:
+    def read(self, map: str, key: str) -> StoredRow | None:
         with self._lock:
             self._check_open()
             return self._entries.get(map, {}).get(key)
 
-    def scan(self, map: str, prefix: str) -> list[Row]:
+    def scan(self, map: str, prefix: str) -> list[StoredRow]:
         with self._lock:
             self._check_open()
             return self._scan(map, prefix)
 
-    def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
+    def ask(self, questions: Sequence[Question]) -> list[list[StoredRow]]:
         with self._lock:
             self._check_open()
             return [
@@ -78,17 +78,17 @@ class MemoryBackend:
                 self._prune()
             return self._revision
 
-    def settle(self, token: Token) -> Committed | Void | Forgotten:
+    def settle(self, token: TransactionName) -> Committed | NotCommitted | OutcomeForgotten:
         with self._lock:
             self._check_open()
             if token.id in self._outcomes:
                 return Committed(self._outcomes[token.id])
             if token.id in self._voids:
-                return Void()
+                return NotCommitted()
             if self._floor > token.since:
-                return Forgotten()
+                return OutcomeForgotten()
             self._voids[token.id] = self._revision
-            return Void()
+            return NotCommitted()
 
     def feed(self, maps: Collection[str], since: int) -> Changes | Compacted:
         with self._lock:
@@ -129,11 +129,11 @@ class MemoryBackend:
         if self._closed:
             raise StoreClosed()
 
-    def _get(self, question: Get) -> list[Row]:
+    def _get(self, question: Get) -> list[StoredRow]:
         row = self._entries.get(question.map, {}).get(question.key)
         return [] if row is None else [row]
 
-    def _scan(self, map: str, prefix: str) -> list[Row]:
+    def _scan(self, map: str, prefix: str) -> list[StoredRow]:
         return sorted(
             (row for key, row in self._entries.get(map, {}).items() if key.startswith(prefix)),
             key=lambda row: row.key,
@@ -157,7 +157,7 @@ class MemoryBackend:
                 return
             kind = ChangeKind.DELETE
         else:
-            rows[write.key] = Row(write.key, write.text, self._revision)
+            rows[write.key] = StoredRow(write.key, write.text, self._revision)
             kind = ChangeKind.PUT
         self._log.append(Change(write.map, write.key, self._revision, kind))
 

@@ -23,21 +23,21 @@ from tidegate.store.backend import (
     Check,
     Committed,
     Compacted,
-    Forgotten,
     Get,
     MapSize,
+    NotCommitted,
+    OutcomeForgotten,
     Question,
     Retention,
-    Row,
-    Token,
+    StoredRow,
     Transaction,
-    Void,
+    TransactionName,
 )
 from tidegate.store.combine import Combiner, Outcome
 from tidegate.store.encoding import KEY_BYTES_MAX
 from tidegate.store.errors import Conflict, StoreDamaged, StoreLost, StoreUnavailable
 from tidegate.store.postgres_address import read_address
-from tidegate.store.postgres_connections import SQL, Connections, Limits
+from tidegate.store.postgres_connections import SQL, ConnectionPool, PoolTimeouts
 from tidegate.store.postgres_schema import prepare
 
 # No key is longer, and no code point is behind this one: what begins with a prefix lies between the
@@ -66,14 +66,19 @@ VACUUM_EVERY_MIN = 1_000  # revisions
 
 class PostgresBackend:
     def __init__(
-        self, url: str, *, retention: Retention, limits: Limits | None = None, create: bool = True
+        self,
+        url: str,
+        *,
+        retention: Retention,
+        limits: PoolTimeouts | None = None,
+        create: bool = True,
     ) -> None:
         self._retention = retention
         self._vacuum_every = max(VACUUM_EVERY_MIN, retention.threshold // 2)
         self._vacuuming: threading.Thread | None = None
         address = read_address(url)
         self._shown = address.shown
-        self._connections = Connections(address, limits=limits or Limits())
+        self._connections = ConnectionPool(address, limits=limits or PoolTimeouts())
         self._writers = Combiner(self._write_all)
         try:
             self._store = prepare(self._connections, create=create)
@@ -81,19 +86,19 @@ class PostgresBackend:
             self._connections.close()
             raise
 
-    def read(self, map: str, key: str) -> Row | None:
+    def read(self, map: str, key: str) -> StoredRow | None:
         with self._connections.asking() as db:
             found = db.execute(_QUERIES["read"], {"map": map, "key": key}).fetchone()
-        return None if found is None else Row(*found)
+        return None if found is None else StoredRow(*found)
 
-    def scan(self, map: str, prefix: str) -> list[Row]:
+    def scan(self, map: str, prefix: str) -> list[StoredRow]:
         with self._connections.asking() as db:
             found = db.execute(
                 _QUERIES["scan"], {"map": map, "prefix": prefix, "last": prefix + _LAST}
             ).fetchall()
-        return [Row(*row) for row in found]
+        return [StoredRow(*row) for row in found]
 
-    def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
+    def ask(self, questions: Sequence[Question]) -> list[list[StoredRow]]:
         ranges = [
             (
                 (each.map, each.key, each.key)
@@ -103,12 +108,12 @@ class PostgresBackend:
             for each in questions
         ]
         maps, firsts, lasts = ([each[part] for each in ranges] for part in range(3))
-        answers: list[list[Row]] = [[] for _ in questions]
+        answers: list[list[StoredRow]] = [[] for _ in questions]
         with self._connections.asking() as db:
             for place, key, text, version in db.execute(
                 _QUERIES["ask"], {"maps": maps, "firsts": firsts, "lasts": lasts}
             ):
-                answers[place - 1].append(Row(key, text, version))
+                answers[place - 1].append(StoredRow(key, text, version))
         return answers
 
     def revision(self) -> int:
@@ -123,7 +128,7 @@ class PostgresBackend:
             return self._question(transaction.checks)
         return self._writers.apply(transaction, self._connections.turn())
 
-    def settle(self, token: Token) -> Committed | Void | Forgotten:
+    def settle(self, token: TransactionName) -> Committed | NotCommitted | OutcomeForgotten:
         with self._connections.asking() as db:
             arguments = {"store": self._store, "token": token.id, "since": token.since}
             outcome, number = self._one(db.execute(_QUERIES["settle"], arguments).fetchone())
@@ -131,9 +136,9 @@ class PostgresBackend:
             case "committed":
                 return Committed(number)
             case "void":
-                return Void()
+                return NotCommitted()
             case "forgotten":
-                return Forgotten()
+                return OutcomeForgotten()
         raise self._refusal(outcome)
 
     def feed(self, maps: Collection[str], since: int) -> Changes | Compacted:

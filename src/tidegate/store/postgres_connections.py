@@ -32,13 +32,13 @@ CONNECTIONS_MAX = (
 )
 _WAKE_S = 0.1  # how often a wait looks at the clock
 
-_all: "weakref.WeakSet[Connections]" = weakref.WeakSet()
+_all: "weakref.WeakSet[ConnectionPool]" = weakref.WeakSet()
 # of the parent process: neither used nor closed here, as that would end them for the parent
 _inherited: "list[LimitedConnection]" = []
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
+class PoolTimeouts:
     """How long each wait may take."""
 
     connect_s: float = 5.0
@@ -75,14 +75,18 @@ def _within(gen: PQGen[RV], limit_s: float) -> PQGen[RV]:
         return result
 
 
-class Connections:
+class ConnectionPool:
     """Lends connections to one database.
 
     The first one is made at once, so that a wrong address is known at the start.
     """
 
     def __init__(
-        self, address: PostgresAddress, *, limits: Limits, connections_max: int = CONNECTIONS_MAX
+        self,
+        address: PostgresAddress,
+        *,
+        limits: PoolTimeouts,
+        connections_max: int = CONNECTIONS_MAX,
     ) -> None:
         self.address = address
         self.limits = limits

@@ -14,14 +14,14 @@ from tidegate.model.errors import UserError
 from tidegate.store import places
 from tidegate.store.errors import StoreLost
 from tidegate.store.postgres_address import PostgresAddress
-from tidegate.store.postgres_connections import SQL, Connections, LimitedConnection
+from tidegate.store.postgres_connections import SQL, ConnectionPool, LimitedConnection
 from tidegate.store.postgres_errors import SCHEMA_VERSION, StoreSchemaTooNew
 
 SERVER_VERSION_MIN = 130000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class SchemaState:
     """What is at the address."""
 
     server_version: int
@@ -31,7 +31,7 @@ class Found:
     has_relations: bool
 
 
-def prepare(connections: Connections, *, create: bool) -> UUID:
+def prepare(connections: ConnectionPool, *, create: bool) -> UUID:
     """Which store it is; made if it was not there and may be."""
     with connections.asking() as db:
         found = _look(db, connections.address)
@@ -54,8 +54,8 @@ def prepare(connections: Connections, *, create: bool) -> UUID:
     return store
 
 
-def _look(db: LimitedConnection, address: PostgresAddress) -> Found:
-    with db.cursor(row_factory=class_row(Found)) as cursor:
+def _look(db: LimitedConnection, address: PostgresAddress) -> SchemaState:
+    with db.cursor(row_factory=class_row(SchemaState)) as cursor:
         found = cursor.execute(
             SQL["found"].encode(), {"schema": address.schema}, prepare=False
         ).fetchone()

@@ -18,18 +18,18 @@ from tidegate.store.backend import (
     Changes,
     Committed,
     Compacted,
-    Forgotten,
     Get,
     MapSize,
+    NotCommitted,
+    OutcomeForgotten,
     Question,
     Retention,
-    Row,
-    Token,
+    StoredRow,
     Transaction,
-    Void,
+    TransactionName,
 )
 from tidegate.store.combine import Combiner, Outcome
-from tidegate.store.sqlite_batch import Batch, Place, decided, judge, places_of
+from tidegate.store.sqlite_batch import Place, WriteBatch, decided, judge, places_of
 from tidegate.store.sqlite_file import SQL, StoreFile
 
 BUSY_TIMEOUT_S = 30.0
@@ -51,14 +51,14 @@ class SqliteBackend:
         self._file = StoreFile(path, busy_timeout_s=busy_timeout_s, create=create)
         self._writers = Combiner(self._write_all)
 
-    def read(self, map: str, key: str) -> Row | None:
+    def read(self, map: str, key: str) -> StoredRow | None:
         return next(iter(self._rows(lambda db: _get(db, map, key))), None)
 
-    def scan(self, map: str, prefix: str) -> list[Row]:
+    def scan(self, map: str, prefix: str) -> list[StoredRow]:
         return self._rows(lambda db: _scan(db, map, prefix))
 
-    def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
-        def answer(db: sqlite3.Connection) -> list[list[Row]]:
+    def ask(self, questions: Sequence[Question]) -> list[list[StoredRow]]:
+        def answer(db: sqlite3.Connection) -> list[list[StoredRow]]:
             found = _get_all(db, [each for each in questions if isinstance(each, Get)])
             return [
                 (
@@ -82,7 +82,7 @@ class SqliteBackend:
                 return _state(db)[0]
         return self._writers.apply(transaction, self._file.turn())
 
-    def settle(self, token: Token) -> Committed | Void | Forgotten:
+    def settle(self, token: TransactionName) -> Committed | NotCommitted | OutcomeForgotten:
         with self._file.writing() as db:
             found = db.execute(
                 SQL["find_outcome"], {"token": token.id, "since": token.since}
@@ -90,12 +90,12 @@ class SqliteBackend:
             if found:
                 return Committed(found[0])
             if db.execute(SQL["find_void"], {"token": token.id}).fetchone():
-                return Void()
+                return NotCommitted()
             revision, floor, _ = _state(db)
             if floor > token.since:
-                return Forgotten()
+                return OutcomeForgotten()
             db.execute(SQL["make_void"], {"token": token.id, "revision": revision})
-            return Void()
+            return NotCommitted()
 
     def feed(self, maps: Collection[str], since: int) -> Changes | Compacted:
         with self._file.reading() as db:
@@ -195,26 +195,28 @@ def _state(db: sqlite3.Connection) -> tuple[int, int, int]:
     return revision, floor, change_rows
 
 
-def _get(db: sqlite3.Connection, map: str, key: str) -> list[Row]:
-    return [Row(*row) for row in db.execute(SQL["read"], {"map": map, "key": key})]
+def _get(db: sqlite3.Connection, map: str, key: str) -> list[StoredRow]:
+    return [StoredRow(*row) for row in db.execute(SQL["read"], {"map": map, "key": key})]
 
 
-def _get_all(db: sqlite3.Connection, asked: Sequence[Get]) -> dict[tuple[str, str], list[Row]]:
+def _get_all(
+    db: sqlite3.Connection, asked: Sequence[Get]
+) -> dict[tuple[str, str], list[StoredRow]]:
     """One statement, however many there are: each costs more by itself than a row does."""
     if not asked:
         return {}
     pairs = json.dumps([(each.map, each.key) for each in asked])
     return {
-        (map, key): [Row(key, text, version)]
+        (map, key): [StoredRow(key, text, version)]
         for map, key, text, version in db.execute(SQL["read_many"], {"pairs": pairs})
     }
 
 
-def _scan(db: sqlite3.Connection, map: str, prefix: str) -> list[Row]:
+def _scan(db: sqlite3.Connection, map: str, prefix: str) -> list[StoredRow]:
     behind = _behind(prefix)
     query = "scan_map" if not prefix else "scan_from" if behind is None else "scan_prefix"
     return [
-        Row(*row)
+        StoredRow(*row)
         for row in db.execute(SQL[query], {"map": map, "prefix": prefix, "behind": behind})
     ]
 
@@ -233,7 +235,7 @@ def _given_up(db: sqlite3.Connection, transactions: Sequence[Transaction]) -> se
     return {bytes.fromhex(token) for (token,) in db.execute(SQL["find_voids"], {"tokens": tokens})}
 
 
-def _write(db: sqlite3.Connection, batch: Batch) -> None:
+def _write(db: sqlite3.Connection, batch: WriteBatch) -> None:
     if batch.gone:
         db.execute(SQL["delete"], {"pairs": json.dumps(batch.gone)})
     if batch.put:

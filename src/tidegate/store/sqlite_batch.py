@@ -16,7 +16,7 @@ Place: TypeAlias = tuple[str, str]
 
 
 @dataclass(slots=True)
-class Batch:
+class WriteBatch:
     """What there is to write.
 
     An entry that is written more than once is here as it is in the end, and in `changes` every
@@ -71,9 +71,9 @@ def decided(
     revision: int,
     versions: Mapping[Place, int],
     given_up: Collection[bytes],
-) -> Batch:
+) -> WriteBatch:
     """All of them on top of this revision, with these versions there (none: no entry)."""
-    batch, now = Batch(revision), dict(versions)
+    batch, now = WriteBatch(revision), dict(versions)
     for transaction in transactions:
         try:
             if transaction.token.id in given_up:
@@ -88,7 +88,7 @@ def decided(
     return batch
 
 
-def _add(batch: Batch, transaction: Transaction, now: dict[Place, int]) -> None:
+def _add(batch: WriteBatch, transaction: Transaction, now: dict[Place, int]) -> None:
     batch.revision += 1
     for write in transaction.writes:
         place = (write.map, write.key)

@@ -14,19 +14,19 @@ from tidegate.store.backend import (
     Changes,
     Committed,
     Compacted,
-    Forgotten,
     MapSize,
+    NotCommitted,
+    OutcomeForgotten,
     Question,
-    Row,
-    Token,
+    StoredRow,
     Transaction,
-    Void,
+    TransactionName,
 )
 from tidegate.store.base import Store
 from tidegate.store.errors import AnswerLost, Conflict, StoreUnavailable
 
 
-class Operation(StrEnum):
+class StoreCall(StrEnum):
     """The calls that can fail."""
 
     READ = "read"
@@ -54,10 +54,10 @@ class Fault(StrEnum):
     HELD_BACK = "held-back"  # not done and not known, and done by `deliver` later
 
 
-Choose = Callable[[Operation], Fault]
+Choose = Callable[[StoreCall], Fault]
 
 
-def scripted(faults: Mapping[Operation, Iterable[Fault]]) -> Choose:
+def scripted(faults: Mapping[StoreCall, Iterable[Fault]]) -> Choose:
     """The faults of each operation in order; when they are used up, all goes well."""
     left = {operation: iter(list(sequence)) for operation, sequence in faults.items()}
     return lambda operation: next(left.get(operation, iter(())), Fault.NONE)
@@ -71,7 +71,7 @@ def seeded(seed: int, probability: float) -> Choose:
     kinds = [fault for fault in Fault if fault is not Fault.NONE]
     lock = threading.Lock()
 
-    def choose(_: Operation) -> Fault:
+    def choose(_: StoreCall) -> Fault:
         with lock:
             return chance.choice(kinds) if chance.random() < probability else Fault.NONE
 
@@ -100,24 +100,24 @@ class FaultyBackend:
                 continue
         return taken
 
-    def read(self, map: str, key: str) -> Row | None:
-        self._simple(Operation.READ)
+    def read(self, map: str, key: str) -> StoredRow | None:
+        self._simple(StoreCall.READ)
         return self.inner.read(map, key)
 
-    def scan(self, map: str, prefix: str) -> list[Row]:
-        self._simple(Operation.SCAN)
+    def scan(self, map: str, prefix: str) -> list[StoredRow]:
+        self._simple(StoreCall.SCAN)
         return self.inner.scan(map, prefix)
 
-    def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
-        self._simple(Operation.ASK)
+    def ask(self, questions: Sequence[Question]) -> list[list[StoredRow]]:
+        self._simple(StoreCall.ASK)
         return self.inner.ask(questions)
 
     def revision(self) -> int:
-        self._simple(Operation.REVISION)
+        self._simple(StoreCall.REVISION)
         return self.inner.revision()
 
     def apply(self, transaction: Transaction) -> int:
-        fault = self._chosen(Operation.APPLY)
+        fault = self._chosen(StoreCall.APPLY)
         if fault is Fault.HELD_BACK:
             self.held.append(transaction)
         if fault in (Fault.REQUEST_LOST, Fault.HELD_BACK):
@@ -127,8 +127,8 @@ class FaultyBackend:
             raise AnswerLost("the answer was lost on purpose")
         return revision
 
-    def settle(self, token: Token) -> Committed | Void | Forgotten:
-        fault = self._chosen(Operation.SETTLE)
+    def settle(self, token: TransactionName) -> Committed | NotCommitted | OutcomeForgotten:
+        fault = self._chosen(StoreCall.SETTLE)
         if fault in (Fault.REQUEST_LOST, Fault.HELD_BACK):
             raise StoreUnavailable("the question was lost on purpose")
         outcome = self.inner.settle(token)
@@ -137,21 +137,21 @@ class FaultyBackend:
         return outcome
 
     def feed(self, maps: Collection[str], since: int) -> Changes | Compacted:
-        self._simple(Operation.FEED)
+        self._simple(StoreCall.FEED)
         return self.inner.feed(maps, since)
 
     def size_by_map(self) -> dict[str, MapSize]:
-        self._simple(Operation.SIZE)
+        self._simple(StoreCall.SIZE)
         return self.inner.size_by_map()
 
     def compact(self) -> None:
-        self._simple(Operation.COMPACT)
+        self._simple(StoreCall.COMPACT)
         self.inner.compact()
 
     def close(self) -> None:
         self.inner.close()
 
-    def _chosen(self, operation: Operation) -> Fault:
+    def _chosen(self, operation: StoreCall) -> Fault:
         fault = self.choose(operation)
         if fault is Fault.SLOW:
             self.pause()
@@ -159,7 +159,7 @@ class FaultyBackend:
             raise StoreUnavailable("unavailable on purpose")
         return fault
 
-    def _simple(self, operation: Operation) -> None:
+    def _simple(self, operation: StoreCall) -> None:
         if self._chosen(operation) not in (Fault.NONE, Fault.SLOW):
             raise StoreUnavailable("unavailable on purpose")
 

@@ -13,14 +13,14 @@ from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.cli.job_file import planned
 from tidegate.coordinator.claim import Claim, Claimant, Submission
 from tidegate.coordinator.ending import Owned, end, status_of
-from tidegate.coordinator.registry import look
+from tidegate.coordinator.registry import read_job
 from tidegate.coordinator.savepoints import ask, request_of
 from tidegate.coordinator.sink_memory import ask_recorded
-from tidegate.coordinator.wish import RestoreWish, Start, changes_of
+from tidegate.coordinator.wish import RestoreOptions, StartMode, changes_of
 from tidegate.driver.main import Driver
 from tidegate.driver.registration import register
 from tidegate.home import Home
-from tidegate.model.engine import DriverOrder, EngineSettings
+from tidegate.model.engine import DriverSpec, EngineSettings
 from tidegate.model.problem import Strictness
 from tidegate.model.records import JobOutcome, JobStatus, SavepointStatus
 from tidegate.model.restore import OnSinkLost
@@ -95,7 +95,7 @@ def run_in_process(
             plan=plan,
             file=file,
             wish=replace(
-                RestoreWish.parse(restore).of_job(restore_from, job_id),
+                RestoreOptions.parse(restore).of_job(restore_from, job_id),
                 skip_files=tuple(skip_files),
                 accept_files=tuple(accept_files),
                 accept_changes=changes_of(accept_changes),
@@ -109,7 +109,7 @@ def run_in_process(
         there = Savepoints(storage.files)
         if save and not there.list(job_id):
             ask(store, there, clock, job_id, stop=True)
-        if claim.start is not Start.NOTHING:
+        if claim.start is not StartMode.NOTHING:
             _drive(
                 store,
                 driver_order(EngineSettings(), home, job_id=job_id, generation=claim.generation),
@@ -117,7 +117,7 @@ def run_in_process(
                 engine,
                 stop_at_rows,
             )
-        known = look(store, job_id)
+        known = read_job(store, job_id)
         request = request_of(known)
         status = status_of(known) or JobStatus.FAILED
         if (
@@ -134,7 +134,7 @@ def run_in_process(
 
 
 def _drive(
-    store: Store, order: DriverOrder, claim: Claim, engine: Engine, stop_at_rows: int | None
+    store: Store, order: DriverSpec, claim: Claim, engine: Engine, stop_at_rows: int | None
 ) -> None:
     register(store, order, SystemClock().now_ms())
     driver = Driver(order, store, claim.job, lambda *_: engine)
@@ -145,6 +145,8 @@ def _drive(
 
 def _stop_at(driver: Driver, rows: int) -> None:
     """Ask for a stop once so many rows are committed."""
-    while sum(p.value.rows_read for p in look(driver.store, driver.job.job_id).pipelines) < rows:
+    while (
+        sum(p.value.rows_read for p in read_job(driver.store, driver.job.job_id).pipelines) < rows
+    ):
         time.sleep(0.005)
     driver.stop.set()

@@ -11,14 +11,14 @@ import sys
 
 from tidegate.driver import metrics
 from tidegate.driver.main import EngineFactory, main
-from tidegate.model.engine import DriverOrder
+from tidegate.model.engine import DriverSpec
 from tidegate.runner import scratch
 from tidegate.runner.orders import home_of
 from tidegate.runner.process import reference
 from tidegate.testing.plain_engine import PlainEngine
 
 
-def warm_plain(order: DriverOrder) -> EngineFactory:
+def warm_plain(order: DriverSpec) -> EngineFactory:
     """Ready at once; it keeps its place in the work directory as one with a JVM would."""
     me = reference(os.getpid())
     work = home_of(order).warm_work(me.pid, me.started)

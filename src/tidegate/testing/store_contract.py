@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import pytest
 
 from tidegate.model.document import to_document
-from tidegate.model.records import Beat
+from tidegate.model.records import Heartbeat
 from tidegate.store import (
     Change,
     ChangeKind,
@@ -34,7 +34,7 @@ from tidegate.store import (
     StoreRefused,
     sound,
 )
-from tidegate.store.backend import Token, Transaction, Write
+from tidegate.store.backend import Transaction, TransactionName, Write
 from tidegate.store.follow import Follower
 from tidegate.testing.store_outcomes import OutcomeContract
 from tidegate.testing.store_worker import ACCOUNTS, ACTS
@@ -523,16 +523,18 @@ class StoreContract(OutcomeContract):
         self, store: Store
     ) -> None:
         store.transact(
-            writes=[Put("beats", key, to_document(Beat(term=1, number=2))) for key in ("a", "b")]
+            writes=[
+                Put("beats", key, to_document(Heartbeat(term=1, number=2))) for key in ("a", "b")
+            ]
         )
         row = store.backend.read("beats", "b")
         assert row is not None
         _write_behind(store, "beats", "b", row.text.replace('"number":2', '"number":3'))
-        follower = Follower(store, {"beats": Beat}, lambda: 0.0)
+        follower = Follower(store, {"beats": Heartbeat}, lambda: 0.0)
         follower.refresh()
         assert list(follower.all("beats")) == ["a"]
         assert "the stored document beats/b is damaged" in follower.unreadable["beats", "b"]
-        store.transact(writes=[Put("beats", "b", to_document(Beat(term=1, number=4)))])
+        store.transact(writes=[Put("beats", "b", to_document(Heartbeat(term=1, number=4)))])
         follower.refresh()
         assert follower.all("beats")["b"].value.number == 4
         assert follower.unreadable == {}
@@ -652,7 +654,7 @@ def _write_behind(store: Store, map: str, key: str, text: str) -> None:
     """Put a text into the store as something else than Tidegate would."""
     store.backend.apply(
         Transaction(
-            token=Token(id=os.urandom(16), since=store.revision()),
+            token=TransactionName(id=os.urandom(16), since=store.revision()),
             checks=(),
             writes=(Write(map, key, text),),
         )

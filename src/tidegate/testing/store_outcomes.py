@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tidegate.store import Changes, Check, Conflict, OutcomeUnknown, Put, Store, StoreUnavailable
-from tidegate.store.backend import Committed, Void
-from tidegate.testing.faulty_store import Fault, Operation, faulty_store, scripted, seeded
+from tidegate.store.backend import Committed, NotCommitted
+from tidegate.testing.faulty_store import Fault, StoreCall, faulty_store, scripted, seeded
 
 LOST_FOR_LONG = [Fault.UNAVAILABLE, Fault.REQUEST_LOST] * 3  # more than `settle` tries
 
@@ -21,7 +21,7 @@ class OutcomeContract:
     def test_a_transaction_whose_answer_was_lost_is_found_and_returns_its_revision(
         self, store: Store
     ) -> None:
-        faulty, _ = faulty_store(store, scripted({Operation.APPLY: [Fault.ANSWER_LOST]}))
+        faulty, _ = faulty_store(store, scripted({StoreCall.APPLY: [Fault.ANSWER_LOST]}))
         revision = faulty.transact([Check("jobs", "a", 0)], [Put("jobs", "a", {"n": 1})])
         entry = store.get("jobs", "a")
         assert entry is not None
@@ -34,7 +34,7 @@ class OutcomeContract:
 
         faulty, _ = faulty_store(
             store,
-            scripted({Operation.APPLY: [Fault.ANSWER_LOST], Operation.SETTLE: [Fault.SLOW]}),
+            scripted({StoreCall.APPLY: [Fault.ANSWER_LOST], StoreCall.SETTLE: [Fault.SLOW]}),
             pause=others_write,
         )
         assert faulty.transact(writes=[Put("jobs", "a", {"by": "me"})]) == 1
@@ -43,7 +43,7 @@ class OutcomeContract:
     def test_a_transaction_whose_request_was_lost_is_known_not_to_be_written(
         self, store: Store
     ) -> None:
-        faulty, _ = faulty_store(store, scripted({Operation.APPLY: [Fault.REQUEST_LOST]}))
+        faulty, _ = faulty_store(store, scripted({StoreCall.APPLY: [Fault.REQUEST_LOST]}))
         with pytest.raises(StoreUnavailable, match="was not written"):
             faulty.transact(writes=[Put("jobs", "a", {"n": 1})])
         assert (store.get("jobs", "a"), store.revision()) == (None, 0)
@@ -52,7 +52,7 @@ class OutcomeContract:
     def test_a_request_that_arrives_after_it_was_given_up_is_turned_away(
         self, store: Store
     ) -> None:
-        faulty, backend = faulty_store(store, scripted({Operation.APPLY: [Fault.HELD_BACK]}))
+        faulty, backend = faulty_store(store, scripted({StoreCall.APPLY: [Fault.HELD_BACK]}))
         with pytest.raises(StoreUnavailable, match="was not written"):
             faulty.transact(writes=[Put("jobs", "a", {"n": 1})])
         assert backend.deliver() == []
@@ -60,7 +60,7 @@ class OutcomeContract:
 
     def test_a_conflict_is_a_conflict_on_a_bad_line_too(self, store: Store) -> None:
         store.transact(writes=[Put("jobs", "a", {})])
-        faulty, _ = faulty_store(store, scripted({Operation.APPLY: [Fault.ANSWER_LOST]}))
+        faulty, _ = faulty_store(store, scripted({StoreCall.APPLY: [Fault.ANSWER_LOST]}))
         with pytest.raises(Conflict):
             faulty.transact([Check("jobs", "a", 0)], [Put("jobs", "a", {})])
 
@@ -71,7 +71,7 @@ class OutcomeContract:
     ) -> None:
         lost = Fault.ANSWER_LOST if written else Fault.REQUEST_LOST
         faulty, _ = faulty_store(
-            store, scripted({Operation.APPLY: [lost], Operation.SETTLE: [fault] * 3})
+            store, scripted({StoreCall.APPLY: [lost], StoreCall.SETTLE: [fault] * 3})
         )
         if written:
             assert faulty.transact(writes=[Put("jobs", "a", {})]) == 1
@@ -86,14 +86,14 @@ class OutcomeContract:
     ) -> None:
         lost = Fault.ANSWER_LOST if written else Fault.HELD_BACK
         faulty, backend = faulty_store(
-            store, scripted({Operation.APPLY: [lost], Operation.SETTLE: LOST_FOR_LONG})
+            store, scripted({StoreCall.APPLY: [lost], StoreCall.SETTLE: LOST_FOR_LONG})
         )
         with pytest.raises(OutcomeUnknown) as unknown:
             faulty.transact(writes=[Put("jobs", "a", {})])
         assert (
             store.settle(unknown.value.token)
             == faulty.settle(unknown.value.token)
-            == (Committed(1) if written else Void())
+            == (Committed(1) if written else NotCommitted())
         )
         assert backend.deliver() == []
 
@@ -101,7 +101,7 @@ class OutcomeContract:
         store = world.open(compaction_threshold=20)
         faulty, _ = faulty_store(
             store,
-            scripted({Operation.APPLY: [Fault.REQUEST_LOST], Operation.SETTLE: LOST_FOR_LONG}),
+            scripted({StoreCall.APPLY: [Fault.REQUEST_LOST], StoreCall.SETTLE: LOST_FOR_LONG}),
         )
         with pytest.raises(OutcomeUnknown) as unknown:
             faulty.transact(writes=[Put("jobs", "a", {})])
@@ -118,7 +118,7 @@ class OutcomeContract:
         for _ in range(40):
             store.transact(writes=[Put("jobs", "b", {})])
         for fault in (Fault.REQUEST_LOST, Fault.ANSWER_LOST):
-            faulty, _ = faulty_store(store, scripted({Operation.APPLY: [fault]}))
+            faulty, _ = faulty_store(store, scripted({StoreCall.APPLY: [fault]}))
             if fault is Fault.REQUEST_LOST:
                 with pytest.raises(StoreUnavailable, match="was not written"):
                     faulty.transact(writes=[Put("jobs", "a", {})])
@@ -136,7 +136,7 @@ class OutcomeContract:
             try:
                 faulty.transact(writes=[Put("jobs", f"{n:03d}", {})])
             except OutcomeUnknown as unknown:
-                if isinstance(store.settle(unknown.token), Void):
+                if isinstance(store.settle(unknown.token), NotCommitted):
                     continue
             except StoreUnavailable:
                 continue

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidegate.api.access import COOKIE, audit_facts, who_of
+from tidegate.api.access import COOKIE, audit_facts, principal_of
 from tidegate.api.job_text import format_of, judged
 from tidegate.api.many import FORMATS, parts_of
 from tidegate.api.reads import job_id_of
@@ -22,7 +22,7 @@ from tidegate.api.return_path import local_page
 from tidegate.api.v1 import shapes
 from tidegate.api.v1.jobs import job_details
 from tidegate.api.v1.state import collect, restore_plan, savepoint, storage, survey, undo
-from tidegate.api.writes import How, Writes, body_of
+from tidegate.api.writes import StopMode, Writes, body_of
 from tidegate.coordinator import savepoints as asking
 from tidegate.coordinator.accept import stopped_job
 from tidegate.coordinator.commands import UnknownJob
@@ -31,7 +31,7 @@ from tidegate.model.change import AcceptedChange
 from tidegate.model.errors import UserError
 from tidegate.model.problem import BadJob
 from tidegate.ui.drawing import graph
-from tidegate.ui.frame import Frame
+from tidegate.ui.frame import PageRenderer
 
 EXAMPLE = """env {
   job.mode = "BATCH"
@@ -49,15 +49,15 @@ sink {
 }
 """
 HOW = {
-    How.CANCEL: "at its next checkpoint",
-    How.SAVEPOINT: "with a savepoint",
-    How.FORCE: "by force",
+    StopMode.CANCEL: "at its next checkpoint",
+    StopMode.SAVEPOINT: "with a savepoint",
+    StopMode.FORCE: "by force",
 }
 COOKIE_S = 12 * 3600
 
 
-class Acting:
-    def __init__(self, frame: Frame) -> None:
+class Actions:
+    def __init__(self, frame: PageRenderer) -> None:
         self.frame = frame
         self.desk = frame.desk
         self.writes = Writes(frame.desk)
@@ -69,9 +69,9 @@ class Acting:
         if request.method == "POST":
             how = _how((await _form(request)).get("how", ""))
             audit_facts(request, action=how.value)
-            await run_in_threadpool(self.writes.stop, job_id, how, who_of(request).name)
+            await run_in_threadpool(self.writes.stop, job_id, how, principal_of(request).name)
             return self.frame.moved(f"/ui/jobs/{job_id}")
-        how = _how(request.query_params.get("how", How.CANCEL.value))
+        how = _how(request.query_params.get("how", StopMode.CANCEL.value))
         return self.frame.page(request, "stop.html", job=job, how=how.value, words=HOW[how])
 
     async def savepoint(self, request: Request) -> Response:
@@ -79,7 +79,9 @@ class Acting:
         job_id = job_id_of(request.path_params["job_id"])
         if request.method == "POST":
             await run_in_threadpool(
-                lambda: self.desk.commands.savepoint(job_id, stop=False, by=who_of(request).name)
+                lambda: self.desk.commands.savepoint(
+                    job_id, stop=False, by=principal_of(request).name
+                )
             )
             self.desk.wrote()
             return self.frame.moved(f"/ui/jobs/{job_id}")
@@ -113,7 +115,7 @@ class Acting:
             query = query_of(
                 str(job_id), None, form.get("restore", "latest"), form.get("onSinkLost")
             )
-            wish, by = wish_of(query), who_of(request).name
+            wish, by = wish_of(query), principal_of(request).name
             audit_facts(request, action="resume", restore=query["restore"][:100])
             await run_in_threadpool(
                 lambda: self.desk.commands.submit(
@@ -214,7 +216,11 @@ class Acting:
         query = {key: form[key] for key in ("jobId", "jobName", "restore") if form.get(key)}
         try:
             record = await run_in_threadpool(
-                self.writes.submit, text.encode(), format_of(format), query, who_of(request).name
+                self.writes.submit,
+                text.encode(),
+                format_of(format),
+                query,
+                principal_of(request).name,
             )
         except BadJob as error:
             return self._submission(request, form, problems=error.problems, status=422)
@@ -279,10 +285,10 @@ class Acting:
         return http.https or http.external_url.lower().startswith("https:")
 
 
-def _how(word: str) -> How:
+def _how(word: str) -> StopMode:
     if word not in {how.value for how in HOW}:
         raise UserError(f"{word!r} is no way to stop a job: {', '.join(how.value for how in HOW)}")
-    return How(word)
+    return StopMode(word)
 
 
 def _decision(given: Mapping[str, str]) -> AcceptedChange:

@@ -5,17 +5,17 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from tidegate.api.desk import Desk
+from tidegate.api.desk import ApiContext
 from tidegate.model.records import Role
-from tidegate.ui.acting import Acting
-from tidegate.ui.frame import HERE, Frame, Handler
+from tidegate.ui.acting import Actions
+from tidegate.ui.frame import HERE, Handler, PageRenderer
 from tidegate.ui.pages import Pages
 
 
-def routes(desk: Desk) -> list[BaseRoute]:
+def routes(desk: ApiContext) -> list[BaseRoute]:
     """All pages of one server."""
-    frame = Frame(desk)
-    pages, acting = Pages(frame), Acting(frame)
+    frame = PageRenderer(desk)
+    pages, acting = Pages(frame), Actions(frame)
 
     async def front(_request: Request) -> Response:
         return frame.moved("/ui/")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidegate.api.v1.models import Checkpoint, Vertex
+from tidegate.api.v1.models import CheckpointModel, Vertex
 from tidegate.ui.words import number, size
 
 NODE_WIDTH, NODE_HEIGHT, GAP_X, GAP_Y, MARGIN = 220, 54, 110, 22, 12
@@ -12,7 +12,7 @@ LINE_WIDTH, LINE_HEIGHT, BAR_WIDTH_MIN = 900, 90, 6
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class DrawnNode:
     """A vertex and its upper left corner."""
 
     vertex: Vertex
@@ -61,14 +61,14 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
-    nodes: list[Node]
+class GraphDrawing:
+    nodes: list[DrawnNode]
     edges: list[Edge]
     width: int
     height: int
 
 
-def graph(vertices: Sequence[Vertex]) -> Graph:
+def graph(vertices: Sequence[Vertex]) -> GraphDrawing:
     """Columns by distance from the sources, pipelines one below the other."""
     places: dict[tuple[int, str], tuple[int, int]] = {}
     row = 0
@@ -83,7 +83,7 @@ def graph(vertices: Sequence[Vertex]) -> Graph:
             rows[column] = rows.get(column, 0) + 1
         row += max(rows.values(), default=0)
     nodes = [
-        Node(vertex, *_corner(places[vertex.pipeline, vertex.operator])) for vertex in vertices
+        DrawnNode(vertex, *_corner(places[vertex.pipeline, vertex.operator])) for vertex in vertices
     ]
     known = {(vertex.pipeline, vertex.operator): vertex for vertex in vertices}
     edges = [
@@ -93,7 +93,7 @@ def graph(vertices: Sequence[Vertex]) -> Graph:
         if (vertex.pipeline, giver) in places
     ]
     width = max((node.x + NODE_WIDTH for node in nodes), default=0) + MARGIN
-    return Graph(
+    return GraphDrawing(
         nodes, edges, width, max((node.y + NODE_HEIGHT for node in nodes), default=0) + MARGIN
     )
 
@@ -137,7 +137,7 @@ def _labels(giver: Vertex, vertex: Vertex) -> tuple[str, str]:
 class Bar:
     """One checkpoint: as high as it took long."""
 
-    checkpoint: Checkpoint
+    checkpoint: CheckpointModel
     x: float
     y: float
     width: float
@@ -154,7 +154,7 @@ class Bar:
         )
 
 
-def timeline(checkpoints: Sequence[Checkpoint]) -> list[Bar]:
+def timeline(checkpoints: Sequence[CheckpointModel]) -> list[Bar]:
     """Bars from the oldest to the newest."""
     ordered = sorted(checkpoints, key=lambda each: each.checkpoint)
     if not ordered:

@@ -11,9 +11,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from tidegate import __version__
-from tidegate.api.access import who_of
+from tidegate.api.access import principal_of
 from tidegate.api.answers import internal_error
-from tidegate.api.desk import Desk
+from tidegate.api.desk import ApiContext
 from tidegate.api.v1.cluster import coordinators_of
 from tidegate.model.errors import TidegateError, TransientError, UserError
 from tidegate.model.records import Role
@@ -33,10 +33,10 @@ NOT_FOUND = (
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-class Frame:
+class PageRenderer:
     """What all pages share: templates, the address of everything, and the head of the page."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: ApiContext) -> None:
         self.desk = desk
         path = desk.settings.http.context_path.strip("/")
         self.root = f"/{path}" if path else ""
@@ -70,7 +70,7 @@ class Frame:
 
         Nothing on it may come from elsewhere, be framed, or be kept by anybody on the way.
         """
-        who = who_of(request)
+        who = principal_of(request)
         now = datetime.fromtimestamp(self.desk.clock.now_ms() / 1000, UTC)
         known = {
             "who": who,
@@ -111,7 +111,7 @@ class Frame:
         """The handler, for those who may, with every error as a page."""
 
         async def show(request: Request) -> Response:
-            who = who_of(request)
+            who = principal_of(request)
             if not who.role.may(needed):
                 why = f"{who.name} is {who.role.value} here, and this needs the role {needed.value}"
                 return self.page(

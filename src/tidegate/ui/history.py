@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidegate.api.v1 import models, shapes
-from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.observe import ClusterCache
 from tidegate.model.records import JobEventKind, JobStatus
 from tidegate.model.restore import RestoreReport
 
@@ -14,7 +14,7 @@ COMMANDS = {"cancel": "stop at the next checkpoint", "force-stop": "stop at once
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class HistoryLine:
     at: datetime
     what: str
     why: str = ""
@@ -22,7 +22,7 @@ class Event:
     generation: int = 0
 
 
-def events_of(picture: Picture, job: models.JobDetails) -> list[Event]:
+def events_of(picture: ClusterCache, job: models.JobDetails) -> list[HistoryLine]:
     """All of them, the newest first.
 
     A job that ran under a release without a history has at least the last time of each status.
@@ -45,7 +45,7 @@ def events_of(picture: Picture, job: models.JobDetails) -> list[Event]:
     return lines
 
 
-def restored_of(picture: Picture, job_id: int) -> RestoreReport | None:
+def restored_of(picture: ClusterCache, job_id: int) -> RestoreReport | None:
     """What was restored when it was submitted, also after its end."""
     record, outcome = picture.jobs().get(job_id), picture.outcome(job_id)
     if record is not None:
@@ -53,19 +53,21 @@ def restored_of(picture: Picture, job_id: int) -> RestoreReport | None:
     return outcome.value.restore if outcome is not None else None
 
 
-def _line(event: models.JobEvent) -> Event:
+def _line(event: models.JobEventModel) -> HistoryLine:
     by = f" by {event.by}" if event.by else ""
     match event.kind:
         case JobEventKind.SUBMITTED:
-            return Event(event.at, f"submitted{by}", event.reason)
+            return HistoryLine(event.at, f"submitted{by}", event.reason)
         case JobEventKind.COMMAND:
-            return Event(
+            return HistoryLine(
                 event.at, f"{COMMANDS.get(event.what, event.what)} asked for{by}", event.reason
             )
         case JobEventKind.RESTART:
-            return Event(event.at, "restart", event.reason, bad=True, generation=event.generation)
+            return HistoryLine(
+                event.at, "restart", event.reason, bad=True, generation=event.generation
+            )
         case _:
-            return Event(
+            return HistoryLine(
                 event.at,
                 event.what,
                 event.reason,
@@ -74,19 +76,19 @@ def _line(event: models.JobEvent) -> Event:
             )
 
 
-def _failures(failures: list[models.Failure]) -> Iterator[Event]:
+def _failures(failures: list[models.FailureModel]) -> Iterator[HistoryLine]:
     for failure in failures:
-        yield Event(
+        yield HistoryLine(
             failure.at, failure.condition, failure.message, bad=True, generation=failure.generation
         )
 
 
-def _stages(picture: Picture, job: models.JobDetails) -> Iterator[Event]:
+def _stages(picture: ClusterCache, job: models.JobDetails) -> Iterator[HistoryLine]:
     """When it came, and when it entered each status last."""
-    yield Event(job.submitted, "submitted")
+    yield HistoryLine(job.submitted, "submitted")
     state = picture.state(int(job.id))
     for status, ms in (state.value.entered if state is not None else {}).items():
         if status != JobStatus.CREATED and not (job.ended and status == job.status.value):
-            yield Event(shapes.at(ms), status)
+            yield HistoryLine(shapes.at(ms), status)
     if job.ended:
-        yield Event(job.ended, job.status.value)
+        yield HistoryLine(job.ended, job.status.value)

@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidegate.api.fragments import Going
+from tidegate.api.fragments import RunningJob
 from tidegate.api.logs import Logs
 from tidegate.api.reads import job_id_of
 from tidegate.api.roll import matching
@@ -19,7 +19,7 @@ from tidegate.api.v1.state import as_plan, savepoint, storage
 from tidegate.model.errors import UserError
 from tidegate.model.records import CheckpointHealth, JobStatus
 from tidegate.ui.drawing import graph, timeline
-from tidegate.ui.frame import Frame
+from tidegate.ui.frame import PageRenderer
 from tidegate.ui.history import events_of, restored_of
 from tidegate.ui.log_text import unfolded
 
@@ -40,7 +40,7 @@ class NoSuchPage(UserError):
 
 
 class Pages:
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: PageRenderer) -> None:
         self.frame = frame
         self.desk = frame.desk
 
@@ -65,7 +65,7 @@ class Pages:
             for row in running
             if row.status in WAITING
             and row.health is CheckpointHealth.OK
-            and isinstance(row.job, Going)
+            and isinstance(row.job, RunningJob)
             and row.job.state.reason
         ]
         return self.frame.page(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from tidegate.election import Elector, Leading, worker_office
+from tidegate.election import Elector, Leader, worker_office
 from tidegate.failpoint import failpoint
 from tidegate.home import Home
 from tidegate.model.document import from_document, to_document
@@ -19,15 +19,15 @@ from tidegate.model.engine import EngineSettings
 from tidegate.model.records import (
     ASSIGNMENTS,
     DRIVERS,
-    JOBS,
-    STATES,
+    JOB_STATES,
+    RUNNING_JOBS,
     WORKERS,
     Assignment,
+    DriverCommand,
     DriverEnd,
     DriverRecord,
     JobRecord,
     JobState,
-    Order,
     ProcessRef,
     WorkerRecord,
 )
@@ -35,25 +35,25 @@ from tidegate.pipeline.clock import Clock
 from tidegate.runner.orders import driver_order
 from tidegate.store import Check, Conflict, Delete, OutcomeUnknown, Put, Store, StoreUnavailable
 from tidegate.store.follow import Follower
-from tidegate.worker.launcher import Dead, Grip, Launcher, Living
+from tidegate.worker.launcher import Alive, DriverHandle, Exited, Launcher
 
 LOG = logging.getLogger("tidegate.worker")
 LAST_WORDS_MAX = 500
-WEATHER = (Conflict, StoreUnavailable, OutcomeUnknown)
+TRANSIENT_ERRORS = (Conflict, StoreUnavailable, OutcomeUnknown)
 
 
 @dataclass(slots=True)
-class Held:
+class RunningDriver:
     """A driver that this worker started or adopted."""
 
     job_id: int
     generation: int
-    grip: Grip
+    grip: DriverHandle
     started_ms: int
     terminated: bool = False  # SIGTERM is sent once
 
 
-class Told(Enum):
+class ReportResult(Enum):
     """What became of the report of a death."""
 
     NOW = "now"  # it is on record
@@ -89,7 +89,7 @@ class Worker:
         self.follower = Follower(
             store, {ASSIGNMENTS: Assignment, DRIVERS: DriverRecord}, clock.monotonic_s
         )
-        self.held: dict[ProcessRef, Held] = {}
+        self.held: dict[ProcessRef, RunningDriver] = {}
         self._begun: dict[int, int] = {}  # the newest generation of each job that was started here
         self._announced = 0  # the version of the lease under which the record was written
         self._strange: set[tuple[int, int]] = set()
@@ -102,12 +102,12 @@ class Worker:
         }  # also reaps the children, whatever the store says
         self.launcher.tend()
         standing = self.elector.claim()
-        if not isinstance(standing, Leading):
+        if not isinstance(standing, Leader):
             return
         try:
             self._announce(standing)
             self.follower.refresh()
-        except WEATHER:
+        except TRANSIENT_ERRORS:
             return
         mine = [
             seen.value
@@ -138,16 +138,16 @@ class Worker:
         gone.
         """
         standing = self.elector.leadership()
-        if isinstance(standing, Leading):
+        if isinstance(standing, Leader):
             failpoint("worker.leave.before")
             try:
                 self.store.transact([standing.check()], [Delete(WORKERS, self.me.id)])
-            except WEATHER:
+            except TRANSIENT_ERRORS:
                 LOG.warning("left without a word", extra={"why": "the store cannot be written"})
             failpoint("worker.leave.after")
         self.elector.resign()
 
-    def _announce(self, standing: Leading) -> None:
+    def _announce(self, standing: Leader) -> None:
         """Our record, once for each holding of the lease."""
         if self._announced == standing.version:
             return
@@ -160,7 +160,7 @@ class Worker:
         """One job's trouble is not the others'."""
         try:
             act(*arguments)
-        except WEATHER:
+        except TRANSIENT_ERRORS:
             return  # next turn, with fresh eyes
         except Exception as error:
             if str(error) != self._trouble:  # one line, not one for each turn
@@ -177,7 +177,7 @@ class Worker:
         )
         if record is None:
             if (
-                assignment.order is Order.RUN
+                assignment.order is DriverCommand.RUN
                 and self._begun.get(assignment.job_id, 0) < assignment.generation
             ):
                 self._start(assignment)
@@ -209,7 +209,7 @@ class Worker:
         """Whether a driver that waits with a started JVM can run this job: it asks for nothing of
         Spark that the engine does not give to all.
         """
-        entry = self.store.get(JOBS, str(job_id)) if self.settings.worker.warm else None
+        entry = self.store.get(RUNNING_JOBS, str(job_id)) if self.settings.worker.warm else None
         if entry is None:
             return False
         plan = from_document(JobRecord, entry.value, f"job {job_id}").plan
@@ -233,20 +233,20 @@ class Worker:
             "driver adopted", record.job_id, record.generation, f"process {record.process.pid}"
         )
 
-    def _hold(self, job_id: int, generation: int, grip: Grip) -> None:
-        self.held[grip.ref] = Held(
+    def _hold(self, job_id: int, generation: int, grip: DriverHandle) -> None:
+        self.held[grip.ref] = RunningDriver(
             job_id=job_id, generation=generation, grip=grip, started_ms=self.clock.now_ms()
         )
 
-    def _look_after(self, standing: Leading, held: Held, look: Living | Dead) -> None:
-        if isinstance(look, Dead):
-            if self._report(standing, held, look) is not Told.OF_ANOTHER:
+    def _look_after(self, standing: Leader, held: RunningDriver, look: Alive | Exited) -> None:
+        if isinstance(look, Exited):
+            if self._report(standing, held, look) is not ReportResult.OF_ANOTHER:
                 self.launcher.clear(held.job_id, held.generation, held.grip.ref)
             del self.held[held.grip.ref]
         else:
             self._obey(held)
 
-    def _obey(self, held: Held) -> None:
+    def _obey(self, held: RunningDriver) -> None:
         """Carry out the order.
 
         A driver whose assignment is gone is one that nobody wants any more; one that is another
@@ -259,13 +259,13 @@ class Worker:
             held.grip.kill()
         elif seen.value.worker != self.me.id:
             return
-        elif seen.value.order is Order.KILL:
+        elif seen.value.order is DriverCommand.KILL:
             held.grip.kill()
-        elif seen.value.order is Order.TERMINATE and not held.terminated:
+        elif seen.value.order is DriverCommand.TERMINATE and not held.terminated:
             held.terminated = True
             held.grip.terminate()
 
-    def _report(self, standing: Leading, held: Held, dead: Dead) -> Told:
+    def _report(self, standing: Leader, held: RunningDriver, dead: Exited) -> ReportResult:
         """Put the death of a driver on record."""
         key = str(held.job_id)
         entry = self.store.get(DRIVERS, key)
@@ -276,11 +276,15 @@ class Worker:
                 self._log(
                     "late report", held.job_id, held.generation, "another driver is on record"
                 )
-                return Told.LATE if record.generation > held.generation else Told.OF_ANOTHER
+                return (
+                    ReportResult.LATE
+                    if record.generation > held.generation
+                    else ReportResult.OF_ANOTHER
+                )
             if record.end is not None:
-                return Told.LATE
+                return ReportResult.LATE
         else:
-            state = self.store.get(STATES, key)
+            state = self.store.get(JOB_STATES, key)
             current = from_document(JobState, state.value, f"state of job {key}") if state else None
             if (
                 state is None
@@ -291,8 +295,8 @@ class Worker:
                 self._log(
                     "late report", held.job_id, held.generation, "the job has moved on, or is gone"
                 )
-                return Told.LATE
-            checks.append(Check(STATES, key, state.version))
+                return ReportResult.LATE
+            checks.append(Check(JOB_STATES, key, state.version))
             record = DriverRecord(
                 job_id=held.job_id,
                 generation=held.generation,
@@ -310,7 +314,7 @@ class Worker:
         self.store.transact(checks, [Put(DRIVERS, key, to_document(replace(record, end=end)))])
         failpoint("worker.report.after")
         self._log("driver ended", held.job_id, held.generation, f"{dead.proof}, code {dead.code}")
-        return Told.NOW
+        return ReportResult.NOW
 
     def _forget(self, assignments: Mapping[str, object]) -> None:
         """Of jobs that are assigned to nobody nothing need be remembered: generations only grow."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tidegate.home import Home
-from tidegate.model.engine import DriverOrder, EngineSettings
+from tidegate.model.engine import DriverSpec, EngineSettings
 from tidegate.model.records import ProcessRef, WorkerRecord
 from tidegate.pipeline.clock import Clock
 from tidegate.runner.launch import ERROR_LOG, DriverProcess, Program, last_words, launch
@@ -29,7 +29,7 @@ from tidegate.runner.process import (
 from tidegate.runner.scratch import Sweeper, remove
 from tidegate.store import Store
 from tidegate.worker.agent import Worker
-from tidegate.worker.launcher import Dead, Grip, Living
+from tidegate.worker.launcher import Alive, DriverHandle, Exited
 from tidegate.worker.slots import memory_bytes, slots
 
 LOG = logging.getLogger("tidegate.worker")
@@ -40,7 +40,7 @@ NOWHERE = ProcessRef(
 )  # of a driver that could not be started: no process is ever taken for it
 
 
-class Session:
+class DriverSession:
     """The session of a driver, and the thread that kills it."""
 
     def __init__(self, ref: ProcessRef) -> None:
@@ -62,55 +62,55 @@ class Session:
             self._killing.start()
 
 
-class Child(Session):
+class OwnDriver(DriverSession):
     """A driver that this process has started."""
 
     def __init__(self, driver: DriverProcess) -> None:
         super().__init__(driver.ref)
         self.driver = driver
 
-    def look(self) -> Living | Dead:
+    def look(self) -> Alive | Exited:
         """Its exit code, once nothing of its session is left; what its leader leaves behind is
         killed.
         """
         code = self.driver.poll()
         if code is None:
-            return Living()
+            return Alive()
         if session_members(self.ref):
             self.kill()
-            return Living()
+            return Alive()
         self.driver.close()
-        return Dead(code=code, proof="exit", last_words=self.driver.last_words() if code else "")
+        return Exited(code=code, proof="exit", last_words=self.driver.last_words() if code else "")
 
 
-class Foundling(Session):
+class AdoptedDriver(DriverSession):
     """A driver that another worker has started: nobody can wait for it, so it is looked at."""
 
     def __init__(self, ref: ProcessRef, error_log: Path) -> None:
         super().__init__(ref)
         self.error_log = error_log
 
-    def look(self) -> Living | Dead:
+    def look(self) -> Alive | Exited:
         """Dead when its session is empty, or of an earlier life of this host."""
         if self.ref.boot != boot_id():
-            return Dead(proof="host restarted")
+            return Exited(proof="host restarted")
         if is_alive(self.ref):
-            return Living()
+            return Alive()
         if session_members(self.ref):
             self.kill()
-            return Living()
-        return Dead(last_words=last_words(self.error_log))
+            return Alive()
+        return Exited(last_words=last_words(self.error_log))
 
 
-class Stillborn:
+class FailedStart:
     """A driver that could not be started."""
 
     def __init__(self, why: str) -> None:
         self.ref = NOWHERE
         self.why = why
 
-    def look(self) -> Dead:
-        return Dead(proof="not started", last_words=self.why)
+    def look(self) -> Exited:
+        return Exited(proof="not started", last_words=self.why)
 
     def terminate(self) -> None:
         pass
@@ -128,11 +128,11 @@ class HostLauncher:
         self.pool = pool
         self.sweeper = sweeper
 
-    def start(self, order: DriverOrder, *, plain: bool) -> Grip:
+    def start(self, order: DriverSpec, *, plain: bool) -> DriverHandle:
         """One that waits, else a new one."""
         try:
             waiting = self.pool.take(order) if plain else None
-            return Child(
+            return OwnDriver(
                 waiting if isinstance(waiting, DriverProcess) else launch(order, self.program)
             )
         except OSError as error:
@@ -140,10 +140,10 @@ class HostLauncher:
                 "a driver cannot be started",
                 extra={"job_id": order.job_id, "generation": order.generation, "why": str(error)},
             )
-            return Stillborn(f"the driver cannot be started: {error}")
+            return FailedStart(f"the driver cannot be started: {error}")
 
-    def adopt(self, process: ProcessRef, job_id: int) -> Grip:
-        return Foundling(process, self.home.logs(job_id) / ERROR_LOG)
+    def adopt(self, process: ProcessRef, job_id: int) -> DriverHandle:
+        return AdoptedDriver(process, self.home.logs(job_id) / ERROR_LOG)
 
     def clear(self, job_id: int, generation: int, process: ProcessRef) -> None:
         """In a thread: there may be much to remove."""

@@ -6,17 +6,17 @@ Implemented by host.py, and by simulations. No call may block for long.
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidegate.model.engine import DriverOrder
+from tidegate.model.engine import DriverSpec
 from tidegate.model.records import ProcessRef
 
 
 @dataclass(frozen=True, slots=True)
-class Living:
+class Alive:
     """A process of the driver's session may still be there."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Dead:
+class Exited:
     """No process of its session is left. `code` is known where the driver was our child."""
 
     code: int | None = None
@@ -24,13 +24,13 @@ class Dead:
     last_words: str = ""
 
 
-class Grip(Protocol):
+class DriverHandle(Protocol):
     """One driver in the hands of this worker."""
 
     @property
     def ref(self) -> ProcessRef: ...
 
-    def look(self) -> Living | Dead:
+    def look(self) -> Alive | Exited:
         """Whether it lives; a child that has ended is waited for here.
 
         Dead for ever once it is dead.
@@ -46,13 +46,13 @@ class Grip(Protocol):
 class Launcher(Protocol):
     """Starts drivers and finds those that others have started."""
 
-    def start(self, order: DriverOrder, *, plain: bool) -> Grip:
+    def start(self, order: DriverSpec, *, plain: bool) -> DriverHandle:
         """A driver for this order. `plain`: it needs nothing of Spark but what the engine's
         settings say, so one that waits already will do. Where none can be started, the grip is of
         one that is dead, and says why.
         """
 
-    def adopt(self, process: ProcessRef, job_id: int) -> Grip:
+    def adopt(self, process: ProcessRef, job_id: int) -> DriverHandle:
         """A driver of this host that somebody else has started, perhaps before the host was."""
 
     def clear(self, job_id: int, generation: int, process: ProcessRef) -> None:

@@ -14,22 +14,22 @@ import pytest
 from starlette.applications import Starlette
 
 from tidegate.api.app import make_app
-from tidegate.api.desk import Desk, Me
+from tidegate.api.desk import ApiContext, Me
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.config.load import load_text
 from tidegate.coordinator.commands import Commands
-from tidegate.coordinator.observe import COORDINATOR, Picture
+from tidegate.coordinator.observe import COORDINATOR, ClusterCache
 from tidegate.model.document import to_document
 from tidegate.model.engine import EngineSettings
 from tidegate.model.plan import Plan
 from tidegate.model.records import (
     ASSIGNMENTS,
-    FINISHED,
-    JOBS,
+    JOB_OUTCOMES,
+    JOB_STATES,
     LEASES,
     METRICS,
     PIPELINES,
-    STATES,
+    RUNNING_JOBS,
     WORKERS,
     Assignment,
     CheckpointRef,
@@ -46,7 +46,7 @@ from tidegate.model.records import (
 from tidegate.planner.plan import plan
 from tidegate.store.base import Delete, Put
 from tidegate.store.open import open_store
-from tidegate.testing.faulty_store import Fault, Operation, faulty_store
+from tidegate.testing.faulty_store import Fault, StoreCall, faulty_store
 
 NOW_MS = 1_790_000_000_000
 HOCON = """
@@ -115,12 +115,12 @@ class Site:
         self.fault = Fault.NONE
         self.solid = open_store("memory:")
         self.store, _ = faulty_store(self.solid, self._choose)
-        self.picture = Picture(self.store, self.clock)
+        self.picture = ClusterCache(self.store, self.clock)
         commands = Commands(
             self.store, CheckpointStorage(tmp_path / "checkpoints"), settings, self.clock
         )
         me = Me(id="server-1", address="http://127.0.0.1:8080")
-        self.desk = Desk(
+        self.desk = ApiContext(
             picture=self.picture,
             commands=commands,
             store=self.store,
@@ -131,7 +131,7 @@ class Site:
         self.app = make_app(self.desk)
         self.http = Caller(self.app)
 
-    def _choose(self, _operation: Operation) -> Fault:
+    def _choose(self, _operation: StoreCall) -> Fault:
         return self.fault
 
     def put(self, map: str, key: object, record: Any) -> None:
@@ -157,7 +157,7 @@ class Site:
     ) -> None:
         """A job and its state."""
         self.put(
-            JOBS,
+            RUNNING_JOBS,
             job_id,
             JobRecord(
                 job_id=job_id,
@@ -169,7 +169,7 @@ class Site:
         )
         entered = {JobStatus.RUNNING.value: at_ms + 1000}
         self.put(
-            STATES,
+            JOB_STATES,
             job_id,
             JobState(
                 **{
@@ -225,9 +225,9 @@ class Site:
         outcome = JobOutcome(
             job_id=job_id, lineage="l", status=status, plan=planned("BATCH"), **{**values, **more}
         )
-        self.put(FINISHED, job_id, outcome)
+        self.put(JOB_OUTCOMES, job_id, outcome)
         self.put(
-            STATES,
+            JOB_STATES,
             job_id,
             JobState(job_id=job_id, status=status, initialization_ms=outcome.initialization_ms),
         )

@@ -10,11 +10,11 @@ import pytest
 from tidegate.api.app import make_app
 from tidegate.checkpoints.manifest import Manifest
 from tidegate.coordinator.ending import ending_of
-from tidegate.coordinator.registry import look
+from tidegate.coordinator.registry import read_job
 from tidegate.model.change import ChangeChoice, ChangeStop
 from tidegate.model.records import (
-    JOBS,
     PIPELINES,
+    RUNNING_JOBS,
     CheckpointRef,
     Failure,
     JobStatus,
@@ -65,7 +65,7 @@ def stopped(site, stop: ChangeStop | None = STOP) -> None:
         error=failure,
     )
     site.put(PIPELINES, "5/1", state)
-    ending = ending_of(look(site.solid, 5), JobStatus.FAILED, site.clock.now_ms())
+    ending = ending_of(read_job(site.solid, 5), JobStatus.FAILED, site.clock.now_ms())
     site.solid.transact(ending.checks, ending.writes)
 
 
@@ -97,7 +97,7 @@ def test_a_decision_resumes_the_job_and_says_what_is_left_to_do(site) -> None:
     assert any(
         "rows that it no longer has stay in the target" in note for note in answer.json()["notes"]
     )
-    record = site.solid.get(JOBS, "5").value
+    record = site.solid.get(RUNNING_JOBS, "5").value
     assert record["accepted_changes"] == [
         {"at": "bin.4:120", "choice": "reread", "table": "shop.orders"}
     ]
@@ -130,7 +130,7 @@ def test_a_decision_that_does_not_fit_is_refused(
     answer = site.http.post("/api/v1/jobs/5/accept-change", json={**DECISION, **change})
     assert (answer.status_code in (status, 422), word in answer.text) == (True, True), answer.text
     assert condition == "invalid" or answer.json()["condition"] == condition
-    assert site.solid.get(JOBS, "5") is None
+    assert site.solid.get(RUNNING_JOBS, "5") is None
 
 
 def test_a_job_that_runs_or_is_not_there_has_nothing_to_decide(site) -> None:
@@ -160,7 +160,9 @@ def test_a_submit_can_carry_decisions(site) -> None:
     )
     answer = site.http.post(f"/submit-job?{query}", json={**body, **sink})
     assert answer.status_code == 200, answer.text
-    assert [c["choice"] for c in site.solid.get(JOBS, "5").value["accepted_changes"]] == ["adopt"]
+    assert [c["choice"] for c in site.solid.get(RUNNING_JOBS, "5").value["accepted_changes"]] == [
+        "adopt"
+    ]
 
 
 @pytest.fixture
@@ -188,7 +190,7 @@ def test_the_page_of_the_job_offers_each_choice_and_the_next_page_carries_it_out
     assert "rows that it no longer has stay in the target" in asked.text
     done = site.http.post("/ui/jobs/5/accept-change", data=DECISION)
     assert (done.status_code, done.headers["location"]) == (303, "/ui/jobs/5")
-    assert site.solid.get(JOBS, "5").value["accepted_changes"] == [DECISION]
+    assert site.solid.get(RUNNING_JOBS, "5").value["accepted_changes"] == [DECISION]
 
 
 def test_a_page_for_a_decision_that_does_not_fit_says_why(paged: Any) -> None:
@@ -202,7 +204,7 @@ def test_a_page_for_a_decision_that_does_not_fit_says_why(paged: Any) -> None:
         "the choices are adopt, reread"
         in site.get("/ui/jobs/5/accept-change?at=bin.4%3A120&choice=skip").text
     )
-    assert site.solid.get(JOBS, "5") is None
+    assert site.solid.get(RUNNING_JOBS, "5") is None
 
 
 def test_a_change_without_choices_offers_only_a_fresh_start(paged: Any) -> None:

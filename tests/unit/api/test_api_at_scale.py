@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tidegate.api.fragments import Board
+from tidegate.api.fragments import RunningJobsCache
 from tidegate.api.roll import matching
 from tidegate.api.v1.jobs import job_of
-from tidegate.model.records import FINISHED, JOBS, JobStatus
-from tidegate.store.follow import Seen
+from tidegate.model.records import JOB_OUTCOMES, RUNNING_JOBS, JobStatus
+from tidegate.store.follow import CachedEntry
 
 NOW_MS = 1_790_000_000_000
 
@@ -19,13 +19,13 @@ NOW_MS = 1_790_000_000_000
 def peeks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The keys of the outcomes that were looked into."""
     asked: list[str] = []
-    whole = Seen.peek
+    whole = CachedEntry.peek
 
-    def counted(seen: Seen[Any], field: str) -> Any:
+    def counted(seen: CachedEntry[Any], field: str) -> Any:
         asked.append(seen.key)
         return whole(seen, field)
 
-    monkeypatch.setattr(Seen, "peek", counted)
+    monkeypatch.setattr(CachedEntry, "peek", counted)
     return asked
 
 
@@ -85,7 +85,7 @@ def test_a_job_that_ends_and_one_that_runs_again_change_places(site) -> None:
         [1],
         [2],
     )
-    site.take(JOBS, 1)
+    site.take(RUNNING_JOBS, 1)
     site.ended(1, JobStatus.CANCELED)
     site.running(2)
     assert (
@@ -94,7 +94,7 @@ def test_a_job_that_ends_and_one_that_runs_again_change_places(site) -> None:
     ) == ([2], [1])
     assert sorted(listed(site, "/api/v1/jobs")) == [1, 2]
     assert {job["jobId"] for job in site.get("/finished-jobs").json()} == {"1", "2"}
-    site.take(FINISHED, 1)
+    site.take(JOB_OUTCOMES, 1)
     assert listed(site, "/api/v1/jobs") == [2]
 
 
@@ -170,7 +170,7 @@ def test_all_who_ask_for_all_jobs_at_once_are_given_the_same_bytes(site) -> None
     site.running(1)
     site.place(1, checkpoint=1, age_s=3)
     site.desk.catch_up()
-    board = Board(site.picture)
+    board = RunningJobsCache(site.picture)
     first = board.whole(NOW_MS)
     assert board.whole(NOW_MS) is first
     assert b'"secondsSinceLastCheckpoint":"3"' in first

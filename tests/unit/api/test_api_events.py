@@ -14,7 +14,7 @@ from tidegate.api.v1.live import (
     Live,
     News,
 )
-from tidegate.model.records import JOBS, JobStatus
+from tidegate.model.records import RUNNING_JOBS, JobStatus
 from tidegate.testing.faulty_store import Fault
 
 PATIENCE_S = 60
@@ -44,7 +44,7 @@ def test_another_state_is_told_at_once_and_progress_after_a_second(site) -> None
     assert turn(site, live, changed) == 2
     site.running(7, JobStatus.FAILING)
     assert turn(site, live, changed) == 3
-    site.take(JOBS, 7)
+    site.take(RUNNING_JOBS, 7)
     assert turn(site, live, changed) == 4
     assert said(live) == {"jobs": ["7"]}
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tidegate.api.fragments import Board, Ended
+from tidegate.api.fragments import Ended, RunningJobsCache
 from tidegate.testing.faulty_store import Fault
 
 JSON = {
@@ -177,7 +177,7 @@ def test_only_jobs_that_have_changed_are_looked_at_again(site) -> None:
         site.running(job_id)
         site.figures(job_id, rows_read=1, at_ms=1)
     site.desk.refresh()
-    board = Board(site.picture)
+    board = RunningJobsCache(site.picture)
     before = {entry.job.state.job_id: entry for entry in board.entries()}
     site.figures(1, rows_read=2, at_ms=2)
     site.figures(2, rows_read=1, at_ms=2)

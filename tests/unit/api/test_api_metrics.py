@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.api.job_figures import FAMILIES
 from tidegate.model.records import (
-    CLEANUP,
+    PENDING_CLEANUPS,
     PIPELINES,
     CheckpointHealth,
     CheckpointRef,
@@ -17,7 +17,7 @@ from tidegate.model.records import (
     JobStatus,
     PipelineState,
 )
-from tidegate.model.runway import RunwayFigure, RunwayLevel
+from tidegate.model.runway import LogRetentionMetric, RunwayLevel
 from tidegate.model.upkeep import COLLECTOR, LAST_PASS, CollectorReport
 from tidegate.model.volume import PipelineRates, Rate
 from tidegate.testing.faulty_store import Fault
@@ -88,8 +88,8 @@ def busy(site):
         PipelineState(job_id=7, pipeline=1, lineage="l", generation=1, retained=refs, **figures),
     )
     runway = (
-        RunwayFigure(source="a", level=RunwayLevel.LOW, seconds_left=90.5, bytes_left=500),
-        RunwayFigure(source="b", seconds_left=3600, bytes_left=None),
+        LogRetentionMetric(source="a", level=RunwayLevel.LOW, seconds_left=90.5, bytes_left=500),
+        LogRetentionMetric(source="b", seconds_left=3600, bytes_left=None),
     )
     rates = PipelineRates(
         rows_read=2.5,
@@ -106,7 +106,7 @@ def busy(site):
     site.leader()
     for job_id, due_ms, attempts in ((9, NOW_MS - 4_000, 1), (10, NOW_MS + 1_000, 0)):
         site.put(
-            CLEANUP,
+            PENDING_CLEANUPS,
             job_id,
             CleanupRecord(job_id=job_id, initialization_ms=1, due_ms=due_ms, attempts=attempts),
         )

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tidegate.model.records import (
-    JOBS,
-    MONITOR,
+    CHECKPOINT_HISTORY,
+    RUNNING_JOBS,
     CheckpointHistory,
     CheckpointKind,
     CheckpointRef,
@@ -62,7 +62,7 @@ def test_checkpoints_of_a_job_by_pipeline(site) -> None:
     )
     site.place(7, checkpoint=3, checkpoints=3, pending=pending)
     site.put(
-        MONITOR,
+        CHECKPOINT_HISTORY,
         "7/1",
         CheckpointHistory(entries=(ref(1), ref(2, CheckpointKind.SAVEPOINT), ref(3))),
     )
@@ -285,7 +285,7 @@ def test_many_jobs_are_submitted_and_stopped_at_once(site) -> None:
     assert site.http.post(
         "/stop-jobs", json=[{"jobId": 11}, {"jobId": seen[2]["jobId"]}]
     ).json() == [{"jobId": 11}, {"jobId": int(seen[2]["jobId"])}]
-    assert site.solid.get(JOBS, "11").value["intent"]["wish"] == "cancel"
+    assert site.solid.get(RUNNING_JOBS, "11").value["intent"]["wish"] == "cancel"
 
 
 @pytest.mark.parametrize("path", ["/submit-jobs", "/stop-jobs"])
@@ -299,7 +299,7 @@ def test_lists_that_are_none_are_refused(site, path: str, body: bytes) -> None:
 def test_one_bad_id_stops_no_job(site) -> None:
     site.http.post("/submit-job?jobId=11", json=JOB)
     refusal(site.http.post("/stop-jobs", json=[{"jobId": 11}, {"jobId": "eleven"}]))
-    assert site.solid.get(JOBS, "11").value["intent"]["wish"] == "run"
+    assert site.solid.get(RUNNING_JOBS, "11").value["intent"]["wish"] == "run"
 
 
 def test_a_job_file_is_uploaded(site) -> None:

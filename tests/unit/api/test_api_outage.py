@@ -8,8 +8,15 @@ import pytest
 
 from tidegate.coordinator.tokens import Tokens
 from tidegate.model.engine import EngineSettings
-from tidegate.model.records import JOBS, PIPELINES, STATES, JobStatus, PipelineStatus, Role
-from tidegate.store.backend import Token, Transaction, Write
+from tidegate.model.records import (
+    JOB_STATES,
+    PIPELINES,
+    RUNNING_JOBS,
+    JobStatus,
+    PipelineStatus,
+    Role,
+)
+from tidegate.store.backend import Transaction, TransactionName, Write
 from tidegate.testing.faulty_store import Fault
 
 FULL = (
@@ -51,7 +58,9 @@ def damaged(site: Any, map: str, key: str, old: str, new: str) -> None:
     write = Write(map, key, row.text.replace(old, new))
     site.solid.backend.apply(
         Transaction(
-            token=Token(id=os.urandom(16), since=site.solid.revision()), checks=(), writes=(write,)
+            token=TransactionName(id=os.urandom(16), since=site.solid.revision()),
+            checks=(),
+            writes=(write,),
         )
     )
 
@@ -153,7 +162,7 @@ def test_a_start_has_no_extra_window_while_the_store_is_away(site) -> None:
     assert site.get("/job-info/1").json()["message"].endswith("job 1 is RUNNING and STALLED")
 
 
-@pytest.mark.parametrize("map", [JOBS, STATES])
+@pytest.mark.parametrize("map", [RUNNING_JOBS, JOB_STATES])
 def test_a_job_whose_record_is_damaged_is_named_and_the_others_are_shown(site, map: str) -> None:
     for job_id in (1, 2):
         streaming(site, job_id)
@@ -181,7 +190,7 @@ def test_a_running_job_with_a_damaged_document_is_stalled_with_the_name_of_it(si
 
 def test_a_write_on_damaged_records_is_refused_by_name_and_no_mistake_of_ours(site) -> None:
     streaming(site, 1)
-    damaged(site, JOBS, "1", '"job_id":1', '"job_id":3')
+    damaged(site, RUNNING_JOBS, "1", '"job_id":1', '"job_id":3')
     answer = site.http.post("/stop-job", json={"jobId": 1})
     assert (answer.status_code, "running-job-info/1 is damaged" in answer.text) == (
         503,

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from tidegate.model.records import (
-    FINISHED,
-    JOBS,
-    STATES,
+    JOB_OUTCOMES,
+    JOB_STATES,
+    RUNNING_JOBS,
     CheckpointHealth,
     Failure,
     JobState,
     JobStatus,
     PipelineStatus,
 )
-from tidegate.model.runway import RunwayFigure, RunwayLevel
+from tidegate.model.runway import LogRetentionMetric, RunwayLevel
 from tidegate.store.base import Put
 
 GOLDEN = Path("/work/shared/seatunnel_rest")
@@ -223,7 +223,7 @@ def test_the_runway_of_every_source_is_shown_and_the_worst_one_first(site) -> No
     site.figures(
         1,
         runway=(
-            RunwayFigure(
+            LogRetentionMetric(
                 source="orders",
                 level=RunwayLevel.LOW,
                 checkpoint=3,
@@ -284,7 +284,7 @@ def test_a_leftover_entry_of_an_ended_job_is_not_listed_as_running(site, status:
 
 def test_an_entry_without_a_state_is_not_listed_as_running(site) -> None:
     site.running(1)
-    site.take(STATES, 1)
+    site.take(JOB_STATES, 1)
     assert site.get("/running-jobs").json() == []
     assert site.get("/job-info/1").json() == {"jobId": "1"}
 
@@ -293,8 +293,8 @@ def test_a_job_that_was_submitted_again_is_shown_as_it_is_now(site) -> None:
     site.ended(1, JobStatus.FAILED)
     site.running(1)
     assert site.get("/job-info/1").json()["jobStatus"] == "RUNNING"
-    site.take(JOBS, 1)
-    site.put(STATES, 1, JobState(job_id=1, status=JobStatus.FAILED))
+    site.take(RUNNING_JOBS, 1)
+    site.put(JOB_STATES, 1, JobState(job_id=1, status=JobStatus.FAILED))
     assert site.get("/job-info/1").json()["jobStatus"] == "FAILED"
 
 
@@ -334,9 +334,10 @@ def test_finished_jobs_are_filtered_in_any_case_and_come_newest_first(site) -> N
 
 def test_an_outcome_that_cannot_be_read_hides_no_other(site) -> None:
     site.ended(1)
-    document = site.solid.get(FINISHED, "1").value
+    document = site.solid.get(JOB_OUTCOMES, "1").value
     site.solid.transact(
-        [], [Put(FINISHED, "2", {**document, "job_id": 2, "version": 99, "finished_ms": NOW_MS})]
+        [],
+        [Put(JOB_OUTCOMES, "2", {**document, "job_id": 2, "version": 99, "finished_ms": NOW_MS})],
     )
     newer, good = site.get("/finished-jobs").json()
     assert (newer["jobId"], newer["jobStatus"], good["jobId"]) == ("2", "FINISHED", "1")

@@ -13,13 +13,13 @@ from starlette.datastructures import QueryParams
 
 from tidegate.api.restore_words import refused, wish_of
 from tidegate.checkpoints.manifest import Manifest
-from tidegate.coordinator.wish import From, RestoreWish
+from tidegate.coordinator.wish import RestoreOptions, RestoreSource
 from tidegate.model.document import from_document
 from tidegate.model.errors import UserError
 from tidegate.model.records import (
-    JOBS,
+    JOB_STATES,
     PIPELINES,
-    STATES,
+    RUNNING_JOBS,
     WORKERS,
     CheckpointRef,
     JobState,
@@ -27,7 +27,7 @@ from tidegate.model.records import (
     PipelineState,
     WorkerRecord,
 )
-from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld, OnSinkLost
+from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnPositionLost, OnSinkLost
 
 JSON: dict[str, Any] = {
     "env": {"job.mode": "STREAMING"},
@@ -90,44 +90,49 @@ def ended(
     )
     site.put(PIPELINES, f"{job_id}/1", state)
     if status.terminal:
-        site.take(JOBS, job_id)
-        site.put(STATES, job_id, JobState(job_id=job_id, status=status, generation=1))
+        site.take(RUNNING_JOBS, job_id)
+        site.put(JOB_STATES, job_id, JobState(job_id=job_id, status=status, generation=1))
 
 
 @pytest.mark.parametrize(
     ("query", "wish"),
     [
-        ({}, RestoreWish(From.ASK)),
-        ({"restore": "auto"}, RestoreWish(From.AUTO)),
-        ({"jobId": "5", "isStartWithSavePoint": "true"}, RestoreWish(From.LATEST)),
+        ({}, RestoreOptions(RestoreSource.ASK)),
+        ({"restore": "auto"}, RestoreOptions(RestoreSource.AUTO)),
+        ({"jobId": "5", "isStartWithSavePoint": "true"}, RestoreOptions(RestoreSource.LATEST)),
         (
             {"jobId": "5", "isStartWithSavePoint": "TRUE", "restore": "checkpoint:3"},
-            RestoreWish(From.CHECKPOINT, 3),
+            RestoreOptions(RestoreSource.CHECKPOINT, 3),
         ),
         (
             {"restore": "savepoint:1700000000000"},
-            RestoreWish(From.SAVEPOINT, where="1700000000000"),
+            RestoreOptions(RestoreSource.SAVEPOINT, where="1700000000000"),
         ),
         (
             {"restoreMode": "CHECKPOINT", "restoreSourceJobId": "5"},
-            RestoreWish(From.LATEST, source_job=5),
+            RestoreOptions(RestoreSource.LATEST, source_job=5),
         ),
         (
             {"restoreFrom": "5", "restore": "checkpoint:2", "jobId": "6"},
-            RestoreWish(From.CHECKPOINT, 2, source_job=5),
+            RestoreOptions(RestoreSource.CHECKPOINT, 2, source_job=5),
         ),
-        ({"restoreFrom": "5", "jobId": "5", "restore": "latest"}, RestoreWish(From.LATEST)),
+        (
+            {"restoreFrom": "5", "jobId": "5", "restore": "latest"},
+            RestoreOptions(RestoreSource.LATEST),
+        ),
         (
             {"takeover": "true", "allowDuplicates": "true"},
-            RestoreWish(From.ASK, takeover=True, duplicates=True),
+            RestoreOptions(RestoreSource.ASK, takeover=True, duplicates=True),
         ),
         (
             {"restore": "latest", "skipFile": "/in/b.csv\nfile:///in/c", "acceptFile": "/d/"},
-            RestoreWish(From.LATEST, skip_files=("/in/b.csv", "/in/c"), accept_files=("/d",)),
+            RestoreOptions(
+                RestoreSource.LATEST, skip_files=("/in/b.csv", "/in/c"), accept_files=("/d",)
+            ),
         ),
         (
             QueryParams("restore=latest&skipFile=/a&skipFile=/b"),
-            RestoreWish(From.LATEST, skip_files=("/a", "/b")),
+            RestoreOptions(RestoreSource.LATEST, skip_files=("/a", "/b")),
         ),
         (
             {
@@ -138,18 +143,20 @@ def ended(
                 "onNotHeld": "initial",
                 "onSinkLost": "continue",
             },
-            RestoreWish(
-                From.LATEST,
+            RestoreOptions(
+                RestoreSource.LATEST,
                 on_missing=OnMissing.FRESH,
                 on_damaged=OnDamaged.FAIL,
                 on_incompatible=OnIncompatible.DROP,
-                on_not_held=OnNotHeld.INITIAL,
+                on_not_held=OnPositionLost.INITIAL,
                 on_sink_lost=OnSinkLost.CONTINUE,
             ),
         ),
     ],
 )
-def test_the_parameters_of_a_request_mean_a_wish(query: dict[str, str], wish: RestoreWish) -> None:
+def test_the_parameters_of_a_request_mean_a_wish(
+    query: dict[str, str], wish: RestoreOptions
+) -> None:
     assert wish_of(query) == wish
 
 
@@ -171,14 +178,14 @@ def test_the_parameters_of_a_request_mean_a_wish(query: dict[str, str], wish: Re
 )
 def test_a_bad_restore_is_refused_in_the_words_of_a_request(site, query: str, word: str) -> None:
     assert word in refusal(site.http.post(f"/submit-job?{query}", json=JSON))
-    assert site.solid.list(JOBS) == []
+    assert site.solid.list(RUNNING_JOBS) == []
 
 
 def test_files_that_are_left_out_are_in_the_record_and_in_the_report(site) -> None:
     ended(site)
     asked = "jobId=5&restore=latest&skipFile=/in/b&skipFile=/in/c&acceptFile=/in/d"
     assert site.http.post(f"/submit-job?{asked}", json=JSON).status_code == 200
-    record = site.solid.get(JOBS, "5").value
+    record = site.solid.get(RUNNING_JOBS, "5").value
     assert (record["skip_files"], record["accept_files"]) == (["/in/b", "/in/c"], ["/in/d"])
     notes = site.get("/job-info/5").json()["restoreReport"]["notes"]
     assert [note.split()[0] for note in notes] == ["/in/b", "/in/c", "/in/d"]
@@ -197,7 +204,7 @@ def test_the_typed_api_takes_files_that_are_left_out(site) -> None:
     assert planned.status_code == 200, planned.text
     assert [note for note in planned.json()["notes"] if note.startswith("/in/b is left out")]
     assert site.http.post("/api/v1/jobs", json=body).status_code == 201
-    assert site.solid.get(JOBS, "5").value["skip_files"] == ["/in/b"]
+    assert site.solid.get(RUNNING_JOBS, "5").value["skip_files"] == ["/in/b"]
     refused = site.http.post("/api/v1/restore-plan", json={**body, "skip_files": ["b"]})
     assert refused.status_code in (400, 422)
 

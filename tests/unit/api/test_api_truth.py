@@ -11,9 +11,9 @@ from tidegate.api.v1.models import Survey
 from tidegate.coordinator.tokens import Tokens
 from tidegate.model.engine import EngineSettings
 from tidegate.model.records import (
+    JOB_STATES,
     METRICS,
     PIPELINES,
-    STATES,
     CheckpointHealth,
     CheckpointRef,
     JobEvent,
@@ -193,7 +193,7 @@ def test_pipelines_of_a_job_that_has_ended_are_shown_ended(
 
 def test_a_tombstone_that_is_gone_does_not_bring_a_pipeline_back(site) -> None:
     leftover(site, JobStatus.CANCELED)
-    site.take(STATES, 8)
+    site.take(JOB_STATES, 8)
     assert site.get("/api/v1/jobs/8").json()["pipelines"][0]["status"] == "CANCELED"
 
 
@@ -245,7 +245,7 @@ def test_the_page_and_the_api_show_the_whole_history(site) -> None:
         JobEvent(at_ms=NOW_MS - 60_000, kind=JobEventKind.STATUS, to="CANCELED", generation=2),
     )
     site.ended(8, JobStatus.CANCELED, events=events)
-    site.put(STATES, 8, JobState(job_id=8, status=JobStatus.CANCELED, events=events))
+    site.put(JOB_STATES, 8, JobState(job_id=8, status=JobStatus.CANCELED, events=events))
     assert [each["kind"] for each in site.get("/api/v1/jobs/8").json()["events"]] == [
         "status",
         "command",

@@ -10,8 +10,8 @@ import pytest
 
 from tidegate.model.engine import EngineSettings
 from tidegate.model.records import (
-    JOBS,
-    MONITOR,
+    CHECKPOINT_HISTORY,
+    RUNNING_JOBS,
     CheckpointHealth,
     CheckpointHistory,
     CheckpointRef,
@@ -160,7 +160,7 @@ def test_checkpoints_of_a_job(site) -> None:
         )
         for n in (1, 2, 3)
     )
-    site.put(MONITOR, "7/1", CheckpointHistory(entries=refs))
+    site.put(CHECKPOINT_HISTORY, "7/1", CheckpointHistory(entries=refs))
     first = site.get("/api/v1/jobs/7/checkpoints?limit=2").json()
     assert [
         (each["checkpoint"], each["retained"], each["seconds"]) for each in first["checkpoints"]
@@ -192,7 +192,7 @@ def test_a_job_is_submitted_once_for_each_key(site) -> None:
         "job-exists",
     )
     problem(site.http.post("/api/v1/jobs", json=named), 409, "job-exists")
-    assert site.solid.get(JOBS, "5").value["intent"]["by"] == "local"
+    assert site.solid.get(RUNNING_JOBS, "5").value["intent"]["by"] == "local"
 
 
 def test_a_bad_job_file_is_told_as_a_whole(site) -> None:

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from tidegate.api.answers import BODY_BYTES_MAX
-from tidegate.model.records import JOBS, SAVEPOINTS, STATES, JobState, JobStatus, Wish
+from tidegate.model.records import (
+    JOB_STATES,
+    RUNNING_JOBS,
+    SAVEPOINTS,
+    DesiredState,
+    JobState,
+    JobStatus,
+)
 
 HOCON = """
 env { job.mode = "BATCH" }
@@ -43,7 +50,7 @@ def refusal(answer: Any) -> str:
 
 
 def intent(site, job_id: int) -> str:
-    return site.solid.get(JOBS, str(job_id)).value["intent"]["wish"]
+    return site.solid.get(RUNNING_JOBS, str(job_id)).value["intent"]["wish"]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +129,7 @@ def test_all_problems_of_a_job_are_in_the_answer_a_line_each(site) -> None:
     assert any("job.mode" in line for line in lines)
     assert any("FakeSource" in line for line in lines)
     assert any("path" in line for line in lines)
-    assert site.solid.list(JOBS) == []
+    assert site.solid.list(RUNNING_JOBS) == []
 
 
 @pytest.mark.parametrize(
@@ -184,14 +191,14 @@ def test_a_bad_parameter_is_refused_by_name(site, query: str, word: str) -> None
     message = refusal(site.http.post(f"/submit-job?{query}", json=JSON))
     assert word in message or word.removeprefix("restore=") in message
     assert "--restore" not in message
-    assert site.solid.list(JOBS) == []
+    assert site.solid.list(RUNNING_JOBS) == []
 
 
 def test_an_unfinished_job_wants_a_word_about_its_checkpoints(site) -> None:
     site.running(5, JobStatus.RUNNING)
     site.place(5, checkpoint=3)
-    site.take(JOBS, 5)
-    site.put(STATES, 5, JobState(job_id=5, status=JobStatus.CANCELED, generation=1))
+    site.take(RUNNING_JOBS, 5)
+    site.put(JOB_STATES, 5, JobState(job_id=5, status=JobStatus.CANCELED, generation=1))
     message = refusal(site.http.post("/submit-job?jobId=5", json=JSON))
     assert "restore=latest" in message
     assert "--restore" not in message
@@ -206,13 +213,13 @@ def test_a_body_over_the_limit_is_not_read_to_its_end(site) -> None:
 @pytest.mark.parametrize(
     ("body", "wish"),
     [
-        ({"jobId": 5}, Wish.CANCEL),
-        ({"jobId": "5", "isStopWithSavePoint": False}, Wish.CANCEL),
-        ({"jobId": 5, "isStopWithSavePoint": "false", "force": True}, Wish.FORCE_STOP),
-        ({"jobId": 5, "force": "true"}, Wish.FORCE_STOP),
+        ({"jobId": 5}, DesiredState.CANCEL),
+        ({"jobId": "5", "isStopWithSavePoint": False}, DesiredState.CANCEL),
+        ({"jobId": 5, "isStopWithSavePoint": "false", "force": True}, DesiredState.FORCE_STOP),
+        ({"jobId": 5, "force": "true"}, DesiredState.FORCE_STOP),
     ],
 )
-def test_a_stop_is_a_standing_wish(site, body: dict[str, Any], wish: Wish) -> None:
+def test_a_stop_is_a_standing_wish(site, body: dict[str, Any], wish: DesiredState) -> None:
     site.running(5)
     answer = site.http.post("/stop-job", json=body)
     assert (answer.status_code, answer.json()) == (200, {"jobId": "5"})
@@ -223,7 +230,7 @@ def test_a_stop_of_a_job_that_nobody_knows_or_that_has_ended_changes_nothing(sit
     site.ended(6)
     assert site.http.post("/stop-job", json={"jobId": 12345}).json() == {"jobId": "12345"}
     assert site.http.post("/stop-job", json={"jobId": 6}).json() == {"jobId": "6"}
-    assert site.solid.list(JOBS) == []
+    assert site.solid.list(RUNNING_JOBS) == []
 
 
 def test_a_stop_with_a_savepoint_is_wanted_once_however_often_it_is_asked_for(site) -> None:
@@ -239,7 +246,7 @@ def test_a_stop_with_a_savepoint_is_wanted_once_however_often_it_is_asked_for(si
         "wanted",
         "local",
     )
-    assert intent(site, 5) == Wish.RUN.value
+    assert intent(site, 5) == DesiredState.RUN.value
 
 
 def test_a_stop_with_a_savepoint_of_a_job_that_has_ended_or_never_was_changes_nothing(site) -> None:

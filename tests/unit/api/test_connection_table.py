@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from tidegate.api.connections import Connections, Limits, Listener, Phase, doing_of, limits, peer_of
+from tidegate.api.connections import (
+    ConnectionLimits,
+    ConnectionPhase,
+    ConnectionTable,
+    Listener,
+    doing_of,
+    limits,
+    peer_of,
+)
 from tidegate.model.engine import HttpSettings
 
 
@@ -42,23 +50,23 @@ class Place:
         self.now_s = 0.0
         self.protocols: list[Any] = []
         http = HttpSettings(header_timeout_ms=10_000, body_timeout_ms=60_000)
-        self.table = Connections(
-            http, Limits(total, per_peer), lambda: self.protocols, lambda: self.now_s
+        self.table = ConnectionTable(
+            http, ConnectionLimits(total, per_peer), lambda: self.protocols, lambda: self.now_s
         )
         self.listener = Listener.around(socket.create_server(("127.0.0.1", 0)), self.table)
         self.clients: list[socket.socket] = []
 
-    def accept(self, phase: Phase = Phase.HANDSHAKE) -> Any:
+    def accept(self, phase: ConnectionPhase = ConnectionPhase.HANDSHAKE) -> Any:
         self.clients.append(socket.create_connection(self.listener.getsockname()))
         made, _ = self.listener.accept()
-        if phase is Phase.HANDSHAKE:
+        if phase is ConnectionPhase.HANDSHAKE:
             return made
-        done = phase in (Phase.HEAD, Phase.IDLE)
-        cycle = SimpleNamespace(response_complete=done, more_body=phase is Phase.BODY)
+        done = phase in (ConnectionPhase.HEAD, ConnectionPhase.IDLE)
+        cycle = SimpleNamespace(response_complete=done, more_body=phase is ConnectionPhase.BODY)
         protocol = SimpleNamespace(
             transport=Transport(made),
             cycle=cycle,
-            timeout_keep_alive_task=object() if phase is Phase.IDLE else None,
+            timeout_keep_alive_task=object() if phase is ConnectionPhase.IDLE else None,
         )
         self.protocols.append(protocol)
         assert doing_of(protocol)[0] is phase
@@ -74,8 +82,8 @@ def place() -> Iterator[Place]:
 
 
 def test_the_oldest_that_waits_goes_and_one_that_is_answered_stays(place: Place) -> None:
-    first, second = place.accept(Phase.ANSWERED), place.accept(Phase.IDLE)
-    place.accept(Phase.HEAD)
+    first, second = place.accept(ConnectionPhase.ANSWERED), place.accept(ConnectionPhase.IDLE)
+    place.accept(ConnectionPhase.HEAD)
     with pytest.raises(BlockingIOError):
         place.accept()
     assert second.transport.made.fileno() == -1
@@ -85,7 +93,7 @@ def test_the_oldest_that_waits_goes_and_one_that_is_answered_stays(place: Place)
 
 def test_where_all_are_answered_the_new_one_is_refused(place: Place) -> None:
     for _ in range(3):
-        place.accept(Phase.ANSWERED)
+        place.accept(ConnectionPhase.ANSWERED)
     with pytest.raises(ConnectionAbortedError):
         place.accept()
     assert len(place.table.open) == 3
@@ -93,26 +101,29 @@ def test_where_all_are_answered_the_new_one_is_refused(place: Place) -> None:
 
 def test_one_peer_cannot_take_every_place() -> None:
     place = Place(total=10, per_peer=2)
-    first = place.accept(Phase.HEAD)
-    place.accept(Phase.ANSWERED)
-    place.accept(Phase.ANSWERED)
+    first = place.accept(ConnectionPhase.HEAD)
+    place.accept(ConnectionPhase.ANSWERED)
+    place.accept(ConnectionPhase.ANSWERED)
     assert first.transport.made.fileno() == -1, "its own oldest one makes room"
     with pytest.raises(ConnectionAbortedError):
-        place.accept(Phase.HEAD)
+        place.accept(ConnectionPhase.HEAD)
     for each in (*place.table.open, *place.clients, place.listener):
         each.close()
 
 
 @pytest.mark.parametrize(
-    ("phase", "after_s"), [(Phase.HANDSHAKE, 11), (Phase.HEAD, 11), (Phase.BODY, 61)]
+    ("phase", "after_s"),
+    [(ConnectionPhase.HANDSHAKE, 11), (ConnectionPhase.HEAD, 11), (ConnectionPhase.BODY, 61)],
 )
-def test_what_waits_too_long_is_closed(place: Place, phase: Phase, after_s: float) -> None:
+def test_what_waits_too_long_is_closed(
+    place: Place, phase: ConnectionPhase, after_s: float
+) -> None:
     made = place.accept(phase)
     place.table.sweep()
     place.now_s = after_s - 2
     place.table.sweep()
     waiting = (
-        place.table.open[made if phase is Phase.HANDSHAKE else made.transport.made]
+        place.table.open[made if phase is ConnectionPhase.HANDSHAKE else made.transport.made]
         if place.table.open
         else None
     )
@@ -120,13 +131,13 @@ def test_what_waits_too_long_is_closed(place: Place, phase: Phase, after_s: floa
     assert waiting.closed_s is None
     place.now_s = after_s
     place.table.sweep()
-    assert phase is not Phase.HANDSHAKE or waiting.closed_s == after_s
-    assert phase is Phase.HANDSHAKE or place.table.open == {}
-    assert phase is not Phase.HEAD or b" 408 " in made.transport.written
+    assert phase is not ConnectionPhase.HANDSHAKE or waiting.closed_s == after_s
+    assert phase is ConnectionPhase.HANDSHAKE or place.table.open == {}
+    assert phase is not ConnectionPhase.HEAD or b" 408 " in made.transport.written
 
 
 def test_an_answer_that_nobody_reads_ends_and_a_stream_that_is_read_does_not(place: Place) -> None:
-    stuck, stream = place.accept(Phase.ANSWERED), place.accept(Phase.ANSWERED)
+    stuck, stream = place.accept(ConnectionPhase.ANSWERED), place.accept(ConnectionPhase.ANSWERED)
     stuck.transport.unread = 5_000
     for place.now_s in (0.0, 30.0, 61.0, 500.0):
         place.table.sweep()
@@ -136,14 +147,14 @@ def test_an_answer_that_nobody_reads_ends_and_a_stream_that_is_read_does_not(pla
 
 def test_some_descriptors_are_never_given_to_connections() -> None:
     http = HttpSettings()
-    assert limits(http, 256, 40) == Limits(152, 76)
-    assert limits(http, 1024, 60) == Limits(708, 354)
-    assert limits(http, 64, 60) == Limits(16, 8)
-    assert limits(http, resource.RLIM_INFINITY) == Limits(10_000, 5_000)
+    assert limits(http, 256, 40) == ConnectionLimits(152, 76)
+    assert limits(http, 1024, 60) == ConnectionLimits(708, 354)
+    assert limits(http, 64, 60) == ConnectionLimits(16, 8)
+    assert limits(http, resource.RLIM_INFINITY) == ConnectionLimits(10_000, 5_000)
     assert limits(HttpSettings(connections_max=5_000), 1024, 60).total == 708
     assert limits(
         HttpSettings(connections_max=100, connections_per_peer_max=500), 1024, 60
-    ) == Limits(100, 100)
+    ) == ConnectionLimits(100, 100)
 
 
 def test_a_network_of_ipv6_is_one_peer() -> None:

@@ -10,7 +10,14 @@ import pytest
 from tidegate.election.elector import Elector
 from tidegate.model.engine import HttpSettings
 from tidegate.pipeline.clock import SystemClock
-from tidegate.server import AFTER_A_MISTAKE_S, Leadership, Loop, PortTaken, address_of, listen
+from tidegate.server import (
+    AFTER_A_MISTAKE_S,
+    LeaderTask,
+    PeriodicTask,
+    PortTaken,
+    address_of,
+    listen,
+)
 from tidegate.store.errors import Conflict, StoreUnavailable
 from tidegate.store.open import open_store
 
@@ -30,7 +37,7 @@ class Script:
 
 def test_bad_weather_is_waited_for_and_named_once(caplog: pytest.LogCaptureFixture) -> None:
     down = StoreUnavailable("the store is away")
-    loop = Loop(
+    loop = PeriodicTask(
         "picture", Script(None, down, down, Conflict("m", "k", 1, 2), None), 0.5, SystemClock()
     )
     with caplog.at_level(logging.INFO, "tidegate.server"):
@@ -41,14 +48,14 @@ def test_bad_weather_is_waited_for_and_named_once(caplog: pytest.LogCaptureFixtu
 def test_a_mistake_is_logged_with_its_trace_and_the_loop_goes_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    loop = Loop("leader", Script(ValueError("no"), None), 0.5, SystemClock())
+    loop = PeriodicTask("leader", Script(ValueError("no"), None), 0.5, SystemClock())
     assert [loop.turn(), loop.turn()] == [AFTER_A_MISTAKE_S, 0.5]
     assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
 def test_a_loop_turns_until_it_is_stopped() -> None:
     turned = threading.Event()
-    loop = Loop("picture", turned.set, 0.0, SystemClock())
+    loop = PeriodicTask("picture", turned.set, 0.0, SystemClock())
     loop.start()
     assert turned.wait(30)
     loop.stop()
@@ -65,7 +72,7 @@ def test_who_does_not_lead_does_none_of_the_leaders_work() -> None:
 
     clock = SystemClock()
     elector = Elector(open_store("memory:"), "coordinator", "me", "", 60_000, clock)
-    leadership = Leadership(elector, Work(), Work())
+    leadership = LeaderTask(elector, Work(), Work())
     leadership.step()
     elector.step()
     with pytest.raises(AssertionError):
@@ -113,7 +120,7 @@ def test_a_server_that_listens_everywhere_is_reached_by_the_name_of_its_host() -
 
 def test_a_loop_that_is_woken_turns_before_its_time() -> None:
     turned = threading.Event()
-    loop = Loop("leader", turned.set, 3_600.0, SystemClock())
+    loop = PeriodicTask("leader", turned.set, 3_600.0, SystemClock())
     loop.start()
     assert turned.wait(30)
     turned.clear()
@@ -141,7 +148,7 @@ def test_a_job_that_moves_is_looked_at_again_in_the_same_turn_and_the_worker_is_
     moves, clock = Moves(), SystemClock()
     elector = Elector(open_store("memory:"), "coordinator", "me", "", 60_000, clock)
     elector.step()
-    Leadership(elector, moves, Nothing(), moves.moved).step()
+    LeaderTask(elector, moves, Nothing(), moves.moved).step()
     assert (moves.left, moves.told) == ([], 2)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.checkpoints.files import Entry, LocalFiles
+from tidegate.checkpoints.files import FileEntry, LocalFiles
 from tidegate.checkpoints.manifest import Damaged, Manifest
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.model.document import NewerDocument
@@ -174,7 +174,7 @@ class Listed(LocalFiles):
         super().__init__(root)
         self.listed: list[str] = []
 
-    def entries(self, path: str) -> list[Entry]:
+    def entries(self, path: str) -> list[FileEntry]:
         self.listed.append(path)
         return super().entries(path)
 

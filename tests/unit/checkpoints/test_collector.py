@@ -12,11 +12,11 @@ import pytest
 
 from tidegate.checkpoints import collector as collector_module
 from tidegate.checkpoints import quarantine as quarantine_module
-from tidegate.checkpoints.classify import QUARANTINE, Facts, JobFacts, Kind, Policy, unit_of
-from tidegate.checkpoints.collector import Collector, Report, Rules
-from tidegate.checkpoints.files import TEMPORARY, Entry, LocalFiles
+from tidegate.checkpoints.classify import QUARANTINE, Facts, JobFacts, Policy, UnitKind, unit_of
+from tidegate.checkpoints.collector import Collector, CollectorSettings, Report
+from tidegate.checkpoints.files import TEMPORARY, FileEntry, LocalFiles
 from tidegate.checkpoints.fsspec_files import FsspecFiles
-from tidegate.checkpoints.quarantine import NoQuarantine, Phase, Quarantines
+from tidegate.checkpoints.quarantine import NoQuarantine, QuarantinePhase, Quarantines
 from tidegate.checkpoints.usage import Quota, Usage, sooner_ms
 
 NOW_MS = 1_800_000_000_000
@@ -62,19 +62,19 @@ def checkpoint(root: Path, path: str, age_ms: int = 30 * DAY_MS, *, whole: bool 
 
 
 KEPT = {
-    "1/1/5": Kind.LIVE,
-    "1/1/4": Kind.LIVE,  # doomed, and its driver's to delete
-    "1/1/.6-g2-abcdef01": Kind.LIVE,
-    "2/1/7": Kind.RETAINED,
-    "4/1/3": Kind.CLAIMED,
-    "savepoint/1/1700000000000": Kind.SAVEPOINT,
-    "savepoint/9/1700000000000": Kind.SAVEPOINT,
-    "savepoint/1/1700000000009": Kind.LIVE,  # being made
-    "5/1/8": Kind.ORPHAN,  # young
-    "notes": Kind.UNKNOWN,
-    "3/readme.txt": Kind.UNKNOWN,
-    "3/1/backup": Kind.UNKNOWN,
-    "_installation.json": Kind.RECORD,
+    "1/1/5": UnitKind.LIVE,
+    "1/1/4": UnitKind.LIVE,  # doomed, and its driver's to delete
+    "1/1/.6-g2-abcdef01": UnitKind.LIVE,
+    "2/1/7": UnitKind.RETAINED,
+    "4/1/3": UnitKind.CLAIMED,
+    "savepoint/1/1700000000000": UnitKind.SAVEPOINT,
+    "savepoint/9/1700000000000": UnitKind.SAVEPOINT,
+    "savepoint/1/1700000000009": UnitKind.LIVE,  # being made
+    "5/1/8": UnitKind.ORPHAN,  # young
+    "notes": UnitKind.UNKNOWN,
+    "3/readme.txt": UnitKind.UNKNOWN,
+    "3/1/backup": UnitKind.UNKNOWN,
+    "_installation.json": UnitKind.RECORD,
 }
 TAKEN = [
     "2/1/6",
@@ -116,8 +116,8 @@ def root(tmp_path: Path) -> Path:
 
 def rules(
     now_ms: int = NOW_MS, ttl_ms: int | None = 7 * DAY_MS, quota: Quota | None = None
-) -> Rules:
-    return Rules(
+) -> CollectorSettings:
+    return CollectorSettings(
         policy=Policy(now_ms=now_ms, grace_ms=HOUR_MS, ttl_ms=ttl_ms),
         delay_ms=DAY_MS,
         orphans_ms=7 * DAY_MS,
@@ -140,7 +140,7 @@ def inside(root: Path) -> set[str]:
     return {each.origin for quarantine in held.all() for each in held.contents(quarantine)}
 
 
-def bytes_of(root: Path, paths: dict[str, Kind]) -> dict[str, bytes]:
+def bytes_of(root: Path, paths: dict[str, UnitKind]) -> dict[str, bytes]:
     files = [
         p
         for path in paths
@@ -179,7 +179,7 @@ def test_everything_is_classified_and_only_old_orphans_are_due(root: Path) -> No
     }
     assert {path: seen[path].kind for path in KEPT} == KEPT
     assert {path for path, verdict in seen.items() if verdict.due} == set(TAKEN)
-    assert {seen[path].kind for path in TAKEN} == {Kind.ORPHAN}
+    assert {seen[path].kind for path in TAKEN} == {UnitKind.ORPHAN}
     assert set(seen) == {*KEPT, *TAKEN}
 
 
@@ -216,11 +216,11 @@ def test_the_time_of_an_idle_job_begins_when_the_store_forgets_it(root: Path) ->
 
 
 def test_what_was_collected_can_be_taken_back_and_is_left_alone_then(root: Path) -> None:
-    before = bytes_of(root, dict.fromkeys(TAKEN, Kind.ORPHAN))
+    before = bytes_of(root, dict.fromkeys(TAKEN, UnitKind.ORPHAN))
     collect(root)
     held = Quarantines(LocalFiles(root))
     assert held.take_back(held.find("latest"), NOW_MS + 1) == (len(TAKEN), [])
-    assert bytes_of(root, dict.fromkeys(TAKEN, Kind.ORPHAN)) == before
+    assert bytes_of(root, dict.fromkeys(TAKEN, UnitKind.ORPHAN)) == before
     assert collect(root, now_ms=NOW_MS + DAY_MS).moved <= 1, (
         "only the file without a name, which belongs to no job"
     )
@@ -272,7 +272,7 @@ def test_a_pass_that_is_killed_at_any_step_is_ended_by_the_next(
 def test_taking_back_that_is_killed_at_any_step_is_ended_by_the_next(
     root: Path, step: str, crash_at: Callable[[str], None]
 ) -> None:
-    before = bytes_of(root, dict.fromkeys(TAKEN, Kind.ORPHAN))
+    before = bytes_of(root, dict.fromkeys(TAKEN, UnitKind.ORPHAN))
     collect(root)
     held = Quarantines(LocalFiles(root))
     crash_at(step)
@@ -283,7 +283,7 @@ def test_taking_back_that_is_killed_at_any_step_is_ended_by_the_next(
             "what is being taken back is not deleted"
         )
     held.take_back(held.find("latest"), NOW_MS)
-    assert bytes_of(root, dict.fromkeys(TAKEN, Kind.ORPHAN)) == before
+    assert bytes_of(root, dict.fromkeys(TAKEN, UnitKind.ORPHAN)) == before
 
 
 def test_one_thing_that_cannot_be_moved_is_reported_and_does_not_keep_the_rest(
@@ -383,9 +383,9 @@ def test_a_leader_that_is_not_sure_of_itself_stops_and_the_next_one_goes_on(root
     report = Collector(LocalFiles(root), Store(), lambda: next(turns, False)).collect(rules())
     assert not report.whole
     assert 0 < report.moved < len(TAKEN)
-    assert [each.phase for each in Quarantines(LocalFiles(root)).all()] == [Phase.OPEN]
+    assert [each.phase for each in Quarantines(LocalFiles(root)).all()] == [QuarantinePhase.OPEN]
     assert collect(root).moved == len(TAKEN) - report.moved
-    assert [each.phase for each in Quarantines(LocalFiles(root)).all()] == [Phase.CLOSED]
+    assert [each.phase for each in Quarantines(LocalFiles(root)).all()] == [QuarantinePhase.CLOSED]
 
 
 class Copied(FsspecFiles):
@@ -462,14 +462,14 @@ def test_the_hidden_name_of_an_unfinished_file_is_known_here_too(
 
 def test_a_survey_of_many_objects_keeps_none_of_them() -> None:
     class Endless(LocalFiles):
-        def walk(self, path: str) -> Iterator[tuple[str, Entry]]:  # noqa: ARG002  # a listing of its own
+        def walk(self, path: str) -> Iterator[tuple[str, FileEntry]]:  # noqa: ARG002  # a listing of its own
             for number in range(30_000):
                 yield (
                     f"{number // 30}/1/{number % 30}/_manifest.json",
-                    Entry(name="_manifest.json", bytes=1, modified_ms=1),
+                    FileEntry(name="_manifest.json", bytes=1, modified_ms=1),
                 )
 
-        def entries(self, path: str) -> list[Entry]:  # noqa: ARG002  # no quarantine
+        def entries(self, path: str) -> list[FileEntry]:  # noqa: ARG002  # no quarantine
             return []
 
     usage = Usage()

@@ -2,36 +2,36 @@
 
 import pytest
 
-from tidegate.checkpoints.s3_options import Client, client_of
+from tidegate.checkpoints.s3_options import S3ClientOptions, client_of
 
 
 @pytest.mark.parametrize(
     ("options", "client"),
     [
-        ({}, Client()),
+        ({}, S3ClientOptions()),
         (
             {"fs.s3a.access.key": "k", "fs.s3a.secret.key": "s", "fs.s3a.session.token": "t"},
-            Client(key="k", secret="s", token="t"),
+            S3ClientOptions(key="k", secret="s", token="t"),
         ),
         (
             {"fs.s3a.endpoint": "http://h:9000"},
-            Client(endpoint="http://h:9000", region="us-east-1", path_style=True),
+            S3ClientOptions(endpoint="http://h:9000", region="us-east-1", path_style=True),
         ),
         (
             {"fs.s3a.endpoint": "h", "fs.s3a.connection.ssl.enabled": "False"},
-            Client(endpoint="http://h", region="us-east-1", path_style=True),
+            S3ClientOptions(endpoint="http://h", region="us-east-1", path_style=True),
         ),
         (
             {"fs.s3a.endpoint": "h", "fs.s3a.path.style.access": "false"},
-            Client(endpoint="https://h", region="us-east-1"),
+            S3ClientOptions(endpoint="https://h", region="us-east-1"),
         ),
         (
             {"fs.s3a.endpoint": "s3.eu-west-1.amazonaws.com"},
-            Client(endpoint="https://s3.eu-west-1.amazonaws.com"),
+            S3ClientOptions(endpoint="https://s3.eu-west-1.amazonaws.com"),
         ),
         (
             {"fs.s3a.endpoint.region": "eu-west-1", "fs.s3a.path.style.access": "true"},
-            Client(region="eu-west-1", path_style=True),
+            S3ClientOptions(region="eu-west-1", path_style=True),
         ),
         (
             {
@@ -39,11 +39,13 @@ from tidegate.checkpoints.s3_options import Client, client_of
                     "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
                 )
             },
-            Client(anonymous=True),
+            S3ClientOptions(anonymous=True),
         ),
     ],
 )
-def test_options_of_the_reference_mean_a_client(options: dict[str, str], client: Client) -> None:
+def test_options_of_the_reference_mean_a_client(
+    options: dict[str, str], client: S3ClientOptions
+) -> None:
     assert client_of(options) == client
 
 

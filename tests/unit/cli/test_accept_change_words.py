@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tidegate.cli import main
-from tidegate.cli.restore_words import Restoring, options
+from tidegate.cli.restore_words import RestoreArguments, options
 from tidegate.cli.run import decided_with
 from tidegate.home import Home
 from tidegate.model.change import AcceptedChange, ChangeChoice, ChangeStop
@@ -25,7 +25,7 @@ STOP = ChangeStop(
 
 @click.command()
 @options
-def said(restoring: Restoring) -> None:
+def said(restoring: RestoreArguments) -> None:
     click.echo("\n".join(map(str, restoring.wish.accept_changes)))
 
 

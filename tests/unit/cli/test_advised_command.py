@@ -11,7 +11,7 @@ from tidegate.cli import run_words
 
 @click.command()
 @run_words.options
-def advised(said: run_words.Said) -> None:
+def advised(said: run_words.RunArguments) -> None:
     click.echo(run_words.command_line(said, {}))
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from tidegate.cli import main
 from tidegate.cli.exits import BAD_INPUT, FINISHED
 from tidegate.config.engine_options import KEYS
-from tidegate.plugin.option import Kind
+from tidegate.plugin.option import OptionKind
 from tidegate.plugin.secret import masked, masked_text
 
 FULL = """tidegate:
@@ -55,7 +55,7 @@ def test_without_a_file_every_key_has_its_default(home: Path) -> None:
     assert (result.exit_code, result.stderr) == (FINISHED, "")
     assert f"# home: {home}\n# file: none" in result.stdout
     found = rows(result)
-    assert {key.name for key in KEYS if key.option.kind is not Kind.MAP} - set(found) == {
+    assert {key.name for key in KEYS if key.option.kind is not OptionKind.MAP} - set(found) == {
         "http.enable-https"
     }
     assert {source for _, source in found.values()} == {"default"}

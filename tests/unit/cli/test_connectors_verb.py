@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 from tidegate.cli import main
 from tidegate.cli.connectors import bounds, shown_default
 from tidegate.cli.exits import BAD_INPUT
-from tidegate.plugin.option import Kind, Option, OptionSet, When
+from tidegate.plugin.option import Option, OptionKind, OptionSet, When
 from tidegate.plugin.registry import connectors
 from tidegate.plugin.rules import rules
 
@@ -105,8 +105,8 @@ def test_every_rule_becomes_a_sentence() -> None:
 
 
 def test_limits_and_defaults_are_written_as_in_a_job_file() -> None:
-    assert bounds(Option("x", Kind.INT, "", minimum=1, maximum=9)) == "int >= 1 <= 9"
-    assert bounds(Option("x", Kind.ENUM, "", choices=("A", "B"))) == "one of A, B"
-    assert shown_default(Option("x", Kind.TEXT, "", default="\t")) == '"\\t"'
-    assert shown_default(Option("x", Kind.TEXT, "", required=True)) == "required"
-    assert shown_default(Option("x", Kind.TEXT, "")) == ""
+    assert bounds(Option("x", OptionKind.INT, "", minimum=1, maximum=9)) == "int >= 1 <= 9"
+    assert bounds(Option("x", OptionKind.ENUM, "", choices=("A", "B"))) == "one of A, B"
+    assert shown_default(Option("x", OptionKind.TEXT, "", default="\t")) == '"\\t"'
+    assert shown_default(Option("x", OptionKind.TEXT, "", required=True)) == "required"
+    assert shown_default(Option("x", OptionKind.TEXT, "")) == ""

@@ -18,9 +18,9 @@ from tidegate.cli import doctor as module
 from tidegate.cli.doctor import (
     CHECKS,
     SUPPORTED,
-    Finding,
+    DoctorEnvironment,
+    DoctorFinding,
     Level,
-    Place,
     doctor,
     examine,
     is_between,
@@ -28,16 +28,16 @@ from tidegate.cli.doctor import (
 )
 
 PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
-Check = Callable[[Place], Iterator[Finding]]
+Check = Callable[[DoctorEnvironment], Iterator[DoctorFinding]]
 Usage = namedtuple("Usage", "total used free")
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(home=tmp_path / "home", environ=os.environ)
+def place(tmp_path: Path) -> DoctorEnvironment:
+    return DoctorEnvironment(home=tmp_path / "home", environ=os.environ)
 
 
-def one(check: Check, place: Place, name: str) -> Finding:
+def one(check: Check, place: DoctorEnvironment, name: str) -> DoctorFinding:
     [finding] = [finding for finding in check(place) if finding.name == name]
     return finding
 
@@ -51,7 +51,7 @@ def fake_java(folder: Path, complaint: str = "") -> Path:
     return folder
 
 
-def test_every_finding_that_is_not_ok_says_how_to_repair_it(place: Place) -> None:
+def test_every_finding_that_is_not_ok_says_how_to_repair_it(place: DoctorEnvironment) -> None:
     findings = examine(place)
     assert {finding.name for finding in findings} >= {
         "Python",
@@ -68,7 +68,7 @@ def test_every_finding_that_is_not_ok_says_how_to_repair_it(place: Place) -> Non
     ] == []
 
 
-def test_looking_leaves_nothing_behind(place: Place, tmp_path: Path) -> None:
+def test_looking_leaves_nothing_behind(place: DoctorEnvironment, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     examine(place)
     assert sorted(tmp_path.rglob("*")) == before
@@ -97,7 +97,11 @@ def test_without_java_no_job_can_run_and_the_last_line_says_so(
 
 def test_a_java_that_does_not_start_is_missing_with_its_complaint(tmp_path: Path) -> None:
     home = fake_java(tmp_path / "java", complaint="Module jdk.incubator.vector not found")
-    finding = one(module.check_java, Place(home=tmp_path, environ={"JAVA_HOME": str(home)}), "Java")
+    finding = one(
+        module.check_java,
+        DoctorEnvironment(home=tmp_path, environ={"JAVA_HOME": str(home)}),
+        "Java",
+    )
     assert finding.level is Level.MISSING
     assert "Module jdk.incubator.vector not found" in finding.repair
 
@@ -105,13 +109,13 @@ def test_a_java_that_does_not_start_is_missing_with_its_complaint(tmp_path: Path
 def test_a_java_home_that_had_to_be_passed_over_is_a_warning(tmp_path: Path) -> None:
     fit = fake_java(tmp_path / "java")
     environ = {"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(fit / "bin")}
-    finding = one(module.check_java, Place(home=tmp_path, environ=environ), "Java")
+    finding = one(module.check_java, DoctorEnvironment(home=tmp_path, environ=environ), "Java")
     assert finding.level is Level.WARNING
     assert str(tmp_path / "gone") in finding.repair
 
 
 def test_a_package_that_is_not_installed_comes_with_its_command(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: DoctorEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SUPPORTED", {"no-such-package-at-all": ("4.1", "4.4")})
     finding = one(module.check_packages, place, "no-such-package-at-all")
@@ -120,7 +124,7 @@ def test_a_package_that_is_not_installed_comes_with_its_command(
 
 
 def test_a_package_outside_the_supported_range_is_a_warning(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: DoctorEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SUPPORTED", {"click": ("900", None)})
     finding = one(module.check_packages, place, "click")
@@ -159,7 +163,9 @@ def test_the_supported_versions_are_those_of_the_package() -> None:
 
 def test_a_home_that_cannot_be_made_is_missing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    finding = one(module.check_home, Place(home=tmp_path / "file" / "home", environ={}), "home")
+    finding = one(
+        module.check_home, DoctorEnvironment(home=tmp_path / "file" / "home", environ={}), "home"
+    )
     assert finding.level is Level.MISSING
     assert "--home" in finding.repair
 
@@ -170,7 +176,7 @@ def test_a_home_that_cannot_be_made_is_missing(tmp_path: Path) -> None:
     ids=["plenty", "little", "none"],
 )
 def test_a_full_disk_is_judged_by_what_is_free(
-    place: Place, monkeypatch: pytest.MonkeyPatch, free_bytes: int, level: Level
+    place: DoctorEnvironment, monkeypatch: pytest.MonkeyPatch, free_bytes: int, level: Level
 ) -> None:
     monkeypatch.setattr(
         module.shutil, "disk_usage", lambda _: Usage(total=4 << 30, used=0, free=free_bytes)
@@ -178,7 +184,9 @@ def test_a_full_disk_is_judged_by_what_is_free(
     assert one(module.check_home, place, "disk of home").level is level
 
 
-def test_a_slow_disk_is_a_warning(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_disk_is_a_warning(
+    place: DoctorEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "FSYNC_MS_GOOD", -1)
     assert one(module.check_home, place, "fsync").level is Level.WARNING
 
@@ -196,8 +204,8 @@ def test_a_container_without_a_limit_has_none(tmp_path: Path) -> None:
 
 
 def test_only_what_is_missing_stops_a_job() -> None:
-    warning = Finding(name="fsync", level=Level.WARNING, found="80 ms", repair="wait")
-    missing = Finding(name="Java", level=Level.MISSING, found="not found", repair="install")
+    warning = DoctorFinding(name="fsync", level=Level.WARNING, found="80 ms", repair="wait")
+    missing = DoctorFinding(name="Java", level=Level.MISSING, found="not found", repair="install")
     assert is_ready([warning])
     assert not is_ready([warning, missing])
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.cli.doctor import Level, Place, check_rights
+from tidegate.cli.doctor import DoctorEnvironment, Level, check_rights
 from tidegate.cli.rights import exposed, holds_secrets
 from tidegate.cli.server import started
 from tidegate.config.engine import read_engine
@@ -86,9 +86,11 @@ def test_the_start_and_doctor_say_what_to_do(
     notices = started(str(home.root), None).notices
     assert [notice for notice in notices if f"chmod 600 {file}" in notice]
     assert [notice for notice in notices if f"chmod 600 {token}" in notice]
-    found = list(check_rights(Place(home=home.root, environ={})))
+    found = list(check_rights(DoctorEnvironment(home=home.root, environ={})))
     assert [(each.level, f"chmod 600 {file}" in each.repair) for each in found] == [
         (Level.WARNING, True)
     ]
     file.chmod(0o600)
-    assert [each.level for each in check_rights(Place(home=home.root, environ={}))] == [Level.OK]
+    assert [each.level for each in check_rights(DoctorEnvironment(home=home.root, environ={}))] == [
+        Level.OK
+    ]

@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from tidegate.cli import restore_words
-from tidegate.cli.restore_words import Restoring
-from tidegate.coordinator.wish import From, RestoreWish
-from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld
+from tidegate.cli.restore_words import RestoreArguments
+from tidegate.coordinator.wish import RestoreOptions, RestoreSource
+from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnPositionLost
 
 
 def said(*arguments: str) -> Any:
@@ -19,7 +19,7 @@ def said(*arguments: str) -> Any:
 
     @click.command()
     @restore_words.options
-    def command(restoring: Restoring) -> None:
+    def command(restoring: RestoreArguments) -> None:
         given.append(restoring)
 
     done = CliRunner().invoke(command, arguments)
@@ -29,28 +29,32 @@ def said(*arguments: str) -> Any:
 @pytest.mark.parametrize(
     ("arguments", "restoring"),
     [
-        ((), Restoring(RestoreWish(From.ASK))),
-        (("--restore", "latest"), Restoring(RestoreWish(From.LATEST))),
-        (("-r", "7"), Restoring(RestoreWish(From.LATEST), 7)),
+        ((), RestoreArguments(RestoreOptions(RestoreSource.ASK))),
+        (("--restore", "latest"), RestoreArguments(RestoreOptions(RestoreSource.LATEST))),
+        (("-r", "7"), RestoreArguments(RestoreOptions(RestoreSource.LATEST), 7)),
         (
             ("-r", "/checkpoints/savepoint/7/1700000000000"),
-            Restoring(RestoreWish(From.PATH, where="/checkpoints/savepoint/7/1700000000000")),
+            RestoreArguments(
+                RestoreOptions(RestoreSource.PATH, where="/checkpoints/savepoint/7/1700000000000")
+            ),
         ),
         (
             ("-r", "savepoint:savepoint/7/1700000000000"),
-            Restoring(RestoreWish(From.SAVEPOINT, where="savepoint/7/1700000000000")),
+            RestoreArguments(
+                RestoreOptions(RestoreSource.SAVEPOINT, where="savepoint/7/1700000000000")
+            ),
         ),
         (
             ("--restore-with-checkpoint", "7"),
-            Restoring(RestoreWish(From.LATEST, source_job=7), None, True),
+            RestoreArguments(RestoreOptions(RestoreSource.LATEST, source_job=7), None, True),
         ),
         (
             ("--restore-from", "7", "--restore", "checkpoint:3"),
-            Restoring(RestoreWish(From.CHECKPOINT, 3, source_job=7)),
+            RestoreArguments(RestoreOptions(RestoreSource.CHECKPOINT, 3, source_job=7)),
         ),
         (
             ("--takeover", "--allow-duplicates"),
-            Restoring(RestoreWish(From.ASK, takeover=True, duplicates=True)),
+            RestoreArguments(RestoreOptions(RestoreSource.ASK, takeover=True, duplicates=True)),
         ),
         (
             (
@@ -63,13 +67,17 @@ def said(*arguments: str) -> Any:
                 "--accept-file",
                 "/d",
             ),
-            Restoring(
-                RestoreWish(From.LATEST, skip_files=("/in/b.csv", "/in/c"), accept_files=("/d",))
+            RestoreArguments(
+                RestoreOptions(
+                    RestoreSource.LATEST, skip_files=("/in/b.csv", "/in/c"), accept_files=("/d",)
+                )
             ),
         ),
         (
             ("--skip-file", "b.csv"),
-            Restoring(RestoreWish(From.ASK, skip_files=(os.path.abspath("b.csv"),))),
+            RestoreArguments(
+                RestoreOptions(RestoreSource.ASK, skip_files=(os.path.abspath("b.csv"),))
+            ),
         ),
         (
             (
@@ -84,20 +92,20 @@ def said(*arguments: str) -> Any:
                 "--on-not-held",
                 "latest",
             ),
-            Restoring(
-                RestoreWish(
-                    From.AUTO,
+            RestoreArguments(
+                RestoreOptions(
+                    RestoreSource.AUTO,
                     on_missing=OnMissing.FRESH,
                     on_damaged=OnDamaged.FAIL,
                     on_incompatible=OnIncompatible.DROP,
-                    on_not_held=OnNotHeld.LATEST,
+                    on_not_held=OnPositionLost.LATEST,
                 )
             ),
         ),
     ],
 )
 def test_options_of_the_command_line_mean_a_wish(
-    arguments: tuple[str, ...], restoring: Restoring
+    arguments: tuple[str, ...], restoring: RestoreArguments
 ) -> None:
     assert said(*arguments) == restoring
 

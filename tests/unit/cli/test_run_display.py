@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tidegate.cli.display import JsonDisplay, PlainDisplay, duration, rate, summary
-from tidegate.cli.view import JobView, PipelineView, job_view
-from tidegate.coordinator.registry import Known, Stored
+from tidegate.cli.view import JobDisplay, PipelineView, job_view
+from tidegate.coordinator.registry import JobSnapshot, Stored
 from tidegate.model.records import (
     CheckpointRef,
     Failure,
@@ -31,7 +31,7 @@ STATE = PipelineState(
     rows_written=90,
     confirmed_ms=5000,
 )
-KNOWN = Known(
+KNOWN = JobSnapshot(
     job_id=7,
     record=None,
     state=Stored(JobState(job_id=7, status=JobStatus.RUNNING, generation=2), 1),
@@ -40,7 +40,7 @@ KNOWN = Known(
 )
 
 
-def view(elapsed_s: float = 6.0) -> JobView:
+def view(elapsed_s: float = 6.0) -> JobDisplay:
     metrics = {
         1: PipelineMetrics(
             pipeline=1,

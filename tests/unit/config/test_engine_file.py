@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.config.engine import EngineSources, Origin, Source, load_engine, override, read_engine
+from tidegate.config.engine import (
+    EngineSources,
+    ValueOrigin,
+    ValueSource,
+    load_engine,
+    override,
+    read_engine,
+)
 from tidegate.config.engine_options import IGNORED, KEYS, value_at
 from tidegate.home import Home
 from tidegate.model.engine import CheckpointSettings, EngineSettings, ScheduleStrategy
@@ -97,7 +104,7 @@ def test_a_file_of_the_reference_works_as_it_is() -> None:
         {"Content-Type": "application/json"},
     )
     assert [problem.severity for problem in problems] == [Severity.NOTICE]
-    assert sources.of("http.port") == Source(Origin.FILE, Location("seatunnel.yaml", 37))
+    assert sources.of("http.port") == ValueSource(ValueOrigin.FILE, Location("seatunnel.yaml", 37))
 
 
 def test_keys_without_a_meaning_are_named_in_one_notice() -> None:
@@ -333,9 +340,11 @@ def test_variables_of_the_environment_and_files_are_filled_in(tmp_path: Path) ->
         "",
         "s3cret:with$",
     )
-    assert sources.of("state.url") == Source(Origin.ENVIRONMENT, Location("e.yaml", 2), ("PW",))
+    assert sources.of("state.url") == ValueSource(
+        ValueOrigin.ENVIRONMENT, Location("e.yaml", 2), ("PW",)
+    )
     assert str(sources.of("state.url")) == "${PW} in e.yaml:2"
-    assert sources.of("http.context-path").origin is Origin.FILE
+    assert sources.of("http.context-path").origin is ValueOrigin.FILE
     assert (
         str(sources.of("http.basic-auth-password")) == f"${{file:{tmp_path}/password}} in e.yaml:6"
     )
@@ -356,7 +365,7 @@ def test_a_value_that_is_empty_is_not_given() -> None:
         {},
     )
     assert (settings, problems) == (EngineSettings(), [])
-    assert sources.of("http.port").origin is Origin.DEFAULT
+    assert sources.of("http.port").origin is ValueOrigin.DEFAULT
 
 
 @pytest.mark.parametrize("text", ["", "tidegate:\n", "seatunnel:\n  engine:\n", "tidegate: {}\n"])

@@ -11,16 +11,16 @@ from tidegate.checkpoints.manifest import Manifest
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.commands import Commands
 from tidegate.coordinator.ending import ending_of
-from tidegate.coordinator.registry import Known, look
-from tidegate.coordinator.wish import RestoreWish
+from tidegate.coordinator.registry import JobSnapshot, read_job
+from tidegate.coordinator.wish import RestoreOptions
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
 from tidegate.model.job import BlockKind, JobEnv
 from tidegate.model.plan import Action, PipelinePlan, Plan
 from tidegate.model.records import (
-    JOBS,
+    JOB_STATES,
     PIPELINES,
-    STATES,
+    RUNNING_JOBS,
     CheckpointRef,
     JobRecord,
     JobState,
@@ -85,11 +85,11 @@ class Installation:
         source: int | None = None,
         **more: Any,
     ) -> JobRecord:
-        wish = replace(RestoreWish.parse(restore), **more).of_job(source, job_id)
+        wish = replace(RestoreOptions.parse(restore), **more).of_job(source, job_id)
         return self.commands.submit(of or plan(), file="", job_id=job_id, name=name, restore=wish)
 
-    def known(self, job_id: int = 7) -> Known:
-        return look(self.store, job_id)
+    def known(self, job_id: int = 7) -> JobSnapshot:
+        return read_job(self.store, job_id)
 
     def state(self, job_id: int = 7) -> JobState:
         state = self.known(job_id).state
@@ -103,7 +103,7 @@ class Installation:
 
     def put(self, *records: JobState | JobRecord | PipelineState) -> None:
         """Write records as they are."""
-        maps = {JobState: STATES, JobRecord: JOBS, PipelineState: PIPELINES}
+        maps = {JobState: JOB_STATES, JobRecord: RUNNING_JOBS, PipelineState: PIPELINES}
         for record in records:
             key = (
                 f"{record.job_id}/{record.pipeline}"

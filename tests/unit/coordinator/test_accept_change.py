@@ -10,12 +10,12 @@ from restore_parts import checkpoints
 
 from tidegate.coordinator.accept import ChoiceNotOffered, NotStopped, stops_of
 from tidegate.coordinator.commands import JobExists, UnknownJob
-from tidegate.coordinator.wish import RestoreWish, changes_of
+from tidegate.coordinator.wish import RestoreOptions, changes_of
 from tidegate.model.change import AcceptedChange, ChangeChoice, ChangeStop
 from tidegate.model.errors import UserError
 from tidegate.model.job import BlockKind
 from tidegate.model.plan import Action, PipelinePlan
-from tidegate.model.records import JOBS, Failure, JobRecord, JobStatus, PipelineStatus
+from tidegate.model.records import RUNNING_JOBS, Failure, JobRecord, JobStatus, PipelineStatus
 from tidegate.pipeline.graph import build
 
 ADOPT, REREAD, SKIP = ChangeChoice
@@ -169,7 +169,7 @@ def test_a_decision_reaches_the_source_through_the_stored_record(here: Installat
     accept(here)
     stored = here.known().record
     assert stored is not None
-    assert here.store.get(JOBS, "7") is not None
+    assert here.store.get(RUNNING_JOBS, "7") is not None
     options = {"row.num": 1, "schema": {"fields": {"id": "bigint"}}}
     action = Action(
         operator=OPERATOR,
@@ -190,4 +190,4 @@ def test_two_choices_for_one_change_are_refused() -> None:
     assert len(changes_of(["0/1=adopt", "0/1=adopt", "a@0/1=skip"])) == 2
     with pytest.raises(UserError, match="at most 100"):
         changes_of([f"0/{n}=adopt" for n in range(101)])
-    assert RestoreWish.parse("latest").accept_changes == ()
+    assert RestoreOptions.parse("latest").accept_changes == ()

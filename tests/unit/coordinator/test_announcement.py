@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tidegate.coordinator.announcement import Announcement, living, sweep
-from tidegate.coordinator.observe import Picture
-from tidegate.election import Elector, Leading
+from tidegate.coordinator.observe import ClusterCache
+from tidegate.election import Elector, Leader
 from tidegate.model.records import SERVERS, ServerRecord
 from tidegate.store.base import Store
 from tidegate.store.errors import StoreUnavailable
@@ -40,7 +40,7 @@ class World:
     def __init__(self) -> None:
         self.clock = Hands()
         self.store = open_store("memory:")
-        self.picture = Picture(self.store, self.clock)
+        self.picture = ClusterCache(self.store, self.clock)
         self.elector = Elector(self.store, "coordinator", "a", "", LEASE_MS, self.clock)
 
     def server(self, name: str, store: Store | None = None) -> Announcement:
@@ -63,7 +63,7 @@ class World:
                 each.step()
             self.picture.refresh()
             leading = self.elector.step()
-            assert isinstance(leading, Leading)
+            assert isinstance(leading, Leader)
             sweep(self.picture, leading, LEASE_MS, self.clock)
             self.picture.refresh()
             if self.clock.at_s >= end_s:
@@ -116,7 +116,7 @@ def test_a_leader_that_was_overtaken_takes_nothing_away() -> None:
     world = World()
     world.server("b")
     leading = world.elector.step()
-    assert isinstance(leading, Leading)
+    assert isinstance(leading, Leader)
     world.picture.refresh()
     world.clock.at_s += LEASE_MS / 1000 + 0.1
     Elector(world.store, "coordinator", "other", "", LEASE_MS, world.clock).claim()

@@ -9,29 +9,36 @@ from typing import Any
 
 import pytest
 from coordinator_parts import Installation, plan
-from test_reconciler import DRIVER, Leader, running
+from test_reconciler import DRIVER, LeadingServer, running
 
-from tidegate.coordinator.attention import CALM_EVERY_S_MAX, SHARES, Ages, Calendar, Rounds, Taken
+from tidegate.coordinator.attention import (
+    CALM_EVERY_S_MAX,
+    SHARES,
+    DueQueue,
+    RecheckQueue,
+    SlotUsage,
+    StateTimers,
+)
 from tidegate.coordinator.housekeeping import Housekeeper
-from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.observe import ClusterCache
 from tidegate.coordinator.reconciler import Reconciler
-from tidegate.coordinator.together import HANDS_MAX, Hands, one_by_one
-from tidegate.election import Leading
+from tidegate.coordinator.together import HANDS_MAX, WorkerThreads, sequentially
+from tidegate.election import Leader
 from tidegate.model.document import to_document
 from tidegate.model.job import JobEnv, JobMode
 from tidegate.model.records import (
     DRIVERS,
+    JOB_STATES,
     METRICS,
-    STATES,
     CheckpointHealth,
+    DesiredState,
+    DriverCommand,
     DriverRecord,
     JobStatus,
-    Order,
     PipelineMetrics,
     PipelineStatus,
-    Wish,
 )
-from tidegate.store.backend import Backend, Token
+from tidegate.store.backend import Backend, TransactionName
 from tidegate.store.base import OutcomeUnknown, Put
 from tidegate.store.errors import StoreUnavailable
 
@@ -51,8 +58,8 @@ class Counted:
 
 
 @pytest.fixture
-def leader(here: Installation) -> Leader:
-    return Leader(here)
+def leader(here: Installation) -> LeadingServer:
+    return LeadingServer(here)
 
 
 @pytest.fixture
@@ -69,7 +76,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
     return counted
 
 
-def beat(leader: Leader, job_id: int = 7, *, checkpoint: bool = False) -> None:
+def beat(leader: LeadingServer, job_id: int = 7, *, checkpoint: bool = False) -> None:
     """A sign of life of a driver that waits for its next batch; with a checkpoint, one of progress."""
     metrics = PipelineMetrics(
         pipeline=1,
@@ -90,14 +97,14 @@ def beat(leader: Leader, job_id: int = 7, *, checkpoint: bool = False) -> None:
         )
 
 
-def settled(leader: Leader, *jobs: int) -> None:
+def settled(leader: LeadingServer, *jobs: int) -> None:
     """These jobs run, and get on by themselves."""
     for job_id in jobs:
         beat(leader, job_id, checkpoint=True)
     leader.turns(8, ms=TURN_MS)
 
 
-def many_running(leader: Leader, count: int) -> list[int]:
+def many_running(leader: LeadingServer, count: int) -> list[int]:
     """So many jobs run, and get on by themselves."""
     leader.worker(slots=count)
     jobs = list(range(1, count + 1))
@@ -119,7 +126,7 @@ def many_running(leader: Leader, count: int) -> list[int]:
 
 
 def test_a_job_that_gets_on_is_looked_at_now_and_then_and_not_at_every_sign_of_life(
-    leader: Leader, looks: Counter[int]
+    leader: LeadingServer, looks: Counter[int]
 ) -> None:
     running(leader, env=STREAM)
     settled(leader, 7)
@@ -132,7 +139,7 @@ def test_a_job_that_gets_on_is_looked_at_now_and_then_and_not_at_every_sign_of_l
 
 
 def test_a_job_in_a_short_rhythm_is_looked_at_every_second(
-    leader: Leader, looks: Counter[int]
+    leader: LeadingServer, looks: Counter[int]
 ) -> None:
     running(leader, env=replace(STREAM, checkpoint_interval_ms=1_000, checkpoint_timeout_ms=1_000))
     settled(leader, 7)
@@ -143,14 +150,16 @@ def test_a_job_in_a_short_rhythm_is_looked_at_every_second(
     assert 8 <= looks[7] <= 12, "ten seconds"
 
 
-def test_news_of_a_calm_job_is_looked_at_at_once(leader: Leader, looks: Counter[int]) -> None:
+def test_news_of_a_calm_job_is_looked_at_at_once(
+    leader: LeadingServer, looks: Counter[int]
+) -> None:
     running(leader, env=STREAM)
     settled(leader, 7)
-    leader.here.commands.stop(7, Wish.CANCEL)
+    leader.here.commands.stop(7, DesiredState.CANCEL)
     leader.turns(1)
     order = leader.order()
     assert order is not None
-    assert order.order is Order.STOP
+    assert order.order is DriverCommand.STOP
     looks.clear()
     for _ in range(5):
         beat(leader)
@@ -158,7 +167,7 @@ def test_news_of_a_calm_job_is_looked_at_at_once(leader: Leader, looks: Counter[
     assert looks[7] == 5, "a job that is on its way is looked at whenever anything changes"
 
 
-def test_a_pipeline_that_has_failed_is_news(leader: Leader) -> None:
+def test_a_pipeline_that_has_failed_is_news(leader: LeadingServer) -> None:
     running(leader, env=STREAM)
     settled(leader, 7)
     leader.here.put(replace(leader.here.pipeline(), status=PipelineStatus.FAILED))
@@ -167,7 +176,7 @@ def test_a_pipeline_that_has_failed_is_news(leader: Leader) -> None:
 
 
 def test_a_calm_job_whose_progress_stops_is_late_when_it_should_and_at_most_one_look_later(
-    leader: Leader,
+    leader: LeadingServer,
 ) -> None:
     running(leader, env=STREAM)
     settled(leader, 7)
@@ -182,7 +191,7 @@ def test_a_calm_job_whose_progress_stops_is_late_when_it_should_and_at_most_one_
     assert 40_000 < late_ms <= 40_000 + CALM_EVERY_S_MAX * 1000 + 3 * TURN_MS
 
 
-def test_a_calm_job_whose_worker_goes_is_looked_at_at_once(leader: Leader) -> None:
+def test_a_calm_job_whose_worker_goes_is_looked_at_at_once(leader: LeadingServer) -> None:
     jobs = many_running(leader, 3)
     del leader.workers["w"]
     leader.worker("other", slots=10)
@@ -198,14 +207,14 @@ def test_a_turn_in_which_nothing_has_changed_asks_the_same_of_the_store_for_many
     here: Installation, looks: Counter[int]
 ) -> None:
     asked: list[Counter[str]] = []
-    leader = Leader(here)
+    leader = LeadingServer(here)
     for count in (2, 40):
         jobs = many_running(leader, count) if count == 40 else []
         leader.turns(1)
         here.store.backend = counted = Counted(here.store.backend)
         looks.clear()
         leading = leader.elector.leadership()
-        assert isinstance(leading, Leading)
+        assert isinstance(leading, Leader)
         leader.reconciler.step(leading)
         here.store.backend = counted.real
         asked.append(counted.asked)
@@ -214,7 +223,7 @@ def test_a_turn_in_which_nothing_has_changed_asks_the_same_of_the_store_for_many
 
 
 def test_every_job_is_looked_at_after_a_turn_that_was_broken_off(
-    leader: Leader, looks: Counter[int], monkeypatch: pytest.MonkeyPatch
+    leader: LeadingServer, looks: Counter[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = many_running(leader, 5)
 
@@ -232,7 +241,7 @@ def test_every_job_is_looked_at_after_a_turn_that_was_broken_off(
 
 
 def test_a_job_that_could_not_be_read_for_a_while_is_found_again(
-    leader: Leader, looks: Counter[int]
+    leader: LeadingServer, looks: Counter[int]
 ) -> None:
     jobs = many_running(leader, 2)
     leader.reconciler.rounds.forget(jobs[0])
@@ -247,10 +256,10 @@ def test_housekeeping_with_nothing_due_asks_the_store_nothing_however_many_jobs_
     for job_id in range(1, 60):
         here.submit(job_id)
         here.ended(JobStatus.FINISHED, job_id)
-    leader = Leader(here)
+    leader = LeadingServer(here)
     leading = leader.elector.claim()
-    assert isinstance(leading, Leading)
-    picture = Picture(here.store, here.clock)
+    assert isinstance(leading, Leader)
+    picture = ClusterCache(here.store, here.clock)
     picture.refresh()
     housekeeper = Housekeeper(picture, here.storage, here.settings, here.clock)
     housekeeper.step(leading)
@@ -283,7 +292,7 @@ def test_an_id_that_was_made_twice_is_made_once_more(
 
 
 def test_an_age_begins_anew_with_every_change_and_time_that_nobody_watched_hardly_counts() -> None:
-    ages = Ages()
+    ages = StateTimers()
     ages.tick(0)
     assert ages.ms(7, "a", "figures") == 0
     ages.tick(1)
@@ -296,7 +305,7 @@ def test_an_age_begins_anew_with_every_change_and_time_that_nobody_watched_hardl
 
 
 def test_calm_jobs_are_spread_over_their_time_and_restless_ones_meet() -> None:
-    rounds = Rounds()
+    rounds = RecheckQueue()
     for job_id in range(10 * SHARES):
         rounds.looked(job_id, 100.0, 6.4)
     slices = [len(rounds.due(100.0 + 0.1 * share + 0.05)) for share in range(1, SHARES + 2)]
@@ -308,7 +317,7 @@ def test_calm_jobs_are_spread_over_their_time_and_restless_ones_meet() -> None:
 
 
 def test_a_job_that_is_looked_at_again_and_again_is_queued_about_once() -> None:
-    rounds = Rounds()
+    rounds = RecheckQueue()
     for turn in range(10_000):
         rounds.looked(turn % 3, turn / 10, None)
     assert len(rounds._queue) < 10 + SHARES
@@ -318,7 +327,7 @@ def test_a_job_that_is_looked_at_again_and_again_is_queued_about_once() -> None:
 
 
 def test_a_calendar_tells_whose_time_has_come() -> None:
-    calendar = Calendar()
+    calendar = DueQueue()
     for job_id, at_ms in ((1, 30), (2, 10), (3, 20), (4, 20)):
         calendar.put(job_id, at_ms)
     assert (calendar.until(9), calendar.until(20), calendar.until(99)) == (
@@ -333,13 +342,13 @@ def test_a_calendar_tells_whose_time_has_come() -> None:
 
 
 def test_slots_are_counted_as_assignments_come_and_go() -> None:
-    taken = Taken()
+    taken = SlotUsage()
     for job_id, holder in ((1, "a"), (2, "a"), (3, "b"), (1, "b"), (2, None), (4, None)):
         taken.put(job_id, holder)
     assert (taken.slots["a"], taken.slots["b"], taken.slots["c"]) == (0, 2, 0)
 
 
-@pytest.mark.parametrize("many", [one_by_one, Hands()])
+@pytest.mark.parametrize("many", [sequentially, WorkerThreads()])
 def test_all_jobs_are_moved_whether_one_by_one_or_together(many: Any) -> None:
     moved: list[int] = []
 
@@ -358,11 +367,11 @@ def test_moves_wait_for_the_store_at_the_same_time() -> None:
     def move(_: int) -> bool:
         return meeting.wait() >= 0
 
-    assert Hands()(move, list(range(HANDS_MAX))) == HANDS_MAX
+    assert WorkerThreads()(move, list(range(HANDS_MAX))) == HANDS_MAX
 
 
 def test_a_store_out_of_reach_ends_the_turn_when_everybody_is_back() -> None:
-    hands, begun, done = Hands(), [], []
+    hands, begun, done = WorkerThreads(), [], []
 
     def move(job_id: int) -> bool:
         begun.append(job_id)
@@ -378,7 +387,7 @@ def test_a_store_out_of_reach_ends_the_turn_when_everybody_is_back() -> None:
 
 
 def test_the_hands_of_a_leader_stay_for_its_next_turn() -> None:
-    hands, who = Hands(), set()
+    hands, who = WorkerThreads(), set()
 
     def move(_: int) -> bool:
         who.add(threading.get_ident())
@@ -391,15 +400,15 @@ def test_the_hands_of_a_leader_stay_for_its_next_turn() -> None:
 def test_a_write_of_which_nobody_knows_whether_it_was_made_is_looked_at_again_and_is_no_mistake(
     here: Installation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    leader, real, lost = Leader(here), here.store.transact, []
+    leader, real, lost = LeadingServer(here), here.store.transact, []
     leader.worker(slots=1)
     here.submit(1)
 
     def transact(checks: Any = (), writes: Any = ()) -> int:
         revision = real(checks, writes)
-        if not lost and any(write.map == STATES for write in writes):
+        if not lost and any(write.map == JOB_STATES for write in writes):
             lost.append(revision)
-            raise OutcomeUnknown(Token(id=b"1", since=0), "its trace is gone")
+            raise OutcomeUnknown(TransactionName(id=b"1", since=0), "its trace is gone")
         return revision
 
     monkeypatch.setattr(here.store, "transact", transact)
@@ -409,11 +418,11 @@ def test_a_write_of_which_nobody_knows_whether_it_was_made_is_looked_at_again_an
 
 
 def test_a_leader_with_several_hands_starts_all_jobs(here: Installation) -> None:
-    leader = Leader(here)
-    leader.reconciler.many = Hands()
+    leader = LeadingServer(here)
+    leader.reconciler.many = WorkerThreads()
     leader.worker(slots=30)
     for job_id in range(1, 31):
         here.submit(job_id)
     leader.turns(3)
     assert {here.state(job_id).status for job_id in range(1, 31)} == {JobStatus.SCHEDULED}
-    assert all(here.store.get(STATES, str(job_id)) for job_id in range(1, 31))
+    assert all(here.store.get(JOB_STATES, str(job_id)) for job_id in range(1, 31))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from coordinator_parts import Installation
 
-from tidegate.checkpoints.classify import OWNER, Kind
+from tidegate.checkpoints.classify import OWNER, UnitKind
 from tidegate.checkpoints.collector import Collector
 from tidegate.checkpoints.files import LocalFiles
 from tidegate.checkpoints.quarantine import Quarantines
@@ -25,7 +25,7 @@ from tidegate.coordinator.namespace import OtherNamespace, installation_id, own
 from tidegate.election.elector import Elector
 from tidegate.model.document import to_document
 from tidegate.model.engine import CheckpointSettings, EngineSettings
-from tidegate.model.records import CLEANUP, RESTORE_CLAIMS, JobStatus, RestoreClaim
+from tidegate.model.records import PENDING_CLEANUPS, RESTORE_CLAIMS, JobStatus, RestoreClaim
 from tidegate.model.upkeep import EXPIRED_JOBS
 from tidegate.store.base import Delete, Put
 from tidegate.store.open import open_store
@@ -63,7 +63,7 @@ def aged(here: Installation, days: int) -> None:
         os.utime(path, ns=(0, moment * 1_000_000))
 
 
-def kinds(here: Installation) -> dict[str, Kind]:
+def kinds(here: Installation) -> dict[str, UnitKind]:
     collector = Collector(here.storage.files, StoreWitness(here.store))
     return {
         v.unit.path: v.kind
@@ -77,7 +77,7 @@ def canceled(here: Installation, job_id: int = 7) -> None:
     here.checkpoint(job_id)
     here.checkpoint(job_id)
     here.ended(JobStatus.CANCELED, job_id)
-    here.store.transact([], [Delete(CLEANUP, str(job_id))])
+    here.store.transact([], [Delete(PENDING_CLEANUPS, str(job_id))])
 
 
 def forgotten(here: Installation, job_id: int = 7) -> None:
@@ -90,14 +90,14 @@ def forgotten(here: Installation, job_id: int = 7) -> None:
 def test_a_job_is_live_then_retained_then_an_orphan(here: Installation) -> None:
     here.submit()
     here.checkpoint()
-    assert kinds(here) == {"7/1/1": Kind.LIVE}
+    assert kinds(here) == {"7/1/1": UnitKind.LIVE}
     here.ended(JobStatus.CANCELED)
-    assert kinds(here) == {"7/1/1": Kind.LIVE}, "its cleanup is still to come"
-    here.store.transact([], [Delete(CLEANUP, "7")])
-    assert kinds(here) == {"7/1/1": Kind.RETAINED}
+    assert kinds(here) == {"7/1/1": UnitKind.LIVE}, "its cleanup is still to come"
+    here.store.transact([], [Delete(PENDING_CLEANUPS, "7")])
+    assert kinds(here) == {"7/1/1": UnitKind.RETAINED}
     here.clock.ms += 2 * DAY_MS
     assert expire(here.store, 7, here.clock.now_ms(), here.clock.now_ms())
-    assert kinds(here) == {"7/1/1": Kind.ORPHAN}
+    assert kinds(here) == {"7/1/1": UnitKind.ORPHAN}
 
 
 def test_a_claim_of_a_restore_keeps_state_of_another_job(here: Installation) -> None:
@@ -105,7 +105,7 @@ def test_a_claim_of_a_restore_keeps_state_of_another_job(here: Installation) -> 
     here.store.transact(
         [], [Put(RESTORE_CLAIMS, "8", to_document(RestoreClaim(job_id=8, paths=("7/1/2",))))]
     )
-    assert kinds(here) == {"7/1/1": Kind.ORPHAN, "7/1/2": Kind.CLAIMED}
+    assert kinds(here) == {"7/1/1": UnitKind.ORPHAN, "7/1/2": UnitKind.CLAIMED}
 
 
 def test_the_leader_collects_what_was_forgotten_long_enough_and_tells(here: Installation) -> None:

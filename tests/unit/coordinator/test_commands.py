@@ -6,15 +6,21 @@ from typing import Any
 import pytest
 from coordinator_parts import Installation, plan
 
-from tidegate.checkpoints.files import Entry, LocalFiles
+from tidegate.checkpoints.files import FileEntry, LocalFiles
 from tidegate.coordinator.commands import CleanupPending, JobExists, UnknownJob
 from tidegate.coordinator.housekeeping import Housekeeper
-from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.observe import ClusterCache
 from tidegate.coordinator.wish import NeedsChoice, NothingToRestore
-from tidegate.election.elector import Elector, Leading
+from tidegate.election.elector import Elector, Leader
 from tidegate.model.job import JobEnv
-from tidegate.model.records import CLEANUP, FINISHED, JobStatus, PipelineStatus, Wish
-from tidegate.store.backend import Token
+from tidegate.model.records import (
+    JOB_OUTCOMES,
+    PENDING_CLEANUPS,
+    DesiredState,
+    JobStatus,
+    PipelineStatus,
+)
+from tidegate.store.backend import TransactionName
 from tidegate.store.base import OutcomeUnknown
 
 
@@ -22,8 +28,8 @@ def tidy(here: Installation) -> None:
     """What the leader's housekeeping does in one turn."""
     elector = Elector(here.store, "coordinator", "me", "", 3_000, here.clock)
     leading = elector.claim()
-    assert isinstance(leading, Leading)
-    picture = Picture(here.store, here.clock)
+    assert isinstance(leading, Leader)
+    picture = ClusterCache(here.store, here.clock)
     picture.refresh()
     Housekeeper(picture, here.storage, here.settings, here.clock).step(leading)
     elector.resign()
@@ -50,7 +56,7 @@ def test_a_submit_asks_the_checkpoint_storage_only_where_something_may_be_left_o
     asked: list[str] = []
     real = LocalFiles.entries
 
-    def listed(files: LocalFiles, path: str) -> list[Entry]:
+    def listed(files: LocalFiles, path: str) -> list[FileEntry]:
         asked.append(path)
         return real(files, path)
 
@@ -139,7 +145,7 @@ def test_a_fresh_start_takes_new_ids_and_deletes_only_the_old_checkpoints(
     tidy(here)
     assert here.storage.damage(old.path) != ""
     assert here.storage.damage(new.path) == ""
-    assert here.store.get(CLEANUP, "7") is None
+    assert here.store.get(PENDING_CLEANUPS, "7") is None
     assert here.known().record is not None
 
 
@@ -187,7 +193,7 @@ def test_an_expired_history_does_not_touch_a_newer_incarnation(here: Installatio
     assert here.known().record is not None
     assert here.state().status is JobStatus.CREATED
     assert here.pipeline().latest is not None
-    assert here.store.get(FINISHED, "7") is None
+    assert here.store.get(JOB_OUTCOMES, "7") is None
 
 
 def test_a_job_that_never_began_leaves_nothing_to_resume(here: Installation) -> None:
@@ -236,14 +242,14 @@ def test_an_id_that_the_history_has_forgotten_begins_above_the_checkpoints_that_
 
 def test_a_stop_is_a_wish_and_a_weaker_one_never_replaces_a_stronger(here: Installation) -> None:
     here.submit()
-    here.commands.stop(7, Wish.CANCEL, by="ann")
-    here.commands.stop(7, Wish.FORCE_STOP, by="bob")
+    here.commands.stop(7, DesiredState.CANCEL, by="ann")
+    here.commands.stop(7, DesiredState.FORCE_STOP, by="bob")
     revision = here.store.revision()
-    here.commands.stop(7, Wish.CANCEL, by="eve")
+    here.commands.stop(7, DesiredState.CANCEL, by="eve")
     assert here.store.revision() == revision
     record = here.known().record
     assert record is not None
-    assert (record.value.intent.wish, record.value.intent.by) == (Wish.FORCE_STOP, "bob")
+    assert (record.value.intent.wish, record.value.intent.by) == (DesiredState.FORCE_STOP, "bob")
 
 
 def test_stopping_an_ended_job_changes_nothing_and_an_unknown_one_is_named(
@@ -252,10 +258,10 @@ def test_stopping_an_ended_job_changes_nothing_and_an_unknown_one_is_named(
     here.submit()
     here.ended(JobStatus.FAILED)
     revision = here.store.revision()
-    here.commands.stop(7, Wish.CANCEL)
+    here.commands.stop(7, DesiredState.CANCEL)
     assert here.store.revision() == revision
     with pytest.raises(UnknownJob, match="there is no job 8"):
-        here.commands.stop(8, Wish.CANCEL)
+        here.commands.stop(8, DesiredState.CANCEL)
 
 
 def test_a_cleanup_of_which_nobody_knows_whether_it_was_recorded_is_carried_out_again_and_is_no_mistake(
@@ -268,14 +274,14 @@ def test_a_cleanup_of_which_nobody_knows_whether_it_was_recorded_is_carried_out_
 
     def transact(checks: Any = (), writes: Any = ()) -> int:
         revision = real(checks, writes)
-        if not lost and any(write.map == CLEANUP for write in writes):
+        if not lost and any(write.map == PENDING_CLEANUPS for write in writes):
             lost.append(revision)
-            raise OutcomeUnknown(Token(id=b"1", since=0), "its trace is gone")
+            raise OutcomeUnknown(TransactionName(id=b"1", since=0), "its trace is gone")
         return revision
 
     monkeypatch.setattr(here.store, "transact", transact)
     with pytest.raises(OutcomeUnknown):
         tidy(here)
     tidy(here)
-    assert (len(lost), here.store.get(CLEANUP, "7")) == (1, None)
+    assert (len(lost), here.store.get(PENDING_CLEANUPS, "7")) == (1, None)
     assert "tidying failed" not in caplog.text

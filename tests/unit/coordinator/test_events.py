@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from tidegate.coordinator.events import (
-    Event,
     EventKind,
     EventLog,
+    JobChange,
     WebhookSender,
     body,
     events_between,
@@ -29,8 +29,8 @@ from tidegate.model.runway import RunwayLevel
 RUNNING = JobState(job_id=7, status=JobStatus.RUNNING, generation=3)
 
 
-def ended(number: int, to: JobStatus = JobStatus.FINISHED) -> Event:
-    return Event(
+def ended(number: int, to: JobStatus = JobStatus.FINISHED) -> JobChange:
+    return JobChange(
         at_ms=1000 + number,
         job_id=number,
         name=f"job {number}",
@@ -134,7 +134,7 @@ def test_recovering_is_pending_for_whoever_knows_only_the_states_of_the_referenc
 def test_a_change_of_status_is_an_event_and_the_same_status_is_none() -> None:
     after = replace(RUNNING, status=JobStatus.FAILING, reason="the sink is gone")
     (event,) = events_between(RUNNING, after, "orders", 5)
-    assert event == Event(
+    assert event == JobChange(
         at_ms=5,
         job_id=7,
         name="orders",
@@ -220,7 +220,7 @@ def test_a_receiver_that_breaks_does_not_stop_the_next_one(
     hook: Hook, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken:
-        def send(self, event: Event) -> None:
+        def send(self, event: JobChange) -> None:
             raise RuntimeError(event.name)
 
     webhook = sender(hook)
@@ -231,7 +231,7 @@ def test_a_receiver_that_breaks_does_not_stop_the_next_one(
 
 
 def test_only_ends_and_changes_of_health_are_sent_unless_more_was_asked_for(hook: Hook) -> None:
-    health = Event(at_ms=1, job_id=2, name="n", kind=EventKind.HEALTH, frm="OK", to="LATE")
+    health = JobChange(at_ms=1, job_id=2, name="n", kind=EventKind.HEALTH, frm="OK", to="LATE")
     events = [
         ended(1, JobStatus.RUNNING),
         health,

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from tidegate.model.document import to_document
-from tidegate.model.records import BEATS, LEASES, Beat, Lease
+from tidegate.model.records import HEARTBEATS, LEASES, Heartbeat, Lease
 from tidegate.store import Delete, Put, Store, StoreUnavailable
-from tidegate.store.backend import Question, Row
+from tidegate.store.backend import Question, StoredRow
 from tidegate.store.base import Get, Listing
 from tidegate.store.follow import SINGLE_READS_MAX, SINGLE_READS_SHARE, Follower
 from tidegate.store.open import open_store
-from tidegate.testing.faulty_store import Fault, Operation, faulty_store, scripted
+from tidegate.testing.faulty_store import Fault, StoreCall, faulty_store, scripted
 
 MANY = SINGLE_READS_MAX * 3
 
@@ -24,15 +24,15 @@ def store() -> Iterator[Store]:
 
 
 def follower(store: Store) -> Follower:
-    return Follower(store, {BEATS: Beat, LEASES: Lease}, lambda: 1.0, lazy=(LEASES,))
+    return Follower(store, {HEARTBEATS: Heartbeat, LEASES: Lease}, lambda: 1.0, lazy=(LEASES,))
 
 
 def beat(store: Store, office: str, number: int) -> None:
-    store.transact((), [Put(BEATS, office, to_document(Beat(term=1, number=number)))])
+    store.transact((), [Put(HEARTBEATS, office, to_document(Heartbeat(term=1, number=number)))])
 
 
 def beats(copy: Follower) -> dict[str, int]:
-    return {key: seen.value.number for key, seen in copy.all(BEATS).items()}
+    return {key: seen.value.number for key, seen in copy.all(HEARTBEATS).items()}
 
 
 def asked_of(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[list[Question]]:
@@ -40,7 +40,7 @@ def asked_of(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[list[Questio
     asked: list[list[Question]] = []
     real = store.backend.ask
 
-    def ask(questions: Sequence[Question]) -> list[list[Row]]:
+    def ask(questions: Sequence[Question]) -> list[list[StoredRow]]:
         asked.append(list(questions))
         return real(questions)
 
@@ -58,13 +58,13 @@ def test_few_changes_of_all_maps_are_read_by_their_keys_and_at_once(
     asked = asked_of(store, monkeypatch)
     beat(store, "o3", 7)
     store.transact(
-        (), [Delete(BEATS, "o4"), Put(LEASES, "o4", to_document(Lease(holder="me", term=4)))]
+        (), [Delete(HEARTBEATS, "o4"), Put(LEASES, "o4", to_document(Lease(holder="me", term=4)))]
     )
-    assert copy.refresh() == {(BEATS, "o3"), (BEATS, "o4"), (LEASES, "o4")}
+    assert copy.refresh() == {(HEARTBEATS, "o3"), (HEARTBEATS, "o4"), (LEASES, "o4")}
     assert beats(copy) == {f"o{n}": 7 if n == 3 else 0 for n in range(MANY) if n != 4}
     assert [seen.value.holder for seen in copy.all(LEASES).values()] == ["me"]
     assert [set(questions) for questions in asked] == [
-        {Get(BEATS, "o3"), Get(BEATS, "o4"), Get(LEASES, "o4")}
+        {Get(HEARTBEATS, "o3"), Get(HEARTBEATS, "o4"), Get(LEASES, "o4")}
     ]
 
 
@@ -87,14 +87,14 @@ def test_many_changes_are_read_with_one_look_at_the_map(
         beat(store, f"o{number}", 0)
     copy = follower(store)
     copy.refresh()
-    untouched = copy.get(BEATS, f"o{2 * MANY - 1}")
+    untouched = copy.get(HEARTBEATS, f"o{2 * MANY - 1}")
     asked = asked_of(store, monkeypatch)
     for number in range(MANY):
         beat(store, f"o{number}", 5)
-    assert copy.refresh() == {(BEATS, f"o{number}") for number in range(MANY)}
+    assert copy.refresh() == {(HEARTBEATS, f"o{number}") for number in range(MANY)}
     assert beats(copy) == {f"o{number}": 5 if number < MANY else 0 for number in range(2 * MANY)}
-    assert copy.get(BEATS, f"o{2 * MANY - 1}") is untouched
-    assert asked == [[Listing(BEATS)]]
+    assert copy.get(HEARTBEATS, f"o{2 * MANY - 1}") is untouched
+    assert asked == [[Listing(HEARTBEATS)]]
 
 
 def test_changes_in_a_small_part_of_a_large_map_are_read_by_their_keys(
@@ -119,22 +119,22 @@ def test_a_copy_that_is_older_than_the_log_is_made_anew_and_keeps_what_has_not_c
     beat(store, "gone", 1)
     copy = follower(store)
     copy.refresh()
-    kept = copy.get(BEATS, "old")
-    store.transact((), [Delete(BEATS, "gone")])
+    kept = copy.get(HEARTBEATS, "old")
+    store.transact((), [Delete(HEARTBEATS, "gone")])
     for number in range(30 * MANY):
         beat(store, "busy", number)
-    assert copy.refresh() == {(BEATS, "gone"), (BEATS, "busy")}
+    assert copy.refresh() == {(HEARTBEATS, "gone"), (HEARTBEATS, "busy")}
     assert beats(copy) == {"old": 1, "busy": 30 * MANY - 1}
-    assert copy.get(BEATS, "old") is kept
+    assert copy.get(HEARTBEATS, "old") is kept
 
 
 def test_a_document_that_cannot_be_read_is_left_out_and_the_others_are_seen(store: Store) -> None:
     beat(store, "good", 1)
-    store.transact((), [Put(BEATS, "newer", {"version": 99})])
+    store.transact((), [Put(HEARTBEATS, "newer", {"version": 99})])
     copy = follower(store)
     copy.refresh()
     assert beats(copy) == {"good": 1}
-    assert "99" in copy.unreadable[BEATS, "newer"]
+    assert "99" in copy.unreadable[HEARTBEATS, "newer"]
     beat(store, "newer", 2)
     copy.refresh()
     assert beats(copy) == {"good": 1, "newer": 2}
@@ -166,29 +166,29 @@ def test_fields_and_the_record_agree_whichever_is_asked_first(store: Store) -> N
     )
 
 
-@pytest.mark.parametrize("lost", [Operation.FEED, Operation.ASK])
+@pytest.mark.parametrize("lost", [StoreCall.FEED, StoreCall.ASK])
 def test_a_turn_that_loses_the_store_leaves_the_copy_as_it_was_and_the_next_tells_everything(
-    store: Store, lost: Operation
+    store: Store, lost: StoreCall
 ) -> None:
     failing, _ = faulty_store(
         store,
-        scripted({lost: [Fault.NONE] * (2 if lost is Operation.ASK else 1) + [Fault.UNAVAILABLE]}),
+        scripted({lost: [Fault.NONE] * (2 if lost is StoreCall.ASK else 1) + [Fault.UNAVAILABLE]}),
     )
     copy = follower(failing)
     copy.refresh()
     beat(store, "o1", 1)
-    assert copy.refresh() == {(BEATS, "o1")}
+    assert copy.refresh() == {(HEARTBEATS, "o1")}
     store.transact(
         (),
         [
-            Put(BEATS, "o2", to_document(Beat(term=1, number=1))),
+            Put(HEARTBEATS, "o2", to_document(Heartbeat(term=1, number=1))),
             Put(LEASES, "o2", to_document(Lease(holder="me", term=4))),
         ],
     )
     with pytest.raises(StoreUnavailable):
         copy.refresh()
     assert beats(copy) == {"o1": 1}
-    assert copy.refresh() == {(BEATS, "o2"), (LEASES, "o2")}
+    assert copy.refresh() == {(HEARTBEATS, "o2"), (LEASES, "o2")}
     assert beats(copy) == {"o1": 1, "o2": 1}
 
 
@@ -197,13 +197,13 @@ def test_what_was_read_newer_than_the_log_is_not_read_again(
 ) -> None:
     writing, _ = faulty_store(
         store,
-        scripted({Operation.ASK: [Fault.NONE, Fault.SLOW]}),
+        scripted({StoreCall.ASK: [Fault.NONE, Fault.SLOW]}),
         pause=lambda: beat(store, "o", 3),
     )
     copy = follower(writing)
     copy.refresh()
     beat(store, "o", 2)
-    assert copy.refresh() == {(BEATS, "o")}
+    assert copy.refresh() == {(HEARTBEATS, "o")}
     assert beats(copy) == {"o": 3}
     asked = asked_of(writing, monkeypatch)
     assert copy.refresh() == set()

@@ -11,17 +11,17 @@ from coordinator_parts import Installation
 from tidegate.checkpoints.savepoints import Savepoint, Savepoints
 from tidegate.coordinator.expiry import expire, expired
 from tidegate.coordinator.housekeeping import Housekeeper
-from tidegate.coordinator.observe import Picture
-from tidegate.election.elector import Elector, Leading
+from tidegate.coordinator.observe import ClusterCache
+from tidegate.election.elector import Elector, Leader
 from tidegate.model.document import to_document
 from tidegate.model.records import (
-    CLEANUP,
-    FINISHED,
+    CHECKPOINT_HISTORY,
+    JOB_NAMES,
+    JOB_OUTCOMES,
+    JOB_STATES,
     METRICS,
-    MONITOR,
-    NAMES,
+    PENDING_CLEANUPS,
     PIPELINES,
-    STATES,
     CheckpointHistory,
     JobStatus,
     PipelineMetrics,
@@ -62,12 +62,12 @@ def old(tmp_path: Path) -> Installation:
     here.store.transact(
         [],
         [
-            Put(MONITOR, "7/1", to_document(history)),
+            Put(CHECKPOINT_HISTORY, "7/1", to_document(history)),
             Put(METRICS, "7/1", to_document(PipelineMetrics(pipeline=1, generation=1))),
         ],
     )
     here.ended(JobStatus.CANCELED)
-    here.store.transact([], [Delete(CLEANUP, "7")])
+    here.store.transact([], [Delete(PENDING_CLEANUPS, "7")])
     here.clock.ms += (here.settings.history_expire_minutes + 1) * MINUTE_MS
     yield here
     here.store.close()
@@ -77,8 +77,8 @@ def expire_it(here: Installation) -> None:
     """As the leader does it."""
     elector = Elector(here.store, "coordinator", "me", "", 3_000, here.clock)
     leading = elector.claim()
-    assert isinstance(leading, Leading)
-    picture = Picture(here.store, here.clock)
+    assert isinstance(leading, Leader)
+    picture = ClusterCache(here.store, here.clock)
     picture.refresh()
     Housekeeper(picture, here.storage, here.settings, here.clock).step(leading)
 
@@ -95,13 +95,15 @@ def test_the_job_is_removed_from_the_finished_jobs(old: Installation) -> None:
         )
     ] == [7]
     expire_it(old)
-    assert old.store.list(FINISHED) == []
-    assert old.store.list(STATES) == old.store.list(PIPELINES) == old.store.list(NAMES) == []
+    assert old.store.list(JOB_OUTCOMES) == []
+    assert (
+        old.store.list(JOB_STATES) == old.store.list(PIPELINES) == old.store.list(JOB_NAMES) == []
+    )
 
 
 def test_the_figures_of_the_job_are_removed(old: Installation) -> None:
     expire_it(old)
-    assert old.store.list(METRICS) == old.store.list(MONITOR) == []
+    assert old.store.list(METRICS) == old.store.list(CHECKPOINT_HISTORY) == []
 
 
 def test_the_files_of_the_store_become_smaller_by_what_is_expired(
@@ -118,7 +120,7 @@ def test_the_files_of_the_store_become_smaller_by_what_is_expired(
             [],
             [
                 Put(
-                    FINISHED,
+                    JOB_OUTCOMES,
                     str(job_id),
                     to_document(replace(outcome, job_id=job_id, extra={"text": "x" * 5_000})),
                 )
@@ -128,7 +130,7 @@ def test_the_files_of_the_store_become_smaller_by_what_is_expired(
     expire_it(old)
     expire_it(old)  # a turn takes so many at most
     expire_it(old)
-    assert old.store.list(FINISHED) == []
+    assert old.store.list(JOB_OUTCOMES) == []
     assert size() < before + 50_000
 
 
@@ -148,7 +150,7 @@ def test_savepoint_directories_stay(old: Installation) -> None:
 def test_the_change_log_of_the_store_is_shortened_by_compaction_only(old: Installation) -> None:
     start = old.store.revision()
     expire_it(old)
-    assert not isinstance(old.store.changes(FINISHED, start), Compacted), (
+    assert not isinstance(old.store.changes(JOB_OUTCOMES, start), Compacted), (
         "expiry itself does not shorten it"
     )
     for number in range(60):
@@ -156,7 +158,7 @@ def test_the_change_log_of_the_store_is_shortened_by_compaction_only(old: Instal
             [], [Put(METRICS, "9/1", to_document(PipelineMetrics(pipeline=1, generation=number)))]
         )
     old.store.compact()
-    assert isinstance(old.store.changes(FINISHED, start), Compacted)
+    assert isinstance(old.store.changes(JOB_OUTCOMES, start), Compacted)
 
 
 def test_what_is_left_is_recorded_for_the_collector(old: Installation) -> None:
@@ -178,7 +180,9 @@ def test_a_job_without_checkpoints_leaves_nothing_at_all(old: Installation) -> N
 def test_a_job_whose_time_has_not_come_or_whose_cleanup_is_due_stays(old: Installation) -> None:
     finished_ms = old.known().outcome.finished_ms
     assert not expire(old.store, 7, finished_ms - 1, old.clock.now_ms())
-    old.store.transact([], [Put(CLEANUP, "7", {"version": 1, "job_id": 7, "initialization_ms": 0})])
+    old.store.transact(
+        [], [Put(PENDING_CLEANUPS, "7", {"version": 1, "job_id": 7, "initialization_ms": 0})]
+    )
     assert not expire(old.store, 7, old.clock.now_ms(), old.clock.now_ms())
     assert list(expired(old.store, old.clock.now_ms())) == []
     assert old.known().outcome is not None

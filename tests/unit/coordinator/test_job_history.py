@@ -12,9 +12,10 @@ from tidegate.coordinator.savepoints import given_up
 from tidegate.model.document import from_document
 from tidegate.model.job import JobEnv
 from tidegate.model.records import (
-    FINISHED,
-    JOBS,
-    STATES,
+    JOB_OUTCOMES,
+    JOB_STATES,
+    RUNNING_JOBS,
+    DesiredState,
     JobEvent,
     JobEventKind,
     JobOutcome,
@@ -22,7 +23,6 @@ from tidegate.model.records import (
     PendingBatch,
     PipelineStatus,
     SourceRange,
-    Wish,
 )
 from tidegate.store.base import Delete
 
@@ -35,7 +35,7 @@ def leader(here: Installation) -> Leader:
 
 
 def outcome(here: Installation, job_id: int = 7) -> JobOutcome:
-    entry = here.store.get(FINISHED, str(job_id))
+    entry = here.store.get(JOB_OUTCOMES, str(job_id))
     assert entry is not None
     return from_document(JobOutcome, entry.value)
 
@@ -88,8 +88,8 @@ def test_all_restarts_are_counted_and_each_has_its_reason(leader: Leader) -> Non
 def test_a_resume_under_the_same_id_keeps_what_happened_before(leader: Leader) -> None:
     running(leader, env=MANY)
     restarted(leader, 2)
-    leader.here.commands.stop(7, Wish.CANCEL, by="ann")
-    leader.here.commands.stop(7, Wish.FORCE_STOP, by="bob")
+    leader.here.commands.stop(7, DesiredState.CANCEL, by="ann")
+    leader.here.commands.stop(7, DesiredState.FORCE_STOP, by="bob")
     leader.turns(3)
     leader.dies(leader.drive())
     leader.turns(4)
@@ -121,7 +121,7 @@ def test_a_fresh_run_of_a_finished_id_keeps_its_history_too(leader: Leader) -> N
     leader.turns(2)
     before = outcome(leader.here).events
     leader.here.store.transact(
-        [], [Delete(STATES, "7"), Delete("pending-job-cleanup", "7")]
+        [], [Delete(JOB_STATES, "7"), Delete("pending-job-cleanup", "7")]
     )  # as the cleanup does
     leader.here.submit(restore="fresh")
     assert leader.here.state().events[: len(before)] == before
@@ -162,7 +162,7 @@ def test_the_history_is_bounded_by_number_age_and_length_of_a_line() -> None:
 def test_commands_stand_where_their_time_is_and_never_before_their_run(leader: Leader) -> None:
     running(leader)
     leader.here.clock.ms -= 3_600_000  # a clock that steps back
-    leader.here.commands.stop(7, Wish.CANCEL, by="ann")
+    leader.here.commands.stop(7, DesiredState.CANCEL, by="ann")
     kinds = [event.kind.value for event in history_of(leader.here.known())]
     assert kinds.index("submitted") < kinds.index("command")
 
@@ -176,7 +176,7 @@ def test_no_pipeline_runs_in_a_job_that_has_ended(
     record = running(leader, env=JobEnv(retry_times=0))
     begin_batch(leader.here)
     if by_force:
-        leader.here.commands.stop(7, Wish.FORCE_STOP)
+        leader.here.commands.stop(7, DesiredState.FORCE_STOP)
         leader.turns(2)
     leader.dies(record)
     leader.turns(4)
@@ -190,12 +190,12 @@ def test_a_job_of_which_nothing_is_known_has_no_running_pipeline(leader: Leader)
     running(leader)
     begin_batch(leader.here)
     generation = leader.here.pipeline().generation
-    leader.here.store.transact([], [Delete(STATES, "7")])
+    leader.here.store.transact([], [Delete(JOB_STATES, "7")])
     leader.turns(3)
     assert leader.here.state().status is JobStatus.UNKNOWABLE
     assert leader.here.pipeline().status is PipelineStatus.FAILED
     assert leader.here.pipeline().generation > generation, "its driver is refused"
-    assert leader.here.store.get(JOBS, "7") is None
+    assert leader.here.store.get(RUNNING_JOBS, "7") is None
 
 
 def test_a_pipeline_that_another_one_took_down_was_canceled(here: Installation) -> None:

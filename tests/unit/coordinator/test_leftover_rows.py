@@ -7,11 +7,11 @@ from coordinator_parts import Installation
 from restore_parts import checkpoints
 
 from tidegate.config.load import load_text
-from tidegate.coordinator.prepare import Request, prepare
-from tidegate.coordinator.wish import From, RestoreWish
+from tidegate.coordinator.prepare import RestoreRequest, prepare_restore
+from tidegate.coordinator.wish import RestoreOptions, RestoreSource
 from tidegate.model.plan import Plan
 from tidegate.model.records import JobStatus
-from tidegate.model.restore import OnIncompatible, OnNotHeld, RestoreReport
+from tidegate.model.restore import OnIncompatible, OnPositionLost, RestoreReport
 from tidegate.planner.plan import plan
 
 CDC = (
@@ -37,11 +37,11 @@ def job(source: str = CDC, sink: str = KEYED + "}") -> Plan:
     return found.plan
 
 
-def planned(here: Installation, of: Plan, wish: RestoreWish) -> RestoreReport:
-    return prepare(
+def planned(here: Installation, of: Plan, wish: RestoreOptions) -> RestoreReport:
+    return prepare_restore(
         here.store,
         here.storage,
-        Request(known=here.known(), name="a job", plan=of, wish=wish, status="FAILED"),
+        RestoreRequest(known=here.known(), name="a job", plan=of, wish=wish, status="FAILED"),
     ).report
 
 
@@ -50,7 +50,7 @@ def told(report: RestoreReport) -> bool:
 
 
 def test_a_first_run_has_nothing_to_announce(here: Installation) -> None:
-    assert not told(planned(here, job(), RestoreWish.parse("fresh")))
+    assert not told(planned(here, job(), RestoreOptions.parse("fresh")))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_fresh_start_after_a_run_announces_rows_that_stay(
     here.submit(of=of)
     checkpoints(here, 1)
     here.ended(JobStatus.FAILED)
-    report = planned(here, of, RestoreWish.parse("fresh"))
+    report = planned(here, of, RestoreOptions.parse("fresh"))
     assert told(report) is announced, report.notes
     if announced:
         assert any("set data_save_mode = DROP_DATA" in note for note in report.notes)
@@ -80,9 +80,9 @@ def test_a_new_snapshot_after_a_lost_log_announces_rows_that_stay(here: Installa
     here.submit(of=of)
     checkpoints(here, 1)
     here.ended(JobStatus.FAILED)
-    wish = RestoreWish(From.LATEST, on_incompatible=OnIncompatible.DROP)
+    wish = RestoreOptions(RestoreSource.LATEST, on_incompatible=OnIncompatible.DROP)
     assert not told(planned(here, of, wish))
-    report = planned(here, of, replace(wish, on_not_held=OnNotHeld.INITIAL))
+    report = planned(here, of, replace(wish, on_not_held=OnPositionLost.INITIAL))
     assert any(
         "rows that were deleted meanwhile stay in the target" in note for note in report.notes
     ), report.notes

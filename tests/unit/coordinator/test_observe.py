@@ -7,7 +7,7 @@ import pytest
 from coordinator_parts import Installation
 
 from tidegate.coordinator.ending import ending_of
-from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.observe import ClusterCache
 from tidegate.model.records import JobStatus
 from tidegate.store.base import Store
 from tidegate.store.follow import Follower
@@ -17,7 +17,7 @@ def test_a_job_that_ends_is_running_until_the_turn_is_complete_and_never_in_no_m
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here.submit(7)
-    picture = Picture(here.store, here.clock)
+    picture = ClusterCache(here.store, here.clock)
     picture.refresh()
     ending = ending_of(here.known(7), JobStatus.CANCELED, here.clock.now_ms())
     here.store.transact(ending.checks, ending.writes)
@@ -43,7 +43,7 @@ def test_a_job_that_ends_is_running_until_the_turn_is_complete_and_never_in_no_m
 def test_who_waits_for_what_was_written_shares_any_turn_that_began_after_it(
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    picture = Picture(here.store, here.clock)
+    picture = ClusterCache(here.store, here.clock)
     picture.refresh()
     turns: list[int] = []
     changes = Store.changes

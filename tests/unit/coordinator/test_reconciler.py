@@ -9,40 +9,40 @@ from pathlib import Path
 import pytest
 from coordinator_parts import Installation, plan
 
-from tidegate.coordinator.events import Event, EventKind
-from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.events import EventKind, JobChange
+from tidegate.coordinator.observe import ClusterCache
 from tidegate.coordinator.reconciler import Reconciler
-from tidegate.coordinator.registry import Known
-from tidegate.coordinator.transitions import Recorder
-from tidegate.election import Elector, Leading, worker_office
-from tidegate.lifecycle.decision import Go
-from tidegate.lifecycle.view import JobView
+from tidegate.coordinator.registry import JobSnapshot
+from tidegate.coordinator.transitions import TransitionWriter
+from tidegate.election import Elector, Leader, worker_office
+from tidegate.lifecycle.decision import Transition
+from tidegate.lifecycle.view import JobObservation
 from tidegate.model.document import to_document
 from tidegate.model.engine import EngineSettings, WorkerSettings
 from tidegate.model.job import JobEnv, JobMode
 from tidegate.model.records import (
     ASSIGNMENTS,
-    BEATS,
-    CLEANUP,
     DRIVERS,
-    FINISHED,
-    JOBS,
+    HEARTBEATS,
+    JOB_OUTCOMES,
+    JOB_STATES,
     LEASES,
     METRICS,
-    STATES,
+    PENDING_CLEANUPS,
+    RUNNING_JOBS,
     WORKERS,
     Assignment,
+    DesiredState,
+    DriverCommand,
     DriverEnd,
     DriverRecord,
     JobStatus,
-    Order,
     PipelineMetrics,
     PipelineStatus,
     ProcessRef,
-    Wish,
     WorkerRecord,
 )
-from tidegate.model.runway import RunwayFigure, RunwayLevel
+from tidegate.model.runway import LogRetentionMetric, RunwayLevel
 from tidegate.runner.process import reference
 from tidegate.store.base import Check, Delete, Put
 
@@ -53,13 +53,13 @@ class Heard:
     """Remembers what people would be told."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[JobChange] = []
 
-    def record(self, event: Event) -> None:
+    def record(self, event: JobChange) -> None:
         self.events.append(event)
 
 
-class Leader:
+class LeadingServer:
     """A server that leads, with its parts in reach."""
 
     def __init__(self, here: Installation, name: str = "server") -> None:
@@ -68,8 +68,8 @@ class Leader:
         self.elector = Elector(
             here.store, "coordinator", name, "", here.settings.coordinator.lease_ms, here.clock
         )
-        picture = Picture(here.store, here.clock)
-        recorder = Recorder(here.store, here.storage, here.settings, here.clock, self.heard)
+        picture = ClusterCache(here.store, here.clock)
+        recorder = TransitionWriter(here.store, here.storage, here.settings, here.clock, self.heard)
         self.reconciler = Reconciler(
             picture, recorder, here.settings, here.clock, alive=lambda _: False
         )
@@ -99,7 +99,7 @@ class Leader:
             for worker in self.workers.values():
                 worker.claim()
             leading = self.elector.claim()
-            assert isinstance(leading, Leading)
+            assert isinstance(leading, Leader)
             self.reconciler.step(leading)
             self.here.clock.ms += ms
 
@@ -129,11 +129,11 @@ class Leader:
 
 
 @pytest.fixture
-def leader(here: Installation) -> Leader:
-    return Leader(here)
+def leader(here: Installation) -> LeadingServer:
+    return LeadingServer(here)
 
 
-def running(leader: Leader, **options: JobEnv) -> DriverRecord:
+def running(leader: LeadingServer, **options: JobEnv) -> DriverRecord:
     """Job 7 runs on a worker."""
     leader.worker()
     leader.here.submit(of=plan(**options))
@@ -144,17 +144,17 @@ def running(leader: Leader, **options: JobEnv) -> DriverRecord:
     return record
 
 
-def test_a_job_goes_from_created_to_running_and_every_step_is_told(leader: Leader) -> None:
+def test_a_job_goes_from_created_to_running_and_every_step_is_told(leader: LeadingServer) -> None:
     running(leader)
     assert [e.to for e in leader.heard.events] == ["SCHEDULED", "RUNNING"]
     assert leader.here.state().entered.keys() == {"CREATED", "SCHEDULED", "RUNNING"}
     order = leader.order()
     assert order is not None
-    assert (order.generation, order.worker, order.order) == (1, "w", Order.RUN)
+    assert (order.generation, order.worker, order.order) == (1, "w", DriverCommand.RUN)
     assert leader.here.pipeline().generation == 1
 
 
-def test_a_job_without_a_worker_waits_and_says_why(leader: Leader) -> None:
+def test_a_job_without_a_worker_waits_and_says_why(leader: LeadingServer) -> None:
     leader.here.submit()
     leader.turns(3)
     assert (leader.here.state().status, leader.here.state().reason) == (
@@ -163,7 +163,7 @@ def test_a_job_without_a_worker_waits_and_says_why(leader: Leader) -> None:
     )
 
 
-def test_a_job_that_cannot_run_yet_never_blocks_one_that_can(leader: Leader) -> None:
+def test_a_job_that_cannot_run_yet_never_blocks_one_that_can(leader: LeadingServer) -> None:
     leader.worker(slots=1)
     leader.here.submit(job_id=1, of=plan(env=JobEnv(tags={"zone": "x"})))
     leader.here.submit(job_id=2)
@@ -175,7 +175,7 @@ def test_a_job_that_cannot_run_yet_never_blocks_one_that_can(leader: Leader) -> 
 
 
 def test_a_worker_that_is_about_to_adopt_a_driver_gets_no_job_for_the_same_slot(
-    leader: Leader,
+    leader: LeadingServer,
 ) -> None:
     running(leader)
     leader.here.submit(job_id=8)
@@ -189,7 +189,7 @@ def test_a_worker_that_is_about_to_adopt_a_driver_gets_no_job_for_the_same_slot(
         [
             Delete(WORKERS, "w"),
             Delete(LEASES, worker_office("w")),
-            Delete(BEATS, worker_office("w")),
+            Delete(HEARTBEATS, worker_office("w")),
         ],
     )
     leader.worker("other", slots=1)
@@ -200,20 +200,20 @@ def test_a_worker_that_is_about_to_adopt_a_driver_gets_no_job_for_the_same_slot(
     assert leader.here.state(9).status is JobStatus.PENDING
 
 
-def test_a_finished_job_ends_in_one_transaction_with_its_cleanup(leader: Leader) -> None:
+def test_a_finished_job_ends_in_one_transaction_with_its_cleanup(leader: LeadingServer) -> None:
     record = running(leader)
     leader.here.checkpoint(status=PipelineStatus.FINISHED)
     leader.dies(record, code=0)
     leader.turns(2)
     assert leader.here.state().status is JobStatus.FINISHED
-    assert leader.here.store.get(JOBS, "7") is None
+    assert leader.here.store.get(RUNNING_JOBS, "7") is None
     assert leader.here.store.get(ASSIGNMENTS, "7") is None
-    assert leader.here.store.get(FINISHED, "7") is not None
-    assert leader.here.store.get(CLEANUP, "7") is not None
+    assert leader.here.store.get(JOB_OUTCOMES, "7") is not None
+    assert leader.here.store.get(PENDING_CLEANUPS, "7") is not None
 
 
 def test_a_driver_that_dies_is_followed_by_the_next_generation_from_its_checkpoint(
-    leader: Leader,
+    leader: LeadingServer,
 ) -> None:
     record = running(leader)
     leader.here.checkpoint()
@@ -226,7 +226,7 @@ def test_a_driver_that_dies_is_followed_by_the_next_generation_from_its_checkpoi
     assert leader.here.state().failures[-1].message == "the driver died (signal 9)"
 
 
-def test_nothing_starts_before_the_old_driver_is_proven_dead(leader: Leader) -> None:
+def test_nothing_starts_before_the_old_driver_is_proven_dead(leader: LeadingServer) -> None:
     running(
         leader,
         env=JobEnv(mode=JobMode.STREAMING, checkpoint_interval_ms=1000, checkpoint_timeout_ms=1000),
@@ -235,19 +235,19 @@ def test_nothing_starts_before_the_old_driver_is_proven_dead(leader: Leader) -> 
     leader.turns(150, ms=1000)
     order = leader.order()
     assert order is not None
-    assert order.order is Order.KILL
+    assert order.order is DriverCommand.KILL
     assert leader.here.state().generation == 1
     assert leader.here.state().status in (JobStatus.RECOVERING, JobStatus.FAILING)
 
 
-def test_a_wish_to_stop_becomes_an_order_and_then_the_end(leader: Leader) -> None:
+def test_a_wish_to_stop_becomes_an_order_and_then_the_end(leader: LeadingServer) -> None:
     record = running(leader)
     leader.here.checkpoint()
-    leader.here.commands.stop(7, Wish.CANCEL)
+    leader.here.commands.stop(7, DesiredState.CANCEL)
     leader.turns(2)
     order = leader.order()
     assert order is not None
-    assert order.order is Order.STOP
+    assert order.order is DriverCommand.STOP
     leader.dies(record, code=0)
     leader.turns(2)
     assert leader.here.state().status is JobStatus.CANCELED
@@ -258,7 +258,7 @@ def test_a_wish_to_stop_becomes_an_order_and_then_the_end(leader: Leader) -> Non
 
 
 def test_a_silent_worker_loses_its_lease_and_its_driver_is_adopted_and_not_restarted(
-    leader: Leader,
+    leader: LeadingServer,
 ) -> None:
     running(leader)
     del leader.workers["w"]
@@ -266,19 +266,25 @@ def test_a_silent_worker_loses_its_lease_and_its_driver_is_adopted_and_not_resta
     leader.turns(60)
     order = leader.order()
     assert order is not None
-    assert (order.worker, order.generation, order.order) == ("v", 1, Order.RUN)
+    assert (order.worker, order.generation, order.order) == ("v", 1, DriverCommand.RUN)
     assert leader.here.state().status is JobStatus.RUNNING
     assert leader.here.store.get(WORKERS, "w") is None
 
 
 def test_a_driver_that_is_heard_of_while_its_leader_was_held_up_is_not_buried(
-    leader: Leader, monkeypatch: pytest.MonkeyPatch
+    leader: LeadingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running(leader)
     del leader.workers["w"]
-    held_up, heard = Recorder.go, []
+    held_up, heard = TransitionWriter.go, []
 
-    def go(recorder: Recorder, lease: Check, known: Known, view: JobView, decision: Go) -> None:
+    def go(
+        recorder: TransitionWriter,
+        lease: Check,
+        known: JobSnapshot,
+        view: JobObservation,
+        decision: Transition,
+    ) -> None:
         """Between the leader's look, which found nothing but silence, and its word the driver gives
         a sign of life.
         """
@@ -289,7 +295,7 @@ def test_a_driver_that_is_heard_of_while_its_leader_was_held_up_is_not_buried(
             )
         held_up(recorder, lease, known, view, decision)
 
-    monkeypatch.setattr(Recorder, "go", go)
+    monkeypatch.setattr(TransitionWriter, "go", go)
     for _ in range(300):
         leader.turns()
         if heard:
@@ -303,33 +309,33 @@ def test_a_driver_that_is_heard_of_while_its_leader_was_held_up_is_not_buried(
     assert leader.here.state().status is not JobStatus.RUNNING, "silent again, and for long enough"
 
 
-def test_a_zombie_among_the_running_jobs_is_buried_and_never_started(leader: Leader) -> None:
+def test_a_zombie_among_the_running_jobs_is_buried_and_never_started(leader: LeadingServer) -> None:
     leader.worker()
     leader.here.submit()
     leader.here.put(replace(leader.here.state(), status=JobStatus.FAILED))
     leader.turns(3)
-    assert leader.here.store.get(JOBS, "7") is None
+    assert leader.here.store.get(RUNNING_JOBS, "7") is None
     assert leader.here.state().status is JobStatus.FAILED
-    assert leader.here.store.get(CLEANUP, "7") is not None
+    assert leader.here.store.get(PENDING_CLEANUPS, "7") is not None
     assert leader.order() is None
 
 
-def test_a_job_whose_state_is_missing_is_unknowable_and_not_guessed(leader: Leader) -> None:
+def test_a_job_whose_state_is_missing_is_unknowable_and_not_guessed(leader: LeadingServer) -> None:
     leader.worker()
     record = leader.here.submit()
-    leader.here.store.transact([], [Delete(STATES, "7")])
+    leader.here.store.transact([], [Delete(JOB_STATES, "7")])
     leader.turns(3)
-    assert leader.here.store.get(JOBS, "7") is None
+    assert leader.here.store.get(RUNNING_JOBS, "7") is None
     assert leader.here.state().status is JobStatus.UNKNOWABLE
     assert leader.here.state().initialization_ms == record.initialization_ms
 
 
 def test_a_leader_whose_lease_was_taken_writes_nothing(here: Installation) -> None:
-    old, new = Leader(here, "old"), Leader(here, "new")
+    old, new = LeadingServer(here, "old"), LeadingServer(here, "new")
     old.worker()
     here.submit()
     leading = old.elector.claim()
-    assert isinstance(leading, Leading)
+    assert isinstance(leading, Leader)
     new.elector.claim()
     revision = here.store.revision()
     old.reconciler.step(leading)
@@ -337,7 +343,9 @@ def test_a_leader_whose_lease_was_taken_writes_nothing(here: Installation) -> No
     assert here.state().status is JobStatus.CREATED
 
 
-def test_a_job_whose_checkpoints_are_all_damaged_fails_and_says_which(leader: Leader) -> None:
+def test_a_job_whose_checkpoints_are_all_damaged_fails_and_says_which(
+    leader: LeadingServer,
+) -> None:
     record = running(leader)
     ref = leader.here.checkpoint()
     leader.here.storage.files.write(f"{ref.path}/_manifest.json", b"{")
@@ -347,7 +355,7 @@ def test_a_job_whose_checkpoints_are_all_damaged_fails_and_says_which(leader: Le
     assert ref.path in leader.here.state().failures[-1].message
 
 
-def test_a_job_whose_embedded_leader_died_fails_and_can_be_resumed(leader: Leader) -> None:
+def test_a_job_whose_embedded_leader_died_fails_and_can_be_resumed(leader: LeadingServer) -> None:
     leader.here.submit()
     leader.here.put(
         replace(
@@ -369,7 +377,7 @@ def test_the_retry_budget_is_durable_and_a_new_leader_goes_on_counting(tmp_path:
     env = JobEnv(retry_times=2, retry_interval_s=1)
     generations = []
     for attempt in range(3):
-        leader = Leader(here, f"server-{attempt}")
+        leader = LeadingServer(here, f"server-{attempt}")
         if attempt == 0:
             here.submit(of=plan(env=env))
         leader.worker()
@@ -382,11 +390,13 @@ def test_the_retry_budget_is_durable_and_a_new_leader_goes_on_counting(tmp_path:
     assert [f.generation for f in here.state().failures] == [1, 2, 3]
 
 
-def test_a_runway_that_gets_short_is_told_once_and_stays_with_the_job(leader: Leader) -> None:
+def test_a_runway_that_gets_short_is_told_once_and_stays_with_the_job(
+    leader: LeadingServer,
+) -> None:
     running(leader)
     told = len(leader.heard.events)
     for seconds in (50.0, 40.0, 30.0):
-        figure = RunwayFigure(
+        figure = LogRetentionMetric(
             source="orders", level=RunwayLevel.LOW, checkpoint=3, seconds_left=seconds
         )
         metrics = PipelineMetrics(

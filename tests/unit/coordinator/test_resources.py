@@ -11,14 +11,14 @@ from tidegate.connectors.chaos import outside
 from tidegate.coordinator.cleanup import carry_out_cleanup
 from tidegate.coordinator.expiry import expire
 from tidegate.coordinator.housekeeping import Housekeeper
-from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.observe import ClusterCache
 from tidegate.coordinator.resources import ResourceTaken, drop_unneeded, read
-from tidegate.driver.book import DriverBook
+from tidegate.driver.book import DriverResources
 from tidegate.home import Home
 from tidegate.model.errors import Fenced
 from tidegate.model.job import BlockKind, JobEnv
 from tidegate.model.plan import Action, PipelinePlan, Plan
-from tidegate.model.records import CLEANUP, STATES, JobRecord, JobStatus
+from tidegate.model.records import JOB_STATES, PENDING_CLEANUPS, JobRecord, JobStatus
 from tidegate.model.resources import RESOURCES, ResourceRecord
 from tidegate.plugin.contract import Resource
 from tidegate.store.base import Delete
@@ -65,8 +65,8 @@ class World:
             job_id, restore, of=self.plan(slot), name=f"job {job_id}", source=source
         )
 
-    def book(self, job: JobRecord, generation: int = 0) -> DriverBook:
-        return DriverBook(
+    def book(self, job: JobRecord, generation: int = 0) -> DriverResources:
+        return DriverResources(
             self.here.store,
             job,
             generation,
@@ -115,14 +115,14 @@ def test_a_submit_asks_only_for_its_own_things_and_a_leader_only_about_those_of_
     world.submit(20, slot="slot-20")
     assert RESOURCES not in listed
     world.here.ended(JobStatus.FINISHED, 3)
-    picture = Picture(world.here.store, world.here.clock)
+    picture = ClusterCache(world.here.store, world.here.clock)
     picture.refresh()
     housekeeper = Housekeeper(picture, world.here.storage, world.here.settings, world.here.clock)
     ownerless = housekeeper._ownerless(world.here.clock.now_ms())
     assert [
         read(entry).name for key in ownerless if (entry := world.here.store.get(RESOURCES, key))
     ] == ["slot-3"]
-    world.here.store.transact([], [Delete(CLEANUP, "3"), Delete(STATES, "3")])
+    world.here.store.transact([], [Delete(PENDING_CLEANUPS, "3"), Delete(JOB_STATES, "3")])
     assert drop_unneeded(world.here.store, world.here.clock.now_ms(), among=ownerless) == 1
     assert ("slot-3", 3) not in world.owners()
 

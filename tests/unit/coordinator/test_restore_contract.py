@@ -19,11 +19,11 @@ from tidegate.coordinator.wish import NothingToRestore
 from tidegate.model.document import to_document
 from tidegate.model.errors import UserError
 from tidegate.model.records import (
-    CLEANUP,
+    PENDING_CLEANUPS,
     RESTORE_CLAIMS,
     CleanupRecord,
+    DriverCommand,
     JobStatus,
-    Order,
     PendingBatch,
     PipelineStatus,
     ProcessRef,
@@ -381,7 +381,7 @@ def test_a_cleanup_leaves_what_a_newer_generation_has_made_under_an_old_id(
         [],
         [
             Put(
-                CLEANUP,
+                PENDING_CLEANUPS,
                 "7",
                 to_document(
                     CleanupRecord(job_id=7, initialization_ms=0, checkpoints_below=9, generation=5)
@@ -456,7 +456,7 @@ def test_the_driver_that_is_taken_over_is_ended_before_the_next_one_starts(
     leader.turns(3)
     order = leader.order()
     assert order is not None
-    assert (here.state().status, order.order) == (JobStatus.RECOVERING, Order.KILL)
+    assert (here.state().status, order.order) == (JobStatus.RECOVERING, DriverCommand.KILL)
     leader.dies(driver)
     leader.turns(4)
     assert here.state().status is JobStatus.SCHEDULED

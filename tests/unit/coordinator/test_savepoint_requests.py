@@ -7,12 +7,12 @@ from coordinator_parts import Installation
 from test_reconciler import Leader, running
 
 from tidegate.checkpoints.savepoints import Savepoint, Savepoints
-from tidegate.coordinator.commands import Wish
+from tidegate.coordinator.commands import DesiredState
 from tidegate.coordinator.ending import ending_of
 from tidegate.coordinator.savepoints import (
     JobEnded,
-    NoSuchJob,
     SavepointInUse,
+    UnknownJob,
     ask,
     delete,
     request_of,
@@ -83,7 +83,7 @@ def test_nothing_can_be_saved_of_a_job_that_has_ended_or_never_was(here: Install
     here.ended(JobStatus.CANCELED)
     with pytest.raises(JobEnded, match="has ended as CANCELED"):
         here.commands.savepoint(7, stop=True)
-    with pytest.raises(NoSuchJob):
+    with pytest.raises(UnknownJob):
         ask(here.store, Savepoints(here.storage.files), here.clock, 8, stop=False)
 
 
@@ -136,7 +136,7 @@ def test_a_cancel_is_stronger_than_a_savepoint_and_answers_it(
 ) -> None:
     here.commands.savepoint(7, stop=True)
     leader.turns(2)
-    here.commands.stop(7, Wish.CANCEL)
+    here.commands.stop(7, DesiredState.CANCEL)
     leader.turns(1)
     assert here.state().status is JobStatus.CANCELING
 

@@ -5,21 +5,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.coordinator.wish import (
-    Condition,
-    From,
     NeedsChoice,
     NothingToRestore,
-    RestoreWish,
-    Start,
+    PreviousRun,
+    RestoreOptions,
+    RestoreSource,
+    StartMode,
     decide,
 )
 from tidegate.model.errors import UserError
-from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnNotHeld
+from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnPositionLost
 
 
-def decided(wish: str | None, condition: Condition) -> Start:
+def decided(wish: str | None, condition: PreviousRun) -> StartMode:
     return decide(
-        RestoreWish.parse(wish),
+        RestoreOptions.parse(wish),
         condition,
         job="job 'x' (7)",
         status="killed",
@@ -30,36 +30,36 @@ def decided(wish: str | None, condition: Condition) -> Start:
 @pytest.mark.parametrize(
     ("wish", "condition", "start"),
     [
-        (None, Condition.NONE, Start.FRESH),
-        (None, Condition.FINISHED, Start.FRESH),
-        ("auto", Condition.NONE, Start.FRESH),
-        ("auto", Condition.FINISHED, Start.FRESH),
-        ("auto", Condition.UNFINISHED, Start.RESUME),
-        ("latest", Condition.UNFINISHED, Start.RESUME),
-        ("checkpoint:3", Condition.UNFINISHED, Start.RESUME),
-        ("fresh", Condition.UNFINISHED, Start.FRESH),
-        ("fresh", Condition.WORK_DONE, Start.FRESH),
-        ("fresh", Condition.NONE, Start.FRESH),
-        ("auto", Condition.WORK_DONE, Start.NOTHING),
-        (None, Condition.WORK_DONE, Start.NOTHING),
-        ("latest", Condition.WORK_DONE, Start.NOTHING),
+        (None, PreviousRun.NONE, StartMode.FRESH),
+        (None, PreviousRun.FINISHED, StartMode.FRESH),
+        ("auto", PreviousRun.NONE, StartMode.FRESH),
+        ("auto", PreviousRun.FINISHED, StartMode.FRESH),
+        ("auto", PreviousRun.UNFINISHED, StartMode.RESUME),
+        ("latest", PreviousRun.UNFINISHED, StartMode.RESUME),
+        ("checkpoint:3", PreviousRun.UNFINISHED, StartMode.RESUME),
+        ("fresh", PreviousRun.UNFINISHED, StartMode.FRESH),
+        ("fresh", PreviousRun.WORK_DONE, StartMode.FRESH),
+        ("fresh", PreviousRun.NONE, StartMode.FRESH),
+        ("auto", PreviousRun.WORK_DONE, StartMode.NOTHING),
+        (None, PreviousRun.WORK_DONE, StartMode.NOTHING),
+        ("latest", PreviousRun.WORK_DONE, StartMode.NOTHING),
     ],
 )
-def test_a_wish_means(wish: str | None, condition: Condition, start: Start) -> None:
+def test_a_wish_means(wish: str | None, condition: PreviousRun, start: StartMode) -> None:
     assert decided(wish, condition) is start
 
 
 def test_an_unfinished_run_is_never_started_over_without_being_told() -> None:
     with pytest.raises(NeedsChoice) as caught:
-        decided(None, Condition.UNFINISHED)
+        decided(None, PreviousRun.UNFINISHED)
     for word in ("latest", "checkpoint:", "fresh", "auto", "killed", "checkpoint 3"):
         assert word in str(caught.value)
 
 
-@pytest.mark.parametrize("condition", [Condition.NONE, Condition.FINISHED])
+@pytest.mark.parametrize("condition", [PreviousRun.NONE, PreviousRun.FINISHED])
 @pytest.mark.parametrize("wish", ["latest", "checkpoint:1"])
 def test_restoring_nothing_is_an_error_and_not_a_fresh_start(
-    wish: str, condition: Condition
+    wish: str, condition: PreviousRun
 ) -> None:
     with pytest.raises(NothingToRestore):
         decided(wish, condition)
@@ -85,66 +85,69 @@ def test_other_words_are_refused_with_the_choices(text: str) -> None:
             "say latest, checkpoint:<id>, savepoint:<id or path>, path:<directory>, fresh or auto"
         ),
     ):
-        RestoreWish.parse(text)
+        RestoreOptions.parse(text)
 
 
 def test_a_checkpoint_is_a_number() -> None:
-    assert RestoreWish.parse("checkpoint:12") == RestoreWish(From.CHECKPOINT, 12)
+    assert RestoreOptions.parse("checkpoint:12") == RestoreOptions(RestoreSource.CHECKPOINT, 12)
 
 
 @pytest.mark.parametrize(
     ("text", "wish"),
     [
-        ("savepoint:1700000000000", RestoreWish(From.SAVEPOINT, where="1700000000000")),
+        ("savepoint:1700000000000", RestoreOptions(RestoreSource.SAVEPOINT, where="1700000000000")),
         (
             "savepoint:savepoint/7/1700000000000",
-            RestoreWish(From.SAVEPOINT, where="savepoint/7/1700000000000"),
+            RestoreOptions(RestoreSource.SAVEPOINT, where="savepoint/7/1700000000000"),
         ),
-        ("path:s3://bucket/a/7/1/3", RestoreWish(From.PATH, where="s3://bucket/a/7/1/3")),
+        (
+            "path:s3://bucket/a/7/1/3",
+            RestoreOptions(RestoreSource.PATH, where="s3://bucket/a/7/1/3"),
+        ),
     ],
 )
-def test_a_place_is_what_comes_after_the_colon(text: str, wish: RestoreWish) -> None:
-    assert RestoreWish.parse(text) == wish
+def test_a_place_is_what_comes_after_the_colon(text: str, wish: RestoreOptions) -> None:
+    assert RestoreOptions.parse(text) == wish
 
 
 ANSWERS = st.builds(
-    RestoreWish,
-    st.sampled_from(From),
+    RestoreOptions,
+    st.sampled_from(RestoreSource),
     source_job=st.none() | st.just(8),
     takeover=st.booleans(),
     on_missing=st.sampled_from(OnMissing),
     on_damaged=st.sampled_from(OnDamaged),
     on_incompatible=st.sampled_from(OnIncompatible),
-    on_not_held=st.sampled_from(OnNotHeld),
+    on_not_held=st.sampled_from(OnPositionLost),
     duplicates=st.booleans(),
 )
 
 
-@given(ANSWERS, st.sampled_from(Condition))
+@given(ANSWERS, st.sampled_from(PreviousRun))
 def test_nothing_that_could_be_resumed_is_started_over_unless_fresh_was_said(
-    wish: RestoreWish, condition: Condition
+    wish: RestoreOptions, condition: PreviousRun
 ) -> None:
     try:
         start = decide(wish, condition, job="job", status="killed", place="somewhere")
     except (NeedsChoice, NothingToRestore):
-        assert wish.start is not From.FRESH
+        assert wish.start is not RestoreSource.FRESH
         return
-    if start is Start.FRESH and condition in (Condition.UNFINISHED, Condition.WORK_DONE):
-        assert wish.start is From.FRESH
-    if start is Start.FRESH and wish.start in (From.LATEST, From.CHECKPOINT):
+    if start is StartMode.FRESH and condition in (PreviousRun.UNFINISHED, PreviousRun.WORK_DONE):
+        assert wish.start is RestoreSource.FRESH
+    if start is StartMode.FRESH and wish.start in (RestoreSource.LATEST, RestoreSource.CHECKPOINT):
         assert wish.on_missing is OnMissing.FRESH
-    if start is Start.RESUME and not wish.elsewhere:
-        assert condition is Condition.UNFINISHED
+    if start is StartMode.RESUME and not wish.elsewhere:
+        assert condition is PreviousRun.UNFINISHED
     if wish.elsewhere:
-        assert start is Start.RESUME
+        assert start is StartMode.RESUME
 
 
 @given(st.text(max_size=30))
 def test_any_text_is_a_wish_or_is_refused(text: str) -> None:
     try:
-        wish = RestoreWish.parse(text)
+        wish = RestoreOptions.parse(text)
     except UserError:
         return
-    assert wish.start is not From.ASK
-    assert wish.checkpoint == 0 or wish.start is From.CHECKPOINT
+    assert wish.start is not RestoreSource.ASK
+    assert wish.checkpoint == 0 or wish.start is RestoreSource.CHECKPOINT
     assert bool(wish.where) == wish.elsewhere

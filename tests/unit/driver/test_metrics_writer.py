@@ -25,7 +25,7 @@ from tidegate.model.records import (
     ProcessRef,
 )
 from tidegate.pipeline.engine import Engine
-from tidegate.pipeline.meter import Meter
+from tidegate.pipeline.meter import PipelineProgress
 from tidegate.runner.orders import driver_order
 from tidegate.runner.process import reference
 from tidegate.store import Delete, Put, Store, open_store
@@ -55,7 +55,7 @@ class World:
     def __init__(self, store: Store, write_behind_ms: int = 500) -> None:
         self.store = store
         self.clock = Hands()
-        self.meters = [Meter(1, 3), Meter(2, 3)]
+        self.meters = [PipelineProgress(1, 3), PipelineProgress(2, 3)]
         order = driver_order(
             EngineSettings(write_behind_ms=write_behind_ms),
             Home(Path("/nowhere")),

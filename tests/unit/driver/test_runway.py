@@ -11,19 +11,19 @@ import pytest
 
 from tidegate.checkpoints.manifest import Manifest
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.driver.runway import RunwayWatch
+from tidegate.driver.runway import LogRetentionMonitor
 from tidegate.model.document import to_document
-from tidegate.model.engine import DriverOrder
+from tidegate.model.engine import DriverSpec
 from tidegate.model.job import BlockKind, JobEnv
 from tidegate.model.plan import Action, PipelinePlan, Plan
 from tidegate.model.records import PIPELINES, CheckpointRef, JobRecord, PipelineState
-from tidegate.model.runway import Outlook, RunwayFigure, RunwayLevel, outlook
+from tidegate.model.runway import LogRetentionMetric, LogRetentionStatus, RunwayLevel, outlook
 from tidegate.pipeline.clock import SystemClock
-from tidegate.pipeline.meter import Meter
+from tidegate.pipeline.meter import PipelineProgress
 from tidegate.store.base import Put, Store
 from tidegate.store.open import open_store
 
-ORDER = DriverOrder(
+ORDER = DriverSpec(
     home="", job_id=7, generation=1, store_url="", checkpoints_root="", runway_warning_ms=60_000
 )
 SOURCE = "Source[0]-Chaos"
@@ -47,14 +47,14 @@ class World:
     def __init__(self, place: Path) -> None:
         self.place = place
         self.storage = CheckpointStorage(place / "checkpoints")
-        self.meter = Meter(1, 1)
+        self.meter = PipelineProgress(1, 1)
         self.store: Store = open_store("memory:")
         self.put(
             PipelineState(
                 job_id=7, pipeline=1, lineage="l", generation=1, initial={SOURCE: {"at": 0}}
             )
         )
-        self.watch = RunwayWatch(self.store, self.storage, ORDER, SystemClock())
+        self.watch = LogRetentionMonitor(self.store, self.storage, ORDER, SystemClock())
         self.watch.find(job(place), [self.meter])
 
     def put(self, state: PipelineState) -> None:
@@ -75,7 +75,7 @@ class World:
             )
         self.put(replace(self.state, retained=tuple(refs)))
 
-    def says(self, **runway: object) -> list[RunwayFigure]:
+    def says(self, **runway: object) -> list[LogRetentionMetric]:
         (self.place / "runway").write_text(json.dumps(runway))
         self.watch.step(self.watch.lanes[0])
         return list(self.meter.read().runway)
@@ -147,24 +147,24 @@ def test_a_storage_that_cannot_be_read_harms_nothing(world: World) -> None:
 
 
 def test_sources_that_lose_nothing_are_not_asked(world: World) -> None:
-    watch = RunwayWatch(world.store, world.storage, ORDER, SystemClock())
+    watch = LogRetentionMonitor(world.store, world.storage, ORDER, SystemClock())
     watch.find(job(world.place, "FakeSource"), [world.meter])
     assert watch.lanes == []
 
 
 def test_a_job_is_as_good_as_its_worst_source() -> None:
     good, low = (
-        RunwayFigure(source="a"),
-        RunwayFigure(source="b", level=RunwayLevel.LOW, checkpoint=4, seconds_left=30),
+        LogRetentionMetric(source="a"),
+        LogRetentionMetric(source="b", level=RunwayLevel.LOW, checkpoint=4, seconds_left=30),
     )
     lower, gone = (
         replace(low, source="c", seconds_left=3),
         replace(low, source="d", level=RunwayLevel.GONE, seconds_left=None, reason="purged"),
     )
-    assert outlook([]) == outlook([good]) == Outlook()
-    assert outlook([good, low, lower]) == Outlook(
+    assert outlook([]) == outlook([good]) == LogRetentionStatus()
+    assert outlook([good, low, lower]) == LogRetentionStatus(
         RunwayLevel.LOW, "c will not hold checkpoint 4 for long: 3 s left"
     )
-    assert outlook([lower, gone, good]) == Outlook(
+    assert outlook([lower, gone, good]) == LogRetentionStatus(
         RunwayLevel.GONE, "d does not hold checkpoint 4 any more: purged"
     )

@@ -5,12 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.driver.watch import Reins, StoreWatch
+from tidegate.driver.watch import CommandWatcher, DriverControl
 from tidegate.home import Home
 from tidegate.model.document import to_document
 from tidegate.model.engine import EngineSettings
 from tidegate.model.errors import TransientError
-from tidegate.model.records import ASSIGNMENTS, STATES, Assignment, JobState, JobStatus, Order
+from tidegate.model.records import (
+    ASSIGNMENTS,
+    JOB_STATES,
+    Assignment,
+    DriverCommand,
+    JobState,
+    JobStatus,
+)
 from tidegate.pipeline.clock import SystemClock
 from tidegate.runner.orders import driver_order
 from tidegate.store import Delete, Put, Store, open_store
@@ -27,18 +34,18 @@ class World:
         order = driver_order(
             EngineSettings(), Home(Path("/nowhere")), job_id=7, generation=3, detached=True
         )
-        reins = Reins(
+        reins = DriverControl(
             stop=lambda: self.told.append("stop"),
             interrupt=lambda: self.told.append("interrupt"),
             end=lambda: self.told.append("end"),
         )
-        self.watch = StoreWatch(store, order, reins, SystemClock())
+        self.watch = CommandWatcher(store, order, reins, SystemClock())
         self.state(JobState(job_id=7, status=JobStatus.RUNNING, generation=3))
 
     def state(self, state: JobState) -> None:
-        self.store.transact([], [Put(STATES, "7", to_document(state))])
+        self.store.transact([], [Put(JOB_STATES, "7", to_document(state))])
 
-    def order(self, order: Order, generation: int = 3) -> None:
+    def order(self, order: DriverCommand, generation: int = 3) -> None:
         self.store.transact(
             [],
             [
@@ -78,21 +85,21 @@ def world(store: Store) -> World:
 
 def test_without_an_order_a_driver_goes_on(world: World) -> None:
     assert world.look() == []
-    world.order(Order.RUN)
+    world.order(DriverCommand.RUN)
     assert world.look() == []
 
 
 @pytest.mark.parametrize(
     ("order", "told"),
     [
-        (Order.STOP, "stop"),
-        (Order.INTERRUPT, "interrupt"),
-        (Order.TERMINATE, "interrupt"),
-        (Order.KILL, "end"),
+        (DriverCommand.STOP, "stop"),
+        (DriverCommand.INTERRUPT, "interrupt"),
+        (DriverCommand.TERMINATE, "interrupt"),
+        (DriverCommand.KILL, "end"),
     ],
 )
 def test_an_order_is_obeyed_at_every_look_while_it_stands(
-    world: World, order: Order, told: str
+    world: World, order: DriverCommand, told: str
 ) -> None:
     world.order(order)
     assert world.look() == [told]
@@ -100,7 +107,7 @@ def test_an_order_is_obeyed_at_every_look_while_it_stands(
 
 
 def test_an_order_for_another_generation_is_none(world: World) -> None:
-    world.order(Order.KILL, generation=2)
+    world.order(DriverCommand.KILL, generation=2)
     assert world.look() == []
 
 
@@ -117,14 +124,14 @@ def test_a_driver_that_was_overtaken_ends(world: World, state: JobState) -> None
 
 
 def test_a_driver_whose_job_is_gone_ends(world: World) -> None:
-    world.store.transact([], [Delete(STATES, "7")])
+    world.store.transact([], [Delete(JOB_STATES, "7")])
     assert world.look() == ["end"]
 
 
 def test_a_store_out_of_reach_says_nothing(store: Store) -> None:
     down: list[bool] = []
     world = World(faulty_store(store, lambda _: Fault.UNAVAILABLE if down else Fault.NONE)[0])
-    world.order(Order.KILL)
+    world.order(DriverCommand.KILL)
     down.append(True)
     with pytest.raises(TransientError):  # the thread waits for better weather
         world.look()

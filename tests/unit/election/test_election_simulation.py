@@ -11,10 +11,10 @@ from functools import cache
 
 import pytest
 
-from tidegate.election import Elector, Leading
+from tidegate.election import Elector, Leader
 from tidegate.model.records import LEASES
 from tidegate.store import Conflict, OutcomeUnknown, Put, Store, StoreUnavailable, open_store
-from tidegate.testing.faulty_store import Fault, FaultyBackend, Operation, faulty_store
+from tidegate.testing.faulty_store import Fault, FaultyBackend, StoreCall, faulty_store
 
 LEASE_S = 4.0
 POLL_S = LEASE_S / 10
@@ -50,7 +50,7 @@ class Candidate:
     busy: bool = False  # inside a call of the store, while the others go on
     alive: bool = True
     storm_until_s: float = 0.0  # until then no answer comes to anything that it writes
-    held: list[Leading] = field(
+    held: list[Leader] = field(
         default_factory=list
     )  # every standing that it ever had, for the writes of a process that does not know better
 
@@ -95,13 +95,13 @@ class World:
         network.choose, network.pause = self.faults(made), lambda: self.others_go_on(made)
         return made
 
-    def faults(self, candidate: Candidate) -> Callable[[Operation], Fault]:
+    def faults(self, candidate: Candidate) -> Callable[[StoreCall], Fault]:
         kinds = [fault for fault in Fault if fault not in (Fault.NONE, Fault.SLOW)]
 
-        def choose(operation: Operation) -> Fault:
+        def choose(operation: StoreCall) -> Fault:
             if self.at_s < candidate.storm_until_s and operation in (
-                Operation.APPLY,
-                Operation.SETTLE,
+                StoreCall.APPLY,
+                StoreCall.SETTLE,
             ):
                 return self.chance.choice([Fault.REQUEST_LOST, Fault.ANSWER_LOST, Fault.HELD_BACK])
             if self.chance.random() < self.pause_share:
@@ -135,7 +135,7 @@ class World:
         standing = candidate.elector.step()
         candidate.busy = False
         candidate.next_s = self.at_s + POLL_S * self.chance.uniform(0.5, 1.0)
-        if isinstance(standing, Leading):
+        if isinstance(standing, Leader):
             self.takes.setdefault(standing.version, (candidate.name, standing.term))
             if not candidate.held or candidate.held[-1] is not standing:
                 candidate.held.append(standing)
@@ -147,7 +147,7 @@ class World:
         if self.chance.random() < 0.1:
             candidate.network.deliver()
 
-    def try_to_write(self, candidate: Candidate, leading: Leading) -> None:
+    def try_to_write(self, candidate: Candidate, leading: Leader) -> None:
         try:
             revision = self.truth.transact(
                 [leading.check()], [Put("work", candidate.name, {"term": leading.term})]
@@ -162,7 +162,7 @@ class World:
         return [
             name
             for name, standing in standings
-            if isinstance(standing, Leading) and standing.trusted()
+            if isinstance(standing, Leader) and standing.trusted()
         ]
 
     def at_most_one_trusts_itself(self) -> None:
@@ -172,7 +172,7 @@ class World:
 
     def trouble_some(self) -> None:
         for candidate in [c for c in self.candidates if not c.busy]:
-            leads = isinstance(candidate.elector.leadership(), Leading)
+            leads = isinstance(candidate.elector.leadership(), Leader)
             if self.chance.random() < (0.3 if leads else 0.1):
                 candidate.alive = False
                 self.candidates.append(self.candidate())
@@ -267,7 +267,7 @@ def test_a_holder_that_is_paused_between_its_decision_and_its_write_writes_nothi
     (leader,) = world.trusted()
     paused = next(c for c in world.candidates if c.name == leader)
     decided = paused.elector.leadership()
-    assert isinstance(decided, Leading)
+    assert isinstance(decided, Leader)
     paused.busy = True
     world.run_until(world.at_s + 2 * LEASE_S)
     assert world.trusted() != [leader]
@@ -278,7 +278,7 @@ def test_a_holder_that_is_paused_between_its_decision_and_its_write_writes_nothi
         with pytest.raises(Conflict):
             attempt()
     assert not decided.trusted()
-    assert not isinstance(paused.elector.step(), Leading)
+    assert not isinstance(paused.elector.step(), Leader)
 
 
 def test_faults_of_the_store_reach_the_electors(seed: int) -> None:

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from tidegate.election import Elector, Following, Leading
-from tidegate.model.records import BEATS, LEASES
+from tidegate.election import Elector, Leader, NotLeader
+from tidegate.model.records import HEARTBEATS, LEASES
 from tidegate.store import Check, Conflict, Delete, Put, Store, StoreClosed
-from tidegate.testing.faulty_store import Fault, Operation, faulty_store, scripted
+from tidegate.testing.faulty_store import Fault, StoreCall, faulty_store, scripted
 
 LEASE_S = 4.0
 POLL_S = LEASE_S / 10
@@ -19,8 +19,8 @@ def candidate(store: Store, clock, me: str = "a", office: str = "coordinator") -
     return Elector(store, office, me, f"http://{me}", int(LEASE_S * 1000), clock)
 
 
-def leading(standing: Leading | Following) -> Leading:
-    assert isinstance(standing, Leading), standing
+def leading(standing: Leader | NotLeader) -> Leader:
+    assert isinstance(standing, Leader), standing
     return standing
 
 
@@ -40,7 +40,7 @@ def test_the_first_candidate_leads_and_the_next_one_follows_and_knows_where_the_
 ) -> None:
     first, second = candidate(store, clock, "a"), candidate(store, clock, "b")
     assert leading(first.step()).term == 1
-    assert second.step() == Following("a", 1, "http://a")
+    assert second.step() == NotLeader("a", 1, "http://a")
     assert (first.leadership(), second.leadership()) == (first.step(), second.step())
 
 
@@ -54,7 +54,7 @@ def test_a_holder_writes_a_beat_every_quarter_of_a_lease_and_nothing_in_between(
     assert (
         30 <= writes(store) - before <= 40
     )  # a look every tenth of a lease meets a quarter of it late
-    lease, beat = store.get(LEASES, "coordinator"), store.get(BEATS, "coordinator")
+    lease, beat = store.get(LEASES, "coordinator"), store.get(HEARTBEATS, "coordinator")
     assert lease is not None
     assert beat is not None
     assert lease.version == before
@@ -77,7 +77,7 @@ def test_a_dead_holder_is_replaced_within_a_lease_and_a_look(store: Store, clock
     other = candidate(store, clock, "b")
     other.step()
     watch_for(other, clock, LEASE_S - POLL_S)
-    assert isinstance(other.leadership(), Following)
+    assert isinstance(other.leadership(), NotLeader)
     watch_for(other, clock, 2 * POLL_S)
     assert leading(other.leadership()).term == 2
 
@@ -90,7 +90,7 @@ def test_a_paused_holder_writes_nothing_and_follows_when_it_wakes(store: Store, 
     assert not old.trusted()
     with pytest.raises(Conflict):
         store.transact([old.check()], [Put("work", "x", {})])
-    assert paused.step() == Following("b", 2, "http://b")
+    assert paused.step() == NotLeader("b", 2, "http://b")
     assert store.list("work") == []
 
 
@@ -99,11 +99,11 @@ def test_a_holder_that_wakes_up_while_it_is_being_replaced_keeps_its_office(
 ) -> None:
     holder = candidate(store, clock, "a")
     standing = leading(holder.step())
-    slow, _ = faulty_store(store, scripted({Operation.APPLY: [Fault.SLOW]}), pause=holder.step)
+    slow, _ = faulty_store(store, scripted({StoreCall.APPLY: [Fault.SLOW]}), pause=holder.step)
     other = candidate(slow, clock, "b")
     other.step()
     watch_for(other, clock, LEASE_S)
-    assert other.leadership() == Following("a", 1, "http://a")
+    assert other.leadership() == NotLeader("a", 1, "http://a")
     assert (holder.step(), standing.trusted()) == (standing, True)
 
 
@@ -122,7 +122,7 @@ def test_trust_begins_when_the_renewal_begins_and_not_when_its_answer_comes(
     store: Store, clock
 ) -> None:
     slow, _ = faulty_store(
-        store, scripted({Operation.APPLY: [Fault.NONE, Fault.SLOW]}), pause=lambda: clock.turn(3.0)
+        store, scripted({StoreCall.APPLY: [Fault.NONE, Fault.SLOW]}), pause=lambda: clock.turn(3.0)
     )
     elector = candidate(slow, clock)
     standing = leading(elector.step())
@@ -156,7 +156,7 @@ def test_a_leader_that_resigns_is_replaced_at_the_next_look(store: Store, clock)
     assert not old.trusted()
     assert leading(second.step()).term == 2
     watch_for(first, clock, LEASE_S * 2)
-    assert isinstance(first.leadership(), Following)
+    assert isinstance(first.leadership(), NotLeader)
 
 
 def test_resigning_after_somebody_took_over_leaves_the_new_holder_alone(
@@ -175,11 +175,11 @@ def test_resigning_after_somebody_took_over_leaves_the_new_holder_alone(
 
 def test_resigning_without_an_office_or_without_a_store_does_nothing(store: Store, clock) -> None:
     candidate(store, clock).resign()
-    broken, _ = faulty_store(store, scripted({Operation.APPLY: [Fault.NONE, Fault.UNAVAILABLE]}))
+    broken, _ = faulty_store(store, scripted({StoreCall.APPLY: [Fault.NONE, Fault.UNAVAILABLE]}))
     elector = candidate(broken, clock)
     elector.step()
     elector.resign()
-    assert elector.leadership() == Following(term=1)
+    assert elector.leadership() == NotLeader(term=1)
     assert "unavailable" in elector.trouble
     assert len(store.list(LEASES)) == 1
 
@@ -192,7 +192,7 @@ def test_a_claim_does_not_wait_for_the_silence_of_an_earlier_process_of_the_same
     new = candidate(store, clock, "w1", "worker/w1")
     assert leading(new.claim()).term == 2
     clock.turn(LEASE_S / 4)
-    assert old.step() == Following("w1", 2, "http://w1")
+    assert old.step() == NotLeader("w1", 2, "http://w1")
     assert not before.trusted()
     assert leading(new.step()).term == 2
 
@@ -209,7 +209,7 @@ def test_a_worker_whose_lease_and_beat_were_taken_away_comes_back_with_a_new_ter
 ) -> None:
     elector = candidate(store, clock, "w1", "worker/w1")
     assert leading(elector.claim()).term == 1
-    store.transact(writes=[Delete(LEASES, "worker/w1"), Delete(BEATS, "worker/w1")])
+    store.transact(writes=[Delete(LEASES, "worker/w1"), Delete(HEARTBEATS, "worker/w1")])
     clock.turn(LEASE_S / 4)
     assert leading(elector.step()).term == 2
 
@@ -218,7 +218,7 @@ def test_a_leader_without_a_store_keeps_its_office_and_loses_its_trust_until_the
     store: Store, clock
 ) -> None:
     faults = [Fault.NONE] + [Fault.UNAVAILABLE] * 12
-    broken, _ = faulty_store(store, scripted({Operation.APPLY: faults}))
+    broken, _ = faulty_store(store, scripted({StoreCall.APPLY: faults}))
     elector = candidate(broken, clock)
     standing = leading(elector.step())
     watch_for(elector, clock, LEASE_S)
@@ -237,25 +237,25 @@ def test_a_store_that_was_away_for_long_gives_the_holder_time_to_speak_before_it
     holder = candidate(store, clock, "a")
     holder.step()
     cut_off, _ = faulty_store(
-        store, scripted({Operation.READ: [Fault.NONE] * 2 + [Fault.UNAVAILABLE] * 100})
+        store, scripted({StoreCall.READ: [Fault.NONE] * 2 + [Fault.UNAVAILABLE] * 100})
     )
     other = candidate(cut_off, clock, "b")
     other.step()
     watch_for(other, clock, POLL_S * 100)
     other.step()
-    assert other.step() == Following("a", 1, "http://a")
+    assert other.step() == NotLeader("a", 1, "http://a")
     holder.step()
     watch_for(other, clock, LEASE_S - POLL_S)
-    assert isinstance(other.leadership(), Following)
+    assert isinstance(other.leadership(), NotLeader)
 
 
 def test_a_take_that_was_written_while_its_answer_was_lost_is_found_out_and_held(
     store: Store, clock
 ) -> None:
-    faults = {Operation.APPLY: [Fault.ANSWER_LOST], Operation.SETTLE: [Fault.UNAVAILABLE] * 6}
+    faults = {StoreCall.APPLY: [Fault.ANSWER_LOST], StoreCall.SETTLE: [Fault.UNAVAILABLE] * 6}
     forgetful, _ = faulty_store(store, scripted(faults))
     elector = candidate(forgetful, clock)
-    assert elector.step() == Following()
+    assert elector.step() == NotLeader()
     assert len(store.list(LEASES)) == 1
     clock.turn(POLL_S)
     standing = leading(elector.step())
@@ -265,10 +265,10 @@ def test_a_take_that_was_written_while_its_answer_was_lost_is_found_out_and_held
 def test_a_take_that_was_held_back_is_made_void_and_cannot_arrive_later(
     store: Store, clock
 ) -> None:
-    faults = {Operation.APPLY: [Fault.HELD_BACK], Operation.SETTLE: [Fault.UNAVAILABLE] * 6}
+    faults = {StoreCall.APPLY: [Fault.HELD_BACK], StoreCall.SETTLE: [Fault.UNAVAILABLE] * 6}
     lossy, network = faulty_store(store, scripted(faults))
     elector, other = candidate(lossy, clock, "a"), candidate(store, clock, "b")
-    assert elector.step() == Following()
+    assert elector.step() == NotLeader()
     assert leading(elector.step()).term == 1
     elector.resign()
     assert network.deliver() == []
@@ -278,24 +278,24 @@ def test_a_take_that_was_held_back_is_made_void_and_cannot_arrive_later(
 def test_a_take_whose_outcome_is_found_out_after_somebody_else_took_over_is_not_held(
     store: Store, clock
 ) -> None:
-    faults = {Operation.APPLY: [Fault.ANSWER_LOST], Operation.SETTLE: [Fault.UNAVAILABLE] * 6}
+    faults = {StoreCall.APPLY: [Fault.ANSWER_LOST], StoreCall.SETTLE: [Fault.UNAVAILABLE] * 6}
     forgetful, _ = faulty_store(store, scripted(faults))
     elector, other = candidate(forgetful, clock, "a"), candidate(store, clock, "b")
     elector.step()
     other.step()
     watch_for(other, clock, LEASE_S + POLL_S)
-    assert elector.step() == Following("b", 2, "http://b")
+    assert elector.step() == NotLeader("b", 2, "http://b")
 
 
 def test_a_take_whose_outcome_stays_unknown_is_given_up_after_a_lease_and_the_office_is_taken_like_any_silent_one(
     store: Store, clock
 ) -> None:
-    faults = {Operation.APPLY: [Fault.ANSWER_LOST], Operation.SETTLE: [Fault.UNAVAILABLE] * 6 * 12}
+    faults = {StoreCall.APPLY: [Fault.ANSWER_LOST], StoreCall.SETTLE: [Fault.UNAVAILABLE] * 6 * 12}
     forgetful, _ = faulty_store(store, scripted(faults))
     elector = candidate(forgetful, clock)
     elector.step()
     watch_for(elector, clock, LEASE_S + 2 * POLL_S)
-    assert elector.leadership() == Following("a", 1, "http://a")
+    assert elector.leadership() == NotLeader("a", 1, "http://a")
     watch_for(elector, clock, LEASE_S + POLL_S)
     assert leading(elector.leadership()).term == 2
 
@@ -304,8 +304,8 @@ def test_a_renewal_whose_outcome_is_unknown_gives_no_trust_and_is_made_again(
     store: Store, clock
 ) -> None:
     faults = {
-        Operation.APPLY: [Fault.NONE, Fault.ANSWER_LOST, Fault.UNAVAILABLE],
-        Operation.SETTLE: [Fault.UNAVAILABLE] * 6,
+        StoreCall.APPLY: [Fault.NONE, Fault.ANSWER_LOST, Fault.UNAVAILABLE],
+        StoreCall.SETTLE: [Fault.UNAVAILABLE] * 6,
     }
     forgetful, _ = faulty_store(store, scripted(faults))
     elector = candidate(forgetful, clock)
@@ -330,7 +330,7 @@ def test_a_mistake_that_no_waiting_can_mend_is_not_taken_for_weather(store: Stor
 def test_trouble_is_logged_when_it_begins_and_when_it_ends_and_not_at_every_turn(
     store: Store, clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broken, _ = faulty_store(store, scripted({Operation.READ: [Fault.UNAVAILABLE] * 10}))
+    broken, _ = faulty_store(store, scripted({StoreCall.READ: [Fault.UNAVAILABLE] * 10}))
     elector = candidate(broken, clock)
     watch_for(elector, clock, POLL_S * 20)
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
@@ -346,7 +346,7 @@ def test_others_can_ask_while_a_turn_hangs(store: Store, clock) -> None:
         hanging.set()
         assert go_on.wait(30)
 
-    slow, _ = faulty_store(store, scripted({Operation.APPLY: [Fault.NONE, Fault.SLOW]}), pause=hang)
+    slow, _ = faulty_store(store, scripted({StoreCall.APPLY: [Fault.NONE, Fault.SLOW]}), pause=hang)
     elector = candidate(slow, clock)
     standing = leading(elector.step())
     clock.turn(LEASE_S / 2)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tidegate.election import Alive, Elector, Leading, Silent, Vacant, Watch, expire, forget
-from tidegate.model.records import BEATS, LEASES
+from tidegate.election import Alive, Elector, Leader, LeaseMonitor, Silent, Vacant, expire, forget
+from tidegate.model.records import HEARTBEATS, LEASES
 from tidegate.store import Conflict, Put, Store, StoreUnavailable
-from tidegate.testing.faulty_store import Fault, Operation, faulty_store, scripted
+from tidegate.testing.faulty_store import Fault, StoreCall, faulty_store, scripted
 
 LEASE_S = 5.0
 POLL_S = 0.5
@@ -13,11 +13,11 @@ POLL_S = 0.5
 
 def worker(store: Store, clock, id: str) -> Elector:
     elector = Elector(store, f"worker/{id}", id, f"http://{id}", int(LEASE_S * 1000), clock)
-    assert isinstance(elector.claim(), Leading)
+    assert isinstance(elector.claim(), Leader)
     return elector
 
 
-def watch_for(watch: Watch, clock, seconds: float, *living: Elector) -> dict[str, str]:
+def watch_for(watch: LeaseMonitor, clock, seconds: float, *living: Elector) -> dict[str, str]:
     """Looks at the usual pace, while these go on renewing; the last sight, in words."""
     sights = watch.step()
     for _ in range(round(seconds / POLL_S)):
@@ -28,7 +28,7 @@ def watch_for(watch: Watch, clock, seconds: float, *living: Elector) -> dict[str
     return {office: type(sight).__name__ for office, sight in sights.items()}
 
 
-def silent_one(watch: Watch, clock) -> Silent:
+def silent_one(watch: LeaseMonitor, clock) -> Silent:
     watch_for(watch, clock, LEASE_S)
     (sight,) = watch.step().values()
     assert isinstance(sight, Silent)
@@ -39,7 +39,7 @@ def test_only_the_worker_that_does_not_renew_is_silent_and_only_after_a_whole_le
     store: Store, clock
 ) -> None:
     living, _ = worker(store, clock, "a"), worker(store, clock, "b")
-    watch = Watch(store, int(LEASE_S * 1000), clock)
+    watch = LeaseMonitor(store, int(LEASE_S * 1000), clock)
     assert watch_for(watch, clock, LEASE_S - POLL_S, living) == {
         "worker/a": "Alive",
         "worker/b": "Alive",
@@ -52,7 +52,7 @@ def test_whoever_begins_to_watch_gives_everyone_a_whole_lease_however_long_they_
 ) -> None:
     worker(store, clock, "a")
     clock.turn(3600)
-    watch = Watch(store, int(LEASE_S * 1000), clock)
+    watch = LeaseMonitor(store, int(LEASE_S * 1000), clock)
     assert watch_for(watch, clock, LEASE_S - POLL_S) == {"worker/a": "Alive"}
 
 
@@ -60,7 +60,7 @@ def test_a_watcher_that_was_away_does_not_take_its_own_absence_for_silence(
     store: Store, clock
 ) -> None:
     worker(store, clock, "a")
-    watch = Watch(store, int(LEASE_S * 1000), clock)
+    watch = LeaseMonitor(store, int(LEASE_S * 1000), clock)
     watch_for(watch, clock, LEASE_S / 2)
     clock.turn(3600)
     assert watch_for(watch, clock, 0) == {"worker/a": "Alive"}
@@ -68,7 +68,7 @@ def test_a_watcher_that_was_away_does_not_take_its_own_absence_for_silence(
 
 def test_a_worker_that_speaks_again_is_alive_again(store: Store, clock) -> None:
     elector = worker(store, clock, "a")
-    watch = Watch(store, int(LEASE_S * 1000), clock)
+    watch = LeaseMonitor(store, int(LEASE_S * 1000), clock)
     silent_one(watch, clock)
     elector.step()
     assert isinstance(watch.step()["worker/a"], Alive)
@@ -79,22 +79,22 @@ def test_an_expired_lease_is_gone_in_the_transaction_that_acts_on_it_and_its_hol
 ) -> None:
     elector = worker(store, clock, "a")
     old = elector.leadership()
-    assert isinstance(old, Leading)
-    watch = Watch(store, int(LEASE_S * 1000), clock)
+    assert isinstance(old, Leader)
+    watch = LeaseMonitor(store, int(LEASE_S * 1000), clock)
     part = expire(silent_one(watch, clock))
     store.transact(part.checks, [*part.writes, Put("assignments", "7", {"worker": "b"})])
     assert isinstance(watch.step()["worker/a"], Vacant)
     with pytest.raises(Conflict):
         store.transact([old.check()], [Put("drivers", "7", {})])
     again = elector.step()
-    assert isinstance(again, Leading)
+    assert isinstance(again, Leader)
     assert again.term == 2
     assert not old.trusted()
 
 
 def test_a_worker_that_spoke_in_the_last_moment_is_not_expired(store: Store, clock) -> None:
     elector = worker(store, clock, "a")
-    part = expire(silent_one(Watch(store, int(LEASE_S * 1000), clock), clock))
+    part = expire(silent_one(LeaseMonitor(store, int(LEASE_S * 1000), clock), clock))
     standing = elector.step()
     with pytest.raises(Conflict):
         store.transact(part.checks, [*part.writes, Put("assignments", "7", {"worker": "b"})])
@@ -103,19 +103,19 @@ def test_a_worker_that_spoke_in_the_last_moment_is_not_expired(store: Store, clo
 
 def test_an_office_that_was_left_is_vacant_until_it_is_forgotten(store: Store, clock) -> None:
     elector = worker(store, clock, "a")
-    watch = Watch(store, int(LEASE_S * 1000), clock)
+    watch = LeaseMonitor(store, int(LEASE_S * 1000), clock)
     watch.step()
     elector.resign()
     vacant = watch.step()["worker/a"]
     assert isinstance(vacant, Vacant)
     part = forget(vacant)
     store.transact(part.checks, part.writes)
-    assert (watch.step(), store.list(LEASES), store.list(BEATS)) == ({}, [], [])
+    assert (watch.step(), store.list(LEASES), store.list(HEARTBEATS)) == ({}, [], [])
 
 
 def test_an_office_that_is_held_again_is_not_forgotten(store: Store, clock) -> None:
     elector = worker(store, clock, "a")
-    watch = Watch(store, int(LEASE_S * 1000), clock)
+    watch = LeaseMonitor(store, int(LEASE_S * 1000), clock)
     elector.resign()
     vacant = watch.step()["worker/a"]
     assert isinstance(vacant, Vacant)
@@ -128,13 +128,13 @@ def test_an_office_that_is_held_again_is_not_forgotten(store: Store, clock) -> N
 def test_only_the_offices_below_the_prefix_are_watched(store: Store, clock) -> None:
     Elector(store, "coordinator", "s", "", 1000, clock).step()
     worker(store, clock, "a")
-    assert list(Watch(store, 1000, clock).step()) == ["worker/a"]
-    assert list(Watch(store, 1000, clock, prefix="coordinator").step()) == ["coordinator"]
+    assert list(LeaseMonitor(store, 1000, clock).step()) == ["worker/a"]
+    assert list(LeaseMonitor(store, 1000, clock, prefix="coordinator").step()) == ["coordinator"]
 
 
 def test_what_is_known_of_a_living_holder_can_be_checked(store: Store, clock) -> None:
     worker(store, clock, "a")
-    sight = Watch(store, 1000, clock).step()["worker/a"]
+    sight = LeaseMonitor(store, 1000, clock).step()["worker/a"]
     assert isinstance(sight, Alive)
     assert (sight.holder, sight.address, sight.term) == ("a", "http://a", 1)
     store.transact([sight.check()], [Put("assignments", "7", {})])
@@ -142,9 +142,12 @@ def test_what_is_known_of_a_living_holder_can_be_checked(store: Store, clock) ->
 
 def test_a_lease_of_a_newer_kind_is_watched_by_its_versions(store: Store, clock) -> None:
     store.transact(
-        writes=[Put(LEASES, "worker/a", {"version": 99}), Put(BEATS, "worker/a", {"version": 99})]
+        writes=[
+            Put(LEASES, "worker/a", {"version": 99}),
+            Put(HEARTBEATS, "worker/a", {"version": 99}),
+        ]
     )
-    watch = Watch(store, int(LEASE_S * 1000), clock)
+    watch = LeaseMonitor(store, int(LEASE_S * 1000), clock)
     assert watch_for(watch, clock, LEASE_S - POLL_S) == {"worker/a": "Alive"}
     assert watch_for(watch, clock, POLL_S) == {"worker/a": "Silent"}
 
@@ -152,9 +155,9 @@ def test_a_lease_of_a_newer_kind_is_watched_by_its_versions(store: Store, clock)
 def test_a_store_out_of_reach_is_said_and_leaves_what_was_seen(store: Store, clock) -> None:
     worker(store, clock, "a")
     broken, _ = faulty_store(
-        store, scripted({Operation.SCAN: [Fault.NONE, Fault.NONE, Fault.UNAVAILABLE]})
+        store, scripted({StoreCall.SCAN: [Fault.NONE, Fault.NONE, Fault.UNAVAILABLE]})
     )
-    watch = Watch(broken, int(LEASE_S * 1000), clock)
+    watch = LeaseMonitor(broken, int(LEASE_S * 1000), clock)
     watch.step()
     clock.turn(POLL_S)
     with pytest.raises(StoreUnavailable):

@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 
-from tidegate.lifecycle.view import JobView, Limits, Watcher
+from tidegate.lifecycle.view import DriverSupervision, JobObservation, LifecycleLimits
 from tidegate.model.job import JobEnv
 from tidegate.model.plan import PipelinePlan, Plan
 from tidegate.model.records import (
     Assignment,
     CheckpointKind,
     CheckpointRef,
+    DesiredState,
+    DriverCommand,
     DriverEnd,
     DriverRecord,
     Failure,
@@ -19,13 +21,11 @@ from tidegate.model.records import (
     JobRecord,
     JobState,
     JobStatus,
-    Order,
     PipelineState,
     PipelineStatus,
     ProcessRef,
     SavepointRequest,
     SavepointStatus,
-    Wish,
 )
 
 JOB, GENERATION, NOW_MS, STARTED_MS = 7, 3, 1_000_000, 900_000
@@ -38,7 +38,7 @@ class Make:
     generation = GENERATION
     now_ms = NOW_MS
 
-    def record(self, wish: Wish = Wish.RUN, **env: Any) -> JobRecord:
+    def record(self, wish: DesiredState = DesiredState.RUN, **env: Any) -> JobRecord:
         plan = Plan(job_name="j", env=JobEnv(**env), pipelines=(PipelinePlan(id=1, actions=()),))
         return JobRecord(
             job_id=JOB,
@@ -66,7 +66,7 @@ class Make:
             end=end,
         )
 
-    def assignment(self, order: Order = Order.RUN, worker: str = "w") -> Assignment:
+    def assignment(self, order: DriverCommand = DriverCommand.RUN, worker: str = "w") -> Assignment:
         return Assignment(
             job_id=JOB, initialization_ms=1, generation=GENERATION, worker=worker, order=order
         )
@@ -113,38 +113,42 @@ class Make:
     def view(
         self,
         status: JobStatus,
-        wish: Wish = Wish.RUN,
+        wish: DesiredState = DesiredState.RUN,
         *,
         env: dict[str, Any] | None = None,
         state: dict[str, Any] | None = None,
         **fields: Any,
-    ) -> JobView:
+    ) -> JobObservation:
         """A job whose driver lives and is watched, unless the fields say otherwise."""
         about = JobState(job_id=JOB, status=status, generation=GENERATION, **(state or {}))
         alive: dict[str, Any] = {
             "pipelines": (self.pipeline(),),
             "driver": self.driver(),
             "assignment": self.assignment(),
-            "watcher": Watcher.ALIVE,
+            "watcher": DriverSupervision.ALIVE,
         }
-        return JobView(
+        return JobObservation(
             now_ms=NOW_MS,
             record=self.record(wish, **(env or {})),
             state=about,
             **{**alive, **fields},
         )
 
-    def undriven(self, status: JobStatus, wish: Wish = Wish.RUN, **fields: Any) -> JobView:
+    def undriven(
+        self, status: JobStatus, wish: DesiredState = DesiredState.RUN, **fields: Any
+    ) -> JobObservation:
         """A job without a driver or an assignment, unless the fields say otherwise."""
         nothing: dict[str, Any] = {
             "driver": None,
             "assignment": None,
-            "watcher": Watcher.NONE,
+            "watcher": DriverSupervision.NONE,
             "pipelines": (self.pipeline(PipelineStatus.CREATED),),
         }
         return self.view(status, wish, **{**nothing, **fields})
 
-    def ordered(self, view: JobView, order: Order, age_ms: int = 0) -> JobView:
+    def ordered(
+        self, view: JobObservation, order: DriverCommand, age_ms: int = 0
+    ) -> JobObservation:
         """The same job with an order that was given so long ago."""
         return replace(view, assignment=self.assignment(order), order_age_ms=age_ms)
 
@@ -155,5 +159,5 @@ def make() -> Make:
 
 
 @pytest.fixture
-def limits(make: Make) -> Limits:
+def limits(make: Make) -> LifecycleLimits:
     return make.view(JobStatus.RUNNING).limits

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tidegate.lifecycle.health import (
     START_MS,
-    Rhythm,
-    Signs,
+    PipelineSignals,
+    ProgressPolicy,
     explained,
     health_of,
     is_starting,
@@ -18,7 +18,7 @@ from tidegate.lifecycle.health import (
     pipeline_health,
     shown_age_ms,
 )
-from tidegate.lifecycle.view import Health
+from tidegate.lifecycle.view import JobHealth
 from tidegate.model.engine import CheckpointSettings
 from tidegate.model.job import JobEnv, JobMode
 from tidegate.model.records import (
@@ -31,8 +31,8 @@ from tidegate.model.records import (
 )
 
 OK, LATE, STALLED = CheckpointHealth.OK, CheckpointHealth.LATE, CheckpointHealth.STALLED
-TEN = Rhythm(interval_ms=10_000, timeout_ms=30_000)  # late after 40 s, stalled after 60 s
-SINGLE = Rhythm(interval_ms=None, timeout_ms=30_000)
+TEN = ProgressPolicy(interval_ms=10_000, timeout_ms=30_000)  # late after 40 s, stalled after 60 s
+SINGLE = ProgressPolicy(interval_ms=None, timeout_ms=30_000)
 
 
 @pytest.fixture
@@ -41,9 +41,11 @@ def signs(make):
 
     def at(
         phase: str = "writing", age_ms: int = 0, *, generation: int = make.generation, **fields
-    ) -> Signs:
+    ) -> PipelineSignals:
         metrics = PipelineMetrics(pipeline=1, generation=generation, phase=phase)
-        return Signs(**{"state": make.pipeline(), "metrics": metrics, "age_ms": age_ms, **fields})
+        return PipelineSignals(
+            **{"state": make.pipeline(), "metrics": metrics, "age_ms": age_ms, **fields}
+        )
 
     return at
 
@@ -59,7 +61,7 @@ def signs(make):
 def test_late_never_comes_after_stalled_and_health_only_gets_worse_with_age(
     interval, timeout, tolerable
 ) -> None:
-    rhythm = Rhythm(interval_ms=interval, timeout_ms=timeout, tolerable_failures=tolerable)
+    rhythm = ProgressPolicy(interval_ms=interval, timeout_ms=timeout, tolerable_failures=tolerable)
     assert rhythm.late_ms <= rhythm.window_ms == max(interval or 0, timeout) * (tolerable + 2)
     levels = [
         rhythm.level(age) for age in (0, rhythm.late_ms, rhythm.window_ms, rhythm.window_ms + 1)
@@ -71,28 +73,31 @@ def test_late_never_comes_after_stalled_and_health_only_gets_worse_with_age(
 def test_the_rhythm_is_the_jobs_own_else_the_engines() -> None:
     engine = CheckpointSettings(interval_ms=7_000, timeout_ms=9_000, tolerable_failures=1)
     streaming, batch = JobEnv(mode=JobMode.STREAMING), JobEnv(mode=JobMode.BATCH)
-    assert Rhythm.of(streaming, engine) == Rhythm(
+    assert ProgressPolicy.of(streaming, engine) == ProgressPolicy(
         interval_ms=7_000, timeout_ms=9_000, tolerable_failures=1
     )
-    assert Rhythm.of(streaming, CheckpointSettings()).interval_ms == 10_000
+    assert ProgressPolicy.of(streaming, CheckpointSettings()).interval_ms == 10_000
     assert (
-        Rhythm.of(
+        ProgressPolicy.of(
             replace(streaming, checkpoint_interval_ms=1_000, checkpoint_timeout_ms=2_000), engine
         ).late_ms
         == 3_000
     )
-    assert Rhythm.of(batch, engine).interval_ms is None
-    assert Rhythm.of(replace(batch, checkpoint_pause_ms_min=50_000), engine).interval_ms is None
-    assert Rhythm.of(
+    assert ProgressPolicy.of(batch, engine).interval_ms is None
+    assert (
+        ProgressPolicy.of(replace(batch, checkpoint_pause_ms_min=50_000), engine).interval_ms
+        is None
+    )
+    assert ProgressPolicy.of(
         replace(batch, checkpoint_interval_ms=5_000, pipeline_concurrency=2), engine
-    ) == Rhythm(interval_ms=5_000, timeout_ms=9_000, tolerable_failures=1, concurrency=2)
+    ) == ProgressPolicy(interval_ms=5_000, timeout_ms=9_000, tolerable_failures=1, concurrency=2)
 
 
 def test_a_pause_between_batches_that_is_longer_than_the_interval_counts_as_the_interval() -> None:
     env = JobEnv(
         mode=JobMode.STREAMING, checkpoint_interval_ms=1_000, checkpoint_pause_ms_min=50_000
     )
-    assert Rhythm.of(env, CheckpointSettings()).interval_ms == 50_000
+    assert ProgressPolicy.of(env, CheckpointSettings()).interval_ms == 50_000
 
 
 # --- one pipeline
@@ -120,7 +125,7 @@ def test_a_pipeline_is_as_healthy_as_its_last_progress_is_young(signs, age_ms, l
     ],
 )
 def test_the_phase_tells_what_holds_it_up(signs, phase, reason) -> None:
-    assert pipeline_health(TEN, signs(phase, 50_000)) == Health(LATE, reason)
+    assert pipeline_health(TEN, signs(phase, 50_000)) == JobHealth(LATE, reason)
 
 
 def test_the_reason_names_the_checkpoint_and_the_last_error(make, signs) -> None:
@@ -140,8 +145,8 @@ def test_a_reason_does_not_change_while_nothing_changes(signs) -> None:
 
 @pytest.mark.parametrize("phase", ["", "restoring", "starting"])
 def test_a_pipeline_that_starts_has_the_start_window_too(signs, phase) -> None:
-    assert pipeline_health(TEN, signs(phase, START_MS + 40_000)) == Health()
-    assert pipeline_health(TEN, signs(phase, START_MS + 40_001)) == Health(
+    assert pipeline_health(TEN, signs(phase, START_MS + 40_000)) == JobHealth()
+    assert pipeline_health(TEN, signs(phase, START_MS + 40_001)) == JobHealth(
         LATE, "starting: the pipeline is not up yet"
     )
     assert pipeline_health(TEN, signs(phase, START_MS + 60_001)).level is STALLED
@@ -178,24 +183,26 @@ def test_a_checkpoint_of_this_generation_ends_the_start_before_the_phase_says_so
 def test_a_pipeline_that_has_ended_is_not_judged(make, signs, status) -> None:
     assert (
         pipeline_health(TEN, signs("idle", 10**9, silent_ms=10**9, state=make.pipeline(status)))
-        == Health()
+        == JobHealth()
     )
 
 
 def test_a_single_batch_may_take_what_it_takes_while_the_driver_gives_signs_of_life(signs) -> None:
-    assert pipeline_health(SINGLE, signs("writing", 10**9)) == Health()
+    assert pipeline_health(SINGLE, signs("writing", 10**9)) == JobHealth()
     assert pipeline_health(SINGLE, signs("writing", 10**9, silent_ms=30_001)).level is LATE
     assert pipeline_health(SINGLE, signs("writing", 10**9, silent_ms=60_001)).level is STALLED
 
 
 def test_silence_is_told_apart_by_whether_anyone_sees_the_process(signs) -> None:
     seen = pipeline_health(TEN, signs("writing", 70_000, silent_ms=70_000))
-    assert seen == Health(
+    assert seen == JobHealth(
         STALLED,
         "store unreachable: the driver's process is there, but nothing of it reaches the store",
     )
     unseen = pipeline_health(TEN, signs("writing", 0, silent_ms=70_000, seen=False))
-    assert unseen == Health(STALLED, "driver gone: it gives no sign of life, and no worker sees it")
+    assert unseen == JobHealth(
+        STALLED, "driver gone: it gives no sign of life, and no worker sees it"
+    )
 
 
 def test_a_short_silence_does_not_hide_a_worse_reason(signs) -> None:
@@ -209,19 +216,19 @@ def test_a_short_silence_does_not_hide_a_worse_reason(signs) -> None:
 
 def test_a_job_is_as_healthy_as_its_worst_pipeline_and_names_it(make, signs) -> None:
     second = signs("committing", 70_000, state=make.pipeline(number=2))
-    assert job_health(TEN, [signs("idle"), second]) == Health(
+    assert job_health(TEN, [signs("idle"), second]) == JobHealth(
         STALLED, "pipeline 2: sink blocked: the sink has not committed"
     )
-    assert job_health(TEN, [signs("committing", 70_000)]) == Health(
+    assert job_health(TEN, [signs("committing", 70_000)]) == JobHealth(
         STALLED, "sink blocked: the sink has not committed"
     )
-    assert job_health(TEN, [signs("idle"), signs("idle")]) == Health()
-    assert job_health(TEN, []) == Health()
+    assert job_health(TEN, [signs("idle"), signs("idle")]) == JobHealth()
+    assert job_health(TEN, []) == JobHealth()
 
 
 def test_a_pipeline_that_waits_for_its_turn_is_healthy(make, signs) -> None:
     waits = signs("", 10**9, state=make.pipeline(PipelineStatus.CREATED, 2))
-    assert job_health(replace(TEN, concurrency=1), [signs("writing"), waits]) == Health()
+    assert job_health(replace(TEN, concurrency=1), [signs("writing"), waits]) == JobHealth()
     assert job_health(replace(TEN, concurrency=2), [signs("writing"), waits]).level is STALLED
     assert (
         job_health(
@@ -235,9 +242,9 @@ def test_a_pipeline_that_waits_for_its_turn_is_healthy(make, signs) -> None:
 def test_the_health_of_a_job_comes_from_its_records_and_ages(make, signs) -> None:
     env = JobEnv(mode=JobMode.STREAMING)
     metrics = {1: signs("writing").metrics}
-    assert health_of(env, CheckpointSettings(), [make.pipeline()], metrics, {1: 50_000}) == Health(
-        LATE, "batch too long: its rows are being read and staged"
-    )
+    assert health_of(
+        env, CheckpointSettings(), [make.pipeline()], metrics, {1: 50_000}
+    ) == JobHealth(LATE, "batch too long: its rows are being read and staged")
     gone = health_of(
         env, CheckpointSettings(), [make.pipeline()], metrics, {1: 0}, {1: 61_000}, seen=False
     )
@@ -285,12 +292,12 @@ def test_the_age_that_is_shown_is_of_the_last_checkpoint_or_confirmation(make) -
 
 
 def test_what_the_host_says_of_the_process_is_the_better_reason() -> None:
-    late = Health(CheckpointHealth.LATE, "store unreachable: nothing of it reaches the store")
-    assert explained(late, "the driver's process 7 is stopped") == Health(
+    late = JobHealth(CheckpointHealth.LATE, "store unreachable: nothing of it reaches the store")
+    assert explained(late, "the driver's process 7 is stopped") == JobHealth(
         CheckpointHealth.LATE, "driver held up: the driver's process 7 is stopped"
     )
     assert explained(late, "") == late
-    assert explained(Health(), "the driver's process 7 is stopped") == Health()
+    assert explained(JobHealth(), "the driver's process 7 is stopped") == JobHealth()
 
 
 def test_a_start_that_waits_for_a_cluster_names_it() -> None:
@@ -303,9 +310,11 @@ def test_a_start_that_waits_for_a_cluster_names_it() -> None:
         phase="starting",
         waits_for="YARN: application_1 is ACCEPTED, no container granted",
     )
-    rhythm = Rhythm(interval_ms=1000, timeout_ms=1000, start_ms=1000)
-    health = pipeline_health(rhythm, Signs(state=state, metrics=metrics, age_ms=2500 + 1000))
-    assert health == Health(
+    rhythm = ProgressPolicy(interval_ms=1000, timeout_ms=1000, start_ms=1000)
+    health = pipeline_health(
+        rhythm, PipelineSignals(state=state, metrics=metrics, age_ms=2500 + 1000)
+    )
+    assert health == JobHealth(
         CheckpointHealth.STALLED, "starting: YARN: application_1 is ACCEPTED, no container granted"
     )
 
@@ -315,7 +324,7 @@ def test_what_the_driver_waits_for_is_the_reason(signs, make) -> None:
     metrics = PipelineMetrics(
         pipeline=1, generation=make.generation, phase="publishing", waits_for=full
     )
-    assert pipeline_health(TEN, signs("publishing", 61_000, metrics=metrics)) == Health(
+    assert pipeline_health(TEN, signs("publishing", 61_000, metrics=metrics)) == JobHealth(
         STALLED, f"store unreachable: {full}"
     )
     assert (

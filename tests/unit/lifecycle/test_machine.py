@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 
 from tidegate.lifecycle import machine
 from tidegate.lifecycle.deadline import ladder_ms
-from tidegate.lifecycle.decision import Go, Stay
-from tidegate.lifecycle.view import Health, JobView, Limits, NoPlace, Place, Watcher
+from tidegate.lifecycle.decision import NoTransition, Transition
+from tidegate.lifecycle.view import (
+    DriverSupervision,
+    JobHealth,
+    JobObservation,
+    LifecycleLimits,
+    Placement,
+    Unplaceable,
+)
 from tidegate.model.errors import TerminalError
 from tidegate.model.job import JobEnv
 from tidegate.model.plan import Plan
@@ -20,6 +27,8 @@ from tidegate.model.records import (
     CheckpointHealth,
     CheckpointKind,
     CheckpointRef,
+    DesiredState,
+    DriverCommand,
     DriverEnd,
     DriverRecord,
     Failure,
@@ -27,13 +36,11 @@ from tidegate.model.records import (
     JobRecord,
     JobState,
     JobStatus,
-    Order,
     PipelineState,
     PipelineStatus,
     ProcessRef,
     SavepointRequest,
     SavepointStatus,
-    Wish,
 )
 
 FOR_EVER = {JobStatus.PENDING, JobStatus.RUNNING}
@@ -71,7 +78,7 @@ RECORDS = st.builds(
         plan=Plan(job_name="j", env=JobEnv(retry_times=times), pipelines=()),
         intent=JobIntent(wish=wish),
     ),
-    st.sampled_from(Wish),
+    st.sampled_from(DesiredState),
     st.integers(0, 3),
 )
 STATES = st.builds(
@@ -84,7 +91,7 @@ STATES = st.builds(
     not_before_ms=st.sampled_from([0, 100, 10**9]),
 )
 VIEWS = st.builds(
-    JobView,
+    JobObservation,
     now_ms=st.just(100),
     record=RECORDS,
     state=STATES,
@@ -106,9 +113,9 @@ VIEWS = st.builds(
         initialization_ms=st.just(1),
         generation=st.just(3),
         worker=st.just("w"),
-        order=st.sampled_from(Order),
+        order=st.sampled_from(DriverCommand),
     ),
-    watcher=st.sampled_from(Watcher),
+    watcher=st.sampled_from(DriverSupervision),
     adopter=st.just("w2"),
     driver_silent=st.booleans(),
     state_age_ms=AGES,
@@ -125,18 +132,21 @@ VIEWS = st.builds(
         reason=st.just("why"),
     ),
     savepoint_age_ms=AGES,
-    health=st.builds(Health, st.sampled_from(CheckpointHealth), st.just("why")),
-    place=st.builds(Place, st.just("w")) | st.builds(NoPlace, st.just("full"), st.booleans()),
+    health=st.builds(JobHealth, st.sampled_from(CheckpointHealth), st.just("why")),
+    place=st.builds(Placement, st.just("w"))
+    | st.builds(Unplaceable, st.just("full"), st.booleans()),
     embedded_alive=st.sampled_from([None, True, False]),
 )
 
 
 @settings(max_examples=300, deadline=None)
 @given(VIEWS)
-def test_whatever_is_seen_is_answered_with_a_listed_exit_that_is_whole(view: JobView) -> None:
+def test_whatever_is_seen_is_answered_with_a_listed_exit_that_is_whole(
+    view: JobObservation,
+) -> None:
     decision = machine.decide(view)
     assert decision == machine.decide(view)
-    if isinstance(decision, Stay):
+    if isinstance(decision, NoTransition):
         return
     assert decision.to in machine.STATES[view.state.status].GOES_TO
     assert (decision.worker is not None) or decision.to is not JobStatus.SCHEDULED
@@ -153,11 +163,11 @@ def test_whatever_is_seen_is_answered_with_a_listed_exit_that_is_whole(view: Job
 @settings(max_examples=300, deadline=None)
 @given(VIEWS)
 def test_nothing_is_scheduled_or_ended_while_a_driver_may_live_unless_it_was_killed_in_vain(
-    view: JobView,
+    view: JobObservation,
 ) -> None:
     decision = machine.decide(view)
-    settled = not view.driver_lives or (isinstance(decision, Go) and bool(decision.proof))
-    if isinstance(decision, Go) and not settled:
+    settled = not view.driver_lives or (isinstance(decision, Transition) and bool(decision.proof))
+    if isinstance(decision, Transition) and not settled:
         assert decision.to is not JobStatus.SCHEDULED
         if decision.to.terminal:
             assert decision.failure is not None
@@ -166,7 +176,7 @@ def test_nothing_is_scheduled_or_ended_while_a_driver_may_live_unless_it_was_kil
 
 @settings(max_examples=300, deadline=None)
 @given(VIEWS)
-def test_a_state_with_a_deadline_ends_in_time_if_nothing_else_happens(view: JobView) -> None:
+def test_a_state_with_a_deadline_ends_in_time_if_nothing_else_happens(view: JobObservation) -> None:
     """Turn by turn, carrying out what is decided about the order, and nothing else: no fact ever
     comes.
     """
@@ -176,12 +186,14 @@ def test_a_state_with_a_deadline_ends_in_time_if_nothing_else_happens(view: JobV
     ):
         return
     age_ms, since_ms, step_ms = 0, 0, 5_000
-    view = replace(view, watcher=Watcher.ALIVE if view.assignment else Watcher.NONE)
+    view = replace(
+        view, watcher=DriverSupervision.ALIVE if view.assignment else DriverSupervision.NONE
+    )
     while isinstance(
         decision := machine.decide(
             replace(view, state_age_ms=age_ms, order_age_ms=age_ms - since_ms)
         ),
-        Stay,
+        NoTransition,
     ):
         assert age_ms < state.DEADLINE.ms(view.limits) + ladder_ms(view.limits), "it waits for ever"
         if view.assignment is not None and decision.order not in (None, view.standing):
@@ -213,7 +225,7 @@ def test_a_deadline_leads_only_where_the_state_may_go() -> None:
     for state in machine.STATES.values():
         if state.DEADLINE is not None:
             assert state.DEADLINE.then <= state.GOES_TO
-            assert state.DEADLINE.ms(Limits()) > 0
+            assert state.DEADLINE.ms(LifecycleLimits()) > 0
 
 
 def test_terminal_states_have_no_exit_and_all_others_lead_to_one() -> None:
@@ -231,7 +243,7 @@ def test_an_exit_that_is_not_listed_is_refused(make, monkeypatch: pytest.MonkeyP
         NAME=JobStatus.FINISHED,
         GOES_TO=frozenset(),
         DEADLINE=None,
-        decide=lambda _: Go(to=JobStatus.RUNNING),
+        decide=lambda _: Transition(to=JobStatus.RUNNING),
     )
     monkeypatch.setitem(machine.STATES, JobStatus.FINISHED, rogue)
     with pytest.raises(
@@ -254,14 +266,14 @@ def test_the_diagram_shows_every_exit_once() -> None:
     assert ("UNKNOWABLE", "[*]") not in drawn
 
 
-@pytest.mark.parametrize("wish", [Wish.CANCEL, Wish.FORCE_STOP])
+@pytest.mark.parametrize("wish", [DesiredState.CANCEL, DesiredState.FORCE_STOP])
 def test_a_run_that_does_not_obey_a_stop_is_ended_by_the_servers_after_its_time(
-    make: Any, limits: Limits, wish: Wish
+    make: Any, limits: LifecycleLimits, wish: DesiredState
 ) -> None:
     led = {"leader": make.process(1)}
     alone = {
         "assignment": None,
-        "watcher": Watcher.NONE,
+        "watcher": DriverSupervision.NONE,
         "embedded_alive": True,
         "adopter": "w2",
         "driver": make.driver(worker=""),
@@ -269,21 +281,29 @@ def test_a_run_that_does_not_obey_a_stop_is_ended_by_the_servers_after_its_time(
     patient = make.view(
         JobStatus.RUNNING, wish, state=led, **alone, wish_age_ms=machine.OBEYED_MS - 1
     )
-    assert machine.decide(patient) == Stay()
+    assert machine.decide(patient) == NoTransition()
     overdue = make.view(JobStatus.RUNNING, wish, state=led, **alone, wish_age_ms=ladder_ms(limits))
     decision = machine.decide(overdue)
-    assert isinstance(decision, Go)
-    assert (decision.to, decision.order, decision.worker) == (JobStatus.CANCELING, Order.KILL, "w2")
+    assert isinstance(decision, Transition)
+    assert (decision.to, decision.order, decision.worker) == (
+        JobStatus.CANCELING,
+        DriverCommand.KILL,
+        "w2",
+    )
     assert "does not obey" in decision.reason
-    killed = {**alone, "assignment": make.assignment(Order.KILL, "w2"), "watcher": Watcher.ALIVE}
+    killed = {
+        **alone,
+        "assignment": make.assignment(DriverCommand.KILL, "w2"),
+        "watcher": DriverSupervision.ALIVE,
+    }
     waits = machine.decide(
         make.view(JobStatus.CANCELING, wish, state=led, **killed, wish_age_ms=ladder_ms(limits))
     )
-    assert isinstance(waits, Stay)
-    assert waits.order is Order.KILL
+    assert isinstance(waits, NoTransition)
+    assert waits.order is DriverCommand.KILL
     killed["driver"] = make.driver(end=-9, worker="")
     ended = machine.decide(
         make.view(JobStatus.CANCELING, wish, state=led, **killed, wish_age_ms=ladder_ms(limits))
     )
-    assert isinstance(ended, Go)
+    assert isinstance(ended, Transition)
     assert ended.to is JobStatus.CANCELED

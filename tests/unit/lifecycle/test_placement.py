@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.lifecycle.placement import Candidate, Offer, missing, place
-from tidegate.lifecycle.view import NoPlace, Place
+from tidegate.lifecycle.placement import Offer, QueuedJob, missing, place
+from tidegate.lifecycle.view import Placement, Unplaceable
 
 TAGS = st.dictionaries(st.sampled_from("ab"), st.sampled_from("xy"), max_size=2)
 QUEUES = st.lists(
     st.builds(
-        Candidate,
+        QueuedJob,
         job_id=st.integers(1, 50),
         tags=TAGS,
         held=st.sampled_from(["", "", "old incarnation"]),
@@ -39,7 +39,7 @@ def test_no_worker_gets_more_than_its_slots_and_no_job_a_worker_without_its_tags
     answers = place(queue, workers)
     assert list(answers) == [job.job_id for job in queue]
     for worker in workers:
-        mine = [job for job in queue if answers[job.job_id] == Place(worker.id)]
+        mine = [job for job in queue if answers[job.job_id] == Placement(worker.id)]
         assert len(mine) <= worker.free
         assert [job for job in mine if missing(job.tags, worker.tags) or job.held] == []
 
@@ -48,10 +48,11 @@ def test_no_worker_gets_more_than_its_slots_and_no_job_a_worker_without_its_tags
 def test_a_job_that_cannot_run_never_blocks_one_that_can(queue, workers) -> None:
     answers = place(queue, workers)
     left = {
-        w.id: w.free - sum(answer == Place(w.id) for answer in answers.values()) for w in workers
+        w.id: w.free - sum(answer == Placement(w.id) for answer in answers.values())
+        for w in workers
     }
     for job in queue:
-        if isinstance(answers[job.job_id], NoPlace) and not job.held:
+        if isinstance(answers[job.job_id], Unplaceable) and not job.held:
             assert [w.id for w in workers if not missing(job.tags, w.tags) and left[w.id]] == []
 
 
@@ -68,7 +69,7 @@ def test_the_least_loaded_worker_comes_first() -> None:
         Offer(id="half", slots=4, taken=2),
         Offer(id="quarter", slots=8, taken=2),
     ]
-    answers = place([Candidate(job_id=n) for n in range(1, 8)], workers)
+    answers = place([QueuedJob(job_id=n) for n in range(1, 8)], workers)
     assert [answers[n].worker for n in range(1, 8)] == [
         "quarter",
         "quarter",
@@ -82,55 +83,57 @@ def test_the_least_loaded_worker_comes_first() -> None:
 
 def test_of_equal_workers_the_one_with_more_slots_and_then_the_first_by_name() -> None:
     assert place(
-        [Candidate(job_id=1)],
+        [QueuedJob(job_id=1)],
         [Offer(id="b", slots=2), Offer(id="a", slots=2), Offer(id="c", slots=3)],
-    )[1] == Place("c")
-    assert place([Candidate(job_id=1)], [Offer(id="b", slots=2), Offer(id="a", slots=2)])[
+    )[1] == Placement("c")
+    assert place([QueuedJob(job_id=1)], [Offer(id="b", slots=2), Offer(id="a", slots=2)])[
         1
-    ] == Place("a")
+    ] == Placement("a")
 
 
 def test_where_the_last_driver_did_not_start_is_tried_last() -> None:
-    again = Candidate(job_id=1, avoid=frozenset({"idle"}))
+    again = QueuedJob(job_id=1, avoid=frozenset({"idle"}))
     assert place([again], [Offer(id="idle", slots=9), Offer(id="busy", slots=2, taken=1)])[
         1
-    ] == Place("busy")
-    assert place([again], [Offer(id="idle", slots=9)])[1] == Place("idle")
+    ] == Placement("busy")
+    assert place([again], [Offer(id="idle", slots=9)])[1] == Placement("idle")
 
 
 @pytest.mark.parametrize(
     ("job", "workers", "reason"),
     [
-        (Candidate(job_id=1), [], "no worker is there"),
+        (QueuedJob(job_id=1), [], "no worker is there"),
         (
-            Candidate(job_id=1),
+            QueuedJob(job_id=1),
             [Offer(id="w", slots=2, taken=2), Offer(id="v", slots=1, taken=1)],
             "all 3 slots are taken",
         ),
-        (Candidate(job_id=1), [Offer(id="w", slots=0)], "the workers have no slots"),
+        (QueuedJob(job_id=1), [Offer(id="w", slots=0)], "the workers have no slots"),
         (
-            Candidate(job_id=1, tags={"zone": "b", "disk": "ssd"}),
+            QueuedJob(job_id=1, tags={"zone": "b", "disk": "ssd"}),
             [Offer(id="w", slots=2, tags={"zone": "a", "disk": "ssd"}), Offer(id="v", slots=2)],
             "no worker has the tags that the job asks for; the nearest one lacks zone=b",
         ),
         (
-            Candidate(job_id=1, tags={"zone": "b"}),
+            QueuedJob(job_id=1, tags={"zone": "b"}),
             [Offer(id="w", slots=2, taken=2, tags={"zone": "b"}), Offer(id="v", slots=2)],
             "all 2 slots of the workers with its tags are taken",
         ),
         (
-            Candidate(job_id=1, held="the old incarnation is being cleaned up"),
+            QueuedJob(job_id=1, held="the old incarnation is being cleaned up"),
             [Offer(id="w", slots=2)],
             "the old incarnation is being cleaned up",
         ),
     ],
 )
 def test_a_job_without_a_place_is_told_why(job, workers, reason) -> None:
-    assert place([job], workers)[1] == NoPlace(reason)
+    assert place([job], workers)[1] == Unplaceable(reason)
 
 
 def test_a_job_that_rejects_waiting_is_rejected_but_not_while_it_is_held() -> None:
-    assert place([Candidate(job_id=1, rejects=True)], [])[1] == NoPlace(
+    assert place([QueuedJob(job_id=1, rejects=True)], [])[1] == Unplaceable(
         "no worker is there", rejected=True
     )
-    assert place([Candidate(job_id=1, rejects=True, held="cleanup")], [])[1] == NoPlace("cleanup")
+    assert place([QueuedJob(job_id=1, rejects=True, held="cleanup")], [])[1] == Unplaceable(
+        "cleanup"
+    )

@@ -2,16 +2,16 @@
 
 import pytest
 
-from tidegate.lifecycle.decision import Go, Stay
+from tidegate.lifecycle.decision import NoTransition, Transition
 from tidegate.lifecycle.machine import decide
-from tidegate.lifecycle.view import Place, Watcher
+from tidegate.lifecycle.view import DriverSupervision, Placement
 from tidegate.model.records import (
+    DesiredState,
+    DriverCommand,
     JobStatus,
-    Order,
     PipelineSavepoint,
     PipelineStatus,
     SavepointStatus,
-    Wish,
 )
 
 DONE, FAILED = SavepointStatus.DONE, SavepointStatus.FAILED
@@ -22,29 +22,37 @@ def saving(make, **fields):
 
 
 def test_only_a_running_job_begins_a_savepoint_that_ends_it(make) -> None:
-    assert decide(make.view(JobStatus.RUNNING, savepoint=make.savepoint())) == Go(
+    assert decide(make.view(JobStatus.RUNNING, savepoint=make.savepoint())) == Transition(
         to=JobStatus.DOING_SAVEPOINT
     )
-    assert decide(make.view(JobStatus.RUNNING, savepoint=make.savepoint(stop=False))) == Stay()
     assert (
-        decide(make.undriven(JobStatus.PENDING, savepoint=make.savepoint(), place=Place("w"))).to
+        decide(make.view(JobStatus.RUNNING, savepoint=make.savepoint(stop=False))) == NoTransition()
+    )
+    assert (
+        decide(
+            make.undriven(JobStatus.PENDING, savepoint=make.savepoint(), place=Placement("w"))
+        ).to
         is JobStatus.SCHEDULED
     )
 
 
 def test_the_driver_is_left_alone_while_it_makes_the_savepoint(make) -> None:
-    assert decide(saving(make)) == Stay()
-    assert decide(saving(make, watcher=Watcher.REPLACEABLE, adopter="w2")) == Stay(worker="w2")
+    assert decide(saving(make)) == NoTransition()
+    assert decide(
+        saving(make, watcher=DriverSupervision.REPLACEABLE, adopter="w2")
+    ) == NoTransition(worker="w2")
 
 
 def test_the_job_is_done_when_the_savepoint_is_whole_and_the_driver_has_ended(make, limits) -> None:
     whole = saving(make, savepoint=make.savepoint(DONE))
-    assert decide(whole) == Stay(order=Order.STOP)
-    assert decide(make.ordered(whole, Order.STOP, limits.linger_ms)) == Stay(order=Order.INTERRUPT)
-    assert decide(saving(make, savepoint=make.savepoint(DONE), driver=make.driver(end=0))) == Go(
-        to=JobStatus.SAVEPOINT_DONE
+    assert decide(whole) == NoTransition(order=DriverCommand.STOP)
+    assert decide(make.ordered(whole, DriverCommand.STOP, limits.linger_ms)) == NoTransition(
+        order=DriverCommand.INTERRUPT
     )
-    undead = decide(make.ordered(whole, Order.KILL, limits.kill_ms))
+    assert decide(
+        saving(make, savepoint=make.savepoint(DONE), driver=make.driver(end=0))
+    ) == Transition(to=JobStatus.SAVEPOINT_DONE)
+    undead = decide(make.ordered(whole, DriverCommand.KILL, limits.kill_ms))
     assert (undead.to, undead.failure.condition) == (JobStatus.SAVEPOINT_DONE, "driver-undead")
 
 
@@ -55,10 +63,10 @@ def test_a_driver_that_was_quicker_than_every_leader_has_done_its_part(make, cod
         "driver": make.driver(end=code),
         "pipelines": (make.pipeline(PipelineStatus.CANCELED),),
     }
-    assert decide(make.view(JobStatus.RUNNING, **ended)) == Go(to=JobStatus.DOING_SAVEPOINT)
+    assert decide(make.view(JobStatus.RUNNING, **ended)) == Transition(to=JobStatus.DOING_SAVEPOINT)
     assert decide(
-        make.undriven(JobStatus.PENDING, savepoint=make.savepoint(DONE), place=Place("w"))
-    ) == Go(to=JobStatus.SAVEPOINT_DONE)
+        make.undriven(JobStatus.PENDING, savepoint=make.savepoint(DONE), place=Placement("w"))
+    ) == Transition(to=JobStatus.SAVEPOINT_DONE)
 
 
 def test_a_savepoint_that_failed_lets_the_job_run_on_and_says_why(make) -> None:
@@ -66,7 +74,7 @@ def test_a_savepoint_that_failed_lets_the_job_run_on_and_says_why(make) -> None:
     assert (decision.to, decision.reason) == (JobStatus.RUNNING, "there is no savepoint: no space")
     assert (
         decide(make.view(JobStatus.RUNNING, savepoint=make.savepoint(FAILED, reason="no space")))
-        == Stay()
+        == NoTransition()
     )
 
 
@@ -74,7 +82,7 @@ def test_a_savepoint_that_does_not_come_is_given_up_and_names_the_pipelines(make
     copied = make.pipeline(
         number=2, savepoint=PipelineSavepoint(id="9", checkpoint=5, path="7/2/5", copied=True)
     )
-    assert decide(saving(make, state_age_ms=limits.savepoint_ms - 1)) == Stay()
+    assert decide(saving(make, state_age_ms=limits.savepoint_ms - 1)) == NoTransition()
     decision = decide(
         saving(make, state_age_ms=limits.savepoint_ms, pipelines=(make.pipeline(), copied))
     )
@@ -99,7 +107,7 @@ def test_a_savepoint_without_a_stop_is_given_up_in_time_too(make, limits) -> Non
         state={"leader": make.process()},
         embedded_alive=True,
     )
-    assert decide(embedded) == Stay()
+    assert decide(embedded) == NoTransition()
 
 
 def test_a_driver_that_dies_in_a_savepoint_is_started_again_and_one_that_fails_is_not(make) -> None:
@@ -111,5 +119,7 @@ def test_a_driver_that_dies_in_a_savepoint_is_started_again_and_one_that_fails_i
 
 
 def test_a_stop_without_more_ado_is_stronger_than_a_savepoint(make) -> None:
-    decision = decide(make.view(JobStatus.DOING_SAVEPOINT, Wish.CANCEL, savepoint=make.savepoint()))
-    assert (decision.to, decision.order) == (JobStatus.CANCELING, Order.STOP)
+    decision = decide(
+        make.view(JobStatus.DOING_SAVEPOINT, DesiredState.CANCEL, savepoint=make.savepoint())
+    )
+    assert (decision.to, decision.order) == (JobStatus.CANCELING, DriverCommand.STOP)

@@ -2,22 +2,22 @@
 
 import pytest
 
-from tidegate.lifecycle.decision import Go, Stay
+from tidegate.lifecycle.decision import NoTransition, Transition
 from tidegate.lifecycle.machine import decide
-from tidegate.lifecycle.view import Health, NoPlace, Place, Watcher
+from tidegate.lifecycle.view import DriverSupervision, JobHealth, Placement, Unplaceable
 from tidegate.model.records import (
     TERMINAL,
     CheckpointHealth,
+    DesiredState,
+    DriverCommand,
     DriverEnd,
     JobStatus,
-    Order,
     PipelineStatus,
-    Wish,
 )
 
-STOPS = pytest.mark.parametrize("wish", [Wish.CANCEL, Wish.FORCE_STOP])
-STALLED = Health(CheckpointHealth.STALLED, "batch too long")
-GONE_AND_SILENT = {"watcher": Watcher.GONE, "driver_silent": True}
+STOPS = pytest.mark.parametrize("wish", [DesiredState.CANCEL, DesiredState.FORCE_STOP])
+STALLED = JobHealth(CheckpointHealth.STALLED, "batch too long")
+GONE_AND_SILENT = {"watcher": DriverSupervision.GONE, "driver_silent": True}
 LIVING = [
     JobStatus.SCHEDULED,
     JobStatus.RUNNING,
@@ -34,8 +34,8 @@ WAITS_FOR = {
 }
 
 
-def gone(decision) -> tuple[JobStatus, Order | None]:
-    assert isinstance(decision, Go), decision
+def gone(decision) -> tuple[JobStatus, DriverCommand | None]:
+    assert isinstance(decision, Transition), decision
     return decision.to, decision.order
 
 
@@ -44,7 +44,7 @@ def gone(decision) -> tuple[JobStatus, Order | None]:
 
 @pytest.mark.parametrize("status", [JobStatus.INITIALIZING, JobStatus.CREATED])
 def test_a_job_that_was_accepted_goes_to_the_queue(make, status) -> None:
-    assert decide(make.undriven(status)) == Go(to=JobStatus.PENDING)
+    assert decide(make.undriven(status)) == Transition(to=JobStatus.PENDING)
 
 
 @STOPS
@@ -55,38 +55,38 @@ def test_a_job_that_never_ran_is_canceled_at_once(make, status, wish) -> None:
 
 @STOPS
 def test_a_canceled_job_whose_older_driver_may_live_waits_for_its_end(make, wish) -> None:
-    order = Order.KILL if wish is Wish.FORCE_STOP else Order.STOP
+    order = DriverCommand.KILL if wish is DesiredState.FORCE_STOP else DriverCommand.STOP
     decision = decide(make.undriven(JobStatus.PENDING, wish, driver=make.driver(generation=2)))
     assert gone(decision) == (JobStatus.CANCELING, order)
     assert decision.worker == "w"
-    assert decide(make.undriven(JobStatus.CREATED, wish, driver=make.driver(generation=2))) == Go(
-        to=JobStatus.PENDING
-    )
+    assert decide(
+        make.undriven(JobStatus.CREATED, wish, driver=make.driver(generation=2))
+    ) == Transition(to=JobStatus.PENDING)
 
 
 def test_a_pending_job_with_a_place_is_scheduled_there(make) -> None:
-    assert decide(make.undriven(JobStatus.PENDING, place=Place("w9"))) == Go(
+    assert decide(make.undriven(JobStatus.PENDING, place=Placement("w9"))) == Transition(
         to=JobStatus.SCHEDULED, worker="w9"
     )
 
 
 def test_a_pending_job_without_a_place_says_why(make) -> None:
-    assert decide(make.undriven(JobStatus.PENDING, place=NoPlace("all 2 slots are taken"))) == Stay(
-        reason="all 2 slots are taken"
-    )
+    assert decide(
+        make.undriven(JobStatus.PENDING, place=Unplaceable("all 2 slots are taken"))
+    ) == NoTransition(reason="all 2 slots are taken")
 
 
 def test_a_pending_job_that_shall_not_wait_fails(make) -> None:
     decision = decide(
-        make.undriven(JobStatus.PENDING, place=NoPlace("all 2 slots are taken", rejected=True))
+        make.undriven(JobStatus.PENDING, place=Unplaceable("all 2 slots are taken", rejected=True))
     )
     assert gone(decision) == (JobStatus.FAILED, None)
     assert decision.failure.condition == "no-place"
 
 
 def test_a_pending_job_starts_nothing_beside_an_older_driver(make) -> None:
-    decision = decide(make.undriven(JobStatus.PENDING, place=Place("w9"), driver=make.driver()))
-    assert gone(decision) == (JobStatus.RECOVERING, Order.KILL)
+    decision = decide(make.undriven(JobStatus.PENDING, place=Placement("w9"), driver=make.driver()))
+    assert gone(decision) == (JobStatus.RECOVERING, DriverCommand.KILL)
     assert (decision.worker, decision.restart) == ("w", False)
 
 
@@ -96,47 +96,53 @@ def test_a_retry_waits_for_its_time_and_says_after_what(make) -> None:
         "restarts": 2,
         "failures": (make.failure("no route"),),
     }
-    waiting = make.undriven(JobStatus.PENDING, place=Place("w9"), state=state)
-    assert decide(waiting) == Stay(reason="retry 2 of 3 comes 6 s after the failure: no route")
-    due = make.undriven(
-        JobStatus.PENDING, place=Place("w9"), state={**state, "not_before_ms": make.now_ms}
+    waiting = make.undriven(JobStatus.PENDING, place=Placement("w9"), state=state)
+    assert decide(waiting) == NoTransition(
+        reason="retry 2 of 3 comes 6 s after the failure: no route"
     )
-    assert decide(due) == Go(to=JobStatus.SCHEDULED, worker="w9")
+    due = make.undriven(
+        JobStatus.PENDING, place=Placement("w9"), state={**state, "not_before_ms": make.now_ms}
+    )
+    assert decide(due) == Transition(to=JobStatus.SCHEDULED, worker="w9")
 
 
 def test_a_clock_that_was_set_back_does_not_hold_a_retry(make) -> None:
     state = {"not_before_ms": make.now_ms + 10**9, "restarts": 1}
     assert isinstance(
         decide(
-            make.undriven(JobStatus.PENDING, place=Place("w9"), state=state, state_age_ms=23_999)
+            make.undriven(
+                JobStatus.PENDING, place=Placement("w9"), state=state, state_age_ms=23_999
+            )
         ),
-        Stay,
+        NoTransition,
     )
     assert isinstance(
         decide(
-            make.undriven(JobStatus.PENDING, place=Place("w9"), state=state, state_age_ms=24_000)
+            make.undriven(
+                JobStatus.PENDING, place=Placement("w9"), state=state, state_age_ms=24_000
+            )
         ),
-        Go,
+        Transition,
     )
 
 
 # --- scheduled
 
 
-def scheduled(make, wish=Wish.RUN, **fields):
+def scheduled(make, wish=DesiredState.RUN, **fields):
     return make.undriven(
         JobStatus.SCHEDULED,
         wish,
-        **{"assignment": make.assignment(), "watcher": Watcher.ALIVE, **fields},
+        **{"assignment": make.assignment(), "watcher": DriverSupervision.ALIVE, **fields},
     )
 
 
 def test_a_driver_that_has_registered_makes_the_job_run(make) -> None:
-    assert decide(make.view(JobStatus.SCHEDULED)) == Go(to=JobStatus.RUNNING)
+    assert decide(make.view(JobStatus.SCHEDULED)) == Transition(to=JobStatus.RUNNING)
 
 
 def test_an_older_driver_makes_nothing_run(make) -> None:
-    assert decide(scheduled(make, driver=make.driver(end=0, generation=2))) == Stay()
+    assert decide(scheduled(make, driver=make.driver(end=0, generation=2))) == NoTransition()
 
 
 def test_a_driver_that_was_too_quick_to_be_seen_running_is_judged_by_its_pipelines(make) -> None:
@@ -148,17 +154,19 @@ def test_a_driver_that_was_too_quick_to_be_seen_running_is_judged_by_its_pipelin
     assert gone(decide(view)) == (JobStatus.FINISHED, None)
 
 
-@pytest.mark.parametrize("watcher", [Watcher.GONE, Watcher.REPLACEABLE, Watcher.NONE])
+@pytest.mark.parametrize(
+    "watcher", [DriverSupervision.GONE, DriverSupervision.REPLACEABLE, DriverSupervision.NONE]
+)
 def test_a_worker_lost_before_the_start_costs_no_retry(make, watcher) -> None:
     decision = decide(scheduled(make, watcher=watcher, adopter="w2", env={"retry_times": 0}))
-    assert gone(decision) == (JobStatus.RECOVERING, Order.KILL)
+    assert gone(decision) == (JobStatus.RECOVERING, DriverCommand.KILL)
     assert (decision.restart, decision.failure.condition) == (False, "worker-lost")
 
 
 def test_a_driver_that_does_not_start_in_time_costs_a_retry(make, limits) -> None:
-    assert decide(scheduled(make, state_age_ms=limits.start_ms - 1)) == Stay()
+    assert decide(scheduled(make, state_age_ms=limits.start_ms - 1)) == NoTransition()
     decision = decide(scheduled(make, state_age_ms=limits.start_ms))
-    assert gone(decision) == (JobStatus.RECOVERING, Order.KILL)
+    assert gone(decision) == (JobStatus.RECOVERING, DriverCommand.KILL)
     assert (decision.restart, decision.failure.message) == (
         True,
         "the driver did not start within 120 s",
@@ -173,7 +181,7 @@ def test_a_driver_that_does_not_start_in_time_costs_a_retry(make, limits) -> Non
 
 
 def test_a_running_job_with_a_watched_driver_stays(make) -> None:
-    assert decide(make.view(JobStatus.RUNNING)) == Stay()
+    assert decide(make.view(JobStatus.RUNNING)) == NoTransition()
 
 
 @pytest.mark.parametrize(
@@ -187,7 +195,7 @@ def test_a_running_job_with_a_watched_driver_stays(make) -> None:
         JobStatus.FAILING,
     ],
 )
-@pytest.mark.parametrize("wish", list(Wish))
+@pytest.mark.parametrize("wish", list(DesiredState))
 def test_finished_and_dead_is_finished_whatever_was_wished(make, status, wish) -> None:
     view = make.view(
         status, wish, driver=make.driver(end=0), pipelines=(make.pipeline(PipelineStatus.FINISHED),)
@@ -199,12 +207,14 @@ def test_a_driver_that_lingers_after_its_work_is_pressed_and_the_job_finishes_ev
     make, limits
 ) -> None:
     view = make.view(JobStatus.RUNNING, pipelines=(make.pipeline(PipelineStatus.FINISHED),))
-    assert decide(view) == Stay(order=Order.STOP)
-    assert decide(make.ordered(view, Order.STOP, limits.linger_ms)) == Stay(order=Order.INTERRUPT)
-    assert decide(make.ordered(view, Order.TERMINATE, limits.terminate_ms)) == Stay(
-        order=Order.KILL
+    assert decide(view) == NoTransition(order=DriverCommand.STOP)
+    assert decide(make.ordered(view, DriverCommand.STOP, limits.linger_ms)) == NoTransition(
+        order=DriverCommand.INTERRUPT
     )
-    decision = decide(make.ordered(view, Order.KILL, limits.kill_ms))
+    assert decide(make.ordered(view, DriverCommand.TERMINATE, limits.terminate_ms)) == NoTransition(
+        order=DriverCommand.KILL
+    )
+    decision = decide(make.ordered(view, DriverCommand.KILL, limits.kill_ms))
     assert gone(decision) == (JobStatus.FINISHED, None)
     assert "process 42 on h" in decision.failure.message
 
@@ -220,7 +230,7 @@ def test_a_pipeline_that_failed_fails_the_job_with_its_error_and_asks_the_driver
         ),
     )
     decision = decide(view)
-    assert gone(decision) == (JobStatus.FAILING, Order.STOP)
+    assert gone(decision) == (JobStatus.FAILING, DriverCommand.STOP)
     assert decision.failure == make.failure("no such table")
     assert decision.reason == "no such table"
 
@@ -235,7 +245,7 @@ def test_a_pipeline_that_failed_fails_the_job_with_its_error_and_asks_the_driver
 )
 def test_a_driver_that_died_is_started_again_at_the_cost_of_a_retry(make, end, words) -> None:
     decision = decide(make.view(JobStatus.RUNNING, driver=make.driver(end=end)))
-    assert gone(decision) == (JobStatus.RECOVERING, Order.KILL)
+    assert gone(decision) == (JobStatus.RECOVERING, DriverCommand.KILL)
     assert (decision.restart, decision.healed) == (True, False)
     assert decision.failure.message == f"the driver died ({words})"
 
@@ -251,7 +261,7 @@ def test_last_words_are_in_the_failure(make) -> None:
 def test_a_driver_that_died_once_too_often_fails_the_job(make) -> None:
     view = make.view(JobStatus.RUNNING, driver=make.driver(end=-9), state={"restarts": 3})
     decision = decide(view)
-    assert gone(decision) == (JobStatus.FAILING, Order.KILL)
+    assert gone(decision) == (JobStatus.FAILING, DriverCommand.KILL)
     assert (
         decision.reason == "the driver died (signal 9); all 3 restarts without progress are used up"
     )
@@ -265,7 +275,7 @@ def test_progress_makes_the_budget_full_again(make) -> None:
             JobStatus.RUNNING, driver=make.driver(end=-9), pipelines=got_on, state={"restarts": 3}
         )
     )
-    assert gone(decision) == (JobStatus.RECOVERING, Order.KILL)
+    assert gone(decision) == (JobStatus.RECOVERING, DriverCommand.KILL)
     assert (decision.restart, decision.healed) == (True, True)
 
 
@@ -285,26 +295,26 @@ def test_a_driver_that_was_told_to_end_from_outside_goes_on_at_no_cost(make) -> 
         ),
     ):
         decision = decide(seen)
-        assert gone(decision) == (JobStatus.RECOVERING, Order.KILL)
+        assert gone(decision) == (JobStatus.RECOVERING, DriverCommand.KILL)
         assert (decision.restart, decision.failure) == (False, None)
 
 
 def test_another_worker_on_the_host_adopts_the_driver(make) -> None:
-    assert decide(make.view(JobStatus.RUNNING, watcher=Watcher.REPLACEABLE, adopter="w2")) == Stay(
-        worker="w2"
-    )
+    assert decide(
+        make.view(JobStatus.RUNNING, watcher=DriverSupervision.REPLACEABLE, adopter="w2")
+    ) == NoTransition(worker="w2")
 
 
 def test_a_driver_without_a_worker_goes_on_while_it_gives_signs_of_life(make) -> None:
-    decision = decide(make.view(JobStatus.RUNNING, watcher=Watcher.GONE))
-    assert isinstance(decision, Stay)
+    decision = decide(make.view(JobStatus.RUNNING, watcher=DriverSupervision.GONE))
+    assert isinstance(decision, NoTransition)
     assert decision.order is None
     assert "signs of life" in decision.reason
 
 
 def test_a_driver_that_nobody_sees_or_hears_counts_as_dead_by_its_lease(make) -> None:
     decision = decide(make.view(JobStatus.RUNNING, **GONE_AND_SILENT))
-    assert gone(decision) == (JobStatus.RECOVERING, Order.KILL)
+    assert gone(decision) == (JobStatus.RECOVERING, DriverCommand.KILL)
     assert (decision.proof, decision.restart, decision.failure.condition) == (
         "lease expired",
         True,
@@ -313,21 +323,26 @@ def test_a_driver_that_nobody_sees_or_hears_counts_as_dead_by_its_lease(make) ->
 
 
 def test_a_silent_driver_that_a_worker_sees_does_not_count_as_dead(make) -> None:
-    assert decide(make.view(JobStatus.RUNNING, driver_silent=True)) == Stay()
+    assert decide(make.view(JobStatus.RUNNING, driver_silent=True)) == NoTransition()
     assert decide(
-        make.view(JobStatus.RUNNING, driver_silent=True, watcher=Watcher.REPLACEABLE, adopter="w2")
-    ) == Stay(worker="w2")
+        make.view(
+            JobStatus.RUNNING,
+            driver_silent=True,
+            watcher=DriverSupervision.REPLACEABLE,
+            adopter="w2",
+        )
+    ) == NoTransition(worker="w2")
 
 
 def test_a_running_job_that_lost_its_assignment_gets_it_back(make) -> None:
-    assert decide(make.view(JobStatus.RUNNING, assignment=None, watcher=Watcher.NONE)) == Stay(
-        order=Order.RUN, worker="w"
-    )
+    assert decide(
+        make.view(JobStatus.RUNNING, assignment=None, watcher=DriverSupervision.NONE)
+    ) == NoTransition(order=DriverCommand.RUN, worker="w")
 
 
 def test_a_running_job_without_a_driver_on_record_is_started_again(make) -> None:
     decision = decide(make.view(JobStatus.RUNNING, driver=None))
-    assert gone(decision) == (JobStatus.RECOVERING, Order.KILL)
+    assert gone(decision) == (JobStatus.RECOVERING, DriverCommand.KILL)
     assert decision.failure.message == "the driver has no record any more"
 
 
@@ -335,7 +350,7 @@ def test_a_running_job_without_a_driver_on_record_is_started_again(make) -> None
 def test_a_stalled_job_is_killed_and_started_again_within_the_budget(make, status) -> None:
     saving = make.savepoint() if status is JobStatus.DOING_SAVEPOINT else None
     decision = decide(make.view(status, health=STALLED, savepoint=saving))
-    assert gone(decision) == (JobStatus.RECOVERING, Order.KILL)
+    assert gone(decision) == (JobStatus.RECOVERING, DriverCommand.KILL)
     assert (decision.restart, decision.failure.condition, decision.reason) == (
         True,
         "stalled",
@@ -343,13 +358,15 @@ def test_a_stalled_job_is_killed_and_started_again_within_the_budget(make, statu
     )
     assert gone(
         decide(make.view(status, health=STALLED, savepoint=saving, state={"restarts": 3}))
-    ) == (JobStatus.FAILING, Order.KILL)
+    ) == (JobStatus.FAILING, DriverCommand.KILL)
 
 
 def test_a_late_job_goes_on(make) -> None:
     assert (
-        decide(make.view(JobStatus.RUNNING, health=Health(CheckpointHealth.LATE, "batch too long")))
-        == Stay()
+        decide(
+            make.view(JobStatus.RUNNING, health=JobHealth(CheckpointHealth.LATE, "batch too long"))
+        )
+        == NoTransition()
     )
 
 
@@ -360,7 +377,8 @@ def test_a_late_job_goes_on(make) -> None:
     "status", [JobStatus.SCHEDULED, JobStatus.RUNNING, JobStatus.DOING_SAVEPOINT]
 )
 @pytest.mark.parametrize(
-    ("wish", "order"), [(Wish.CANCEL, Order.STOP), (Wish.FORCE_STOP, Order.KILL)]
+    ("wish", "order"),
+    [(DesiredState.CANCEL, DriverCommand.STOP), (DesiredState.FORCE_STOP, DriverCommand.KILL)],
 )
 def test_a_wish_to_stop_is_granted_where_a_driver_runs(make, status, wish, order) -> None:
     assert gone(decide(make.view(status, wish))) == (JobStatus.CANCELING, order)
@@ -372,8 +390,8 @@ def test_a_wish_to_stop_is_granted_where_a_driver_runs(make, status, wish, order
 
 @STOPS
 def test_a_wish_to_stop_while_recovering_goes_on_killing(make, wish) -> None:
-    view = make.ordered(make.view(JobStatus.RECOVERING, wish), Order.KILL)
-    assert gone(decide(view)) == (JobStatus.CANCELING, Order.KILL)
+    view = make.ordered(make.view(JobStatus.RECOVERING, wish), DriverCommand.KILL)
+    assert gone(decide(view)) == (JobStatus.CANCELING, DriverCommand.KILL)
 
 
 # --- canceling, failing
@@ -381,16 +399,16 @@ def test_a_wish_to_stop_while_recovering_goes_on_killing(make, wish) -> None:
 
 @pytest.mark.parametrize("status", [JobStatus.CANCELING, JobStatus.FAILING])
 def test_a_stop_climbs_the_ladder_step_by_step(make, status, limits) -> None:
-    view = make.view(status, Wish.CANCEL)
+    view = make.view(status, DesiredState.CANCEL)
     steps = [
-        (Order.STOP, limits.ask_ms, Order.INTERRUPT),
-        (Order.INTERRUPT, limits.interrupt_ms, Order.TERMINATE),
-        (Order.TERMINATE, limits.terminate_ms, Order.KILL),
-        (Order.KILL, limits.kill_ms - 1, Order.KILL),
+        (DriverCommand.STOP, limits.ask_ms, DriverCommand.INTERRUPT),
+        (DriverCommand.INTERRUPT, limits.interrupt_ms, DriverCommand.TERMINATE),
+        (DriverCommand.TERMINATE, limits.terminate_ms, DriverCommand.KILL),
+        (DriverCommand.KILL, limits.kill_ms - 1, DriverCommand.KILL),
     ]
     for standing, age_ms, due in steps:
-        assert decide(make.ordered(view, standing, age_ms - 1)) == Stay(order=standing)
-        assert decide(make.ordered(view, standing, age_ms)) == Stay(order=due)
+        assert decide(make.ordered(view, standing, age_ms - 1)) == NoTransition(order=standing)
+        assert decide(make.ordered(view, standing, age_ms)) == NoTransition(order=due)
 
 
 @pytest.mark.parametrize(
@@ -400,7 +418,9 @@ def test_a_stop_climbs_the_ladder_step_by_step(make, status, limits) -> None:
 def test_a_stop_ends_even_if_the_process_does_not_die_and_names_it(
     make, status, end, limits
 ) -> None:
-    decision = decide(make.ordered(make.view(status, Wish.CANCEL), Order.KILL, limits.kill_ms))
+    decision = decide(
+        make.ordered(make.view(status, DesiredState.CANCEL), DriverCommand.KILL, limits.kill_ms)
+    )
     assert gone(decision) == (end, None)
     assert decision.failure.condition == "driver-undead"
     assert "process 42 on h" in decision.failure.message
@@ -409,21 +429,21 @@ def test_a_stop_ends_even_if_the_process_does_not_die_and_names_it(
 
 def test_force_kills_at_once_even_after_a_cancel_has_begun(make) -> None:
     assert decide(
-        make.ordered(make.view(JobStatus.CANCELING, Wish.FORCE_STOP), Order.STOP)
-    ) == Stay(order=Order.KILL)
-    assert decide(make.ordered(make.view(JobStatus.FAILING, Wish.FORCE_STOP), Order.STOP)) == Stay(
-        order=Order.KILL
-    )
+        make.ordered(make.view(JobStatus.CANCELING, DesiredState.FORCE_STOP), DriverCommand.STOP)
+    ) == NoTransition(order=DriverCommand.KILL)
+    assert decide(
+        make.ordered(make.view(JobStatus.FAILING, DesiredState.FORCE_STOP), DriverCommand.STOP)
+    ) == NoTransition(order=DriverCommand.KILL)
 
 
 def test_an_order_never_becomes_weaker(make) -> None:
     assert decide(
-        make.ordered(make.view(JobStatus.CANCELING, Wish.CANCEL), Order.TERMINATE)
-    ) == Stay(order=Order.TERMINATE)
+        make.ordered(make.view(JobStatus.CANCELING, DesiredState.CANCEL), DriverCommand.TERMINATE)
+    ) == NoTransition(order=DriverCommand.TERMINATE)
 
 
 def test_a_failing_job_without_an_order_is_killed(make) -> None:
-    assert decide(make.view(JobStatus.FAILING)) == Stay(order=Order.KILL)
+    assert decide(make.view(JobStatus.FAILING)) == NoTransition(order=DriverCommand.KILL)
 
 
 @pytest.mark.parametrize("status", WAITS_FOR)
@@ -439,39 +459,43 @@ class TestWaitingForTheEndOfADriver:
         assert (decision.to, decision.proof) == (WAITS_FOR[status], "lease expired")
 
     def test_one_that_is_heard_is_not(self, make, status) -> None:
-        assert isinstance(decide(make.view(status, watcher=Watcher.GONE)), Stay)
+        assert isinstance(decide(make.view(status, watcher=DriverSupervision.GONE)), NoTransition)
 
     def test_another_worker_on_the_host_carries_the_order_on(self, make, status) -> None:
         view = make.ordered(
-            make.view(status, watcher=Watcher.REPLACEABLE, adopter="w2", driver_silent=True),
-            Order.KILL,
+            make.view(
+                status, watcher=DriverSupervision.REPLACEABLE, adopter="w2", driver_silent=True
+            ),
+            DriverCommand.KILL,
             10**9,
         )
-        assert decide(view) == Stay(order=Order.KILL, worker="w2")
+        assert decide(view) == NoTransition(order=DriverCommand.KILL, worker="w2")
 
     def test_without_an_assignment_the_worker_that_started_it_gets_the_order(
         self, make, status
     ) -> None:
-        decision = decide(make.view(status, assignment=None, watcher=Watcher.NONE))
-        assert isinstance(decision, Stay)
+        decision = decide(make.view(status, assignment=None, watcher=DriverSupervision.NONE))
+        assert isinstance(decision, NoTransition)
         assert decision.worker == "w"
-        assert decision.order in (Order.STOP, Order.KILL)
+        assert decision.order in (DriverCommand.STOP, DriverCommand.KILL)
 
     def test_without_anyone_to_be_ordered_it_still_ends(self, make, status) -> None:
         view = make.view(
             status,
             assignment=None,
-            watcher=Watcher.NONE,
+            watcher=DriverSupervision.NONE,
             driver=make.driver(worker=""),
             state_age_ms=10**9,
         )
-        assert isinstance(decide(view), Go)
+        assert isinstance(decide(view), Transition)
 
 
 def test_what_failed_while_a_job_was_canceled_is_in_its_history(make) -> None:
     failed = (make.pipeline(PipelineStatus.FAILED, error=make.failure()),)
     decision = decide(
-        make.view(JobStatus.CANCELING, Wish.CANCEL, driver=make.driver(end=0), pipelines=failed)
+        make.view(
+            JobStatus.CANCELING, DesiredState.CANCEL, driver=make.driver(end=0), pipelines=failed
+        )
     )
     assert (decision.to, decision.failure) == (JobStatus.CANCELED, make.failure())
 
@@ -486,20 +510,22 @@ def test_a_proven_death_leads_to_the_queue_after_a_pause_that_grows(make) -> Non
                 JobStatus.RECOVERING, driver=make.driver(end=-9), state={"restarts": restarts}
             )
         )
-        assert decision == Go(to=JobStatus.PENDING, not_before_ms=make.now_ms + pause_ms)
+        assert decision == Transition(to=JobStatus.PENDING, not_before_ms=make.now_ms + pause_ms)
 
 
 def test_a_restart_that_does_not_count_waits_for_nothing(make) -> None:
-    assert decide(make.view(JobStatus.RECOVERING, driver=make.driver(end=0))) == Go(
+    assert decide(make.view(JobStatus.RECOVERING, driver=make.driver(end=0))) == Transition(
         to=JobStatus.PENDING
     )
 
 
 def test_a_process_that_does_not_die_keeps_the_job_from_starting_again(make, limits) -> None:
     view = make.view(JobStatus.RECOVERING)
-    assert decide(make.ordered(view, Order.KILL, limits.kill_ms - 1)) == Stay(order=Order.KILL)
-    decision = decide(make.ordered(view, Order.KILL, limits.kill_ms))
-    assert gone(decision) == (JobStatus.FAILING, Order.KILL)
+    assert decide(make.ordered(view, DriverCommand.KILL, limits.kill_ms - 1)) == NoTransition(
+        order=DriverCommand.KILL
+    )
+    decision = decide(make.ordered(view, DriverCommand.KILL, limits.kill_ms))
+    assert gone(decision) == (JobStatus.FAILING, DriverCommand.KILL)
     assert decision.failure.condition == "driver-undead"
 
 
@@ -531,13 +557,13 @@ def test_a_job_led_by_a_run_is_left_alone_while_that_process_lives_or_cannot_be_
 ) -> None:
     view = make.view(
         status,
-        Wish.CANCEL,
+        DesiredState.CANCEL,
         state={"leader": make.process()},
         embedded_alive=alive,
         driver=make.driver(end=-9),
         health=STALLED,
     )
-    assert decide(view) == Stay()
+    assert decide(view) == NoTransition()
 
 
 @pytest.mark.parametrize(
@@ -553,7 +579,7 @@ def test_a_job_led_by_a_run_is_left_alone_while_that_process_lives_or_cannot_be_
 )
 def test_a_job_whose_run_has_died_fails_and_says_so(make, status) -> None:
     decision = decide(make.view(status, state={"leader": make.process(99)}, embedded_alive=False))
-    assert gone(decision) == (JobStatus.FAILING, Order.KILL)
+    assert gone(decision) == (JobStatus.FAILING, DriverCommand.KILL)
     assert "process 99 on h" in decision.failure.message
     assert (
         decide(
@@ -572,15 +598,15 @@ def test_a_job_whose_run_has_died_fails_and_says_so(make, status) -> None:
 
 
 @pytest.mark.parametrize("status", sorted(TERMINAL))
-@pytest.mark.parametrize("wish", list(Wish))
+@pytest.mark.parametrize("wish", list(DesiredState))
 def test_terminal_is_terminal_whatever_is_seen(make, status, wish) -> None:
     for seen in (
         make.view(status, wish),
-        make.undriven(status, wish, place=Place("w")),
+        make.undriven(status, wish, place=Placement("w")),
         make.view(status, wish, driver=make.driver(end=-9), health=STALLED),
     ):
-        assert decide(seen) == Stay()
+        assert decide(seen) == NoTransition()
     assert (
         decide(make.view(status, wish, state={"leader": make.process()}, embedded_alive=False))
-        == Stay()
+        == NoTransition()
     )

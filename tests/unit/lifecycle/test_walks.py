@@ -8,34 +8,41 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from tidegate.lifecycle.decision import Decision, Go
+from tidegate.lifecycle.decision import Decision, Transition
 from tidegate.lifecycle.machine import decide, edges
-from tidegate.lifecycle.view import Health, JobView, Limits, NoPlace, Place, Watcher
+from tidegate.lifecycle.view import (
+    DriverSupervision,
+    JobHealth,
+    JobObservation,
+    LifecycleLimits,
+    Placement,
+    Unplaceable,
+)
 from tidegate.model.job import JobEnv
 from tidegate.model.plan import Plan
 from tidegate.model.records import (
     Assignment,
     CheckpointHealth,
     CheckpointRef,
+    DesiredState,
+    DriverCommand,
     DriverEnd,
     DriverRecord,
     JobIntent,
     JobRecord,
     JobState,
     JobStatus,
-    Order,
     PipelineState,
     PipelineStatus,
     ProcessRef,
     SavepointRequest,
     SavepointStatus,
-    Wish,
 )
 
 LEASE_MS, STALL_MS = 5_000, 60_000
 HOSTS = {"a1": "a", "a2": "a", "b1": "b"}
 CHAOS_STEPS, KIND_STEPS = 60, 400
-LIMITS = Limits(savepoint_ms=100_000)
+LIMITS = LifecycleLimits(savepoint_ms=100_000)
 ENDED = (PipelineStatus.FINISHED, PipelineStatus.CANCELED, PipelineStatus.FAILED)
 
 
@@ -153,8 +160,8 @@ class World:
         self.now_ms += ms
 
     def _wish(self) -> None:
-        if self.random.random() < 0.15 and self.record.intent.wish is not Wish.FORCE_STOP:
-            wish = self.random.choice([Wish.CANCEL, Wish.FORCE_STOP])
+        if self.random.random() < 0.15 and self.record.intent.wish is not DesiredState.FORCE_STOP:
+            wish = self.random.choice([DesiredState.CANCEL, DesiredState.FORCE_STOP])
             self.record = replace(self.record, intent=JobIntent(wish=wish))
         elif self.random.random() < 0.2 and (
             self.savepoint is None or self.savepoint.status is SavepointStatus.FAILED
@@ -264,7 +271,7 @@ class World:
         if mine is None or mine.worker != worker or self.random.random() < 0.3:
             return
         if (
-            mine.order is Order.RUN
+            mine.order is DriverCommand.RUN
             and (worker, mine.generation) not in self.started
             and self.driver_of(mine.generation) is None
         ):
@@ -280,7 +287,7 @@ class World:
         for process in self.processes:
             if process.generation != mine.generation or self.host(process) != HOSTS[worker]:
                 continue
-            if mine.order in (Order.TERMINATE, Order.KILL):
+            if mine.order in (DriverCommand.TERMINATE, DriverCommand.KILL):
                 process.alive = process.alive and process.undead
             if not process.alive:
                 self._report(process)
@@ -319,9 +326,9 @@ class World:
         order = (
             self.assignment.order
             if self.assignment and self.assignment.generation == process.generation
-            else Order.RUN
+            else DriverCommand.RUN
         )
-        if order is not Order.RUN and self.random.random() < 0.5:
+        if order is not DriverCommand.RUN and self.random.random() < 0.5:
             self._end_pipelines(process, PipelineStatus.CANCELED)
         elif self.savepoint is not None and self.random.random() < 0.4:
             self._save(process, self.savepoint)
@@ -401,13 +408,13 @@ class World:
         decision = decide(self.view())
         if self.random.random() < 0.1:
             return  # it died between deciding and recording
-        if isinstance(decision, Go):
+        if isinstance(decision, Transition):
             self._go(decision)
         else:
             self._order(decision)
         self.check()
 
-    def view(self) -> JobView:
+    def view(self) -> JobObservation:
         process = self._on_record()
         silent = process is None or self.now_ms - process.sign_ms > LEASE_MS
         hung = (
@@ -417,7 +424,7 @@ class World:
         )
         watcher, adopter = self._watcher()
         places = sorted(self.workers)
-        return JobView(
+        return JobObservation(
             now_ms=self.now_ms,
             record=self.record,
             state=self.state,
@@ -431,11 +438,11 @@ class World:
             order_age_ms=self.now_ms - self.order_since_ms,
             savepoint=self.savepoint,
             savepoint_age_ms=self.now_ms - self.savepoint_since_ms,
-            health=Health(CheckpointHealth.STALLED, "no trigger") if hung else Health(),
+            health=JobHealth(CheckpointHealth.STALLED, "no trigger") if hung else JobHealth(),
             place=(
-                Place(self.random.choice(places))
+                Placement(self.random.choice(places))
                 if places
-                else NoPlace("no worker is there", rejected=self.random.random() < 0.1)
+                else Unplaceable("no worker is there", rejected=self.random.random() < 0.1)
             ),
             limits=LIMITS,
             embedded_alive=self.embedded_alive,
@@ -451,17 +458,17 @@ class World:
             None,
         )
 
-    def _watcher(self) -> tuple[Watcher, str]:
+    def _watcher(self) -> tuple[DriverSupervision, str]:
         if self.assignment is None:
-            return Watcher.NONE, ""
+            return DriverSupervision.NONE, ""
         if self.assignment.worker in self.workers:
-            return Watcher.ALIVE, ""
+            return DriverSupervision.ALIVE, ""
         here = sorted(
             w
             for w in self.workers
             if self.driver_of(self.assignment.generation) and HOSTS[w] == self.driver.process.host
         )
-        return (Watcher.REPLACEABLE, here[0]) if here else (Watcher.GONE, "")
+        return (DriverSupervision.REPLACEABLE, here[0]) if here else (DriverSupervision.GONE, "")
 
     def _order(self, decision: Decision) -> None:
         self._answer(decision.savepoint)
@@ -486,7 +493,7 @@ class World:
         if self.assignment != before:
             self.order_since_ms = self.now_ms
 
-    def _go(self, go: Go) -> None:
+    def _go(self, go: Transition) -> None:
         before = self.state
         assert not before.status.terminal, "terminal is terminal"
         self.edges[before.status, go.to] += 1
@@ -513,7 +520,7 @@ class World:
         else:
             self._order(go)
 
-    def _schedule(self, go: Go) -> None:
+    def _schedule(self, go: Transition) -> None:
         there = [
             p
             for p in self.processes
@@ -555,7 +562,7 @@ class World:
             self.state.status is JobStatus.RUNNING
             and process is not None
             and process.alive
-            and self.record.intent.wish is Wish.RUN
+            and self.record.intent.wish is DesiredState.RUN
         )
         saving = (
             self.savepoint is not None
@@ -615,10 +622,10 @@ def test_a_machine_that_starts_beside_a_living_driver_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        "tidegate.lifecycle.states.recovering.press", lambda *_: Go(to=JobStatus.PENDING)
+        "tidegate.lifecycle.states.recovering.press", lambda *_: Transition(to=JobStatus.PENDING)
     )
     monkeypatch.setattr(
-        JobView,
+        JobObservation,
         "driver_lives",
         property(
             lambda view: (

@@ -5,50 +5,60 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.model.job import JobEnv, JobMode
-from tidegate.pipeline.admission import BACKLOG_EVERY_S, FIRST_BYTES, FIRST_ROWS, Pace
+from tidegate.pipeline.admission import BACKLOG_EVERY_S, FIRST_BYTES, FIRST_ROWS, BatchPacing
 from tidegate.plugin.contract import Limit
 
 BATCH = JobEnv(mode=JobMode.BATCH)
 
 
 def test_a_batch_job_without_an_interval_is_one_batch() -> None:
-    pace = Pace.of(BATCH)
+    pace = BatchPacing.of(BATCH)
     assert pace.limit(1.0, 2) == Limit()
     assert pace.pause_s(0.0) == 0
 
 
 def test_a_streaming_job_has_an_interval_even_if_none_is_given() -> None:
-    assert Pace.of(JobEnv(mode=JobMode.STREAMING)).interval_s == 10
+    assert BatchPacing.of(JobEnv(mode=JobMode.STREAMING)).interval_s == 10
 
 
 def test_a_rate_is_for_each_reader_and_second() -> None:
-    pace = Pace.of(JobEnv(checkpoint_interval_ms=500, rows_per_second=1000))
+    pace = BatchPacing.of(JobEnv(checkpoint_interval_ms=500, rows_per_second=1000))
     assert pace.limit(100.0, 2).rows == 1000
     assert pace.pause_s(0.1) == 0.4
 
 
 def test_fixed_limits_win_over_the_adaptive_size() -> None:
-    assert Pace.of(JobEnv(checkpoint_interval_ms=500, batch_rows_max=10)).limit(1e6, 1).rows == 10
-    assert Pace.of(JobEnv(batch_bytes_max=10, batch_files_max=3)).limit(1.0, 1) == Limit(
+    assert (
+        BatchPacing.of(JobEnv(checkpoint_interval_ms=500, batch_rows_max=10)).limit(1e6, 1).rows
+        == 10
+    )
+    assert BatchPacing.of(JobEnv(batch_bytes_max=10, batch_files_max=3)).limit(1.0, 1) == Limit(
         bytes=10, files=3
     )
 
 
 def test_a_bounded_read_without_a_rate_does_not_wait() -> None:
-    assert Pace.of(JobEnv(checkpoint_interval_ms=500)).pause_s(0.0) == 0
-    assert Pace.of(JobEnv(checkpoint_interval_ms=500, mode=JobMode.STREAMING)).pause_s(0.2) == 0.3
+    assert BatchPacing.of(JobEnv(checkpoint_interval_ms=500)).pause_s(0.0) == 0
+    assert (
+        BatchPacing.of(JobEnv(checkpoint_interval_ms=500, mode=JobMode.STREAMING)).pause_s(0.2)
+        == 0.3
+    )
 
 
 def test_a_least_pause_is_kept_between_batches() -> None:
     assert (
-        Pace.of(JobEnv(checkpoint_interval_ms=500, checkpoint_pause_ms_min=200)).pause_s(9.0) == 0.2
+        BatchPacing.of(JobEnv(checkpoint_interval_ms=500, checkpoint_pause_ms_min=200)).pause_s(9.0)
+        == 0.2
     )
-    assert Pace.of(JobEnv(checkpoint_interval_ms=500, checkpoint_pause_ms_min=0)).pause_s(9.0) == 0
+    assert (
+        BatchPacing.of(JobEnv(checkpoint_interval_ms=500, checkpoint_pause_ms_min=0)).pause_s(9.0)
+        == 0
+    )
 
 
 @given(st.lists(st.floats(0.0, 1000.0), max_size=50))
 def test_the_size_stays_sane_whatever_the_durations(durations: list[float]) -> None:
-    pace, scale = Pace.of(JobEnv(checkpoint_interval_ms=1000)), 1.0
+    pace, scale = BatchPacing.of(JobEnv(checkpoint_interval_ms=1000)), 1.0
     for took_s in durations:
         scale = pace.rescaled(scale, took_s)
         limit = pace.limit(scale, 1)
@@ -57,7 +67,7 @@ def test_the_size_stays_sane_whatever_the_durations(durations: list[float]) -> N
 
 
 def test_the_size_settles_where_a_batch_takes_an_interval() -> None:
-    pace, scale = Pace.of(JobEnv(checkpoint_interval_ms=2000)), 1.0
+    pace, scale = BatchPacing.of(JobEnv(checkpoint_interval_ms=2000)), 1.0
     for _ in range(20):
         limit = pace.limit(scale, 1)
         assert limit.rows is not None
@@ -68,7 +78,7 @@ def test_the_size_settles_where_a_batch_takes_an_interval() -> None:
 
 def test_batches_whose_fixed_cost_is_longer_than_the_interval_do_not_shrink_to_nothing() -> None:
     pace, scale, backlog = (
-        Pace.of(JobEnv(mode=JobMode.STREAMING, checkpoint_interval_ms=100)),
+        BatchPacing.of(JobEnv(mode=JobMode.STREAMING, checkpoint_interval_ms=100)),
         1.0,
         1_000_000,
     )
@@ -80,8 +90,8 @@ def test_batches_whose_fixed_cost_is_longer_than_the_interval_do_not_shrink_to_n
     assert backlog < 0
 
 
-def streaming(rows_per_second: float | None = None, pause_ms_min: int | None = None) -> Pace:
-    return Pace.of(
+def streaming(rows_per_second: float | None = None, pause_ms_min: int | None = None) -> BatchPacing:
+    return BatchPacing.of(
         JobEnv(
             mode=JobMode.STREAMING,
             checkpoint_interval_ms=10_000,
@@ -99,7 +109,7 @@ def test_a_stream_that_is_behind_goes_on_at_once_but_not_more_often_than_twice_a
 
 
 def test_an_interval_that_is_shorter_than_the_least_distance_stays_as_it_is() -> None:
-    assert Pace.of(JobEnv(mode=JobMode.STREAMING, checkpoint_interval_ms=300)).pause_s(
+    assert BatchPacing.of(JobEnv(mode=JobMode.STREAMING, checkpoint_interval_ms=300)).pause_s(
         0.1, behind=True
     ) == pytest.approx(0.2)
 

@@ -8,11 +8,11 @@ import pytest
 
 from tidegate.model.records import SourceRange
 from tidegate.pipeline.ahead import SinksDisagree, beginning, ranges_of, to_repeat
-from tidegate.plugin.contract import SinkRange
+from tidegate.plugin.contract import CommitRange
 
 
-def record(checkpoint: int, start: int, end: int, source: str = "s") -> SinkRange:
-    return SinkRange(
+def record(checkpoint: int, start: int, end: int, source: str = "s") -> CommitRange:
+    return CommitRange(
         checkpoint=checkpoint, offsets={source: {"start": {"at": start}, "end": {"at": end}}}
     )
 
@@ -51,7 +51,7 @@ def test_what_lies_before_the_only_record_that_a_sink_keeps_is_one_batch_more() 
 
 
 def test_only_the_sources_that_moved_are_in_such_a_batch() -> None:
-    newest = SinkRange(
+    newest = CommitRange(
         checkpoint=9,
         offsets={
             "s": {"start": 5, "end": 6},
@@ -60,7 +60,7 @@ def test_only_the_sources_that_moved_are_in_such_a_batch() -> None:
         },
     )
     bridge, repeated = to_repeat(3, {"s": 5, "t": 0, "new": 0}, {"a": [newest]})
-    assert bridge == SinkRange(checkpoint=8, offsets={"t": {"start": 0, "end": 1}})
+    assert bridge == CommitRange(checkpoint=8, offsets={"t": {"start": 0, "end": 1}})
     assert repeated is newest
 
 

@@ -25,17 +25,17 @@ from tidegate.model.records import (
 from tidegate.pipeline.engine import Batch, TaskCount, Written
 from tidegate.pipeline.graph import Graph, Node
 from tidegate.pipeline.ledger import Ledger
-from tidegate.pipeline.loop import Loop, Surroundings
-from tidegate.pipeline.meter import Meter
+from tidegate.pipeline.loop import BatchLoop, PipelineContext
+from tidegate.pipeline.meter import PipelineProgress
 from tidegate.plugin.connector import Connector
 from tidegate.plugin.contract import (
+    BatchCommitted,
     Commit,
-    Committed,
     Committer,
     Limit,
     OperatorContext,
-    Resume,
     Sink,
+    SinkRestore,
     Source,
     Split,
     Writer,
@@ -149,11 +149,11 @@ class Nowhere(Sink, Committer):
     def committer(self) -> Committer:
         return self
 
-    def open(self, resume: Resume) -> None:
+    def open(self, resume: SinkRestore) -> None:
         pass
 
-    def commit(self, commit: Commit) -> Committed:  # noqa: ARG002  # it keeps nothing
-        return Committed()
+    def commit(self, commit: Commit) -> BatchCommitted:  # noqa: ARG002  # it keeps nothing
+        return BatchCommitted()
 
 
 def action(kind: BlockKind) -> Action:
@@ -193,7 +193,7 @@ def run(
         nodes[one.operator] = Node(action=one, connector=cast(Connector, None), operator=operator)
     store = store or new_store()
     ledger = Ledger(store, 1, 1, 1, clock=world, abandon=threading.Event())
-    around = Surroundings(
+    around = PipelineContext(
         job=job,
         storage=CheckpointStorage(place),
         engine=world,
@@ -203,7 +203,7 @@ def run(
         interval_s=10.0,
     )
     assert (
-        Loop(around, Graph(pipeline=1, nodes=nodes), ledger, Meter(1, 1)).run()
+        BatchLoop(around, Graph(pipeline=1, nodes=nodes), ledger, PipelineProgress(1, 1)).run()
         is PipelineStatus.CANCELED
     )
     return ledger.load()

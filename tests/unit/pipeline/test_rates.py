@@ -6,7 +6,7 @@ import pytest
 
 from tidegate.model.records import CheckpointRef, PipelineState
 from tidegate.model.volume import Volume
-from tidegate.pipeline.meter import Meter
+from tidegate.pipeline.meter import PipelineProgress
 from tidegate.pipeline.rates import WINDOW_S
 
 
@@ -41,7 +41,7 @@ class Pipeline:
 
     def start(self) -> None:
         self.state = _with(self.state, generation=self.state.generation + 1)
-        self.meter = Meter(1, self.state.generation, self.clock)
+        self.meter = PipelineProgress(1, self.state.generation, self.clock)
         self.meter.restored(self.state)
 
     def batch(self, rows: int, took_s: float, **tables: int) -> None:

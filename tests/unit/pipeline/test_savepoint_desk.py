@@ -27,7 +27,7 @@ from tidegate.model.records import (
 from tidegate.pipeline.clock import SystemClock
 from tidegate.pipeline.ledger import Ledger
 from tidegate.pipeline.saved_plan import operators_digest, plan_document
-from tidegate.pipeline.savepoint import SavepointDesk
+from tidegate.pipeline.savepoint import SavepointCoordinator
 from tidegate.store.base import Put
 from tidegate.store.open import open_store
 
@@ -54,7 +54,7 @@ class Pipelines:
     def __init__(self, root: Path) -> None:
         self.store = open_store("memory:")
         self.savepoints = Savepoints(root)
-        self.desk = SavepointDesk(self.store, JOB, self.savepoints, SystemClock())
+        self.desk = SavepointCoordinator(self.store, JOB, self.savepoints, SystemClock())
         self.ledgers = {}
         for number in (1, 2):
             self.put(PipelineState(job_id=7, pipeline=number, lineage="7-a", generation=1))

@@ -13,7 +13,7 @@ from tidegate.model.plan import Action, Delivery, Plan
 from tidegate.model.problem import ProblemKind, Severity, Strictness
 from tidegate.plugin import registry
 from tidegate.plugin.connector import Capabilities, Connector
-from tidegate.plugin.option import Kind, Option, OptionSet
+from tidegate.plugin.option import Option, OptionKind, OptionSet
 
 
 def action(plan: Plan, label: str) -> Action:
@@ -117,7 +117,9 @@ def test_a_name_that_no_directory_can_have_is_an_error(job) -> None:
 
 
 def test_an_option_that_is_called_name_is_no_operator_id(job, with_connector) -> None:
-    with_connector(BlockKind.SINK, Capabilities(), Option("name", Kind.TEXT, "the connector's own"))
+    with_connector(
+        BlockKind.SINK, Capabilities(), Option("name", OptionKind.TEXT, "the connector's own")
+    )
     plan = job.good(source=job.fake(), sink="Made { name = x }")
     assert action(plan, "Sink[0]-Made").operator == "Sink[0]-Made"
     assert action(plan, "Sink[0]-Made").options["name"] == "x"
@@ -327,7 +329,7 @@ def test_a_check_that_stumbles_is_a_problem_of_its_block_and_hides_no_other(
         yield block.problem(("x",), "found before")
         raise KeyError(values["x"])
 
-    with_connector(BlockKind.SOURCE, Capabilities(), Option("x", Kind.INT, ""), check=check)
+    with_connector(BlockKind.SOURCE, Capabilities(), Option("x", OptionKind.INT, ""), check=check)
     messages = [problem.message for problem in job.bad(source="Made { x = 3 }", sink="Consol {}")]
     assert messages[:2] == ["found before", "Made cannot make sense of these options: KeyError: 3"]
     assert len(messages) == 3

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidegate.model.problem import Location
-from tidegate.plugin.option import Block, Kind, Option, OptionSet
+from tidegate.plugin.option import Block, Option, OptionKind, OptionSet
 from tidegate.plugin.secret import MASK, is_delicate_line, masked, masked_text, secret_texts
 
 SECRET = "Hunter2-Mark7-Xyz"
@@ -101,8 +101,8 @@ def test_what_is_known_to_be_harmless_stays_readable(key: str) -> None:
 def test_a_secret_of_the_wrong_type_is_in_no_message() -> None:
     options = OptionSet(
         (
-            Option("properties", Kind.MAP, "x", secret=True),
-            Option("number", Kind.INT, "x", secret=True),
+            Option("properties", OptionKind.MAP, "x", secret=True),
+            Option("number", OptionKind.INT, "x", secret=True),
         )
     )
     _, problems = options.read(

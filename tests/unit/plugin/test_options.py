@@ -7,21 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.model.problem import Location, Severity
-from tidegate.plugin.option import Block, Kind, Option, OptionSet, When, coerce
+from tidegate.plugin.option import Block, Option, OptionKind, OptionSet, When, coerce
 from tidegate.plugin.schema import read_schema
 
 OPTIONS = OptionSet(
     (
-        Option("row.num", Kind.INT, "rows", default=5, minimum=0, fallbacks=("rows",)),
-        Option("path", Kind.TEXT, "where", required=True),
-        Option("mode", Kind.ENUM, "how", default="fast", choices=("fast", "slow")),
-        Option("names", Kind.LIST, "which"),
-        Option("flag", Kind.BOOL, "whether", default=False),
-        Option("ratio", Kind.DOUBLE, "how much"),
-        Option("schema", Kind.MAP, "columns"),
-        Option("a", Kind.TEXT, "a"),
-        Option("b", Kind.TEXT, "b"),
-        Option("slow.by", Kind.LONG, "ms"),
+        Option("row.num", OptionKind.INT, "rows", default=5, minimum=0, fallbacks=("rows",)),
+        Option("path", OptionKind.TEXT, "where", required=True),
+        Option("mode", OptionKind.ENUM, "how", default="fast", choices=("fast", "slow")),
+        Option("names", OptionKind.LIST, "which"),
+        Option("flag", OptionKind.BOOL, "whether", default=False),
+        Option("ratio", OptionKind.DOUBLE, "how much"),
+        Option("schema", OptionKind.MAP, "columns"),
+        Option("a", OptionKind.TEXT, "a"),
+        Option("b", OptionKind.TEXT, "b"),
+        Option("slow.by", OptionKind.LONG, "ms"),
     ),
     at_most_one=(("a", "names"),),
     bundled=(("a", "b"),),
@@ -151,10 +151,10 @@ def test_no_schema_makes_the_reading_raise(raw: Any) -> None:
 def test_a_span_of_time_is_milliseconds_figures_with_units_or_iso_8601(
     written: int | str, ms: int
 ) -> None:
-    assert coerce(Option("every", Kind.DURATION, "x"), written) == ms
+    assert coerce(Option("every", OptionKind.DURATION, "x"), written) == ms
 
 
 @pytest.mark.parametrize("written", ["", "soon", "10 apples", "1S and more", "PT", True, "-", "s"])
 def test_what_is_no_span_of_time_is_refused(written: object) -> None:
     with pytest.raises(ValueError, match="is not a"):
-        coerce(Option("every", Kind.DURATION, "x"), written)
+        coerce(Option("every", OptionKind.DURATION, "x"), written)

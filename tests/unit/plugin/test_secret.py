@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from tidegate.plugin.option import Kind, Option, OptionSet
+from tidegate.plugin.option import Option, OptionKind, OptionSet
 from tidegate.plugin.secret import MASK, packed, secrets_in, shown, unpacked
 
 OPTIONS = OptionSet(
     (
-        Option("url", Kind.TEXT, "x"),
-        Option("query", Kind.TEXT, "x"),
-        Option("password", Kind.TEXT, "x", secret=True),
+        Option("url", OptionKind.TEXT, "x"),
+        Option("query", OptionKind.TEXT, "x"),
+        Option("password", OptionKind.TEXT, "x", secret=True),
     )
 )
 HELD = {

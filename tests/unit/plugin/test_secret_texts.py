@@ -9,7 +9,7 @@ import pytest
 
 from tidegate import logs
 from tidegate.config.load import load_text
-from tidegate.logs import BareStream, JsonLines, bare, bare_errors, forms, hide
+from tidegate.logs import JsonLines, RedactingStream, forms, redact, redact_stderr, register_secrets
 from tidegate.planner.plan import plan
 from tidegate.plugin.secret import plan_texts, secret_texts
 
@@ -63,9 +63,9 @@ def line_of(text: str, **more: object) -> dict[str, object]:
 
 
 def test_a_hidden_text_is_in_no_line_however_it_is_written() -> None:
-    hide(['say "Öl&more"'])
+    register_secrets(['say "Öl&more"'])
     for written in forms(['say "Öl&more"']):
-        assert "more" not in bare(f"before {written} after")
+        assert "more" not in redact(f"before {written} after")
     line = line_of(
         'it was say "Öl&more"', why={"deep": ['say "Öl&more"', 7]}, by=ValueError('say "Öl&more"')
     )
@@ -74,17 +74,17 @@ def test_a_hidden_text_is_in_no_line_however_it_is_written() -> None:
 
 
 def test_words_that_are_in_every_text_are_left_alone() -> None:
-    hide(["abc", "true", "False"])
-    assert bare("abc is true, not False") == "abc is true, not False"
-    assert bare("hunter2 here", also=["hunter2"]) == "****** here"
-    assert bare("hunter2 here") == "hunter2 here"
+    register_secrets(["abc", "true", "False"])
+    assert redact("abc is true, not False") == "abc is true, not False"
+    assert redact("hunter2 here", also=["hunter2"]) == "****** here"
+    assert redact("hunter2 here") == "hunter2 here"
 
 
 def test_the_newest_are_kept_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "HIDDEN_MAX", 3)
     for number in range(5):
-        hide([f"secret{number}"])
-    assert [bare(f"secret{number}") for number in range(5)] == [
+        register_secrets([f"secret{number}"])
+    assert [redact(f"secret{number}") for number in range(5)] == [
         "secret0",
         "secret1",
         "******",
@@ -96,9 +96,9 @@ def test_the_newest_are_kept_when_there_are_too_many(monkeypatch: pytest.MonkeyP
 def test_traces_that_end_at_standard_error_are_bare_too(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = io.StringIO()
     monkeypatch.setattr(sys, "stderr", seen)
-    bare_errors()
-    bare_errors()
-    assert isinstance(sys.stderr, BareStream)
-    hide(["hunter2"])
+    redact_stderr()
+    redact_stderr()
+    assert isinstance(sys.stderr, RedactingStream)
+    register_secrets(["hunter2"])
     print("the password hunter2 is wrong", file=sys.stderr, flush=True)
     assert seen.getvalue() == "the password ****** is wrong\n"

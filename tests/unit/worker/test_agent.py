@@ -9,30 +9,30 @@ import pytest
 
 from tidegate.home import Home
 from tidegate.model.document import from_document, to_document
-from tidegate.model.engine import DriverOrder, EngineSettings, WorkerSettings
+from tidegate.model.engine import DriverSpec, EngineSettings, WorkerSettings
 from tidegate.model.job import JobEnv
 from tidegate.model.plan import Plan
 from tidegate.model.records import (
     ASSIGNMENTS,
     DRIVERS,
-    JOBS,
+    JOB_STATES,
     LEASES,
-    STATES,
+    RUNNING_JOBS,
     WORKERS,
     Assignment,
+    DriverCommand,
     DriverEnd,
     DriverRecord,
     JobRecord,
     JobState,
     JobStatus,
-    Order,
     ProcessRef,
     WorkerRecord,
 )
 from tidegate.store import Delete, Put, Store, open_store
 from tidegate.testing.faulty_store import Fault, faulty_store
 from tidegate.worker.agent import Worker
-from tidegate.worker.launcher import Dead, Living
+from tidegate.worker.launcher import Alive, Exited
 
 JOB = 7
 
@@ -59,10 +59,10 @@ class Puppet:
     """A driver that lives until the test says otherwise."""
 
     ref: ProcessRef
-    state: Living | Dead = field(default_factory=Living)
+    state: Alive | Exited = field(default_factory=Alive)
     acts: list[str] = field(default_factory=list)
 
-    def look(self) -> Living | Dead:
+    def look(self) -> Alive | Exited:
         return self.state
 
     def terminate(self) -> None:
@@ -76,13 +76,13 @@ class Puppet:
 class Stage:
     """A host: what was started, adopted and cleared there."""
 
-    started: list[tuple[DriverOrder, bool]] = field(default_factory=list)
+    started: list[tuple[DriverSpec, bool]] = field(default_factory=list)
     adopted: list[ProcessRef] = field(default_factory=list)
     cleared: list[tuple[int, int]] = field(default_factory=list)
     puppets: dict[ProcessRef, Puppet] = field(default_factory=dict)
     turns: int = 0
 
-    def start(self, order: DriverOrder, *, plain: bool) -> Puppet:
+    def start(self, order: DriverSpec, *, plain: bool) -> Puppet:
         self.started.append((order, plain))
         return self._puppet(process(100 + len(self.started)))
 
@@ -129,9 +129,11 @@ class World:
         self.state(JobState(job_id=JOB, status=JobStatus.SCHEDULED, generation=3))
 
     def state(self, state: JobState) -> None:
-        self.store.transact([], [Put(STATES, str(JOB), to_document(state))])
+        self.store.transact([], [Put(JOB_STATES, str(JOB), to_document(state))])
 
-    def assign(self, order: Order = Order.RUN, *, worker: str = "w", generation: int = 3) -> None:
+    def assign(
+        self, order: DriverCommand = DriverCommand.RUN, *, worker: str = "w", generation: int = 3
+    ) -> None:
         it = Assignment(
             job_id=JOB, initialization_ms=1, generation=generation, worker=worker, order=order
         )
@@ -199,7 +201,7 @@ def test_a_worker_whose_lease_was_taken_away_claims_it_anew_and_goes_on(world: W
     world.turn(2)
     assert world.store.get(WORKERS, "w") is not None
     assert len(world.stage.started) == 1
-    puppet.state = Dead(code=0, proof="exit")
+    puppet.state = Exited(code=0, proof="exit")
     world.turn()
     assert world.end is not None
 
@@ -219,8 +221,13 @@ def test_what_is_assigned_to_another_worker_is_left_alone(world: World) -> None:
     assert world.stage.started == []
 
 
-@pytest.mark.parametrize("order", [Order.STOP, Order.INTERRUPT, Order.TERMINATE, Order.KILL])
-def test_nothing_is_started_for_an_assignment_that_shall_end(world: World, order: Order) -> None:
+@pytest.mark.parametrize(
+    "order",
+    [DriverCommand.STOP, DriverCommand.INTERRUPT, DriverCommand.TERMINATE, DriverCommand.KILL],
+)
+def test_nothing_is_started_for_an_assignment_that_shall_end(
+    world: World, order: DriverCommand
+) -> None:
     world.assign(order)
     world.turn(3)
     assert world.stage.started == []
@@ -228,7 +235,7 @@ def test_nothing_is_started_for_an_assignment_that_shall_end(world: World, order
 
 def test_a_driver_that_ends_is_reported_once_with_code_and_last_words(world: World) -> None:
     puppet = world.running()
-    puppet.state = Dead(code=70, proof="exit", last_words="x" * 1000 + "the JVM died")
+    puppet.state = Exited(code=70, proof="exit", last_words="x" * 1000 + "the JVM died")
     world.turn()
     end = world.end
     assert end is not None
@@ -248,7 +255,7 @@ def test_a_driver_that_ends_is_reported_once_with_code_and_last_words(world: Wor
 def test_a_driver_that_dies_before_it_could_register_is_put_on_record_as_dead(world: World) -> None:
     world.assign()
     world.turn()
-    world.stage.last.state = Dead(code=1, proof="exit", last_words="no such module")
+    world.stage.last.state = Exited(code=1, proof="exit", last_words="no such module")
     world.turn(3)
     assert world.driver is not None
     assert (world.driver.generation, world.driver.process, world.driver.worker) == (
@@ -274,10 +281,10 @@ def test_a_death_before_registration_is_no_news_to_a_job_that_has_moved_on(
 ) -> None:
     world.assign()
     world.turn()
-    world.store.transact([], [Delete(STATES, str(JOB))])
+    world.store.transact([], [Delete(JOB_STATES, str(JOB))])
     if now is not None:
         world.state(now)
-    world.stage.last.state = Dead(code=75, proof="exit")
+    world.stage.last.state = Exited(code=75, proof="exit")
     world.turn(2)
     assert world.driver is None
     assert world.worker.held == {}
@@ -291,7 +298,7 @@ def test_a_child_that_lost_the_race_to_register_is_forgotten_and_the_winner_adop
     world.turn()
     loser, winner = world.stage.last, process(999)
     world.register(winner)
-    loser.state = Dead(code=75, proof="exit")
+    loser.state = Exited(code=75, proof="exit")
     world.turn(2)
     assert world.stage.adopted == [winner]
     assert world.end is None
@@ -307,7 +314,7 @@ def test_a_driver_that_another_worker_started_is_adopted_and_not_started_again(
     world.assign()
     world.turn(3)
     assert (world.stage.started, world.stage.adopted) == ([], [there])
-    world.stage.last.state = Dead()
+    world.stage.last.state = Exited()
     world.turn()
     assert world.end is not None
     assert (world.end.code, world.end.proof) == (None, "session empty")
@@ -331,7 +338,7 @@ def test_a_driver_on_record_that_has_ended_is_neither_adopted_nor_started_again(
 
 def test_a_new_generation_gets_a_new_driver(world: World) -> None:
     puppet = world.running()
-    puppet.state = Dead(code=-9, proof="exit")
+    puppet.state = Exited(code=-9, proof="exit")
     world.turn()
     world.state(JobState(job_id=JOB, status=JobStatus.SCHEDULED, generation=4))
     world.assign(generation=4)
@@ -341,15 +348,15 @@ def test_a_new_generation_gets_a_new_driver(world: World) -> None:
 
 def test_terminate_is_carried_out_once_and_kill_until_it_is_dead(world: World) -> None:
     puppet = world.running()
-    world.assign(Order.STOP)
+    world.assign(DriverCommand.STOP)
     world.turn(2)
-    world.assign(Order.INTERRUPT)
+    world.assign(DriverCommand.INTERRUPT)
     world.turn(2)
     assert puppet.acts == []  # those two the driver reads by itself
-    world.assign(Order.TERMINATE)
+    world.assign(DriverCommand.TERMINATE)
     world.turn(3)
     assert puppet.acts == ["terminate"]
-    world.assign(Order.KILL)
+    world.assign(DriverCommand.KILL)
     world.turn(2)
     assert puppet.acts == ["terminate", "kill", "kill"]
 
@@ -357,7 +364,7 @@ def test_terminate_is_carried_out_once_and_kill_until_it_is_dead(world: World) -
 def test_an_order_reaches_a_driver_that_has_not_registered(world: World) -> None:
     world.assign()
     world.turn()
-    world.assign(Order.KILL)
+    world.assign(DriverCommand.KILL)
     world.turn()
     assert world.stage.last.acts == ["kill"]
 
@@ -367,7 +374,7 @@ def test_a_driver_whose_assignment_is_gone_is_killed_and_still_reported(world: W
     world.unassign()
     world.turn()
     assert puppet.acts == ["kill"]
-    puppet.state = Dead(code=-9, proof="exit")
+    puppet.state = Exited(code=-9, proof="exit")
     world.turn()
     assert world.end is not None
     assert world.end.code == -9
@@ -382,7 +389,7 @@ def test_a_driver_of_an_older_generation_is_killed(world: World) -> None:
 
 def test_a_driver_that_was_given_to_another_worker_is_left_alone(world: World) -> None:
     puppet = world.running()
-    world.assign(Order.KILL, worker="other")
+    world.assign(DriverCommand.KILL, worker="other")
     world.turn(2)
     assert puppet.acts == []
 
@@ -396,14 +403,14 @@ def test_an_assignment_that_cannot_be_read_kills_nothing(world: World) -> None:
 
 def test_one_driver_that_does_not_die_does_not_hold_up_the_others(world: World) -> None:
     puppet = world.running()
-    world.assign(Order.KILL)
+    world.assign(DriverCommand.KILL)
     it = Assignment(job_id=8, initialization_ms=1, generation=1, worker="w")
     world.store.transact(
         [],
         [
             Put(ASSIGNMENTS, "8", to_document(it)),
             Put(
-                STATES,
+                JOB_STATES,
                 "8",
                 to_document(JobState(job_id=8, status=JobStatus.SCHEDULED, generation=1)),
             ),
@@ -416,7 +423,7 @@ def test_one_driver_that_does_not_die_does_not_hold_up_the_others(world: World) 
 
 def test_a_report_that_meets_a_change_looks_again(world: World) -> None:
     puppet = world.running()
-    puppet.state = Dead(code=0, proof="exit")
+    puppet.state = Exited(code=0, proof="exit")
     original = world.store.transact
     beaten: list[int] = []
 
@@ -439,7 +446,7 @@ def test_a_store_out_of_reach_ends_nothing_and_the_report_follows(store: Store) 
     world = World(front)
     puppet = world.running()
     down.append(True)
-    puppet.state = Dead(code=0, proof="exit")
+    puppet.state = Exited(code=0, proof="exit")
     world.turn(10)
     assert puppet.acts == []
     down.clear()
@@ -466,7 +473,7 @@ def test_only_a_job_without_wishes_of_its_own_gets_a_driver_that_waits(
         lineage="7-1",
         plan=Plan(job_name="j", env=env, pipelines=()),
     )
-    store.transact([], [Put(JOBS, str(JOB), to_document(record))])
+    store.transact([], [Put(RUNNING_JOBS, str(JOB), to_document(record))])
     world.assign()
     world.turn()
     assert world.stage.started[0][1] is plain

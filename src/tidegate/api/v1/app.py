@@ -11,11 +11,11 @@ from starlette.responses import JSONResponse, Response
 
 from tidegate import __version__
 from tidegate.api.answers import BodyTooLarge, internal_error
-from tidegate.api.desk import Desk
-from tidegate.api.health import Health
+from tidegate.api.desk import ApiContext
+from tidegate.api.health import HealthReport
 from tidegate.api.v1 import catalog, changes, cluster, jobs, state, tokens
 from tidegate.api.v1.live import Live
-from tidegate.api.v1.models import Problem
+from tidegate.api.v1.models import ProblemModel
 from tidegate.api.v1.roles import describe_roles
 from tidegate.checkpoints.reach import StorageRefused
 from tidegate.model.document import UnreadableDocument
@@ -58,12 +58,12 @@ TITLES = {
     503: "try again",
 }
 RESPONSES: dict[int | str, dict[str, object]] = {
-    status: {"description": TITLES[status], "model": Problem, "content": {MEDIA: {}}}
+    status: {"description": TITLES[status], "model": ProblemModel, "content": {MEDIA: {}}}
     for status in (400, 401, 403, 404, 409, 413, 422, 502, 503)
 }
 
 
-def typed_api(desk: Desk) -> FastAPI:
+def typed_api(desk: ApiContext) -> FastAPI:
     """The application to mount at /api/v1."""
     app = FastAPI(
         title="Tidegate",
@@ -84,7 +84,7 @@ def typed_api(desk: Desk) -> FastAPI:
     ):
         describe_roles(router)
         app.include_router(router)
-    probes = Health(desk)
+    probes = HealthReport(desk)
     app.add_route("/health", probes.health, methods=["GET"], include_in_schema=False)
     app.add_route("/ready", probes.ready, methods=["GET"], include_in_schema=False)
     app.add_route("/events", Live(desk).events, methods=["GET"], include_in_schema=False)
@@ -99,7 +99,7 @@ def problem(
     status: int, detail: str, condition: str, problems: list[str] | None = None
 ) -> Response:
     """An answer that is no success."""
-    document = Problem(
+    document = ProblemModel(
         title=TITLES.get(status, "error"),
         status=status,
         detail=detail,

@@ -13,10 +13,10 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from tidegate.api import shapes as v2
-from tidegate.api.fragments import Going
-from tidegate.api.roll import Row
+from tidegate.api.fragments import RunningJob
+from tidegate.api.roll import JobRow
 from tidegate.api.v1 import shapes
-from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.observe import ClusterCache
 
 LOG = logging.getLogger("tidegate.api")
 AGE = "seconds_since_checkpoint"
@@ -36,20 +36,20 @@ class Card:
         return f'{self.text},"{AGE}":{age}}}'
 
 
-class Cards:
+class PageCache:
     """The texts. Not for threads."""
 
-    def __init__(self, picture: Picture) -> None:
+    def __init__(self, picture: ClusterCache) -> None:
         self.picture = picture
         self._cards: dict[int, Card] = {}
 
-    def keys(self, rows: Sequence[Row]) -> list[Hashable]:
+    def keys(self, rows: Sequence[JobRow]) -> list[Hashable]:
         """What the jobs of a page are made from."""
         return [_key(self.picture, row) for row in rows]
 
     def page(
         self,
-        rows: Sequence[Row],
+        rows: Sequence[JobRow],
         keys: Sequence[Hashable],
         following: str | None,
         total: int,
@@ -67,7 +67,7 @@ class Cards:
         )
         return f'{{"jobs":[{shown}],"next":{json.dumps(following)},"total":{total}}}'
 
-    def _card(self, row: Row, key: Hashable) -> Card | None:
+    def _card(self, row: JobRow, key: Hashable) -> Card | None:
         """None where the record cannot be read: the others must be shown."""
         known = self._cards.get(row.job_id)
         if known is not None and known.key == key:
@@ -86,8 +86,8 @@ def tag_of(keys: Sequence[Hashable], following: str | None, total: int) -> str:
     return f'W/"{hashlib.blake2b(repr((keys, following, total)).encode(), digest_size=12).hexdigest()}"'
 
 
-def _key(picture: Picture, row: Row) -> Hashable:
-    if not isinstance(row.job, Going):
+def _key(picture: ClusterCache, row: JobRow) -> Hashable:
+    if not isinstance(row.job, RunningJob):
         return row.job_id, row.job.version
     assignment = picture.assignment(row.job_id)
     counts = tuple(
@@ -105,8 +105,8 @@ def _key(picture: Picture, row: Row) -> Hashable:
     )
 
 
-def _made(picture: Picture, row: Row, key: Hashable) -> Card:
-    if not isinstance(row.job, Going):
+def _made(picture: ClusterCache, row: JobRow, key: Hashable) -> Card:
+    if not isinstance(row.job, RunningJob):
         return Card(key, shapes.ended(row.job.value).model_dump_json(exclude={AGE})[:-1], 0)
     last = v2.lagging([p.value for p in picture.pipelines(row.job_id)])
     text = shapes.running(picture, row.job, 0).model_dump_json(exclude={AGE})[:-1]

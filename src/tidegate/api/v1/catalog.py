@@ -33,17 +33,17 @@ def routes() -> APIRouter:
         ]
 
     @router.get("/connectors/{kind}/{name}", dependencies=[VIEWER])
-    def get_connector(kind: BlockKind, name: str) -> models.Connector:
+    def get_connector(kind: BlockKind, name: str) -> models.ConnectorModel:
         """One of them with its options and the rules between them."""
         found = find(kind, name)
-        return models.Connector(
+        return models.ConnectorModel(
             **_head(found),
             options=[_option(option) for option in found.options.options],
             rules=rules(found.options),
         )
 
     @router.post("/validate", dependencies=[OPERATOR])
-    def validate_job(body: models.Submission) -> models.Judgement:
+    def validate_job(body: models.SubmissionModel) -> models.Judgement:
         """Every problem of a job file, with its line, and the graph that it describes; nothing is
         started.
         """
@@ -76,8 +76,8 @@ def _head(connector: plugins.Connector) -> dict[str, Any]:
     }
 
 
-def _option(option: Option) -> models.Option:
-    return models.Option(
+def _option(option: Option) -> models.OptionModel:
+    return models.OptionModel(
         key=option.key,
         type=option.kind.value,
         default=option.default,

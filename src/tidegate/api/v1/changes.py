@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request
 
-from tidegate.api.desk import Desk
+from tidegate.api.desk import ApiContext
 from tidegate.api.reads import job_id_of
 from tidegate.api.v1 import models, shapes
 from tidegate.api.v1.jobs import JobIdPath
@@ -11,7 +11,7 @@ from tidegate.api.writes import Writes
 from tidegate.model.change import AcceptedChange
 
 
-def routes(desk: Desk) -> APIRouter:
+def routes(desk: ApiContext) -> APIRouter:
     """The routes below /jobs that decide."""
     router, writes = APIRouter(prefix="/jobs", tags=["jobs"]), Writes(desk)
 

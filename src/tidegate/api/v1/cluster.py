@@ -5,16 +5,16 @@ from collections import Counter
 from fastapi import APIRouter
 
 from tidegate import __version__
-from tidegate.api.desk import Desk
+from tidegate.api.desk import ApiContext
 from tidegate.api.fragments import going
 from tidegate.api.v1 import models, shapes
 from tidegate.api.v1.roles import VIEWER
 from tidegate.coordinator.announcement import living
-from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.observe import ClusterCache
 from tidegate.model.records import CheckpointHealth, ServerRecord
 
 
-def routes(desk: Desk) -> APIRouter:
+def routes(desk: ApiContext) -> APIRouter:
     """All of them only read."""
     router = APIRouter(tags=["cluster"], dependencies=[VIEWER])
 
@@ -24,7 +24,7 @@ def routes(desk: Desk) -> APIRouter:
         return overview_of(desk)
 
     @router.get("/workers")
-    def listworkers_of() -> list[models.Worker]:
+    def listworkers_of() -> list[models.WorkerModel]:
         """Every worker that has a lease, with the jobs in its hands."""
         return workers_of(desk.current())
 
@@ -44,7 +44,7 @@ def routes(desk: Desk) -> APIRouter:
     return router
 
 
-def workers_of(picture: Picture) -> list[models.Worker]:
+def workers_of(picture: ClusterCache) -> list[models.WorkerModel]:
     """Every worker with the jobs in its hands."""
     held: dict[str, list[int]] = {}
     for job in going(picture):
@@ -57,7 +57,7 @@ def workers_of(picture: Picture) -> list[models.Worker]:
     ]
 
 
-def overview_of(desk: Desk) -> models.Overview:
+def overview_of(desk: ApiContext) -> models.Overview:
     """What there is, and what needs attention."""
     picture, lease = desk.current(), desk.picture.lease()
     jobs, workers = going(picture), workers_of(picture)
@@ -77,7 +77,7 @@ def overview_of(desk: Desk) -> models.Overview:
     )
 
 
-def coordinators_of(desk: Desk) -> list[models.Coordinator]:
+def coordinators_of(desk: ApiContext) -> list[models.Coordinator]:
     """The servers that live.
 
     This one does, and so does the leader, also if they have not announced themselves yet, or are of

@@ -9,23 +9,23 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 
-from tidegate.api.access import audit_facts, who_of
-from tidegate.api.desk import Desk
-from tidegate.api.fragments import Going, going_of
+from tidegate.api.access import audit_facts, principal_of
+from tidegate.api.desk import ApiContext
+from tidegate.api.fragments import RunningJob, going_of
 from tidegate.api.job_text import format_of
 from tidegate.api.reads import job_id_of
 from tidegate.api.restore_words import query_of
-from tidegate.api.roll import Row, matching
+from tidegate.api.roll import JobRow, matching
 from tidegate.api.v1 import models, shapes
-from tidegate.api.v1.cards import Cards, tag_of
+from tidegate.api.v1.cards import PageCache, tag_of
 from tidegate.api.v1.paging import page
 from tidegate.api.v1.roles import OPERATOR, VIEWER
-from tidegate.api.writes import How, Writes
+from tidegate.api.writes import StopMode, Writes
 from tidegate.coordinator.commands import UnknownJob
-from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.observe import ClusterCache
 from tidegate.model.records import CheckpointHealth, JobStatus
 from tidegate.store.errors import StoreDamaged
-from tidegate.store.follow import Seen
+from tidegate.store.follow import CachedEntry
 
 JobIdPath = Annotated[str, Path(pattern="^[1-9][0-9]{0,18}$", description="the id of a job")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
@@ -36,11 +36,11 @@ NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
 }
 
 
-def routes(desk: Desk) -> APIRouter:
+def routes(desk: ApiContext) -> APIRouter:
     router, writes, cards = (
         APIRouter(prefix="/jobs", tags=["jobs"]),
         Writes(desk),
-        Cards(desk.picture),
+        PageCache(desk.picture),
     )
 
     @router.get("", dependencies=[VIEWER], response_model=models.JobPage, responses=NOT_MODIFIED)
@@ -78,7 +78,7 @@ def routes(desk: Desk) -> APIRouter:
 
     @router.post("", status_code=201, dependencies=[OPERATOR])
     def submit_job(
-        body: models.Submission,
+        body: models.SubmissionModel,
         request: Request,
         idempotency_key: Annotated[
             str | None,
@@ -87,7 +87,7 @@ def routes(desk: Desk) -> APIRouter:
                 description="the same key is the same job, however often it is sent",
             ),
         ] = None,
-    ) -> models.Accepted:
+    ) -> models.SubmissionAccepted:
         """Take a job in.
 
         It is durable when this is answered, and runs as soon as there is a slot.
@@ -101,11 +101,11 @@ def routes(desk: Desk) -> APIRouter:
             body.text.encode(),
             format_of(body.format),
             query,
-            who_of(request).name,
+            principal_of(request).name,
             idempotency_key or "",
         )
         audit_facts(request, jobId=str(record.job_id), jobName=record.name, action="submit")
-        return models.Accepted(
+        return models.SubmissionAccepted(
             id=str(record.job_id), name=record.name, submitted=shapes.at(record.initialization_ms)
         )
 
@@ -132,7 +132,7 @@ def routes(desk: Desk) -> APIRouter:
         wanted = job_id_of(job_id)
         audit_facts(request, action=str(body.how))
         job_details(desk.current(), wanted, 0)  # an id that nobody knows is told
-        writes.stop(wanted, How(body.how), who_of(request).name)
+        writes.stop(wanted, StopMode(body.how), principal_of(request).name)
         desk.look()
         return job_details(desk.current(), wanted, desk.clock.now_ms())
 
@@ -154,7 +154,7 @@ def routes(desk: Desk) -> APIRouter:
         return models.CheckpointPage(checkpoints=shown, next=following)
 
     @router.get("/{job_id}/failures", dependencies=[VIEWER])
-    def list_failures(job_id: JobIdPath) -> list[models.Failure]:
+    def list_failures(job_id: JobIdPath) -> list[models.FailureModel]:
         """What went wrong, the newest first; bounded."""
         return job_details(desk.current(), job_id_of(job_id), 0).failures
 
@@ -177,24 +177,24 @@ def json_answer(text: str, tag: str) -> Response:
     return Response(text, media_type="application/json", headers={"ETag": tag})
 
 
-def submitted_of(row: Row) -> tuple[int, int]:
+def submitted_of(row: JobRow) -> tuple[int, int]:
     return row.submitted
 
 
-def _checkpoint_order(each: models.Checkpoint) -> tuple[float, int, int]:
+def _checkpoint_order(each: models.CheckpointModel) -> tuple[float, int, int]:
     return each.completed.timestamp(), each.pipeline, each.checkpoint
 
 
-def job_of(picture: Picture, row: Row, now_ms: int) -> models.Job:
+def job_of(picture: ClusterCache, row: JobRow, now_ms: int) -> models.Job:
     """A job as it is shown."""
     return (
         shapes.running(picture, row.job, now_ms)
-        if isinstance(row.job, Going)
+        if isinstance(row.job, RunningJob)
         else shapes.ended(row.job.value)
     )
 
 
-def job_details(picture: Picture, job_id: int, now_ms: int) -> models.JobDetails:
+def job_details(picture: ClusterCache, job_id: int, now_ms: int) -> models.JobDetails:
     """One job with all that belongs to it; UnknownJob."""
     record, outcome = picture.jobs().get(job_id), picture.outcome(job_id)
     job = going_of(picture, record) if record is not None else None
@@ -208,8 +208,8 @@ def job_details(picture: Picture, job_id: int, now_ms: int) -> models.JobDetails
 
 
 def checkpoints_of(
-    picture: Picture, job_id: int, pipeline: int | None = None
-) -> list[models.Checkpoint]:
+    picture: ClusterCache, job_id: int, pipeline: int | None = None
+) -> list[models.CheckpointModel]:
     """The last checkpoints of a job, or of one of its pipelines, the newest first."""
     entries = {seen.key: seen.value.entries for seen in picture.history(job_id)}
     found = [
@@ -222,15 +222,15 @@ def checkpoints_of(
     return found
 
 
-def etag(picture: Picture, job_id: int) -> str:
+def etag(picture: ClusterCache, job_id: int) -> str:
     """Made of the versions of all records of a job."""
-    seen: tuple[Seen[Any] | None, ...] = (
+    seen: tuple[CachedEntry[Any] | None, ...] = (
         picture.jobs().get(job_id),
         picture.state(job_id),
         picture.outcome(job_id),
         picture.assignment(job_id),
     )
-    more: Iterator[Seen[Any]] = chain(picture.pipelines(job_id), picture.metrics(job_id))
+    more: Iterator[CachedEntry[Any]] = chain(picture.pipelines(job_id), picture.metrics(job_id))
     parts = [str(each.version if each else 0) for each in chain(seen, more)]
     if (instead := picture.shown_health(job_id)) is not None:  # while it cannot be written
         parts.append(instead.level.value)

@@ -19,10 +19,10 @@ from collections.abc import AsyncIterator, Collection, Hashable
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from tidegate.api.access import who_of
+from tidegate.api.access import principal_of
 from tidegate.api.answers import fail
-from tidegate.api.desk import Desk
-from tidegate.coordinator.observe import Changed, Picture
+from tidegate.api.desk import ApiContext
+from tidegate.coordinator.observe import ChangedJobs, ClusterCache
 
 LOG = logging.getLogger("tidegate.api")
 LOOK_EVERY_S = 0.1
@@ -59,7 +59,7 @@ class News:
     Not for threads.
     """
 
-    def __init__(self, picture: Picture) -> None:
+    def __init__(self, picture: ClusterCache) -> None:
         self.picture = picture
         self._states: dict[int, Hashable] = {}
         self._progress: dict[int, Hashable] = {}
@@ -123,10 +123,10 @@ class News:
 class Live:
     """The stream of one server."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: ApiContext) -> None:
         self.desk = desk
         self.listeners = 0
-        self._changed: Changed | None = None
+        self._changed: ChangedJobs | None = None
         self._news = News(desk.picture)
         self._last = Link(0, b"")
         self._reason = ""
@@ -135,7 +135,7 @@ class Live:
 
     async def events(self, request: Request) -> Response:
         """A stream that ends with its listener, or with the server."""
-        who_of(request)
+        principal_of(request)
         listeners_max = min(LISTENERS_MAX, self.desk.listeners_max)
         if self.listeners >= listeners_max:
             return fail(

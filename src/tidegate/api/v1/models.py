@@ -20,7 +20,7 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Problem(Model):
+class ProblemModel(Model):
     """What is wrong, in the form of RFC 9457. `condition` is stable: programs may depend on it."""
 
     type: str = "about:blank"
@@ -33,7 +33,7 @@ class Problem(Model):
     )
 
 
-class ChangeStop(Model):
+class ChangeStopModel(Model):
     """A change of a table that has stopped a job, until a person decides about it."""
 
     table: str
@@ -46,7 +46,7 @@ class ChangeStop(Model):
     )
 
 
-class Failure(Model):
+class FailureModel(Model):
     """One thing that went wrong."""
 
     at: datetime
@@ -55,12 +55,12 @@ class Failure(Model):
     condition: str
     domain: str
     message: str
-    change: ChangeStop | None = Field(
+    change: ChangeStopModel | None = Field(
         default=None, description="with the condition table-changed: what happened, and the choices"
     )
 
 
-class Checkpoint(Model):
+class CheckpointModel(Model):
     checkpoint: int
     pipeline: int
     kind: CheckpointKind
@@ -103,7 +103,7 @@ class Pipeline(Model):
     status: PipelineStatus
     generation: int
     checkpoints: int
-    latest: Checkpoint | None
+    latest: CheckpointModel | None
     pending: int | None = Field(description="the checkpoint that is being made")
     phase: str
     rows_read: int
@@ -175,7 +175,7 @@ class Job(Model):
     )
     worker: str | None
     figures: Figures
-    last_failure: Failure | None
+    last_failure: FailureModel | None
 
 
 class JobDetails(Job):
@@ -184,19 +184,19 @@ class JobDetails(Job):
     pipelines: list[Pipeline]
     graph: list[Vertex]
     env: dict[str, str] = Field(description="options of the env block, secrets masked")
-    failures: list[Failure]
-    stopped_at: list[ChangeStop] = Field(
+    failures: list[FailureModel]
+    stopped_at: list[ChangeStopModel] = Field(
         default_factory=list,
         description="changes of tables that have ended it, and that a person can decide about",
     )
-    events: list["JobEvent"] = Field(
+    events: list["JobEventModel"] = Field(
         description=(
             "what happened to this id, in all its runs, the newest first; the oldest are dropped"
         )
     )
 
 
-class JobEvent(Model):
+class JobEventModel(Model):
     """One line in the history of a job."""
 
     at: datetime
@@ -216,11 +216,11 @@ class JobPage(Model):
 class CheckpointPage(Model):
     """Some of the checkpoints of a job, the newest first."""
 
-    checkpoints: list[Checkpoint]
+    checkpoints: list[CheckpointModel]
     next: str | None
 
 
-class Submission(Model):
+class SubmissionModel(Model):
     """A job to take in."""
 
     text: str = Field(
@@ -302,7 +302,7 @@ class Resumed(Model):
     notes: list[str] = Field(description="what the decision means, and what is left to do by hand")
 
 
-class Accepted(Model):
+class SubmissionAccepted(Model):
     """A job that was taken in."""
 
     id: JobId
@@ -353,7 +353,7 @@ class SavepointState(Model):
     by: str
 
 
-class Savepoint(Model):
+class SavepointModel(Model):
     """A savepoint that is there."""
 
     id: str
@@ -384,7 +384,7 @@ class RestorePlan(Model):
     )
 
 
-class Quarantine(Model):
+class QuarantineModel(Model):
     """Collected state that waits to be deleted, and can be taken back."""
 
     id: str
@@ -393,7 +393,7 @@ class Quarantine(Model):
     bytes: int
 
 
-class Storage(Model):
+class StorageModel(Model):
     """The checkpoint storage as the last pass of the collector saw it."""
 
     place: str
@@ -403,10 +403,10 @@ class Storage(Model):
     due: int
     warning: str
     failed: list[str]
-    quarantines: list[Quarantine]
+    quarantines: list[QuarantineModel]
 
 
-class Finding(Model):
+class CollectorFindingModel(Model):
     """One thing below the namespace that belongs to nobody, or that nobody understands."""
 
     path: str
@@ -423,7 +423,7 @@ class Survey(Model):
     units: dict[str, int]
     due: int
     due_bytes: int
-    findings: list[Finding]
+    findings: list[CollectorFindingModel]
 
 
 class Undone(Model):
@@ -431,7 +431,7 @@ class Undone(Model):
     failed: list[str]
 
 
-class Worker(Model):
+class WorkerModel(Model):
     """A worker and what it offers."""
 
     id: str
@@ -481,7 +481,7 @@ class Overview(Model):
     leader: str | None
 
 
-class Option(Model):
+class OptionModel(Model):
     """One option of a connector."""
 
     key: str
@@ -511,10 +511,10 @@ class ConnectorHead(Model):
     multi_table: bool
 
 
-class Connector(ConnectorHead):
+class ConnectorModel(ConnectorHead):
     """A connector with its options."""
 
-    options: list[Option]
+    options: list[OptionModel]
     rules: list[str]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from fastapi import APIRouter, Depends, Request
 from fastapi.routing import APIRoute
 
-from tidegate.api.access import who_of
+from tidegate.api.access import principal_of
 from tidegate.model.errors import UserError
 from tidegate.model.records import Role
 
@@ -20,7 +20,7 @@ def _needs(role: Role) -> Callable[[Request], Awaitable[None]]:
     async def check(
         request: Request,
     ) -> None:  # as a plain function it would cost every request a thread
-        who = who_of(request)
+        who = principal_of(request)
         if not who.role.may(role):
             raise NotEnough(
                 f"{who.name} is {who.role.value} here, and this needs the role {role.value}"

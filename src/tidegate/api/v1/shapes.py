@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidegate.api import shapes as v2
-from tidegate.api.fragments import Going
+from tidegate.api.fragments import RunningJob
 from tidegate.api.pipelines import pipelines_of
 from tidegate.api.rates import average_rates, rates_of, started_ms
 from tidegate.api.v1 import models
 from tidegate.api.volumes import byte_counts, byte_rates, merged, with_zeros
 from tidegate.coordinator.accept import stops_of
 from tidegate.coordinator.history import history_of
-from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.observe import ClusterCache
 from tidegate.model.change import ChangeStop
 from tidegate.model.plan import Plan
 from tidegate.model.records import (
@@ -41,12 +41,12 @@ def at(ms: int) -> datetime:
     return datetime.fromtimestamp(ms / 1000, UTC)
 
 
-def running(picture: Picture, job: Going, now_ms: int) -> models.Job:
+def running(picture: ClusterCache, job: RunningJob, now_ms: int) -> models.Job:
     """A job that has not ended."""
     return models.Job(**_running(picture, job, now_ms))
 
 
-def details(picture: Picture, job: Going, now_ms: int) -> models.JobDetails:
+def details(picture: ClusterCache, job: RunningJob, now_ms: int) -> models.JobDetails:
     """The same with all that belongs to it."""
     job_id, record = job.state.job_id, job.record.value
     places = [p.value for p in picture.pipelines(job_id)]
@@ -67,9 +67,9 @@ def details(picture: Picture, job: Going, now_ms: int) -> models.JobDetails:
     )
 
 
-def _events(picture: Picture, job_id: int) -> list[models.JobEvent]:
+def _events(picture: ClusterCache, job_id: int) -> list[models.JobEventModel]:
     return [
-        models.JobEvent(
+        models.JobEventModel(
             at=at(each.at_ms),
             kind=each.kind.value,
             what=each.to,
@@ -103,7 +103,7 @@ def _passed_in_all(plan: Plan, outcome: JobOutcome) -> Volumes:
     )
 
 
-def _running(picture: Picture, job: Going, now_ms: int) -> dict[str, Any]:
+def _running(picture: ClusterCache, job: RunningJob, now_ms: int) -> dict[str, Any]:
     record, state = job.record.value, job.state
     places = [p.value for p in picture.pipelines(state.job_id)]
     live = [
@@ -140,7 +140,7 @@ def _running(picture: Picture, job: Going, now_ms: int) -> dict[str, Any]:
 
 
 def _figures(
-    job: Going, places: Sequence[PipelineState], live: Sequence[PipelineMetrics]
+    job: RunningJob, places: Sequence[PipelineState], live: Sequence[PipelineMetrics]
 ) -> models.Figures:
     (read, written), plan = v2.rows_so_far(places, live), job.record.value.plan
     bytes_read, bytes_written = byte_counts(plan, merged(places))
@@ -169,7 +169,7 @@ def ended(outcome: JobOutcome) -> models.Job:
     return models.Job(**_ended(outcome))
 
 
-def ended_details(picture: Picture, outcome: JobOutcome) -> models.JobDetails:
+def ended_details(picture: ClusterCache, outcome: JobOutcome) -> models.JobDetails:
     """The same with all that is still there of it."""
     plan = outcome.plan
     return models.JobDetails(
@@ -228,9 +228,9 @@ def _restorable(outcome: JobOutcome) -> bool:
     )
 
 
-def failure(failed: Failure) -> models.Failure:
+def failure(failed: Failure) -> models.FailureModel:
     """One entry of the failure history."""
-    return models.Failure(
+    return models.FailureModel(
         at=at(failed.at_ms),
         generation=failed.generation,
         pipeline=failed.pipeline or None,
@@ -241,16 +241,16 @@ def failure(failed: Failure) -> models.Failure:
     )
 
 
-def change_stop(change: ChangeStop) -> models.ChangeStop:
+def change_stop(change: ChangeStop) -> models.ChangeStopModel:
     """A change that has stopped a job."""
-    return models.ChangeStop(
+    return models.ChangeStopModel(
         table=change.table, at=change.at, statement=change.statement, choices=list(change.choices)
     )
 
 
-def checkpoint(ref: CheckpointRef, state: PipelineState) -> models.Checkpoint:
+def checkpoint(ref: CheckpointRef, state: PipelineState) -> models.CheckpointModel:
     """A completed checkpoint of a pipeline."""
-    return models.Checkpoint(
+    return models.CheckpointModel(
         checkpoint=ref.checkpoint,
         pipeline=state.pipeline,
         kind=ref.kind,
@@ -328,9 +328,9 @@ def _volume(tables: Tables, rates: Mapping[str, Rate] | None) -> dict[str, Any]:
     }
 
 
-def worker(record: WorkerRecord, jobs: Sequence[int]) -> models.Worker:
+def worker(record: WorkerRecord, jobs: Sequence[int]) -> models.WorkerModel:
     """A worker and the jobs in its hands."""
-    return models.Worker(
+    return models.WorkerModel(
         id=record.id,
         host=record.host,
         address=record.address,

@@ -8,15 +8,15 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 
-from tidegate.api.access import audit_facts, who_of
-from tidegate.api.desk import Desk
+from tidegate.api.access import audit_facts, principal_of
+from tidegate.api.desk import ApiContext
 from tidegate.api.job_text import decoded, format_of, plan_text
 from tidegate.api.reads import job_id_of
 from tidegate.api.restore_words import query_of, wish_of
 from tidegate.api.v1 import models, shapes
 from tidegate.api.v1.jobs import JobIdPath, job_details
 from tidegate.api.v1.roles import ADMIN, OPERATOR, VIEWER
-from tidegate.checkpoints.classify import Kind
+from tidegate.checkpoints.classify import UnitKind
 from tidegate.checkpoints.collector import Collector
 from tidegate.checkpoints.quarantine import Quarantine
 from tidegate.checkpoints.savepoints import Savepoint
@@ -24,9 +24,9 @@ from tidegate.checkpoints.usage import Usage
 from tidegate.coordinator import savepoints as asking
 from tidegate.coordinator.collector import StoreWitness, last_report, record, report_of, rules_of
 from tidegate.coordinator.namespace import own
-from tidegate.coordinator.prepare import Incompatible, NeedsConsent, prepare
-from tidegate.coordinator.prepare import Request as Wanted
-from tidegate.coordinator.registry import look
+from tidegate.coordinator.prepare import Incompatible, NeedsConsent, prepare_restore
+from tidegate.coordinator.prepare import RestoreRequest as Wanted
+from tidegate.coordinator.registry import read_job
 from tidegate.coordinator.sink_memory import ask_from_here
 from tidegate.model.document import to_document
 from tidegate.model.plan import Plan
@@ -37,7 +37,7 @@ FINDINGS_MAX = 200
 SavepointId = Annotated[str, Path(pattern="^[0-9]{1,20}$", description="the id of a savepoint")]
 
 
-def routes(desk: Desk) -> APIRouter:
+def routes(desk: ApiContext) -> APIRouter:
     router = APIRouter(tags=["state"])
 
     @router.post("/jobs/{job_id}/savepoints", status_code=202, dependencies=[OPERATOR])
@@ -49,7 +49,9 @@ def routes(desk: Desk) -> APIRouter:
         While one is being made, this joins it.
         """
         audit_facts(request, action="savepoint and stop" if body.stop else "savepoint")
-        made = desk.commands.savepoint(job_id_of(job_id), stop=body.stop, by=who_of(request).name)
+        made = desk.commands.savepoint(
+            job_id_of(job_id), stop=body.stop, by=principal_of(request).name
+        )
         desk.wrote()
         return savepoint_state(made)
 
@@ -57,13 +59,13 @@ def routes(desk: Desk) -> APIRouter:
     def last_savepoint(job_id: JobIdPath) -> models.SavepointState | None:
         """What became of the last one that was asked for; null where none was."""
         job_details(desk.current(), job_id_of(job_id), 0)
-        known = look(desk.store, job_id_of(job_id)).savepoint
+        known = read_job(desk.store, job_id_of(job_id)).savepoint
         return savepoint_state(known.value) if known else None
 
     @router.get("/savepoints", dependencies=[VIEWER])
     def list_savepoints(
         job: Annotated[str | None, Query(pattern="^[1-9][0-9]{0,18}$")] = None,
-    ) -> list[models.Savepoint]:
+    ) -> list[models.SavepointModel]:
         """All savepoints that can be read, or those of one job."""
         found = desk.commands.savepoints.list(job_id_of(job) if job else None)
         return [savepoint(each) for each in found]
@@ -75,7 +77,7 @@ def routes(desk: Desk) -> APIRouter:
         asking.delete(desk.store, desk.commands.savepoints, found)
 
     @router.post("/restore-plan", dependencies=[OPERATOR])
-    def plan_restore(body: models.Submission) -> models.RestorePlan:
+    def plan_restore(body: models.SubmissionModel) -> models.RestorePlan:
         """What a submit would do, from where and with which replay; nothing is started."""
         query = {
             **query_of(body.id, body.name, body.restore, body.on_sink_lost),
@@ -87,7 +89,7 @@ def routes(desk: Desk) -> APIRouter:
         )
 
     @router.get("/storage", dependencies=[VIEWER])
-    def get_storage() -> models.Storage:
+    def get_storage() -> models.StorageModel:
         """What the last pass of the collector has seen and done, and what is in quarantine."""
         return storage(desk)
 
@@ -99,7 +101,7 @@ def routes(desk: Desk) -> APIRouter:
         return survey(desk)
 
     @router.post("/storage/collect", dependencies=[ADMIN])
-    def collect_storage() -> models.Storage:
+    def collect_storage() -> models.StorageModel:
         """One pass of the collector now: orphans go into quarantine, and quarantines whose time is
         over are deleted.
         """
@@ -127,9 +129,9 @@ def savepoint_state(request: SavepointRequest) -> models.SavepointState:
     )
 
 
-def savepoint(found: Savepoint) -> models.Savepoint:
+def savepoint(found: Savepoint) -> models.SavepointModel:
     """A savepoint as it is shown."""
-    return models.Savepoint(
+    return models.SavepointModel(
         id=found.id,
         job=str(found.job_id),
         name=found.name,
@@ -142,10 +144,10 @@ def savepoint(found: Savepoint) -> models.Savepoint:
 
 
 def restore_plan(
-    desk: Desk, plan: Plan, job_id: int, name: str, query: dict[str, str]
+    desk: ApiContext, plan: Plan, job_id: int, name: str, query: dict[str, str]
 ) -> models.RestorePlan:
     """The plan of a restore; one that is impossible, or needs consent, is a plan too."""
-    known = look(desk.store, job_id)
+    known = read_job(desk.store, job_id)
     status = (
         known.state.value.status.value
         if known.state
@@ -155,7 +157,7 @@ def restore_plan(
     )
     ask = ask_from_here(desk.store, fresh=True)
     try:
-        report = prepare(
+        report = prepare_restore(
             desk.store,
             desk.commands.storage,
             Wanted(known=known, name=name, plan=plan, wish=wish_of(query), status=status, ask=ask),
@@ -178,11 +180,11 @@ def as_plan(report: RestoreReport) -> models.RestorePlan:
     )
 
 
-def storage(desk: Desk) -> models.Storage:
+def storage(desk: ApiContext) -> models.StorageModel:
     """The last pass, and the quarantines."""
     files, last = desk.commands.storage.files, last_report(desk.store)
     quarantines = Collector(files, StoreWitness(desk.store)).quarantines.all()
-    return models.Storage(
+    return models.StorageModel(
         place=files.place(),
         at=shapes.moment(last.at_ms) if last else None,
         bytes=dict(last.bytes) if last else {},
@@ -194,26 +196,26 @@ def storage(desk: Desk) -> models.Storage:
     )
 
 
-def _quarantine(found: Quarantine) -> models.Quarantine:
-    return models.Quarantine(
+def _quarantine(found: Quarantine) -> models.QuarantineModel:
+    return models.QuarantineModel(
         id=found.id, begun=shapes.at(found.opened_ms), units=found.units, bytes=found.bytes
     )
 
 
-def survey(desk: Desk) -> models.Survey:
+def survey(desk: ApiContext) -> models.Survey:
     """Everything below the namespace, added up, and the first things that would be collected or
     that nobody understands.
     """
     usage = Usage()
-    findings: list[models.Finding] = []
+    findings: list[models.CollectorFindingModel] = []
     collector = Collector(desk.commands.storage.files, StoreWitness(desk.store))
     for verdict in collector.survey(rules_of(desk.settings.checkpoint, desk.clock.now_ms())):
         usage.add(verdict)
-        if (verdict.due or verdict.kind in (Kind.ORPHAN, Kind.UNKNOWN)) and len(
+        if (verdict.due or verdict.kind in (UnitKind.ORPHAN, UnitKind.UNKNOWN)) and len(
             findings
         ) < FINDINGS_MAX:
             findings.append(
-                models.Finding(
+                models.CollectorFindingModel(
                     path=verdict.unit.path,
                     kind=verdict.kind.value,
                     why=verdict.reason,
@@ -231,7 +233,7 @@ def survey(desk: Desk) -> models.Survey:
     )
 
 
-def collect(desk: Desk) -> None:
+def collect(desk: ApiContext) -> None:
     """One pass that acts, and its report."""
     files = desk.commands.storage.files
     own(files, desk.store)
@@ -240,7 +242,7 @@ def collect(desk: Desk) -> None:
     record(desk.store, report_of(report, rules, 0), report.usage.by_job)
 
 
-def undo(desk: Desk, word: str) -> models.Undone:
+def undo(desk: ApiContext, word: str) -> models.Undone:
     """A quarantine back to where it stood."""
     quarantines = Collector(desk.commands.storage.files, StoreWitness(desk.store)).quarantines
     moved, failed = quarantines.take_back(quarantines.find(word), desk.clock.now_ms())

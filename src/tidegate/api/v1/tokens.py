@@ -11,8 +11,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field
 
-from tidegate.api.access import AUDIT, who_of
-from tidegate.api.desk import Desk
+from tidegate.api.access import AUDIT, principal_of
+from tidegate.api.desk import ApiContext
 from tidegate.api.v1 import shapes
 from tidegate.api.v1.models import Model
 from tidegate.api.v1.roles import ADMIN
@@ -22,7 +22,7 @@ from tidegate.model.records import AccessToken, Role
 TokenId = Annotated[str, Path(pattern="^[0-9a-f]{12}$", description="the id of a token")]
 
 
-class Token(Model):
+class TokenModel(Model):
     """Who may come in, and how far; the secret is known to nobody."""
 
     id: str
@@ -38,7 +38,7 @@ class Token(Model):
     )
 
 
-class NewToken(Token):
+class NewToken(TokenModel):
     """A token that has just been made."""
 
     token: str = Field(description="what its holder sends; it is shown this once")
@@ -57,7 +57,7 @@ class TokenWish(Model):
     )
 
 
-def routes(desk: Desk) -> APIRouter:
+def routes(desk: ApiContext) -> APIRouter:
     """All of them are for admins."""
     router, tokens = (
         APIRouter(prefix="/tokens", tags=["tokens"], dependencies=[ADMIN]),
@@ -65,9 +65,9 @@ def routes(desk: Desk) -> APIRouter:
     )
 
     @router.get("")
-    def list_tokens() -> list[Token]:
+    def list_tokens() -> list[TokenModel]:
         """All tokens, the oldest first."""
-        return [Token(**shown(each, desk.clock.now_ms())) for each in tokens.all()]
+        return [TokenModel(**shown(each, desk.clock.now_ms())) for each in tokens.all()]
 
     @router.post("", status_code=201)
     def create_token(body: TokenWish, request: Request, response: Response) -> NewToken:
@@ -103,7 +103,7 @@ def shown(token: AccessToken, now_ms: int) -> dict[str, Any]:
 
 
 def _told(request: Request, what: str) -> None:
-    who = who_of(request)
+    who = principal_of(request)
     AUDIT.info(
         "token",
         extra={

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.connectors.assertion.failure import RuleFailed
-from tidegate.connectors.assertion.rules import FieldRule, Rule, RuleType
+from tidegate.connectors.assertion.rules import FieldAssertion, Rule, RuleType
 from tidegate.model.types import Column, DataType, Table, TypeName
 from tidegate.plugin.arrow import arrow_type
 from tidegate.plugin.literal import literal
@@ -21,7 +21,7 @@ from tidegate.plugin.option import shown
 _ROW_TEXT_MAX = 400
 
 
-def check_fields(table: Table, batch: pa.RecordBatch, rules: tuple[FieldRule, ...]) -> None:
+def check_fields(table: Table, batch: pa.RecordBatch, rules: tuple[FieldAssertion, ...]) -> None:
     """RuleFailed at the first row that breaks a rule."""
     columns = {c.name: c for c in table.columns}
     for field in rules:
@@ -44,7 +44,7 @@ def _is_null(kind: DataType | None) -> bool:
     return kind is not None and kind.name is TypeName.NULL
 
 
-def _check_type(table: Table, batch: pa.RecordBatch, field: FieldRule, column: Column) -> None:
+def _check_type(table: Table, batch: pa.RecordBatch, field: FieldAssertion, column: Column) -> None:
     if field.type is None:
         return
     if _is_null(field.type):  # the reference's way to say: all values are null
@@ -197,7 +197,7 @@ def _first(mask: Any) -> int | None:
 
 
 def _failure(
-    table: Table, batch: pa.RecordBatch, field: FieldRule, rule: str, row: int
+    table: Table, batch: pa.RecordBatch, field: FieldAssertion, rule: str, row: int
 ) -> RuleFailed:
     whole = batch.slice(row, 1).to_pylist()[0]
     text = ", ".join(f"{name}={_said(value)}" for name, value in whole.items())

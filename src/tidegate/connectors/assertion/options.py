@@ -7,13 +7,13 @@ from tidegate.model.job import BlockKind
 from tidegate.model.plan import Delivery
 from tidegate.model.problem import Problem
 from tidegate.plugin.connector import Capabilities, Connector, GoBack
-from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values
+from tidegate.plugin.option import Block, Option, OptionKind, OptionSet, Values
 
 OPTIONS = OptionSet(
     (
         Option(
             "rules",
-            Kind.MAP,
+            OptionKind.MAP,
             "What must hold: row_rules and field_rules (with NOT_NULL, NULL, MIN, MAX, MIN_LENGTH,"
             " MAX_LENGTH, MIN_ROW, MAX_ROW, equals_to), catalog_table_rule, table-names,"
             " tables_configs.",
@@ -21,7 +21,7 @@ OPTIONS = OptionSet(
         ),
         Option(
             "multi_table_sink_replica",
-            Kind.INT,
+            OptionKind.INT,
             "Has no meaning here: one writer serves all tables.",
             1,
         ),

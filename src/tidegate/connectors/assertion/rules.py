@@ -58,7 +58,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class FieldRule:
+class FieldAssertion:
     """The rules of one field."""
 
     name: str
@@ -72,7 +72,7 @@ class TableRules:
 
     path: str | None
     rows: tuple[Rule, ...] = ()
-    fields: tuple[FieldRule, ...] = ()
+    fields: tuple[FieldAssertion, ...] = ()
     catalog: Mapping[str, Any] | None = None
 
     def about(self, path: str) -> bool:
@@ -81,12 +81,12 @@ class TableRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class AssertRules:
     tables: tuple[TableRules, ...]
     table_names: tuple[str, ...]
 
 
-def parse_rules(block: Block, raw: Mapping[str, Any]) -> tuple[Rules, list[Problem]]:
+def parse_rules(block: Block, raw: Mapping[str, Any]) -> tuple[AssertRules, list[Problem]]:
     """The rules, and what is wrong with them (then the rules hold what could be read)."""
     found = block.find("rules")
     at: Path = found[0] if found else ("rules",)
@@ -119,7 +119,7 @@ def parse_rules(block: Block, raw: Mapping[str, Any]) -> tuple[Rules, list[Probl
                 "there is no rule: give row_rules, field_rules, catalog_table_rule or table-names",
             )
         )
-    return Rules(tuple(tables), names), problems
+    return AssertRules(tuple(tables), names), problems
 
 
 def _unknown(
@@ -191,7 +191,7 @@ def _catalog_types(block: Block, at: Path, catalog: Mapping[str, Any]) -> Iterab
 
 def _field(
     block: Block, at: Path, raw: Mapping[str, Any], problems: list[Problem]
-) -> FieldRule | None:
+) -> FieldAssertion | None:
     name = raw.get("field_name")
     if name is None:
         problems.append(
@@ -214,7 +214,7 @@ def _field(
         if rule is not None:
             rules.append(rule)
             problems += _comparable(block, path, kind, rule)
-    return FieldRule(str(name), kind, tuple(rules))
+    return FieldAssertion(str(name), kind, tuple(rules))
 
 
 def _comparable(block: Block, at: Path, kind: DataType | None, rule: Rule) -> Iterable[Problem]:

@@ -14,17 +14,17 @@ import pyarrow as pa
 from tidegate.connectors.assertion.catalog import check_catalog
 from tidegate.connectors.assertion.failure import RuleFailed
 from tidegate.connectors.assertion.fields import check_fields
-from tidegate.connectors.assertion.rules import Rules, RuleType, TableRules, parse_rules
+from tidegate.connectors.assertion.rules import AssertRules, RuleType, TableRules, parse_rules
 from tidegate.model.problem import Location
 from tidegate.model.types import Table
 from tidegate.plugin.contract import (
     AlreadyCommitted,
+    BatchCommitted,
     Commit,
-    Committed,
     Committer,
     Message,
-    Resume,
     Sink,
+    SinkRestore,
     Writer,
     WriteTask,
 )
@@ -35,19 +35,19 @@ class Assert(Sink):
     """Fails the job where a rule does not hold."""
 
     @cached_property
-    def rules(self) -> Rules:
+    def rules(self) -> AssertRules:
         """The rules, which were checked before the job began."""
         return parse_rules(Block(self.values, lambda _: Location(""), ""), self.values["rules"])[0]
 
     def writer(self, task: WriteTask) -> Writer:  # noqa: ARG002  # nothing is staged
-        return _Writer(self.rules)
+        return _AssertWriter(self.rules)
 
     def committer(self) -> Committer:
         return _Committer(self.rules)
 
 
-class _Writer(Writer):
-    def __init__(self, rules: Rules) -> None:
+class _AssertWriter(Writer):
+    def __init__(self, rules: AssertRules) -> None:
         self._rules = rules
         self._counts: dict[str, int] = {}
 
@@ -69,18 +69,18 @@ class _Writer(Writer):
 
 
 class _Committer(Committer):
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: AssertRules) -> None:
         self._rules = rules
         self._checkpoint = 0
         self._counts: dict[str, int] = {}
 
-    def open(self, resume: Resume) -> None:
+    def open(self, resume: SinkRestore) -> None:
         """Counts as of the checkpoint that the job goes on from."""
         state: Mapping[str, Any] = resume.state or {}
         self._checkpoint = int(state.get("checkpoint", 0))
         self._counts = dict(state.get("counts", {}))
 
-    def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
+    def commit(self, commit: Commit) -> BatchCommitted | AlreadyCommitted:
         """Add the rows of a batch; too many of them fail the job at once."""
         if commit.checkpoint <= self._checkpoint:
             return AlreadyCommitted()
@@ -91,7 +91,7 @@ class _Committer(Committer):
         self._check_rows(counts, RuleType.MAX_ROW)
         self._checkpoint = commit.checkpoint
         self._counts = counts
-        return Committed()
+        return BatchCommitted()
 
     def state(self) -> Any:
         return {"checkpoint": self._checkpoint, "counts": self._counts}

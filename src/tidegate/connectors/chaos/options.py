@@ -10,30 +10,33 @@ from tidegate.model.plan import Delivery
 from tidegate.model.problem import Problem
 from tidegate.plugin.connector import Capabilities, Connector, GoBack
 from tidegate.plugin.contract import OperatorContext, Resource
-from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values, shown
+from tidegate.plugin.option import Block, Option, OptionKind, OptionSet, Values, shown
 
 _TROUBLE = (
     Option(
         "seed",
-        Kind.LONG,
+        OptionKind.LONG,
         "Decides together with place, checkpoint and attempt what goes wrong; another seed, another"
         " story.",
         0,
     ),
     Option(
         "fail_probability",
-        Kind.DOUBLE,
+        OptionKind.DOUBLE,
         "How often a read, a write or a commit raises an error.",
         0.0,
         minimum=0,
         maximum=1,
     ),
     Option(
-        "fail_terminally", Kind.BOOL, "Whether such an error is one that no retry can help.", False
+        "fail_terminally",
+        OptionKind.BOOL,
+        "Whether such an error is one that no retry can help.",
+        False,
     ),
     Option(
         "crash_probability",
-        Kind.DOUBLE,
+        OptionKind.DOUBLE,
         "How often the process ends at once (in commit: the driver).",
         0.0,
         minimum=0,
@@ -41,22 +44,29 @@ _TROUBLE = (
     ),
     Option(
         "hang_probability",
-        Kind.DOUBLE,
+        OptionKind.DOUBLE,
         "How often it hangs for hang_ms.",
         0.0,
         minimum=0,
         maximum=1,
     ),
-    Option("hang_ms", Kind.LONG, "How long it hangs.", 60_000, minimum=0),
+    Option("hang_ms", OptionKind.LONG, "How long it hangs.", 60_000, minimum=0),
     Option(
-        "slow_ms", Kind.LONG, "How long every read, write and commit takes at least.", 0, minimum=0
+        "slow_ms",
+        OptionKind.LONG,
+        "How long every read, write and commit takes at least.",
+        0,
+        minimum=0,
     ),
 )
 
 
 def _places(*names: str) -> Option:
     return Option(
-        "places", Kind.LIST, f"Where something may go wrong: of {', '.join(names)}.", list(names)
+        "places",
+        OptionKind.LIST,
+        f"Where something may go wrong: of {', '.join(names)}.",
+        list(names),
     )
 
 
@@ -66,27 +76,27 @@ SOURCE = OptionSet(
     (
         Option(
             "row.num",
-            Kind.LONG,
+            OptionKind.LONG,
             "Rows in all, numbered from 0 in the column `id`.",
             1000,
             minimum=0,
         ),
         Option(
             "rate",
-            Kind.DOUBLE,
+            OptionKind.DOUBLE,
             "Rows that arrive each second; all at once where absent.",
             minimum=0,
         ),
-        Option("payload.length", Kind.INT, "Letters of the column `payload`.", 16, minimum=0),
+        Option("payload.length", OptionKind.INT, "Letters of the column `payload`.", 16, minimum=0),
         Option(
             "outside.path",
-            Kind.TEXT,
+            OptionKind.TEXT,
             "Directory that stands for a server where this source has a slot and a table, as files;"
             " none where absent.",
         ),
         Option(
             "outside.slot",
-            Kind.TEXT,
+            OptionKind.TEXT,
             "The name of that slot; only one job may use it at a time.",
             "chaos",
         ),
@@ -99,19 +109,19 @@ SINK = OptionSet(
     (
         Option(
             "path",
-            Kind.TEXT,
+            OptionKind.TEXT,
             "Directory for one file of committed ids for each batch; rows are only counted where"
             " absent.",
         ),
         Option(
             "id_field",
-            Kind.TEXT,
+            OptionKind.TEXT,
             "The column of whole numbers whose values are written there.",
             "id",
         ),
         Option(
             "fail_at_checkpoint",
-            Kind.LIST,
+            OptionKind.LIST,
             "Checkpoint ids whose commit raises an error; the repeated batch passes, unless"
             " fail_terminally.",
         ),

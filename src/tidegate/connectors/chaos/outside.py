@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 from tidegate.model.errors import TransientError
-from tidegate.plugin.contract import Resource, Runway
+from tidegate.plugin.contract import LogRetention, Resource
 from tidegate.plugin.option import Values
 
 SLOT, TABLE = "chaos slot", "chaos table"
@@ -27,9 +27,9 @@ def drop(resource: Resource, values: Values) -> None:  # noqa: ARG001  # the sig
     _file(resource.kind, resource.name, resource.place).unlink(missing_ok=True)
 
 
-def runway(place: str) -> Runway:
+def runway(place: str) -> LogRetention:
     told = Path(place, "runway")
-    return Runway(**json.loads(told.read_text())) if told.exists() else Runway(True)
+    return LogRetention(**json.loads(told.read_text())) if told.exists() else LogRetention(True)
 
 
 def _reach(place: str) -> None:

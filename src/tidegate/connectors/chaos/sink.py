@@ -16,21 +16,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidegate.connectors.chaos.trouble import ChaosEnded, Trouble
+from tidegate.connectors.chaos.trouble import ChaosEnded, FaultInjector
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import Fenced
 from tidegate.model.types import Table
 from tidegate.plugin.contract import (
     AlreadyCommitted,
+    BatchCommitted,
     Commit,
-    Committed,
+    CommitRange,
     Committer,
     Message,
     OperatorContext,
-    Resume,
     Sink,
     SinkMemory,
-    SinkRange,
+    SinkRestore,
     Writer,
     WriteTask,
 )
@@ -39,14 +39,14 @@ from tidegate.plugin.option import Values
 
 class ChaosSink(Sink):
     def writer(self, task: WriteTask) -> Writer:
-        return _Writer(self.values, task)
+        return _ChaosWriter(self.values, task)
 
     def committer(self) -> Committer:
         """Writes them, one file for each batch."""
         return ChaosCommitter(self.values, self.context)
 
 
-class _Writer(Writer):
+class _ChaosWriter(Writer):
     def __init__(self, values: Values, task: WriteTask) -> None:
         self._values = values
         self._task = task
@@ -65,7 +65,7 @@ class _Writer(Writer):
 
     def close(self) -> Message:
         """Runs of ids, as [first, last] pairs."""
-        Trouble.of(self._values).meet("write", self._task.checkpoint, self._task.token)
+        FaultInjector.of(self._values).meet("write", self._task.checkpoint, self._task.token)
         ids = np.sort(np.concatenate(self._ids)) if self._ids else np.array([], dtype=np.int64)
         return {"rows": self._rows, "ids": list(_runs(ids))}
 
@@ -105,21 +105,21 @@ class ChaosCommitter(Committer):
     def __init__(self, values: Values, context: OperatorContext) -> None:
         self._values = values
         self._name = f"{context.pipeline}-{context.operator.replace('/', '_')}"
-        self._trouble = Trouble.of(values)
+        self._trouble = FaultInjector.of(values)
         self._rows = self._checkpoint = 0
         self._spared: set[int] = set()  # checkpoints that failed already
 
-    def memory(self, resume: Resume) -> SinkMemory | None:
+    def memory(self, resume: SinkRestore) -> SinkMemory | None:
         """The newest batch that has a file; None where rows are only counted."""
         if self._values["path"] is None:
             return None
         numbers = (int(file.stem.rpartition("-")[2]) for file in self._files(resume.lineage))
         return SinkMemory(place=self._values["path"], checkpoint=max(numbers, default=0))
 
-    def ahead(self, resume: Resume) -> Sequence[SinkRange]:
+    def ahead(self, resume: SinkRestore) -> Sequence[CommitRange]:
         records = [json.loads(file.read_text()) for file in self._files(resume.lineage)]
         return [
-            SinkRange(checkpoint=r["checkpoint"], offsets=r["offsets"])
+            CommitRange(checkpoint=r["checkpoint"], offsets=r["offsets"])
             for r in records
             if r["checkpoint"] > resume.checkpoint
         ]
@@ -133,7 +133,7 @@ class ChaosCommitter(Committer):
         )
         return [file for file in files if file.name.startswith(self._prefix(lineage))]
 
-    def open(self, resume: Resume) -> None:
+    def open(self, resume: SinkRestore) -> None:
         """Take away what is newer than the point to go on from, except the batches that will be
         repeated.
         """
@@ -157,7 +157,7 @@ class ChaosCommitter(Committer):
     def _prefix(self, lineage: str) -> str:
         return f"{lineage}-{self._name}-".replace("/", "_")
 
-    def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
+    def commit(self, commit: Commit) -> BatchCommitted | AlreadyCommitted:
         if str(commit.checkpoint) in map(
             str, self._values["fail_at_checkpoint"] or ()
         ) and self._may_fail(commit.checkpoint):
@@ -168,7 +168,7 @@ class ChaosCommitter(Committer):
         )
         if commit.checkpoint <= self._checkpoint:
             return AlreadyCommitted()
-        outcome = self._record(commit) if self._values["path"] is not None else Committed()
+        outcome = self._record(commit) if self._values["path"] is not None else BatchCommitted()
         self._rows += sum(int(m["rows"]) for m in commit.messages)
         self._checkpoint = commit.checkpoint
         return outcome
@@ -178,7 +178,7 @@ class ChaosCommitter(Committer):
         self._spared.add(checkpoint)
         return not spared
 
-    def _record(self, commit: Commit) -> Committed | AlreadyCommitted:
+    def _record(self, commit: Commit) -> BatchCommitted | AlreadyCommitted:
         ids = sorted(run for message in commit.messages for run in message["ids"])
         text = json.dumps(
             {
@@ -207,7 +207,7 @@ class ChaosCommitter(Committer):
             staged.unlink(missing_ok=True)
         _sync_directory(final.parent)
         failpoint("chaos.commit.after")
-        return Committed()
+        return BatchCommitted()
 
     def state(self) -> Any:
         return {"rows": self._rows, "checkpoint": self._checkpoint}

@@ -15,17 +15,17 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.connectors.chaos import outside
-from tidegate.connectors.chaos.trouble import Trouble
+from tidegate.connectors.chaos.trouble import FaultInjector
 from tidegate.model.types import Column, DataType, Table, TypeName
 from tidegate.plugin.arrow import table_schema
 from tidegate.plugin.contract import (
-    Book,
     Limit,
+    LogRetention,
     Offset,
     OperatorContext,
     Progress,
     Resource,
-    Runway,
+    ResourceRegistry,
     Source,
     Split,
 )
@@ -52,13 +52,13 @@ class ChaosSource(Source):
         self._more = False  # whether the limit held back rows that had arrived
         self._attempts = 0
         self._life = secrets.token_hex(4)  # another driver is another attempt
-        self._book: Book | None = None
+        self._book: ResourceRegistry | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """For tasks: without the book."""
         return {**self.__dict__, "_book": None}
 
-    def equip(self, book: Book) -> None:
+    def attach_resources(self, book: ResourceRegistry) -> None:
         """Its slot is known from the options; its table only here."""
         self._book = book
 
@@ -121,7 +121,7 @@ class ChaosSource(Source):
         first, last = split.payload["first"], split.payload["last"]
         middle = (first + last) // 2
         yield from self._rows(first, middle)
-        Trouble.of(self.values).meet("read", first, split.payload["attempt"])
+        FaultInjector.of(self.values).meet("read", first, split.payload["attempt"])
         yield from self._rows(middle, last)
 
     def _rows(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
@@ -142,12 +142,12 @@ class ChaosSource(Source):
         """All rows are read, in a job that ends."""
         return bool(self.bounded and offset["at"] >= self.values["row.num"])
 
-    def runway(self, offset: Offset) -> Runway:  # noqa: ARG002  # the server says it, whatever is asked
+    def runway(self, offset: Offset) -> LogRetention:  # noqa: ARG002  # the server says it, whatever is asked
         """What the server holds, as it says itself."""
         return (
             outside.runway(self.values["outside.path"])
             if self.values["outside.path"]
-            else Runway(True)
+            else LogRetention(True)
         )
 
     def progress(self, offset: Offset) -> Progress:

@@ -41,7 +41,7 @@ class Act(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trouble:
+class FaultInjector:
     """Decides and acts. Probabilities are laid side by side: fail, then crash, then hang."""
 
     seed: int
@@ -54,8 +54,8 @@ class Trouble:
     terminal: bool
 
     @staticmethod
-    def of(values: Values) -> "Trouble":
-        return Trouble(
+    def of(values: Values) -> "FaultInjector":
+        return FaultInjector(
             seed=values["seed"],
             places=tuple(map(str, values["places"])),
             fail=values["fail_probability"],

@@ -28,14 +28,14 @@ _STRINGS = (TypeName.STRING, TypeName.TIME, TypeName.BYTES)  # taken as text, th
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ExtractedValue:
     """One value: its expression, and the condition under which the row is at fault."""
 
     value: str
     fault: str
 
 
-def taken(column: JsonColumn, table: Table) -> Taken:
+def taken(column: JsonColumn, table: Table) -> ExtractedValue:
     """What a column of JsonPath is for a table."""
     source = next(c.type for c in table.columns if c.name == column.source)
     text, path = _json_text(column, source)
@@ -43,7 +43,9 @@ def taken(column: JsonColumn, table: Table) -> Taken:
     found = f"try_variant_get({json}, {sql_text(path)}, 'variant')"
     value = _converted(json, path, column.type)
     misfit = f"({value} IS NULL AND NOT is_variant_null({found}))"
-    return Taken(value, f"({text} IS NOT NULL AND ({json} IS NULL OR {found} IS NULL OR {misfit}))")
+    return ExtractedValue(
+        value, f"({text} IS NOT NULL AND ({json} IS NULL OR {found} IS NULL OR {misfit}))"
+    )
 
 
 def _quoted(text: str) -> str:

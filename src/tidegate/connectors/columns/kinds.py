@@ -92,7 +92,7 @@ class RowKindExtractor(ColumnsTransform):
         )
 
 
-class Metadata(ColumnsTransform):
+class RowMetadata(ColumnsTransform):
     """What is known about a row, as columns."""
 
     name = "Metadata"

@@ -11,7 +11,7 @@ from tidegate.connectors.columns.regex import literal, portable, replacement
 from tidegate.model.job import BlockKind
 from tidegate.model.types import RowKind
 from tidegate.plugin.connector import Capabilities, Connector
-from tidegate.plugin.option import Kind, Option, OptionSet, Values
+from tidegate.plugin.option import Option, OptionKind, OptionSet, Values
 from tidegate.plugin.tables import MULTI_TABLE, Check, RuleSet
 
 UNSUPPORTED = {
@@ -34,15 +34,15 @@ CASES = ("UPPER", "LOWER")
 
 
 def _text(key: str, description: str, **more: Any) -> Option:
-    return Option(key, Kind.TEXT, description, **more)
+    return Option(key, OptionKind.TEXT, description, **more)
 
 
 def _list(key: str, description: str, **more: Any) -> Option:
-    return Option(key, Kind.LIST, description, **more)
+    return Option(key, OptionKind.LIST, description, **more)
 
 
 _RENAMES = (
-    Option("convert_case", Kind.ENUM, "Turn names into upper or lower case.", choices=CASES),
+    Option("convert_case", OptionKind.ENUM, "Turn names into upper or lower case.", choices=CASES),
     _text("prefix", "Put before every name."),
     _text("suffix", "Put after every name."),
     _list(
@@ -53,7 +53,7 @@ _RENAMES = (
 )
 _ERROR_WAY = Option(
     "row_error_handle_way",
-    Kind.ENUM,
+    OptionKind.ENUM,
     "What happens with a row that does not fit.",
     default="FAIL",
     choices=("FAIL", "SKIP", "ROUTE_TO_TABLE"),
@@ -61,7 +61,9 @@ _ERROR_WAY = Option(
 
 
 FIELDS = Option(
-    "fields", Kind.ANY, "Which column is copied to which new one: a block { new_name = old_name }."
+    "fields",
+    OptionKind.ANY,
+    "Which column is copied to which new one: a block { new_name = old_name }.",
 )
 _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | None]] = {
     "Filter": (
@@ -78,7 +80,7 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
         (
             Option(
                 "field_mapper",
-                Kind.MAP,
+                OptionKind.MAP,
                 "The columns that come out, in this order: a block { old_name = new_name }.",
             ),
         ),
@@ -113,18 +115,23 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
         (
             _list("replace_fields", "The columns, of type string."),
             Option(
-                "replace_field", Kind.ANY, "One column (older form); a list of them is taken too."
+                "replace_field",
+                OptionKind.ANY,
+                "One column (older form); a list of them is taken too.",
             ),
             _text("pattern", "What is replaced."),
             _text("replacement", "What is put there; with is_regex, $1 is the first group."),
             Option(
                 "is_regex",
-                Kind.BOOL,
+                OptionKind.BOOL,
                 "Whether pattern is a regular expression (of Java's kind).",
                 default=False,
             ),
             Option(
-                "replace_first", Kind.BOOL, "With is_regex: only the first match.", default=False
+                "replace_first",
+                OptionKind.BOOL,
+                "With is_regex: only the first match.",
+                default=False,
             ),
         ),
         ("pattern", "replacement"),
@@ -169,7 +176,7 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
             _text("custom_field_name", "The new column.", default="row_kind"),
             Option(
                 "transform_type",
-                Kind.ENUM,
+                OptionKind.ENUM,
                 "+I or INSERT.",
                 default="SHORT",
                 choices=("SHORT", "FULL"),
@@ -197,7 +204,7 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
             _text("table_pattern", "... of the table."),
             Option(
                 "pattern_mode",
-                Kind.ENUM,
+                OptionKind.ENUM,
                 "Whether tables that match are kept or dropped.",
                 default="INCLUDE",
                 choices=("INCLUDE", "EXCLUDE"),
@@ -217,7 +224,7 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
         (
             Option(
                 "metadata_fields",
-                Kind.MAP,
+                OptionKind.MAP,
                 "A block { Database = column, Table = column, RowKind = column }.",
                 default={},
             ),
@@ -270,10 +277,12 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
         (
             _list("fields", "The columns, of type string."),
             _text("key", "The key: base64 of 16, 24 or 32 bytes.", secret=True),
-            Option("algorithm", Kind.ENUM, "The cipher.", default="AES_CBC", choices=("AES_CBC",)),
+            Option(
+                "algorithm", OptionKind.ENUM, "The cipher.", default="AES_CBC", choices=("AES_CBC",)
+            ),
             Option(
                 "mode",
-                Kind.ENUM,
+                OptionKind.ENUM,
                 "The direction.",
                 default="ENCRYPT",
                 choices=("ENCRYPT", "DECRYPT"),

@@ -108,7 +108,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FieldRule:
+class ColumnTest:
     """One test of one column. `settings` are the keys of the rule, as written."""
 
     name: str
@@ -128,9 +128,9 @@ class FieldRule:
         return str(self.settings.get(key, True)).lower() != "false"
 
 
-def validation_rules(raw: Any) -> tuple[list[FieldRule], Wrong]:
+def validation_rules(raw: Any) -> tuple[list[ColumnTest], Wrong]:
     """The `field_rules` of DataValidator, flat or nested."""
-    made: list[FieldRule] = []
+    made: list[ColumnTest] = []
     wrong: Wrong = []
     for index, entry in enumerate(raw):
         if (
@@ -157,13 +157,13 @@ def validation_rules(raw: Any) -> tuple[list[FieldRule], Wrong]:
     return made, wrong
 
 
-def _add_rule(name: str, rule: Any, path: Path, made: list[FieldRule], wrong: Wrong) -> None:
+def _add_rule(name: str, rule: Any, path: Path, made: list[ColumnTest], wrong: Wrong) -> None:
     kind = str(rule.get("rule_type") or "").upper() if isinstance(rule, Mapping) else ""
     message = _rule_complaint(kind, rule)
     if message:
         wrong.append((path, message))
     else:
-        made.append(FieldRule(name=name, type=kind, settings=rule))
+        made.append(ColumnTest(name=name, type=kind, settings=rule))
 
 
 def _rule_complaint(kind: str, rule: Any) -> str:

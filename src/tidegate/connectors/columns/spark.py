@@ -12,13 +12,13 @@ from pyspark.sql import functions as f
 
 from tidegate.connectors.columns import regex
 from tidegate.connectors.columns.json_sql import taken
-from tidegate.connectors.columns.kinds import FilterRowKind, Metadata, RowKindExtractor, labels
+from tidegate.connectors.columns.kinds import FilterRowKind, RowKindExtractor, RowMetadata, labels
 from tidegate.connectors.columns.moves import Move
 from tidegate.connectors.columns.options import replaced_columns
-from tidegate.connectors.columns.rules import FieldRule
+from tidegate.connectors.columns.rules import ColumnTest
 from tidegate.connectors.columns.step import ColumnsTransform
 from tidegate.connectors.columns.tables import TableFilter
-from tidegate.connectors.columns.texts import RegexExtract, Replace, Split
+from tidegate.connectors.columns.texts import RegexExtract, Replace, SplitText
 from tidegate.connectors.columns.values import DataValidator, FieldEncrypt, JsonPath
 from tidegate.model.types import ROW_KIND, RowKind, Table, TypeName
 from tidegate.plugin.javaregex import parsed
@@ -158,7 +158,7 @@ def _validated(transform: Any, values: Values, table: Table, df: DataFrame) -> D
     return df
 
 
-def _tests(transform: Any, values: Values, table: Table) -> list[tuple[FieldRule, Column]]:
+def _tests(transform: Any, values: Values, table: Table) -> list[tuple[ColumnTest, Column]]:
     return [
         (rule, f.coalesce(_passes(rule, table), f.lit(True))) for rule in transform.rules(values)
     ]
@@ -177,7 +177,7 @@ def rejected(transform: DataValidator, table: Table, df: DataFrame) -> DataFrame
     return reduce(DataFrame.union, frames)
 
 
-def _as_errors(tests: list[tuple[FieldRule, Column]], table: Table, df: DataFrame) -> DataFrame:
+def _as_errors(tests: list[tuple[ColumnTest, Column]], table: Table, df: DataFrame) -> DataFrame:
     broken = [
         f.when(
             ~passes,
@@ -203,7 +203,7 @@ def _json_value(table: Table, name: str) -> Column:
     return named(name).cast("string").alias(name) if kind is TypeName.TIME else named(name)
 
 
-def _passes(rule: FieldRule, table: Table) -> Column:
+def _passes(rule: ColumnTest, table: Table) -> Column:
     column, settings = named(rule.name), rule.settings
     match rule.type:
         case "NOT_NULL":
@@ -267,10 +267,10 @@ _FRAMES: tuple[tuple[type[ColumnsTransform], Apply], ...] = (
     (Move, _moved),
     (FilterRowKind, _filtered_kinds),
     (RowKindExtractor, _extracted_kinds),
-    (Metadata, _metadata),
+    (RowMetadata, _metadata),
     (TableFilter, _filtered_tables),
     (Replace, _replaced),
-    (Split, _split),
+    (SplitText, _split),
     (RegexExtract, _extracted),
     (JsonPath, _json),
     (DataValidator, _validated),

@@ -55,7 +55,7 @@ def _replaced(values: Values, source: Any) -> Any:
     )
 
 
-class Split(ColumnsTransform):
+class SplitText(ColumnsTransform):
     """At most as many parts as there are new columns; what is missing is NULL."""
 
     name = "Split"

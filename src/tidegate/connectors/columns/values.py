@@ -5,7 +5,7 @@ FieldEncrypt. Here is what they make of tables.
 from dataclasses import replace
 
 from tidegate.connectors.columns.options import RULES
-from tidegate.connectors.columns.rules import FieldRule, JsonColumn, json_columns, validation_rules
+from tidegate.connectors.columns.rules import ColumnTest, JsonColumn, json_columns, validation_rules
 from tidegate.connectors.columns.step import ColumnsTransform, of_type, with_columns
 from tidegate.connectors.columns.tables import joined, parts
 from tidegate.model.errors import UserError
@@ -95,7 +95,7 @@ class DataValidator(ColumnsTransform):
             )
         return None
 
-    def rules(self, values: Values) -> list[FieldRule]:
+    def rules(self, values: Values) -> list[ColumnTest]:
         return validation_rules(values["field_rules"])[0]
 
     def after(self, values: Values, table: Table) -> Table:

@@ -3,21 +3,21 @@
 from tidegate.model.job import BlockKind
 from tidegate.model.plan import Delivery
 from tidegate.plugin.connector import Capabilities, Connector, GoBack
-from tidegate.plugin.option import Kind, Option, OptionSet
+from tidegate.plugin.option import Option, OptionKind, OptionSet
 
 OPTIONS = OptionSet(
     (
-        Option("log.print.data", Kind.BOOL, "Whether rows are printed.", True),
+        Option("log.print.data", OptionKind.BOOL, "Whether rows are printed.", True),
         Option(
             "log.print.delay.ms",
-            Kind.INT,
+            OptionKind.INT,
             "Milliseconds to wait for each row; the tasks wait, before the batch is committed.",
             0,
             minimum=0,
         ),
         Option(
             "multi_table_sink_replica",
-            Kind.INT,
+            OptionKind.INT,
             "Has no meaning here: one writer serves all tables.",
             1,
         ),

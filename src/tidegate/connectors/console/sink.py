@@ -18,12 +18,12 @@ import pyarrow as pa
 from tidegate.connectors.console.text import column_texts, describe
 from tidegate.model.types import ROW_KIND, RowKind, Table
 from tidegate.plugin.contract import (
+    BatchCommitted,
     Commit,
-    Committed,
     Committer,
     Message,
-    Resume,
     Sink,
+    SinkRestore,
     Writer,
     WriteTask,
 )
@@ -37,7 +37,7 @@ _KINDS = [kind.name for kind in RowKind]
 class Console(Sink):
     def writer(self, task: WriteTask) -> Writer:
         """Formats the rows of one task."""
-        return _Writer(
+        return _ConsoleWriter(
             task.subtask, self.values["log.print.data"], self.values["log.print.delay.ms"] / 1000
         )
 
@@ -45,7 +45,7 @@ class Console(Sink):
         return ConsoleCommitter(sys.stdout)
 
 
-class _Writer(Writer):
+class _ConsoleWriter(Writer):
     def __init__(self, subtask: int, printing: bool, delay_s: float) -> None:
         self._subtask = subtask
         self._printing = printing
@@ -109,18 +109,18 @@ class ConsoleCommitter(Committer):
         self._printed: dict[str, int] = {}
         self._described: dict[str, str] = {}
 
-    def open(self, resume: Resume) -> None:
+    def open(self, resume: SinkRestore) -> None:
         """Row numbers go on where the last completed checkpoint left them."""
         state: Mapping[str, Any] = resume.state or {}
         self._printed = dict(state.get("printed", {}))
         self._described = {}  # the reader of a new terminal has seen no description
 
-    def commit(self, commit: Commit) -> Committed:
+    def commit(self, commit: Commit) -> BatchCommitted:
         """Print a batch, subtask by subtask."""
         for message in sorted(commit.messages, key=lambda m: int(m["subtask"])):
             self._print(message)
         self._out.flush()
-        return Committed()
+        return BatchCommitted()
 
     def _print(self, message: Message) -> None:
         for path, columns in message["tables"].items():

@@ -13,7 +13,7 @@ from tidegate.model.problem import Problem, Severity
 from tidegate.model.types import RowKind, Table, TypeName
 from tidegate.plugin.connector import Capabilities, Connector
 from tidegate.plugin.literal import literal, row_literal
-from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values, shown
+from tidegate.plugin.option import Block, Option, OptionKind, OptionSet, Values, shown
 from tidegate.plugin.schema import DEFAULT_TABLE, read_schema
 
 _MODES = ("RANGE", "TEMPLATE")
@@ -46,7 +46,7 @@ def _mode(name: str, modes: tuple[str, ...] = _MODES) -> Option:
     # The reference's page writes int.fake.template where its code has int.fake.mode.
     return Option(
         f"{name}.fake.mode",
-        Kind.ENUM,
+        OptionKind.ENUM,
         text,
         "RANGE",
         choices=modes,
@@ -56,13 +56,15 @@ def _mode(name: str, modes: tuple[str, ...] = _MODES) -> Option:
 
 def _template(name: str) -> Option:
     return Option(
-        f"{name}.template", Kind.LIST, f"Values to choose from for {name}, in place of random ones."
+        f"{name}.template",
+        OptionKind.LIST,
+        f"Values to choose from for {name}, in place of random ones.",
     )
 
 
 def _whole(name: str, bits: int) -> tuple[Option, ...]:
     low, high = -(2**bits), 2**bits - 1
-    kind = Kind.LONG if bits == 63 else Kind.INT
+    kind = OptionKind.LONG if bits == 63 else OptionKind.INT
     return (
         _mode(name, (*_MODES, "SEQUENCE")),
         Option(f"{name}.min", kind, f"The smallest {name} value.", 0, minimum=low, maximum=high),
@@ -78,7 +80,7 @@ def _fraction(name: str, most: float) -> tuple[Option, ...]:
         _mode(name),
         Option(
             f"{name}.min",
-            Kind.DOUBLE,
+            OptionKind.DOUBLE,
             f"The smallest {name} value.",
             0.0,
             minimum=-most,
@@ -86,7 +88,7 @@ def _fraction(name: str, most: float) -> tuple[Option, ...]:
         ),
         Option(
             f"{name}.max",
-            Kind.DOUBLE,
+            OptionKind.DOUBLE,
             f"{name} values stay below this.",
             most,
             minimum=-most,
@@ -98,28 +100,30 @@ def _fraction(name: str, most: float) -> tuple[Option, ...]:
 
 TABLE_OPTIONS = OptionSet(
     (
-        Option("schema", Kind.MAP, "The table: fields or columns, keys and name."),
+        Option("schema", OptionKind.MAP, "The table: fields or columns, keys and name."),
         Option(
             "rows",
-            Kind.LIST,
+            OptionKind.LIST,
             "Fixed rows [{ kind = INSERT, fields = [...] }], made once by every reader in place of"
             " random ones.",
         ),
-        Option("row.num", Kind.INT, "Rows made by each parallel reader.", 5, minimum=0),
-        Option("split.num", Kind.INT, "Pieces in which each reader makes its rows.", 1, minimum=1),
+        Option("row.num", OptionKind.INT, "Rows made by each parallel reader.", 5, minimum=0),
+        Option(
+            "split.num", OptionKind.INT, "Pieces in which each reader makes its rows.", 1, minimum=1
+        ),
         Option(
             "split.read-interval",
-            Kind.INT,
+            OptionKind.INT,
             "Milliseconds between two pieces of a reader.",
             1,
             minimum=0,
         ),
-        Option("map.size", Kind.INT, "Entries of a map.", 5, minimum=0),
-        Option("array.size", Kind.INT, "Elements of an array.", 5, minimum=0),
-        Option("bytes.length", Kind.INT, "Length of bytes values.", 5, minimum=0),
+        Option("map.size", OptionKind.INT, "Entries of a map.", 5, minimum=0),
+        Option("array.size", OptionKind.INT, "Elements of an array.", 5, minimum=0),
+        Option("bytes.length", OptionKind.INT, "Length of bytes values.", 5, minimum=0),
         Option(
             "string.length",
-            Kind.INT,
+            OptionKind.INT,
             "Letters of a string, where the column has no columnLength.",
             5,
             minimum=0,
@@ -131,21 +135,21 @@ TABLE_OPTIONS = OptionSet(
         *(_template(name) for name in _PARTS),
         Option(
             "vector.dimension",
-            Kind.INT,
+            OptionKind.INT,
             "Elements of a vector, where the column has no columnScale.",
             4,
             minimum=0,
         ),
         Option(
             "binary.vector.dimension",
-            Kind.INT,
+            OptionKind.INT,
             "Bits of a binary vector; a multiple of 8.",
             8,
             minimum=0,
         ),
         Option(
             "vector.float.min",
-            Kind.DOUBLE,
+            OptionKind.DOUBLE,
             "The smallest element of a vector.",
             0.0,
             minimum=-_FLOAT_MAX,
@@ -153,7 +157,7 @@ TABLE_OPTIONS = OptionSet(
         ),
         Option(
             "vector.float.max",
-            Kind.DOUBLE,
+            OptionKind.DOUBLE,
             "Elements of a vector stay below this.",
             _FLOAT_MAX,
             minimum=-_FLOAT_MAX,
@@ -161,15 +165,15 @@ TABLE_OPTIONS = OptionSet(
         ),
         Option(
             "auto.increment.enabled",
-            Kind.BOOL,
+            OptionKind.BOOL,
             "Count up in the whole-number columns of the primary key (without one: `id`, else the"
             " first).",
             False,
         ),
-        Option("auto.increment.start", Kind.LONG, "Where auto.increment begins.", 1),
+        Option("auto.increment.start", OptionKind.LONG, "Where auto.increment begins.", 1),
         Option(
             "plugin_output",
-            Kind.TEXT,
+            OptionKind.TEXT,
             "Names the table too, where the schema does not.",
             fallbacks=("result_table_name",),
         ),
@@ -180,16 +184,18 @@ OPTIONS = OptionSet(
     (
         Option(
             "tables_configs",
-            Kind.LIST,
+            OptionKind.LIST,
             "Several tables: a list of blocks, each with all options of a table.",
         ),
         *TABLE_OPTIONS.options,
         Option(
-            "table-names", Kind.LIST, "Has no meaning here: the tables are named by their schemas."
+            "table-names",
+            OptionKind.LIST,
+            "Has no meaning here: the tables are named by their schemas.",
         ),
         Option(
             "seed",
-            Kind.LONG,
+            OptionKind.LONG,
             "Makes the same rows in every run; drawn by chance where absent. Ours, not the"
             " reference's.",
         ),

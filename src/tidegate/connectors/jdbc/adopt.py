@@ -11,7 +11,7 @@ twice), the rows are merged in the usual way: their order is that in which they 
 from collections.abc import Sequence
 
 from tidegate.connectors.jdbc.stage import stage_place, stage_type
-from tidegate.connectors.jdbc.target import Target
+from tidegate.connectors.jdbc.target import JdbcTarget
 from tidegate.databases.catalogue import TableName
 from tidegate.databases.ddl import create_table
 from tidegate.databases.dialect import Dialect
@@ -25,7 +25,7 @@ _FOLLOWED = """select 1 from pg_publication_tables where schemaname = %s and tab
     union all select 1 from pg_replication_slots where slot_type = 'logical' and plugin <> 'pgoutput' and database = current_database() limit 1"""
 
 
-def may_become(target: Target, values: Values, dialect: Dialect, address: Address) -> bool:
+def may_become(target: JdbcTarget, values: Values, dialect: Dialect, address: Address) -> bool:
     """Whether a staging table can have the shape and the place of this target, and nothing else is
     wanted of the first batch than to insert.
     """
@@ -44,7 +44,7 @@ class Adoption:
     """Staging tables of one target, the largest first, as that target."""
 
     def __init__(
-        self, dialect: Dialect, values: Values, target: Target, places: Sequence[TableName]
+        self, dialect: Dialect, values: Values, target: JdbcTarget, places: Sequence[TableName]
     ) -> None:
         self._dialect = dialect
         self._target = target

@@ -32,9 +32,15 @@ from tidegate.connectors.jdbc.merger import Merger, merge_parts
 from tidegate.connectors.jdbc.names import Stage, is_dead, stage_prefix
 from tidegate.connectors.jdbc.prepare import Preparation
 from tidegate.connectors.jdbc.query import run_query
-from tidegate.connectors.jdbc.record import TABLE, Record, Records
+from tidegate.connectors.jdbc.record import TABLE, Records, SinkRecord
 from tidegate.connectors.jdbc.stage import stage_place
-from tidegate.connectors.jdbc.target import KeyMissing, Target, fixed_name, from_message, target_of
+from tidegate.connectors.jdbc.target import (
+    JdbcTarget,
+    KeyMissing,
+    fixed_name,
+    from_message,
+    target_of,
+)
 from tidegate.connectors.jdbc.target_check import SharedTable, TargetFit, check_target
 from tidegate.databases.catalogue import TableInfo, TableName
 from tidegate.databases.ddl import drop_table
@@ -47,14 +53,14 @@ from tidegate.failpoint import failpoint
 from tidegate.model.types import Column
 from tidegate.plugin.contract import (
     AlreadyCommitted,
+    BatchCommitted,
     Commit,
-    Committed,
+    CommitRange,
     Committer,
     Message,
     OperatorContext,
-    Resume,
     SinkMemory,
-    SinkRange,
+    SinkRestore,
 )
 from tidegate.plugin.option import Values
 from tidegate.plugin.placeholders import has_placeholder
@@ -79,10 +85,10 @@ _STAGES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedTable:
     """One staging table of a batch; `place` is None where a task had no rows."""
 
-    target: Target
+    target: JdbcTarget
     place: TableName | None
     rows: int
     subtask: int
@@ -100,7 +106,7 @@ class JdbcCommitter(Committer):
         self._dialect = dialect_of(address.system)
         self._rules = rules_of(address.system)
         self._preparation = Preparation(self._dialect, values)
-        self._resume = Resume(lineage="", generation=0, checkpoint=0)
+        self._resume = SinkRestore(lineage="", generation=0, checkpoint=0)
         self._lineage = ""
         self._generation = 0
         self._checkpoint = 0
@@ -127,7 +133,7 @@ class JdbcCommitter(Committer):
     # -- open
     # ----------------------------------------------------------------------------------------------------------------------------------
 
-    def memory(self, resume: Resume) -> SinkMemory:
+    def memory(self, resume: SinkRestore) -> SinkMemory:
         """See the module's text. A file that is not there is not made."""
         place = f"{self._address} (table {TABLE})"
         if self._address.system is System.SQLITE and not os.path.exists(self._address.database):
@@ -168,7 +174,7 @@ class JdbcCommitter(Committer):
             else None
         )
 
-    def ahead(self, resume: Resume) -> Sequence[SinkRange]:
+    def ahead(self, resume: SinkRestore) -> Sequence[CommitRange]:
         """The one record, where it is newer than the restore point: its batch and all before it are
         in the tables.
         """
@@ -176,9 +182,9 @@ class JdbcCommitter(Committer):
             record = self._taken(session, resume)
         if record.offsets is None or record.checkpoint <= resume.checkpoint:
             return ()
-        return (SinkRange(checkpoint=record.checkpoint, offsets=record.offsets),)
+        return (CommitRange(checkpoint=record.checkpoint, offsets=record.offsets),)
 
-    def open(self, resume: Resume) -> None:
+    def open(self, resume: SinkRestore) -> None:
         with self._session() as session:
             self._taken(session, resume)
             self._drop_dead(session)
@@ -189,7 +195,7 @@ class JdbcCommitter(Committer):
             os.makedirs(os.path.dirname(self._address.database), exist_ok=True)
         return open_session(self._address)
 
-    def _taken(self, session: Session, resume: Resume) -> Record:
+    def _taken(self, session: Session, resume: SinkRestore) -> SinkRecord:
         """The record, in the hands of this generation. May be repeated."""
         self._resume = resume
         self._lineage = resume.lineage
@@ -232,7 +238,7 @@ class JdbcCommitter(Committer):
     # -- commit
     # --------------------------------------------------------------------------------------------------------------------------------
 
-    def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
+    def commit(self, commit: Commit) -> BatchCommitted | AlreadyCommitted:
         assert commit.generation == self._generation, (
             "a committer commits for the generation that opened it"
         )
@@ -247,8 +253,8 @@ class JdbcCommitter(Committer):
             raise
 
     def _commit(
-        self, commit: Commit, targets: dict[TableName, list[Staged]]
-    ) -> Committed | AlreadyCommitted:
+        self, commit: Commit, targets: dict[TableName, list[StagedTable]]
+    ) -> BatchCommitted | AlreadyCommitted:
         with open_existing(self._address) as session:
             self._rules.verify(session)
             self._check_inputs(session, targets)
@@ -266,9 +272,9 @@ class JdbcCommitter(Committer):
             failpoint("jdbcsink.merge.after")
             self._checkpoint = commit.checkpoint
             self._sweep(session, commit.checkpoint)
-        return AlreadyCommitted() if had else Committed()
+        return AlreadyCommitted() if had else BatchCommitted()
 
-    def _check_inputs(self, session: Session, targets: dict[TableName, list[Staged]]) -> None:
+    def _check_inputs(self, session: Session, targets: dict[TableName, list[StagedTable]]) -> None:
         """Two incoming tables must not meet in one table of the target: rows with the same key
         would replace each other.
         """
@@ -286,7 +292,7 @@ class JdbcCommitter(Committer):
         if shared:
             raise SharedTable(sorted(shared))
 
-    def _find_gone(self, session: Session, targets: dict[TableName, list[Staged]]) -> None:
+    def _find_gone(self, session: Session, targets: dict[TableName, list[StagedTable]]) -> None:
         """Of a target that was lost with its record: the tables that are not there are as good as
         never prepared. Those that are there are not emptied.
         """
@@ -299,21 +305,21 @@ class JdbcCommitter(Committer):
                 self._gone.add(name.path)
                 self._prepared -= {name.path}
 
-    def _targets(self, messages: Sequence[Message]) -> dict[TableName, list[Staged]]:
+    def _targets(self, messages: Sequence[Message]) -> dict[TableName, list[StagedTable]]:
         """What is staged, by target, in the order of the tasks."""
-        found: dict[TableName, list[Staged]] = defaultdict(list)
+        found: dict[TableName, list[StagedTable]] = defaultdict(list)
         for raw in [table for message in messages for table in message.get("tables", ())]:
             target = target_of(
                 from_message(raw["table"]), self._values, self._dialect, self._address
             )
             place = stage_place(self._address, raw["stage"]) if raw["stage"] else None
             found[target.name].append(
-                Staged(target, place, raw["rows"], raw["subtask"], raw.get("shaped", False))
+                StagedTable(target, place, raw["rows"], raw["subtask"], raw.get("shaped", False))
             )
         return {name: sorted(parts, key=lambda part: part.subtask) for name, parts in found.items()}
 
     def _prepare_apart(
-        self, session: Session, commit: Commit, targets: dict[TableName, list[Staged]]
+        self, session: Session, commit: Commit, targets: dict[TableName, list[StagedTable]]
     ) -> None:
         """Where making a table ends a transaction: by another connection, under the lock of the
         record.
@@ -329,13 +335,13 @@ class JdbcCommitter(Committer):
                 self._prepare(other, record, targets)
                 self._records.prepare(session, self._prepared)
 
-    def _lacks_columns(self, session: Session, target: Target) -> bool:
+    def _lacks_columns(self, session: Session, target: JdbcTarget) -> bool:
         return target.grows and any(
             self._info(session, target).column(column.name) is None for column in target.columns
         )
 
     def _prepare(
-        self, session: Session, record: Record, targets: dict[TableName, list[Staged]]
+        self, session: Session, record: SinkRecord, targets: dict[TableName, list[StagedTable]]
     ) -> None:
         self._prepared |= record.prepared - self._gone
         for name, parts in targets.items():
@@ -355,12 +361,12 @@ class JdbcCommitter(Committer):
             self._fitting(session, target)
             self._prepared |= {name.path}
 
-    def _info(self, session: Session, target: Target) -> TableInfo:
+    def _info(self, session: Session, target: JdbcTarget) -> TableInfo:
         if target.name.path not in self._infos:
             self._infos[target.name.path] = self._preparation.found(session, target)
         return self._infos[target.name.path]
 
-    def _fitting(self, session: Session, target: Target) -> TargetFit:
+    def _fitting(self, session: Session, target: JdbcTarget) -> TargetFit:
         """Compared once for each table and each set of its columns: TargetUnfit."""
         known = self._fits.get(target.name.path)
         if known is None or known[0] != target.columns:
@@ -372,7 +378,7 @@ class JdbcCommitter(Committer):
         return known[1]
 
     def _merge(
-        self, session: Session, record: Record, targets: dict[TableName, list[Staged]]
+        self, session: Session, record: SinkRecord, targets: dict[TableName, list[StagedTable]]
     ) -> None:
         """All rows of a batch, within the transaction."""
         if self._values["query"]:
@@ -407,7 +413,7 @@ class JdbcCommitter(Committer):
             ]
             merge_parts(session, merges, self._merge_one)
 
-    def _adopted(self, session: Session, name: TableName, parts: Sequence[Staged]) -> bool:
+    def _adopted(self, session: Session, name: TableName, parts: Sequence[StagedTable]) -> bool:
         """Whether what is staged has become the target, with all its rows (adopt.py)."""
         full = sorted(
             (part for part in parts if part.place is not None), key=lambda part: -part.rows
@@ -432,7 +438,7 @@ class JdbcCommitter(Committer):
         self._plain[name.path] = True
         return True
 
-    def _merger(self, session: Session, part: Staged, number: int) -> Merger:
+    def _merger(self, session: Session, part: StagedTable, number: int) -> Merger:
         assert part.place is not None
         self._count(session, part.place, part.rows)
         target = part.target
@@ -475,7 +481,7 @@ class JdbcCommitter(Committer):
                 return
         merger.run()
 
-    def _takes_plain(self, session: Session, target: Target, info: TableInfo) -> bool:
+    def _takes_plain(self, session: Session, target: JdbcTarget, info: TableInfo) -> bool:
         """Whether none of our keys should be in the target: it was empty when we first came, and
         has had plain inserts since. A guess: others may write too.
         """

@@ -18,25 +18,25 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.connectors.jdbc.foreign_commit import ForeignCommitter, Staging
 from tidegate.connectors.jdbc.foreign_sql import Brand
-from tidegate.connectors.jdbc.position import Position, TableChunks, latest_within, thinned
+from tidegate.connectors.jdbc.position import ChunkPosition, TableChunks, latest_within, thinned
 from tidegate.connectors.jdbc.tables import bare_condition, entries
 from tidegate.connectors.jdbc.target import KeyMissing, written
 from tidegate.connectors.jdbc.target_check import SharedTable
-from tidegate.databases.chunks import Cut, even
+from tidegate.databases.chunks import ChunkStrategy, even
 from tidegate.databases.dialect import is_number
 from tidegate.databases.url import shown_url
 from tidegate.model.errors import Unsupported, UserError
 from tidegate.model.types import Table, TypeName
 from tidegate.plugin.contract import (
+    BatchCommitted,
     Commit,
-    Committed,
     Committer,
     Limit,
     Offset,
     OperatorContext,
     Progress,
-    Resume,
     Sink,
+    SinkRestore,
     Source,
     Split,
     Writer,
@@ -161,7 +161,9 @@ class ForeignSource(Source):
     def initial(self) -> Offset:
         """Every table cut into chunks, where the options say how; the database is not asked."""
         each = max(16, CHUNKS_MAX // len(self.reads))
-        return Position(tables=thinned([self._chunks(read, each) for read in self.reads])).to_json()
+        return ChunkPosition(
+            tables=thinned([self._chunks(read, each) for read in self.reads])
+        ).to_json()
 
     def _chunks(self, read: ForeignRead, chunks_max: int) -> TableChunks:
         low, high, parts = (
@@ -171,7 +173,9 @@ class ForeignSource(Source):
         rows = self.values["split.size"]
         if not (parts and _is_whole(low) and _is_whole(high) and int(low) <= int(high)):
             return TableChunks(path=read.path, rows_each=rows)
-        chunks = even(int(low), int(high), Cut(rows_each=1, rows=parts, chunks_max=chunks_max))
+        chunks = even(
+            int(low), int(high), ChunkStrategy(rows_each=1, rows=parts, chunks_max=chunks_max)
+        )
         return TableChunks(
             path=read.path,
             column=read.column,
@@ -189,7 +193,7 @@ class ForeignSource(Source):
         """How a table is read, and the conditions of the tasks that read it between two offsets;
         none where nothing of it lies there.
         """
-        begun, until = Position.of(start), Position.of(end).done
+        begun, until = ChunkPosition.of(start), ChunkPosition.of(end).done
         read = next(read for read in self.reads if read.path == table.path)
         for index, first, last in begun.spans(until):
             chunks = begun.tables[index]
@@ -214,18 +218,20 @@ class ForeignSource(Source):
         chunks = even(
             low,
             high,
-            Cut(rows_each=1, rows=read.options["partition_num"] or tasks, chunks_max=CHUNKS_MAX),
+            ChunkStrategy(
+                rows_each=1, rows=read.options["partition_num"] or tasks, chunks_max=CHUNKS_MAX
+            ),
         )
         return [read.predicate(chunk.low, chunk.high) for chunk in chunks]
 
     def at_end(self, offset: Offset) -> bool:
         """Whether all chunks are read."""
-        position = Position.of(offset)
+        position = ChunkPosition.of(offset)
         return position.done >= position.total
 
     def progress(self, offset: Offset) -> Progress | None:
         """In chunks: the rows of what is not cut are not known."""
-        position = Position.of(offset)
+        position = ChunkPosition.of(offset)
         return Progress(position.done, position.total, "chunks")
 
     def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # never asked: see spark.py
@@ -325,15 +331,15 @@ class _Begun(Committer):
     def __init__(self, sink: ForeignSink) -> None:
         self._sink = sink
 
-    def open(self, resume: Resume) -> None:
+    def open(self, resume: SinkRestore) -> None:
         known: Mapping[str, Sequence[int]] = (resume.state or {}).get("begun", {})
         self._sink.begun = {
             place: (checkpoint, subtask) for place, (checkpoint, subtask) in known.items()
         }
 
-    def commit(self, commit: Commit) -> Committed:  # noqa: ARG002  # the rows are visible already
+    def commit(self, commit: Commit) -> BatchCommitted:  # noqa: ARG002  # the rows are visible already
         """Nothing: the rows are there."""
-        return Committed()
+        return BatchCommitted()
 
     def state(self) -> Any:
         """Which tables have begun, and with which write."""

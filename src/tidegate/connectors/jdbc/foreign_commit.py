@@ -36,7 +36,7 @@ from tidegate.connectors.jdbc.foreign_sql import (
 from tidegate.connectors.jdbc.merger import RowsLost
 from tidegate.connectors.jdbc.names import Stage, is_dead, record_id, stage_prefix
 from tidegate.connectors.jdbc.query import columns_of, parameters
-from tidegate.connectors.jdbc.record import OtherOffsets, RecordGone
+from tidegate.connectors.jdbc.record import RecordGone, TargetOffsetsDiffer
 from tidegate.connectors.jdbc.target import KeyMissing
 from tidegate.databases.errors import DatabaseTrouble, StatementRefused
 from tidegate.failpoint import failpoint
@@ -44,13 +44,13 @@ from tidegate.model.errors import Fenced, OtherCopy, UserError
 from tidegate.model.types import RowKind
 from tidegate.plugin.contract import (
     AlreadyCommitted,
+    BatchCommitted,
     Commit,
-    Committed,
+    CommitRange,
     Committer,
     OperatorContext,
-    Resume,
     SinkMemory,
-    SinkRange,
+    SinkRestore,
 )
 from tidegate.plugin.option import Values
 
@@ -59,7 +59,7 @@ _DELETES = f"{KIND} in ({RowKind.UPDATE_BEFORE.code}, {RowKind.DELETE.code})"
 _PUTS = f"{KIND} in ({RowKind.INSERT.code}, {RowKind.UPDATE_AFTER.code})"
 
 
-class Connection(Protocol):
+class JvmConnection(Protocol):
     """A connection of the JVM without autocommit. Errors are ours."""
 
     def execute(self, sql: str, *given: Any) -> int:
@@ -85,7 +85,7 @@ class Connection(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Staged:
+class FilledStage:
     """One filled staging table.
 
     `columns` are the target's, as the database reads them; `names` the incoming ones.
@@ -109,14 +109,14 @@ class Staging:
 
     prepared: frozenset[str] = frozenset()
     fresh: set[str] = field(default_factory=set)
-    parts: dict[tuple[int, int], Staged] = field(default_factory=dict)
+    parts: dict[tuple[int, int], FilledStage] = field(default_factory=dict)
     lineage: str = ""
     renewed: bool = False
     """Whether the record was lost and made anew: a table that went with it is made again."""
     inputs: dict[str, str] = field(default_factory=dict)
     """Which incoming table each target takes."""
 
-    def of(self, checkpoint: int) -> list[Staged]:
+    def of(self, checkpoint: int) -> list[FilledStage]:
         """The staging tables of a batch, in the order of its inputs."""
         return [part for (batch, _), part in sorted(self.parts.items()) if batch == checkpoint]
 
@@ -132,11 +132,11 @@ class ForeignCommitter(Committer):
         self._staging = staging
         self._where = where
         self._brand = Brand.of(values["url"])
-        self._resume = Resume(lineage="", generation=0, checkpoint=0)
+        self._resume = SinkRestore(lineage="", generation=0, checkpoint=0)
         self._checkpoint = 0
 
     @contextmanager
-    def _connection(self) -> Iterator[Connection]:
+    def _connection(self) -> Iterator[JvmConnection]:
         from tidegate.connectors.jdbc.spark import connect
 
         connection = connect(self._values)
@@ -147,7 +147,7 @@ class ForeignCommitter(Committer):
 
     # Open.
 
-    def memory(self, resume: Resume) -> SinkMemory | None:
+    def memory(self, resume: SinkRestore) -> SinkMemory | None:
         """The newest checkpoint that the record tells of; None outside of a driver, where no JVM
         can be asked.
         """
@@ -167,17 +167,17 @@ class ForeignCommitter(Committer):
             )
         return SinkMemory(place=place, checkpoint=int(rows[0][0] or 0) if rows else 0)
 
-    def ahead(self, resume: Resume) -> Sequence[SinkRange]:
+    def ahead(self, resume: SinkRestore) -> Sequence[CommitRange]:
         """The one record, where it is newer than the restore point."""
         with self._connection() as connection:
             checkpoint, offsets = self._taken(connection, resume)
         return (
-            (SinkRange(checkpoint=checkpoint, offsets=offsets),)
+            (CommitRange(checkpoint=checkpoint, offsets=offsets),)
             if offsets is not None and checkpoint > resume.checkpoint
             else ()
         )
 
-    def open(self, resume: Resume) -> None:
+    def open(self, resume: SinkRestore) -> None:
         with self._connection() as connection:
             self._taken(connection, resume)
             for name in connection.tables(stage_prefix(self._context)):
@@ -186,7 +186,7 @@ class ForeignCommitter(Committer):
                     connection.execute(f"drop table {name}")
             connection.commit()
 
-    def _taken(self, connection: Connection, resume: Resume) -> tuple[int, Any]:
+    def _taken(self, connection: JvmConnection, resume: SinkRestore) -> tuple[int, Any]:
         """The record, fenced by this generation: its checkpoint and offsets. May be repeated."""
         self._resume = resume
         self._checkpoint = resume.checkpoint
@@ -215,7 +215,7 @@ class ForeignCommitter(Committer):
         return checkpoint, offsets
 
     @staticmethod
-    def _has_column(connection: Connection, name: str) -> bool:
+    def _has_column(connection: JvmConnection, name: str) -> bool:
         try:
             connection.rows(f"select {name} from {RECORD} where 1 = 0")
         except StatementRefused:
@@ -223,7 +223,7 @@ class ForeignCommitter(Committer):
             return False
         return True
 
-    def _make(self, connection: Connection, statement: str, column: str) -> None:
+    def _make(self, connection: JvmConnection, statement: str, column: str) -> None:
         try:
             connection.execute(statement)
             connection.commit()
@@ -234,7 +234,9 @@ class ForeignCommitter(Committer):
             ):  # another sink may have made it at the same moment
                 raise
 
-    def _begin(self, connection: Connection, resume: Resume, prepared: frozenset[str]) -> None:
+    def _begin(
+        self, connection: JvmConnection, resume: SinkRestore, prepared: frozenset[str]
+    ) -> None:
         context = self._context
         connection.execute(
             f"insert into {RECORD} (id, lineage, job_id, pipeline_id, sink_name, checkpoint_id,"
@@ -251,7 +253,7 @@ class ForeignCommitter(Committer):
     def _id(self) -> str:
         return record_id(self._context, self._resume.lineage)
 
-    def _locked(self, connection: Connection) -> tuple[int, Any, frozenset[str]]:
+    def _locked(self, connection: JvmConnection) -> tuple[int, Any, frozenset[str]]:
         """Within a transaction: the record, which nobody else can change until its end. Fenced
         where it belongs to a higher generation, OtherCopy where another driver of this one has it,
         RecordGone where it is not there.
@@ -287,7 +289,7 @@ class ForeignCommitter(Committer):
 
     # Commit.
 
-    def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
+    def commit(self, commit: Commit) -> BatchCommitted | AlreadyCommitted:
         parts = self._staging.of(commit.checkpoint)
         with self._connection() as connection:
             failpoint("foreignsink.commit.before")
@@ -308,7 +310,7 @@ class ForeignCommitter(Committer):
             self._staging.prepared |= self._staging.fresh
             self._checkpoint = commit.checkpoint
             self._sweep(connection, commit.checkpoint)
-        return AlreadyCommitted() if had else Committed()
+        return AlreadyCommitted() if had else BatchCommitted()
 
     def _has(self, checkpoint: int, offsets: Any, commit: Commit) -> bool:
         if commit.checkpoint < checkpoint <= max(self._resume.ahead, default=0):
@@ -317,9 +319,11 @@ class ForeignCommitter(Committer):
             return False
         if checkpoint == commit.checkpoint and offsets == json.loads(json.dumps(commit.offsets)):
             return True
-        raise OtherOffsets(self._where, commit.checkpoint, checkpoint)
+        raise TargetOffsetsDiffer(self._where, commit.checkpoint, checkpoint)
 
-    def _check_rows(self, connection: Connection, parts: Sequence[Staged], told: int) -> None:
+    def _check_rows(
+        self, connection: JvmConnection, parts: Sequence[FilledStage], told: int
+    ) -> None:
         """All rows that Spark wrote must be in the staging tables, and once: a task that was tried
         twice may have left its rows twice.
         """
@@ -337,7 +341,7 @@ class ForeignCommitter(Committer):
                 " is repeated",
             )
 
-    def _merge(self, connection: Connection, part: Staged) -> None:
+    def _merge(self, connection: JvmConnection, part: FilledStage) -> None:
         query = self._values["query"]
         if (
             part.kinds
@@ -382,7 +386,7 @@ class ForeignCommitter(Committer):
         ):  # a key that is there and has nothing beside it is left as it is
             raise RowsLost(self._where, part.place, put, counted)
 
-    def _move(self, connection: Connection, commit: Commit, prepared: frozenset[str]) -> None:
+    def _move(self, connection: JvmConnection, commit: Commit, prepared: frozenset[str]) -> None:
         offsets, names = json.dumps(commit.offsets), json.dumps(sorted(prepared))
         sql = (
             f"update {RECORD} set checkpoint_id = ?, offsets_json = ?, prepared_json = ? where"
@@ -390,7 +394,7 @@ class ForeignCommitter(Committer):
         )
         connection.execute(sql, commit.checkpoint, offsets, names, self._id())
 
-    def _sweep(self, connection: Connection, checkpoint: int) -> None:
+    def _sweep(self, connection: JvmConnection, checkpoint: int) -> None:
         """The staging tables of this batch and of its failed attempts; what is left is dropped when
         the sink is opened again.
         """

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidegate.connectors.jdbc.stage import stage_type
-from tidegate.connectors.jdbc.target import Target
+from tidegate.connectors.jdbc.target import JdbcTarget
 from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.postgres_dialect import plain
-from tidegate.databases.targets.rules import Relation
+from tidegate.databases.targets.rules import TargetTable
 from tidegate.databases.url import System
 from tidegate.model.errors import UserError
 from tidegate.model.types import Column, RowKind
@@ -41,7 +41,7 @@ class ColumnMissing(UserError):
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class MergeStatement:
     """A statement of a merge.
 
     `counts` tells that each row that is put is one in its count; `doubled` that a row that was
@@ -62,8 +62,8 @@ class Merge:
     """
 
     dialect: Dialect
-    target: Target
-    relation: Relation
+    target: JdbcTarget
+    relation: TargetTable
     stage: TableName
     upsert: bool
     inserts: bool = False
@@ -91,7 +91,7 @@ class Merge:
             or self._by_update
         )
 
-    def statements(self, *, distinct: bool) -> list[Statement]:
+    def statements(self, *, distinct: bool) -> list[MergeStatement]:
         """In this order.
 
         `distinct`: the same key may be there twice, and the database would mind (PostgreSQL does).
@@ -100,24 +100,26 @@ class Merge:
             return [self._put(last=False)]
         if self.target.kinds and not (self.inserts and self._by_index):
             return [
-                Statement(self._delete(_TAKES if self._by_index else "", last=True)),
+                MergeStatement(self._delete(_TAKES if self._by_index else "", last=True)),
                 *self._puts(),
             ]
         if not self.upsert:
             return [self._put(last=False)]
         if not self._by_index:
-            return [Statement(self._delete("", last=False)), self._put(last=True)]
+            return [MergeStatement(self._delete("", last=False)), self._put(last=True)]
         return self._puts() if self._by_update else [self._put(last=distinct)]
 
-    def plain(self) -> list[Statement]:
+    def plain(self) -> list[MergeStatement]:
         """The same where no key is in the target yet and none is there twice: that costs about
         half. Empty where rows do more than insert; a key that is there is an error.
         """
         only_inserts = self.inserts or not self.target.kinds
         plain = self.target.key and only_inserts and self._by_index
-        return [Statement(self._insert(last=False, conflict=False), counts=True)] if plain else []
+        return (
+            [MergeStatement(self._insert(last=False, conflict=False), counts=True)] if plain else []
+        )
 
-    def replacing(self) -> list[Statement]:
+    def replacing(self) -> list[MergeStatement]:
         """All keys of the batch go, then its rows come: no row of it can meet another one in
         between. Columns that only the target has are kept.
         """
@@ -127,9 +129,9 @@ class Merge:
             for column in self.info.columns
             if column.name not in own and not column.generated
         ]
-        delete = Statement(self._delete("", last=False))
+        delete = MergeStatement(self._delete("", last=False))
         if not extra:
-            return [delete, Statement(self._insert(last=True, conflict=False), counts=True)]
+            return [delete, MergeStatement(self._insert(last=True, conflict=False), counts=True)]
         key = [column.name for column in self._native(self.target.key)]
         columns = self.dialect.names([*key, *extra])
         keep = (
@@ -137,15 +139,15 @@ class Merge:
             f" {self._staged_rows_of_target()}"
         )
         return [
-            Statement(
+            MergeStatement(
                 f"drop table if exists {self._kept}"
                 if self.dialect.system is not System.MYSQL
                 else f"drop temporary table if exists {self._kept}"
             ),
-            Statement(keep),
+            MergeStatement(keep),
             delete,
-            Statement(self._insert(last=True, conflict=False, kept=()), counts=True),
-            Statement(self._insert(last=True, conflict=False, kept=extra), counts=True),
+            MergeStatement(self._insert(last=True, conflict=False, kept=()), counts=True),
+            MergeStatement(self._insert(last=True, conflict=False, kept=extra), counts=True),
         ]
 
     def merged_rows(self) -> list[str]:
@@ -204,7 +206,7 @@ class Merge:
             and bool(self.relation.others(key))
         )
 
-    def _puts(self) -> list[Statement]:
+    def _puts(self) -> list[MergeStatement]:
         """The last row of each key, changed where its key is there, else inserted."""
         if not self._by_update:
             return [self._put(last=True)]
@@ -219,7 +221,7 @@ class Merge:
         )
         others = [name for name in self.target.names() if name not in self.target.key]
         if not others:
-            return [Statement(insert)]
+            return [MergeStatement(insert)]
         natives = self._native(others)
         sets = ", ".join(
             f"t.{self.dialect.quote(c.name)} = {self._value(n, c)}"
@@ -230,12 +232,12 @@ class Merge:
             f"update {table} t join {self._rows(last=True)} on {absent} set {sets} where"
             f" {self._kinds()}"
         )
-        return [Statement(update, counts=True), Statement(insert, counts=True)]
+        return [MergeStatement(update, counts=True), MergeStatement(insert, counts=True)]
 
-    def _put(self, *, last: bool) -> Statement:
+    def _put(self, *, last: bool) -> MergeStatement:
         conflict = bool(self.target.key) and self._by_index
         nothing = conflict and len(self.target.key) == len(self.target.columns)
-        return Statement(
+        return MergeStatement(
             self._insert(last=last),
             counts=not nothing,
             doubled=conflict and self.dialect.system is System.MYSQL,

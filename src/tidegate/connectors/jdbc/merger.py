@@ -10,7 +10,7 @@ a row.
 
 from collections.abc import Callable, Sequence
 
-from tidegate.connectors.jdbc.merge import Merge, Statement
+from tidegate.connectors.jdbc.merge import Merge, MergeStatement
 from tidegate.databases.errors import StatementRefused
 from tidegate.databases.session import Session
 from tidegate.databases.targets.rules import TargetRules
@@ -149,7 +149,7 @@ class Merger:
             raise UniqueTaken(self._where, self._table, refused.why)
 
     def tried(
-        self, statements: Sequence[Statement], *codes: str, last: bool | None = None
+        self, statements: Sequence[MergeStatement], *codes: str, last: bool | None = None
     ) -> StatementRefused | None:
         """Run them; the error where the database minds in such a way, and then nothing of them has
         happened. `last`: only the last row of each key is put; otherwise as the merge says.
@@ -165,7 +165,7 @@ class Merger:
         self._session.execute("release savepoint tidegate_merge")
         return None
 
-    def _run(self, statements: Sequence[Statement], last: bool) -> None:
+    def _run(self, statements: Sequence[MergeStatement], last: bool) -> None:
         counting = any(statement.counts for statement in statements)
         put = int(self._session.one(self.merge.count_puts())) if counting and last else self._rows
         counted = 0

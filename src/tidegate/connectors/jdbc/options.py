@@ -13,7 +13,7 @@ from tidegate.model.job import BlockKind
 from tidegate.model.plan import Delivery
 from tidegate.model.types import RowKind
 from tidegate.plugin.connector import Capabilities, Connector, GoBack
-from tidegate.plugin.option import Kind, Option, OptionSet, Values
+from tidegate.plugin.option import Option, OptionKind, OptionSet, Values
 
 SCHEMA_MODES = (
     "RECREATE_SCHEMA",
@@ -28,103 +28,113 @@ SINK_OPTIONS = OptionSet(
         *CONNECTION,
         Option(
             "query",
-            Kind.TEXT,
+            OptionKind.TEXT,
             "A statement for every row, with a ? for each column in order, or with :name for a"
             " column: `insert into t (a, b) values (?, ?)`. Save modes do not apply.",
         ),
         Option(
             "generate_sink_sql",
-            Kind.BOOL,
+            OptionKind.BOOL,
             "Whether the statements are made from the table's columns and key.",
             False,
         ),
         Option(
             "database",
-            Kind.TEXT,
+            OptionKind.TEXT,
             "The database of `table`, where the URL names none or another one; placeholders such as"
             " ${database_name} are replaced.",
         ),
         Option(
             "table",
-            Kind.TEXT,
+            OptionKind.TEXT,
             "The table; ${database_name}, ${schema_name} and ${table_name} stand for the incoming"
             " table's. Default: ${table_name}.",
         ),
         Option(
             "primary_keys",
-            Kind.LIST,
+            OptionKind.LIST,
             "The columns that tell rows apart; otherwise the incoming table's primary key, else its"
             " unique key, else rows are added.",
         ),
         Option(
             "enable_upsert",
-            Kind.BOOL,
+            OptionKind.BOOL,
             "Whether a row whose key is there replaces it; otherwise that is an error. Updates and"
             " deletes are applied anyway.",
             True,
         ),
         Option(
             "field_ide",
-            Kind.ENUM,
+            OptionKind.ENUM,
             "How names of tables and columns are written.",
             "ORIGINAL",
             choices=("ORIGINAL", "UPPERCASE", "LOWERCASE"),
         ),
         Option(
             "schema_save_mode",
-            Kind.ENUM,
+            OptionKind.ENUM,
             "What happens to the table before the first rows.",
             "CREATE_SCHEMA_WHEN_NOT_EXIST",
             choices=SCHEMA_MODES,
         ),
         Option(
             "data_save_mode",
-            Kind.ENUM,
+            OptionKind.ENUM,
             "What happens to the rows that are there.",
             "APPEND_DATA",
             choices=DATA_MODES,
         ),
         Option(
             "custom_sql",
-            Kind.TEXT,
+            OptionKind.TEXT,
             "The statement of data_save_mode = CUSTOM_PROCESSING, run once before the first rows.",
         ),
         Option(
             "batch_size",
-            Kind.INT,
+            OptionKind.INT,
             "How many rows `query` is run for at once; generated statements take whole batches.",
             1000,
             minimum=1,
         ),
-        Option("is_exactly_once", Kind.BOOL, f"{UNUSED}: the sink always is.", False),
-        Option("xa_data_source_class_name", Kind.TEXT, f"{UNUSED}: no XA is needed."),
+        Option("is_exactly_once", OptionKind.BOOL, f"{UNUSED}: the sink always is.", False),
+        Option("xa_data_source_class_name", OptionKind.TEXT, f"{UNUSED}: no XA is needed."),
         Option(
-            "max_commit_attempts", Kind.INT, f"{UNUSED}: a batch is repeated until it is there."
+            "max_commit_attempts",
+            OptionKind.INT,
+            f"{UNUSED}: a batch is repeated until it is there.",
         ),
-        Option("transaction_timeout_sec", Kind.INT, f"{UNUSED}."),
+        Option("transaction_timeout_sec", OptionKind.INT, f"{UNUSED}."),
         Option(
-            "max_retries", Kind.INT, f"{UNUSED}: `job.retry.times` says how often a batch is tried."
+            "max_retries",
+            OptionKind.INT,
+            f"{UNUSED}: `job.retry.times` says how often a batch is tried.",
         ),
-        Option("auto_commit", Kind.BOOL, f"{UNUSED}: a batch is one transaction."),
+        Option("auto_commit", OptionKind.BOOL, f"{UNUSED}: a batch is one transaction."),
         Option(
             "batch_interval_ms",
-            Kind.INT,
+            OptionKind.INT,
             f"{UNUSED}: `checkpoint.interval` says how often rows become visible.",
         ),
-        Option("support_upsert_by_insert_only", Kind.BOOL, f"{UNUSED}."),
+        Option("support_upsert_by_insert_only", OptionKind.BOOL, f"{UNUSED}."),
         Option(
             "support_upsert_by_query_primary_key_exist",
-            Kind.BOOL,
+            OptionKind.BOOL,
             f"{UNUSED}: a key that is there is found without a query for each row.",
         ),
-        Option("connect_timeout_ms", Kind.INT, f"{UNUSED}: see connection_check_timeout_sec."),
-        Option("socket_timeout_ms", Kind.INT, f"{UNUSED}."),
-        Option("oracle_insert_mode", Kind.TEXT, f"{UNUSED}."),
-        Option("is_primary_key_updated", Kind.BOOL, f"{UNUSED}: a changed key is always followed."),
-        Option("use_copy_statement", Kind.BOOL, f"{UNUSED}: rows are always loaded in bulk."),
+        Option(
+            "connect_timeout_ms", OptionKind.INT, f"{UNUSED}: see connection_check_timeout_sec."
+        ),
+        Option("socket_timeout_ms", OptionKind.INT, f"{UNUSED}."),
+        Option("oracle_insert_mode", OptionKind.TEXT, f"{UNUSED}."),
+        Option(
+            "is_primary_key_updated",
+            OptionKind.BOOL,
+            f"{UNUSED}: a changed key is always followed.",
+        ),
+        Option("use_copy_statement", OptionKind.BOOL, f"{UNUSED}: rows are always loaded in bulk."),
         Option(
             "allow_lossy_types",
-            Kind.BOOL,
+            OptionKind.BOOL,
             "Whether rows may go into columns that round or cut them: fewer digits after the point"
             " or of a second, a date for a time, a float for a decimal. Otherwise such a column is"
             " refused before the first row.",
@@ -132,7 +142,7 @@ SINK_OPTIONS = OptionSet(
         ),
         Option(
             "allow_merged_keys",
-            Kind.BOOL,
+            OptionKind.BOOL,
             "Whether rows that differ at the source may be one row of the target: its collation"
             " passes over cases, accents or blanks, or primary_keys are not unique at the source."
             " Otherwise such a key is refused.",
@@ -140,19 +150,19 @@ SINK_OPTIONS = OptionSet(
         ),
         Option(
             "allow_shared_table",
-            Kind.BOOL,
+            OptionKind.BOOL,
             "Whether several incoming tables may be written to one table of the target. Otherwise"
             " they are refused.",
             False,
         ),
         Option(
             "create_index",
-            Kind.BOOL,
+            OptionKind.BOOL,
             "Whether a table that is made has its key as primary key. Without it rows are still"
             " told apart, more slowly.",
             True,
         ),
-        Option("multi_table_sink_replica", Kind.INT, f"{UNUSED}."),
+        Option("multi_table_sink_replica", OptionKind.INT, f"{UNUSED}."),
     ),
 )
 

@@ -70,7 +70,7 @@ class TableChunks:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Position:
+class ChunkPosition:
     """An offset: the chunks before `done` are read, counted over all tables in order."""
 
     tables: tuple[TableChunks, ...]
@@ -113,7 +113,7 @@ class Position:
         }
 
     @staticmethod
-    def of(raw: Any) -> "Position":
+    def of(raw: Any) -> "ChunkPosition":
         if raw.get("version") not in range(1, VERSION + 1):
             raise TerminalError(
                 f"this position of a Jdbc source has version {raw.get('version')}; versions up to"
@@ -129,12 +129,12 @@ class Position:
             )
             for t in raw["tables"]
         ]
-        return Position(tables=tuple(tables), done=raw["done"])
+        return ChunkPosition(tables=tuple(tables), done=raw["done"])
 
 
 def latest_within(start: Offset, limit: Limit) -> Offset:
     """The end of the next batch: as many chunks as the limit allows, and at least one."""
-    position = Position.of(start)
+    position = ChunkPosition.of(start)
     if position.done >= position.total:
         return start
     rows_max = min(
@@ -150,7 +150,7 @@ def latest_within(start: Offset, limit: Limit) -> Offset:
         rows_max is None or position.rows(done + 1) - before <= rows_max
     ):
         done += 1
-    return Position(tables=position.tables, done=done).to_json()
+    return ChunkPosition(tables=position.tables, done=done).to_json()
 
 
 def thinned(

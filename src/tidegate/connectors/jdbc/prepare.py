@@ -5,7 +5,7 @@ Every step can be repeated: until the record says that a table is prepared, none
 it.
 """
 
-from tidegate.connectors.jdbc.target import Target
+from tidegate.connectors.jdbc.target import JdbcTarget
 from tidegate.databases.catalogue import TableInfo, TableName
 from tidegate.databases.ddl import (
     add_column,
@@ -23,7 +23,7 @@ from tidegate.model.errors import UserError
 from tidegate.plugin.option import Values
 
 
-class NotPrepared(UserError):
+class TableNotPrepared(UserError):
     """The table is not as the save mode wants it."""
 
     condition = "save-mode"
@@ -47,11 +47,11 @@ class Preparation:
         """Whether what others have written goes."""
         return bool(self._schema == "RECREATE_SCHEMA" or self._data == "DROP_DATA")
 
-    def carry_out(self, session: Session, target: Target) -> None:
+    def carry_out(self, session: Session, target: JdbcTarget) -> None:
         """Once in the life of a lineage."""
         info = self._dialect.table_info(session, target.name)
         if info is None and self._schema == "ERROR_WHEN_SCHEMA_NOT_EXIST":
-            raise NotPrepared(
+            raise TableNotPrepared(
                 f"the table {target.name} does not exist, and schema_save_mode is"
                 " ERROR_WHEN_SCHEMA_NOT_EXIST"
             )
@@ -67,7 +67,7 @@ class Preparation:
         if self._data == "CUSTOM_PROCESSING":
             session.execute(self._custom)
 
-    def _create(self, session: Session, target: Target) -> None:
+    def _create(self, session: Session, target: JdbcTarget) -> None:
         if not self._has_namespace(session, target.name) and (
             statement := create_namespace(self._dialect, target.name)
         ):
@@ -83,7 +83,7 @@ class Preparation:
         ):
             session.execute(statement)
 
-    def _types(self, session: Session, target: Target) -> list[str]:
+    def _types(self, session: Session, target: JdbcTarget) -> list[str]:
         """The types of a new table's columns: wide enough for whatever the source may have."""
         columns = target.columns
         natives = [self._dialect.native_type(column.type) for column in columns]
@@ -101,7 +101,7 @@ class Preparation:
                 indexed=self._keyed,
             )
         except KeyTooLong as error:
-            raise NotPrepared(
+            raise TableNotPrepared(
                 f"the table {target.name} cannot be made: {error}. Make it yourself, choose other"
                 " primary_keys, or set create_index = false"
             ) from None
@@ -134,11 +134,11 @@ class Preparation:
         elif self._data == "ERROR_WHEN_DATA_EXISTS" and session.query(
             f"select 1 from {self._dialect.qualified(name)} limit 1"
         ):
-            raise NotPrepared(
+            raise TableNotPrepared(
                 f"there are rows in {name} already, and data_save_mode is ERROR_WHEN_DATA_EXISTS"
             )
 
-    def grow(self, session: Session, target: Target, info: TableInfo) -> None:
+    def grow(self, session: Session, target: JdbcTarget, info: TableInfo) -> None:
         """Add columns that the source has got since."""
         lacking = (
             [column for column in target.columns if info.column(column.name) is None]
@@ -151,7 +151,7 @@ class Preparation:
             )
             session.execute(add_column(self._dialect, target.name, column, native))
 
-    def found(self, session: Session, target: Target) -> TableInfo:
+    def found(self, session: Session, target: JdbcTarget) -> TableInfo:
         """The target's table as it is now."""
         info = self._dialect.table_info(session, target.name)
         if info is None:

@@ -15,7 +15,7 @@ from tidegate.model.types import RowKind
 
 if TYPE_CHECKING:
     from tidegate.connectors.jdbc.target import (
-        Target,
+        JdbcTarget,
     )  # it needs Arrow, and options are checked without it
 
 _TOKENS = re.compile(
@@ -68,7 +68,7 @@ def run_query(
     dialect: Dialect,
     query: str,
     place: TableName,
-    target: "Target",
+    target: "JdbcTarget",
     rows_max: int,
 ) -> None:
     """All rows of one staging table, in their order."""

@@ -18,7 +18,7 @@ from tidegate.databases.errors import StatementRefused
 from tidegate.databases.session import Session
 from tidegate.databases.url import Address, System
 from tidegate.model.errors import Domain, Fenced, OtherCopy, TerminalError, TransientError
-from tidegate.plugin.contract import OperatorContext, Resume
+from tidegate.plugin.contract import OperatorContext, SinkRestore
 
 TABLE = "tidegate_sink_record"
 _ALREADY_THERE = ("23505", "42P07", "1050", "42701", "1060")
@@ -46,7 +46,7 @@ class RecordGone(TransientError):
         self.operator = operator
 
 
-class DataDropped(TerminalError):
+class SinkRowsDropped(TerminalError):
     """Another job's save mode has removed the rows of this sink."""
 
     condition = "sink-data-dropped"
@@ -62,7 +62,7 @@ class DataDropped(TerminalError):
         self.by = by
 
 
-class OtherOffsets(TerminalError):
+class TargetOffsetsDiffer(TerminalError):
     """The target has this batch with other ranges: two jobs write as one, or the store was put back
     to an older time.
     """
@@ -84,7 +84,7 @@ class OtherOffsets(TerminalError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Record:
+class SinkRecord:
     """What the target knows of this sink."""
 
     checkpoint: int
@@ -97,7 +97,7 @@ class Records:
     """The record of one sink in one lineage."""
 
     def __init__(
-        self, address: Address, dialect: Dialect, context: OperatorContext, resume: Resume
+        self, address: Address, dialect: Dialect, context: OperatorContext, resume: SinkRestore
     ) -> None:
         self._address = address
         self._dialect = dialect
@@ -181,7 +181,7 @@ class Records:
         )
         return made > 0
 
-    def locked(self, session: Session) -> Record:
+    def locked(self, session: Session) -> SinkRecord:
         """Within a transaction: the row, which nobody else can have until its end. Fenced where it
         belongs to a higher generation, OtherCopy where another driver of this one has it,
         RecordGone where it is not there.
@@ -201,7 +201,7 @@ class Records:
             raise RecordGone(str(self._address), self._context.operator)
         checkpoint, current, offsets, prepared, token = rows[0]
         self._check(current, token or "")
-        return Record(
+        return SinkRecord(
             checkpoint=checkpoint,
             generation=current,
             offsets=json.loads(offsets) if offsets else None,
@@ -213,7 +213,7 @@ class Records:
         if current > self._generation:
             raise Fenced(what, self._generation, current)
         if token.startswith(_DROPPED) and current == self._generation:
-            raise DataDropped(
+            raise SinkRowsDropped(
                 str(self._address), self._context.operator, token.removeprefix(_DROPPED)
             )
         if current == self._generation and token and self._token and token != self._token:
@@ -261,7 +261,7 @@ class Records:
         )
 
     def has(
-        self, record: Record, checkpoint: int, offsets: Mapping[str, Any], ahead: int = 0
+        self, record: SinkRecord, checkpoint: int, offsets: Mapping[str, Any], ahead: int = 0
     ) -> bool:
         """Whether this very batch is there, or lies before the record in a chain up to `ahead` that
         is being repeated; OtherOffsets where another one is in its place.
@@ -274,4 +274,4 @@ class Records:
             return False
         if record.checkpoint == checkpoint and record.offsets == json.loads(json.dumps(offsets)):
             return True
-        raise OtherOffsets(str(self._address), checkpoint, record.checkpoint)
+        raise TargetOffsetsDiffer(str(self._address), checkpoint, record.checkpoint)

@@ -13,13 +13,13 @@ import pyarrow as pa
 from tidegate.connectors.jdbc.connection import address_of
 from tidegate.connectors.jdbc.position import (
     ROW_BYTES,
-    Position,
+    ChunkPosition,
     TableChunks,
     latest_within,
     thinned,
 )
 from tidegate.connectors.jdbc.tables import TableRead, resolve
-from tidegate.databases.chunks import Chunk, Cut, cut
+from tidegate.databases.chunks import Chunk, ChunkStrategy, cut
 from tidegate.databases.dialect import dialect_of
 from tidegate.databases.session import Session, open_session
 from tidegate.model.errors import TerminalError
@@ -66,13 +66,13 @@ class JdbcSource(Source):
                 self._chunks(session, read, max(CHUNKS_EACH_MIN, CHUNKS_MAX // len(reads)))
                 for read in reads
             ]
-        return Position(tables=thinned(tables)).to_json()
+        return ChunkPosition(tables=thinned(tables)).to_json()
 
     def _chunks(self, session: Session, read: TableRead, chunks_max: int) -> TableChunks:
         if not read.split_column:
             return TableChunks(path=read.table.path, rows_each=self._rows(session, read))
         rows, parts = self._rows(session, read), read.options["partition_num"]
-        how = Cut(
+        how = ChunkStrategy(
             rows_each=max(1, -(-rows // parts)) if parts else self.values["split.size"],
             rows=rows,
             factor_min=self.values["split.even-distribution.factor.lower-bound"],
@@ -119,7 +119,7 @@ class JdbcSource(Source):
 
     def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
         """Neighbouring chunks of a table together, one range each."""
-        begun, until = Position.of(start), Position.of(end).done
+        begun, until = ChunkPosition.of(start), ChunkPosition.of(end).done
         each = max(1, -(-(until - begun.done) // max(count, 1)))
         splits = []
         for index, first, last in begun.spans(until):
@@ -159,9 +159,9 @@ class JdbcSource(Source):
 
     def at_end(self, offset: Offset) -> bool:
         """Whether all chunks are read."""
-        position = Position.of(offset)
+        position = ChunkPosition.of(offset)
         return position.done >= position.total
 
     def progress(self, offset: Offset) -> Progress | None:
-        position = Position.of(offset)
+        position = ChunkPosition.of(offset)
         return Progress(position.rows(position.done), max(1, position.rows(position.total)), "rows")

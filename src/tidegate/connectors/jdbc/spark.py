@@ -19,10 +19,10 @@ from pyspark.sql.types import StringType, StructType
 
 from tidegate.connectors.jdbc.foreign import ForeignRead, ForeignSink, ForeignSource
 from tidegate.connectors.jdbc.foreign_check import check_foreign_types
-from tidegate.connectors.jdbc.foreign_commit import Staged
+from tidegate.connectors.jdbc.foreign_commit import FilledStage
 from tidegate.connectors.jdbc.foreign_sql import KIND, SEQ, Brand, create_stage, stage_column
 from tidegate.connectors.jdbc.names import Stage, lineage_digest, sink_digest
-from tidegate.connectors.jdbc.prepare import NotPrepared
+from tidegate.connectors.jdbc.prepare import TableNotPrepared
 from tidegate.connectors.jdbc.target import written
 from tidegate.databases.errors import (
     AccessDenied,
@@ -168,7 +168,7 @@ def _stage(sink: ForeignSink, df: DataFrame, table: Table, task: WriteTask) -> N
         lambda: rows.write.mode("append").jdbc(values["url"], stage, properties=properties),
         only_sql=True,
     )
-    part = Staged(
+    part = FilledStage(
         place=place,
         stage=stage,
         columns=columns,
@@ -229,7 +229,7 @@ def _prepare(
         and values["data_save_mode"] == "ERROR_WHEN_DATA_EXISTS"
         and connection.rows(f"select count(*) from {place}")[0][0] != "0"
     ):
-        raise NotPrepared(
+        raise TableNotPrepared(
             f"there are rows in {place}, and data_save_mode is ERROR_WHEN_DATA_EXISTS"
         )
     connection.commit()
@@ -498,7 +498,7 @@ def _prepared(values: Values, place: str) -> tuple[str, dict[str, str]]:
         and values["data_save_mode"] == "ERROR_WHEN_DATA_EXISTS"
         and _asked(values, lambda: _rows(values, place, []).limit(1).count())
     ):
-        raise NotPrepared(
+        raise TableNotPrepared(
             f"there are rows in {place} (maybe of an earlier try of this batch), and data_save_mode"
             " is ERROR_WHEN_DATA_EXISTS"
         )

@@ -28,7 +28,7 @@ class KeyMissing(UserError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Target:
+class JdbcTarget:
     """One table of the target.
 
     `columns` have the target's names, in the order of the incoming ones; so has `key`.
@@ -67,7 +67,7 @@ def written(text: str, values: Values) -> str:
             return text
 
 
-def target_of(table: Table, values: Values, dialect: Dialect, address: Address) -> Target:
+def target_of(table: Table, values: Values, dialect: Dialect, address: Address) -> JdbcTarget:
     """The target of an incoming table; UserError where the options do not fit it."""
     words = table_words(table)
     defaults = table.options.get(
@@ -83,7 +83,7 @@ def target_of(table: Table, values: Values, dialect: Dialect, address: Address) 
         )
         for c in table.columns
     )
-    return Target(
+    return JdbcTarget(
         path=table.path,
         name=_name(values, table_words(table, _DOT), dialect, address),
         columns=columns,

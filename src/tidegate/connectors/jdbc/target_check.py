@@ -9,11 +9,11 @@ class.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tidegate.connectors.jdbc.target import Target
+from tidegate.connectors.jdbc.target import JdbcTarget
 from tidegate.connectors.jdbc.values import ColumnCheck, ValueChecks
 from tidegate.databases.catalogue import NativeColumn
-from tidegate.databases.targets.fit import Check, CheckKind, fit
-from tidegate.databases.targets.rules import Relation, TargetRules
+from tidegate.databases.targets.fit import CheckKind, ValueCheck, fit
+from tidegate.databases.targets.rules import TargetRules, TargetTable
 from tidegate.model.errors import UserError
 from tidegate.model.types import TypeName
 from tidegate.plugin.option import Values
@@ -36,12 +36,12 @@ class TargetUnfit(UserError):
 class TargetFit:
     """A target that keeps its rows, if its values pass the checks."""
 
-    relation: Relation
+    relation: TargetTable
     checks: ValueChecks
 
 
 def check_target(
-    path: str, target: Target, relation: Relation, rules: TargetRules, values: Values
+    path: str, target: JdbcTarget, relation: TargetTable, rules: TargetRules, values: Values
 ) -> TargetFit:
     """Compare a target with what comes to it; TargetUnfit with all problems."""
     if relation.kind:
@@ -69,7 +69,11 @@ def check_target(
 
 
 def _types(
-    target: Target, number: int, native: NativeColumn, rules: TargetRules, checks: list[ColumnCheck]
+    target: JdbcTarget,
+    number: int,
+    native: NativeColumn,
+    rules: TargetRules,
+    checks: list[ColumnCheck],
 ) -> Iterator[str]:
     column, origin = target.columns[number], target.origins.get(target.columns[number].name)
     found = fit(column.type, rules.holds(native), origin.fraction if origin else None)
@@ -79,13 +83,16 @@ def _types(
             f" {native.native}: {found.refusal} (allow_lossy_types = true takes that)"
         )
     if not native.nullable and not native.generated:
-        checks.append(ColumnCheck(number, Check(CheckKind.NOT_NULL), native.native))
+        checks.append(ColumnCheck(number, ValueCheck(CheckKind.NOT_NULL), native.native))
     if found.check is not None:
         checks.append(ColumnCheck(number, found.check, native.native))
 
 
 def _keys(
-    target: Target, natives: list[NativeColumn | None], relation: Relation, rules: TargetRules
+    target: JdbcTarget,
+    natives: list[NativeColumn | None],
+    relation: TargetTable,
+    rules: TargetRules,
 ) -> Iterator[str]:
     for number in target.positions(target.key):
         column, native = target.columns[number], natives[number]
@@ -101,7 +108,7 @@ def _keys(
             )
 
 
-def _pads(target: Target, number: int, native: NativeColumn | None, rules: TargetRules) -> bool:
+def _pads(target: JdbcTarget, number: int, native: NativeColumn | None, rules: TargetRules) -> bool:
     column = target.columns[number]
     origin = target.origins.get(column.name)
     if (
@@ -119,7 +126,7 @@ class NameUnfit(UserError):
     condition = "name-unfit"
 
 
-def check_names(path: str, target: Target, rules: TargetRules) -> None:
+def check_names(path: str, target: JdbcTarget, rules: TargetRules) -> None:
     """Names of tables and columns by the limits of the target; NameUnfit with all of them."""
     problems = []
     for what, name in [

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.connectors.jdbc.target import Target
-from tidegate.databases.targets.fit import Check, CheckKind
+from tidegate.connectors.jdbc.target import JdbcTarget
+from tidegate.databases.targets.fit import CheckKind, ValueCheck
 from tidegate.databases.targets.rules import TargetRules
 from tidegate.model.errors import UserError
 from tidegate.model.types import ROW_KIND, DataType, RowKind, TypeName
@@ -53,7 +53,7 @@ class ColumnCheck:
     """A check of one column. `native` is the target's type, for messages."""
 
     number: int
-    check: Check
+    check: ValueCheck
     native: str
 
 
@@ -64,7 +64,7 @@ class ValueChecks:
     `padded` are columns of the key whose blanks at the end do not count there.
     """
 
-    target: Target
+    target: JdbcTarget
     rules: TargetRules
     columns: tuple[ColumnCheck, ...] = ()
     padded: tuple[int, ...] = ()
@@ -206,7 +206,7 @@ def _within(limit: int) -> int:
     return max(min(limit, 2**63 - 1), -(2**63))
 
 
-def key_text(target: Target, batch: pa.RecordBatch, row: int) -> str:
+def key_text(target: JdbcTarget, batch: pa.RecordBatch, row: int) -> str:
     """The key of a row in words."""
     return (
         ", ".join(

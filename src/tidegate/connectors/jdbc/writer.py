@@ -18,7 +18,7 @@ from tidegate.connectors.jdbc.adopt import may_become
 from tidegate.connectors.jdbc.connection import opened_before
 from tidegate.connectors.jdbc.names import Stage, lineage_digest, sink_digest
 from tidegate.connectors.jdbc.stage import StageLoader, loader_of, stage_place, staged
-from tidegate.connectors.jdbc.target import Target, as_message, target_of
+from tidegate.connectors.jdbc.target import JdbcTarget, as_message, target_of
 from tidegate.connectors.jdbc.target_check import TargetFit, check_names, check_target
 from tidegate.connectors.jdbc.values import ValueChecks, key_text, shown
 from tidegate.databases.catalogue import TableName
@@ -46,7 +46,7 @@ class _Staging:
     """The staging table of one incoming table; `held` are rows that are not loaded yet."""
 
     table: Table
-    target: Target
+    target: JdbcTarget
     place: TableName | None = None
     fit: TargetFit | None = None
     shaped: bool = False

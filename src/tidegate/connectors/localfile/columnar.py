@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from tidegate.connectors.localfile.bad_rows import BadFile, BadRow, BadRows, Leniency, faults_by_row
 from tidegate.connectors.localfile.casts import Cast
 from tidegate.connectors.localfile.headers import places_of
-from tidegate.connectors.localfile.streams import Part, opened
+from tidegate.connectors.localfile.streams import FilePart, opened
 from tidegate.model.types import Column
 from tidegate.plugin.option import Values
 
@@ -22,7 +22,7 @@ ROWS_PER_BATCH = 128 * 1024
 
 
 @contextmanager
-def _file(part: Part, form: str) -> Iterator[Any]:
+def _file(part: FilePart, form: str) -> Iterator[Any]:
     with opened(part):
         try:
             yield pq.ParquetFile(part.path) if form == "parquet" else pa_orc.ORCFile(part.path)
@@ -32,14 +32,14 @@ def _file(part: Part, form: str) -> Iterator[Any]:
             ) from error
 
 
-def file_schema(part: Part, form: str) -> pa.Schema:
+def file_schema(part: FilePart, form: str) -> pa.Schema:
     """The columns of a file."""
     with _file(part, form) as file:
         schema: pa.Schema = file.schema_arrow if form == "parquet" else file.schema
         return schema
 
 
-def group_rows(part: Part, form: str) -> list[int]:
+def group_rows(part: FilePart, form: str) -> list[int]:
     """The number of rows of every row group or stripe; orc files only say their sum, so it is
     spread.
     """
@@ -73,7 +73,7 @@ class Columnar:
         self.exact = exact
         self.leniency = Leniency.of(values)
 
-    def read(self, part: Part) -> Iterator[list[Any]]:
+    def read(self, part: FilePart) -> Iterator[list[Any]]:
         """The arrays of the wanted columns, batch after batch."""
         with _file(part, self.form) as file:
             names = (file.schema_arrow if self.form == "parquet" else file.schema).names
@@ -91,7 +91,7 @@ class Columnar:
                 bad.passed(batch.nbytes)
             bad.close()
 
-    def _check(self, names: Sequence[str], places: Sequence[int], part: Part) -> None:
+    def _check(self, names: Sequence[str], places: Sequence[int], part: FilePart) -> None:
         missing = [c.name for c, place in zip(self.wanted, places, strict=True) if place < 0]
         if missing and not (self.leniency.fill_missing and len(missing) < len(places)):
             raise BadFile(
@@ -120,7 +120,7 @@ class Columnar:
                 " a schema",
             )
 
-    def _first_row(self, file: Any, part: Part) -> int:
+    def _first_row(self, file: Any, part: FilePart) -> int:
         if self.form == "parquet":
             return sum(file.metadata.row_group(i).num_rows for i in range(part.start))
         return (
@@ -129,7 +129,7 @@ class Columnar:
             else 0
         )
 
-    def _batches(self, file: Any, part: Part, names: list[str]) -> Iterator[Any]:
+    def _batches(self, file: Any, part: FilePart, names: list[str]) -> Iterator[Any]:
         count = file.metadata.num_row_groups if self.form == "parquet" else file.nstripes
         groups = range(part.start, count if part.end < 0 else part.end)
         if self.form == "parquet":

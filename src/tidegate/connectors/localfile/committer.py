@@ -56,7 +56,7 @@ from tidegate.connectors.localfile.write_fence import (
     refuse_links,
     verify,
 )
-from tidegate.connectors.localfile.write_layout import Place
+from tidegate.connectors.localfile.write_layout import SinkDirectory
 from tidegate.connectors.localfile.write_lineages import (
     collect_older,
     files_of_others,
@@ -65,9 +65,9 @@ from tidegate.connectors.localfile.write_lineages import (
 )
 from tidegate.connectors.localfile.write_publish import is_done, publish, staged_places
 from tidegate.connectors.localfile.write_record import (
+    CommitOffsetsDiffer,
+    CommitRecord,
     NoRecord,
-    OtherOffsets,
-    Record,
     StagedFile,
     checkpoints,
     numbered,
@@ -84,12 +84,12 @@ from tidegate.failpoint import failpoint
 from tidegate.model.errors import Fenced
 from tidegate.plugin.contract import (
     AlreadyCommitted,
+    BatchCommitted,
     Commit,
-    Committed,
+    CommitRange,
     Committer,
-    Resume,
     SinkMemory,
-    SinkRange,
+    SinkRestore,
 )
 
 _PRUNED_MAX = 200
@@ -105,7 +105,7 @@ class FileCommitter(Committer):
 
     def __init__(
         self,
-        place: Place,
+        place: SinkDirectory,
         *,
         job_id: int,
         transactional: bool,
@@ -134,7 +134,7 @@ class FileCommitter(Committer):
     def _what(self) -> str:
         return f"the file sink {self._place.operator}"
 
-    def memory(self, resume: Resume) -> SinkMemory:
+    def memory(self, resume: SinkRestore) -> SinkMemory:
         layout, root = self._place.layout(resume.lineage), self._place.root
         with disk(f"asking {self._what} what it holds"):
             refuse_links(layout)
@@ -168,13 +168,13 @@ class FileCommitter(Committer):
                 ),
             )
 
-    def _take_up(self, resume: Resume) -> None:
+    def _take_up(self, resume: SinkRestore) -> None:
         self._layout, self._generation = self._place.layout(resume.lineage), resume.generation
         self._fence_mark = new_fence(
             resume.generation, resume.token, resume.installation, resume.checkpoint
         )
 
-    def ahead(self, resume: Resume) -> Sequence[SinkRange]:
+    def ahead(self, resume: SinkRestore) -> Sequence[CommitRange]:
         self._take_up(resume)
         if not os.path.isdir(self._layout.base):
             return ()  # left as it is: open sees that the records are gone
@@ -187,12 +187,12 @@ class FileCommitter(Committer):
                 if checkpoint > resume.checkpoint
             ]
         return [
-            SinkRange(checkpoint=r.checkpoint, offsets=r.offsets)
+            CommitRange(checkpoint=r.checkpoint, offsets=r.offsets)
             for r in records
-            if isinstance(r, Record)
+            if isinstance(r, CommitRecord)
         ]
 
-    def open(self, resume: Resume) -> None:
+    def open(self, resume: SinkRestore) -> None:
         self._take_up(resume)
         self._committed = resume.checkpoint
         self._filled = 0 if resume.fresh else (resume.state or {}).get("filled")
@@ -239,7 +239,7 @@ class FileCommitter(Committer):
                 take_away(self._layout.staging(generation), self._layout.dead(generation))
         failpoint("filesink.fence.after")
 
-    def _settle(self, resume: Resume) -> None:
+    def _settle(self, resume: SinkRestore) -> None:
         """Newest first: take back what is newer than the restore point, carry out the rest."""
         for checkpoint in reversed(checkpoints(self._layout)):
             record = read_record(self._layout, checkpoint)
@@ -251,7 +251,7 @@ class FileCommitter(Committer):
             elif not is_done(self._layout, record):
                 publish(self._layout, record)
 
-    def _rewind(self, record: Record) -> None:
+    def _rewind(self, record: CommitRecord) -> None:
         layout = self._layout
         failpoint("filesink.rewind.before")
         for file in (
@@ -281,7 +281,7 @@ class FileCommitter(Committer):
             extra={"lineage": record.lineage, "sink": record.sink, "files": len(record.files)},
         )
 
-    def _take_back_lost(self, resume: Resume) -> None:
+    def _take_back_lost(self, resume: SinkRestore) -> None:
         """A mark without its record, after the restore point and all records: somebody has lost the
         record of a batch whose files are in place.
 
@@ -338,7 +338,7 @@ class FileCommitter(Committer):
     # -- commit
     # --------------------------------------------------------------------------------------------------------------------------------
 
-    def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
+    def commit(self, commit: Commit) -> BatchCommitted | AlreadyCommitted:
         assert commit.generation == self._generation, (
             "a committer commits for the generation that opened it"
         )
@@ -358,7 +358,7 @@ class FileCommitter(Committer):
 
     def _commit_once(
         self, commit: Commit, files: tuple[StagedFile, ...]
-    ) -> Committed | AlreadyCommitted:
+    ) -> BatchCommitted | AlreadyCommitted:
         record = read_record(self._layout, commit.checkpoint)
         ours = False
         if isinstance(record, NoRecord):
@@ -368,18 +368,20 @@ class FileCommitter(Committer):
             self._prepare(commit.messages)
             record, ours = self._write_record(commit, files)
         if not record.same_offsets(commit.offsets):
-            raise OtherOffsets(self._layout.record(commit.checkpoint), commit.checkpoint)
+            raise CommitOffsetsDiffer(self._layout.record(commit.checkpoint), commit.checkpoint)
         if not is_done(self._layout, record):
             publish(self._layout, record)
         if record.files:
             self._filled = commit.checkpoint
-        return Committed() if ours else AlreadyCommitted()
+        return BatchCommitted() if ours else AlreadyCommitted()
 
-    def _write_record(self, commit: Commit, files: tuple[StagedFile, ...]) -> tuple[Record, bool]:
+    def _write_record(
+        self, commit: Commit, files: tuple[StagedFile, ...]
+    ) -> tuple[CommitRecord, bool]:
         """The record of this batch, and whether it is ours."""
         layout = self._layout
         self._check_staged(files)
-        record = Record(
+        record = CommitRecord(
             lineage=commit.lineage,
             pipeline=commit.pipeline,
             sink=self._place.operator,
@@ -434,7 +436,7 @@ class FileCommitter(Committer):
 
     def _append(
         self, checkpoint: int, files: Sequence[StagedFile], messages: Sequence[Any]
-    ) -> Committed:
+    ) -> BatchCommitted:
         """Without transactions: whole files, no record; a name that is taken is not taken over."""
         self._check_staged(files)
         self._prepare(messages)
@@ -453,7 +455,7 @@ class FileCommitter(Committer):
         if files:
             self._filled = checkpoint
         failpoint("filesink.append.after")
-        return Committed()
+        return BatchCommitted()
 
     def _sweep(self, checkpoint: int) -> None:
         """What failed attempts of the tasks, a lost race or a draft left in the staging directory,
@@ -480,7 +482,7 @@ class FileCommitter(Committer):
                 [c for c in checkpoints(self._layout) if c < oldest][:_PRUNED_MAX]
             ):
                 record = read_record(self._layout, checkpoint)
-                if isinstance(record, Record) and is_done(self._layout, record):
+                if isinstance(record, CommitRecord) and is_done(self._layout, record):
                     discard(self._layout.record(checkpoint))
                     if index == 0:
                         failpoint("filesink.retain.middle")

@@ -37,7 +37,7 @@ _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ConversionRules:
     """How values are read: the three time patterns, as strptime takes them, and what is accepted
     that does not fit exactly.
     """
@@ -48,8 +48,8 @@ class Rules:
     leniency: Leniency = STRICT
 
     @staticmethod
-    def of(values: Mapping[str, Any]) -> "Rules":
-        return Rules(
+    def of(values: Mapping[str, Any]) -> "ConversionRules":
+        return ConversionRules(
             date=strptime_of(values["date_format"]),
             datetime=strptime_of(values["datetime_format"]),
             time=strptime_of(values["time_format"]),
@@ -57,7 +57,7 @@ class Rules:
         )
 
 
-def from_text(kind: DataType, rules: Rules, level: int = 1) -> Converter:
+def from_text(kind: DataType, rules: ConversionRules, level: int = 1) -> Converter:
     """The converter of a field's text."""
     match kind.name:
         case (
@@ -79,7 +79,7 @@ def from_text(kind: DataType, rules: Rules, level: int = 1) -> Converter:
             return _scalar(kind, rules)
 
 
-def _scalar(kind: DataType, rules: Rules) -> Converter:
+def _scalar(kind: DataType, rules: ConversionRules) -> Converter:
     match kind.name:
         case TypeName.STRING:
             return str
@@ -105,7 +105,7 @@ def _scalar(kind: DataType, rules: Rules) -> Converter:
             )
 
 
-def from_json(kind: DataType, rules: Rules) -> Converter:
+def from_json(kind: DataType, rules: ConversionRules) -> Converter:
     """The converter of a JSON value; scalars of other JSON types are taken by their text."""
     match kind.name:
         case TypeName.STRING:
@@ -141,7 +141,7 @@ def _element(kind: DataType) -> DataType:
     return kind.children[0] if kind.children else DataType(TypeName.FLOAT)
 
 
-def _nested(kind: DataType, rules: Rules, level: int) -> Converter:
+def _nested(kind: DataType, rules: ConversionRules, level: int) -> Converter:
     parse_json = from_json(kind, rules)
     parse_text = _separated(kind, rules, level)
 
@@ -159,7 +159,7 @@ def _nested(kind: DataType, rules: Rules, level: int) -> Converter:
     return convert
 
 
-def _separated(kind: DataType, rules: Rules, level: int) -> Converter:
+def _separated(kind: DataType, rules: ConversionRules, level: int) -> Converter:
     """By the reference's separators, one level deeper for every nesting."""
     if level + 1 >= len(SEPARATORS):
         raise ValueError(f"{kind} is nested too deeply for a text file")
@@ -289,7 +289,7 @@ def _boolean(text: str) -> bool:
             raise ValueError(f"{_shown(text)} is neither true nor false")
 
 
-def _decimal(kind: DataType, rules: Rules) -> Converter:
+def _decimal(kind: DataType, rules: ConversionRules) -> Converter:
     """More digits behind the point than the type has are refused, or rounded half up, as databases
     do.
     """
@@ -330,7 +330,7 @@ def _parsed(text: str, pattern: str) -> datetime | None:
         return None
 
 
-def _date(text: str, rules: Rules) -> date:
+def _date(text: str, rules: ConversionRules) -> date:
     for pattern in (rules.date, *DATES):
         parsed = _parsed(text, pattern)
         if parsed:
@@ -349,7 +349,7 @@ def _date(text: str, rules: Rules) -> date:
     return instant.date()
 
 
-def _time(text: str, rules: Rules) -> int:
+def _time(text: str, rules: ConversionRules) -> int:
     whole, _, fraction = text.partition(".")
     for pattern in (rules.time, "%H:%M:%S", "%H:%M"):
         parsed = _parsed(whole, pattern)
@@ -362,7 +362,7 @@ def _time(text: str, rules: Rules) -> int:
     raise ValueError(f"{_shown(text)} is not a time")
 
 
-def _timestamp(text: str, rules: Rules, *, zoned: bool) -> datetime:
+def _timestamp(text: str, rules: ConversionRules, *, zoned: bool) -> datetime:
     value = _instant(text, rules)
     if zoned:
         return value if value.tzinfo else value.replace(tzinfo=UTC)
@@ -371,7 +371,7 @@ def _timestamp(text: str, rules: Rules, *, zoned: bool) -> datetime:
     return value
 
 
-def _instant(text: str, rules: Rules) -> datetime:
+def _instant(text: str, rules: ConversionRules) -> datetime:
     whole, _, fraction = text.partition(".")
     for pattern in (rules.datetime, *TIMESTAMPS):
         parsed = _parsed(whole, pattern)
@@ -386,7 +386,7 @@ def _instant(text: str, rules: Rules) -> datetime:
     return found
 
 
-def _fraction(text: str, digits: str, width: int, rules: Rules) -> int:
+def _fraction(text: str, digits: str, width: int, rules: ConversionRules) -> int:
     """The fraction of a second, in units of so many digits."""
     if digits[width:].strip("0") and not rules.leniency.round_digits:
         raise ValueError(

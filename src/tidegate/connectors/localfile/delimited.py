@@ -25,7 +25,7 @@ from tidegate.connectors.localfile.bad_rows import (
     faults_by_row,
     size_text,
 )
-from tidegate.connectors.localfile.convert import TIMESTAMPS, Rules, from_text
+from tidegate.connectors.localfile.convert import TIMESTAMPS, ConversionRules, from_text
 from tidegate.connectors.localfile.dialect import dialect_of
 from tidegate.connectors.localfile.fields import Splitter, splitter_of
 from tidegate.connectors.localfile.headers import (
@@ -38,7 +38,7 @@ from tidegate.connectors.localfile.records import first_end
 from tidegate.connectors.localfile.slow_rows import SlowRows
 from tidegate.connectors.localfile.streams import (
     Expansion,
-    Part,
+    FilePart,
     RecordBlocks,
     RecordTooLong,
     as_utf8,
@@ -85,7 +85,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FieldLayout:
     """The fields of a record: how many there are, and in which of them each wanted column stands;
     -1 where in none.
     """
@@ -94,7 +94,7 @@ class Layout:
     width: int
 
 
-class Delimited:
+class DelimitedReader:
     """The reader of one table's csv or text files. `columns` are those of the files, in order;
     `wanted` those that are read.
 
@@ -115,7 +115,7 @@ class Delimited:
         self.wanted = wanted
         self.exact = exact
         self.dialect = dialect_of(values)
-        self.rules = Rules.of(values)
+        self.rules = ConversionRules.of(values)
         self.use_header = (
             bool(values["csv_use_header_line"]) and values["file_format_type"] == "csv"
         )
@@ -136,7 +136,7 @@ class Delimited:
             refuse_zeros=self.refuse_zeros,
         )
 
-    def header(self, part: Part) -> list[str]:
+    def header(self, part: FilePart) -> list[str]:
         """The names in a file's header line."""
         whole = replace(part, start=0, end=-1)
         with opened(part) as file:
@@ -157,7 +157,7 @@ class Delimited:
         end = first_end(block[place:], self.dialect, len(self.dialect.terminator))
         return place + end if end >= 0 else -1
 
-    def read(self, part: Part) -> Iterator[list[Any]]:
+    def read(self, part: FilePart) -> Iterator[list[Any]]:
         """The arrays of the wanted columns, block after block."""
         names = self.header(part) if self.use_header and part.start else []
         expansion = Expansion(part, self.values)
@@ -171,13 +171,15 @@ class Delimited:
                     record_blocks(head.rows, self.dialect), layout, bad, part.start == 0
                 )
 
-    def text(self, file: Any, part: Part, expansion: Expansion | None = None) -> Iterator[bytes]:
+    def text(
+        self, file: Any, part: FilePart, expansion: Expansion | None = None
+    ) -> Iterator[bytes]:
         """The blocks of a part, in UTF-8."""
         raw = bytes_of(file, part, codec_of(part.path, self.values), expansion)
         return as_utf8(raw, self.values["encoding"], part)
 
     def places(
-        self, part: Part, index: int, name: str, start: int
+        self, part: FilePart, index: int, name: str, start: int
     ) -> Callable[[Sequence[int]], list[str]]:
         """Turns offsets in the rows of a member into lines, by reading its text again."""
 
@@ -195,7 +197,7 @@ class Delimited:
 
         return found
 
-    def head(self, blocks: Iterator[bytes], part: Part) -> Head:
+    def head(self, blocks: Iterator[bytes], part: FilePart) -> Head:
         """Byte order mark, skipped lines and header, taken off the blocks of a file."""
         buffer = b""
         for block in blocks:
@@ -210,7 +212,7 @@ class Delimited:
                 )
         return Head(self._names(buffer, part), len(buffer), iter(()))
 
-    def _names(self, head: bytes, part: Part) -> list[str]:
+    def _names(self, head: bytes, part: FilePart) -> list[str]:
         lines = head.removeprefix(_BOM)
         skipped = b""
         count = self.values["skip_header_row_number"]
@@ -224,7 +226,7 @@ class Delimited:
                 raise BadFile(part.path, f"line {count}: {problem}")
         return []
 
-    def _split(self, line: bytes, part: Part) -> list[str]:
+    def _split(self, line: bytes, part: FilePart) -> list[str]:
         try:
             text = line.decode()
         except UnicodeDecodeError as error:
@@ -246,11 +248,11 @@ class Delimited:
             )
         return [field.text.strip() for field in record.fields]
 
-    def _layout(self, names: list[str], part: Part) -> Layout:
+    def _layout(self, names: list[str], part: FilePart) -> FieldLayout:
         order = [c.name for c in self.columns]
         wanted = [c.name for c in self.wanted]
         if not self.use_header:
-            return Layout([order.index(name) for name in wanted], len(order))
+            return FieldLayout([order.index(name) for name in wanted], len(order))
         problem = header_problem(
             names,
             wanted,
@@ -269,10 +271,10 @@ class Delimited:
             )
         if problem:
             raise BadFile(part.path, f"line {self.values['skip_header_row_number'] + 1}: {problem}")
-        return Layout(places_of(names, wanted), len(names))
+        return FieldLayout(places_of(names, wanted), len(names))
 
     def _rows(
-        self, blocks: RecordBlocks, layout: Layout, bad: BadRows, at_top: bool
+        self, blocks: RecordBlocks, layout: FieldLayout, bad: BadRows, at_top: bool
     ) -> Iterator[list[Any]]:
         slow = self.slow()
         offset = 0
@@ -315,7 +317,13 @@ class Delimited:
             bad.add(BadRow(0, problem))
 
     def _arrays(
-        self, block: bytes, faulty: bool, layout: Layout, slow: SlowRows, bad: BadRows, offset: int
+        self,
+        block: bytes,
+        faulty: bool,
+        layout: FieldLayout,
+        slow: SlowRows,
+        bad: BadRows,
+        offset: int,
     ) -> list[Any] | None:
         """The arrays of a block by the quick way, else by the slow one; None where it has no rows
         that fit.
@@ -335,7 +343,7 @@ class Delimited:
             bad.add(BadRow(offset + starts(row), what))
         return arrays if arrays and len(arrays[0]) else None
 
-    def _width(self, block: bytes, layout: Layout) -> int:
+    def _width(self, block: bytes, layout: FieldLayout) -> int:
         """The number of fields that Arrow should expect: that of the first record where others are
         accepted too; 0 where there is none.
         """
@@ -450,19 +458,19 @@ class Delimited:
         return pa.array(values, arrow_type(column.type))
 
 
-class Lines:
+class LineReader:
     """The reader of csv and text files without a schema: every line that is not empty is a row with
     one column.
     """
 
     def __init__(self, values: Values) -> None:
-        self.inner = Delimited(
+        self.inner = DelimitedReader(
             {**values, "csv_use_header_line": False, "quote_char": None, "escape_char": None},
             (),
             (),
         )
 
-    def read(self, part: Part) -> Iterator[list[Any]]:
+    def read(self, part: FilePart) -> Iterator[list[Any]]:
         """One array of lines, block after block."""
         inner = self.inner
         expansion = Expansion(part, inner.values)
@@ -510,7 +518,7 @@ class Lines:
             place += len(line)
 
 
-def _line_problem(line: bytes, inner: Delimited) -> str:
+def _line_problem(line: bytes, inner: DelimitedReader) -> str:
     if len(line) > inner.dialect.record_bytes_max:
         return (
             "the record that begins here is longer than"

@@ -10,7 +10,7 @@ from tidegate.plugin.option import Values
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Dialect:
+class DelimitedDialect:
     """How records are written. `terminator` is one byte where files are cut; `quote` and `escape`
     are empty where there are none.
 
@@ -39,7 +39,7 @@ class Dialect:
         )
 
 
-def dialect_of(values: Values) -> Dialect:
+def dialect_of(values: Values) -> DelimitedDialect:
     """How the records of a csv or text file are written."""
     is_csv = values["file_format_type"] == "csv"
     given = values["field_delimiter"]
@@ -47,7 +47,7 @@ def dialect_of(values: Values) -> Dialect:
     quote = values["quote_char"] or "" if is_csv else ""
     escape = values["escape_char"] or "" if is_csv else ""
     row = literal(values["row_delimiter"] or "\n")
-    return Dialect(
+    return DelimitedDialect(
         delimiter=delimiter.encode(),
         quote=quote.encode(),
         escape=(

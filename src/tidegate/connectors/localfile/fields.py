@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidegate.connectors.localfile.dialect import Dialect
+from tidegate.connectors.localfile.dialect import DelimitedDialect
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FieldText:
     """One field's text; `quoted` tells an empty text from nothing. `start` is where the field
     begins, in characters.
     """
@@ -26,11 +26,11 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class DelimitedRecord:
     """One record: from `start` to `end`, in characters; `end` is behind its terminator."""
 
     start: int
-    fields: list[Field]
+    fields: list[FieldText]
     end: int = 0
 
 
@@ -56,7 +56,7 @@ class Splitter:
             re.DOTALL,
         )
 
-    def records(self, text: str) -> Iterator[Record]:
+    def records(self, text: str) -> Iterator[DelimitedRecord]:
         """All records that are not empty lines."""
         place = 0
         while place < len(text):
@@ -69,9 +69,9 @@ class Splitter:
             while not last:
                 field, place, last = self._field(text, place)
                 fields.append(field)
-            yield Record(start, fields, place)
+            yield DelimitedRecord(start, fields, place)
 
-    def _field(self, text: str, place: int) -> tuple[Field, int, bool]:
+    def _field(self, text: str, place: int) -> tuple[FieldText, int, bool]:
         """A field, where the next one begins, and whether it was the last of its record."""
         start = place
         quoted = bool(self.quote) and text.startswith(self.quote, place)
@@ -82,12 +82,16 @@ class Splitter:
         while True:
             match = self.plain.search(text, place)
             if match is None:
-                return Field("".join([*parts, text[place:]]), quoted, fault, start), len(text), True
+                return (
+                    FieldText("".join([*parts, text[place:]]), quoted, fault, start),
+                    len(text),
+                    True,
+                )
             parts.append(text[place : match.start()])
             place = match.end()
             if not (self.escape and match[0].startswith(self.escape)):
                 return (
-                    Field("".join(parts), quoted, fault, start),
+                    FieldText("".join(parts), quoted, fault, start),
                     place,
                     match[0] != self.delimiter,
                 )
@@ -113,7 +117,7 @@ class Splitter:
             parts.append(match[0][1:])
 
 
-def splitter_of(dialect: Dialect) -> Splitter:
+def splitter_of(dialect: DelimitedDialect) -> Splitter:
     """For the records of a dialect."""
     terminator = None if dialect.terminator == b"\n" else dialect.terminator.decode()
     return Splitter(

@@ -14,13 +14,13 @@ from typing import Any
 
 from tidegate.connectors.localfile.bad_rows import BadFile
 from tidegate.connectors.localfile.columnar import file_schema
-from tidegate.connectors.localfile.dialect import Dialect
-from tidegate.connectors.localfile.fields import Record, splitter_of
+from tidegate.connectors.localfile.dialect import DelimitedDialect
+from tidegate.connectors.localfile.fields import DelimitedRecord, splitter_of
 from tidegate.connectors.localfile.headers import encoding_of, names_problem
 from tidegate.connectors.localfile.infer_types import STRING, type_of_texts, type_of_values
 from tidegate.connectors.localfile.json_documents import BadDocument, Documents
 from tidegate.connectors.localfile.source_options import SUFFIXES, TABLE_OPTIONS
-from tidegate.connectors.localfile.streams import Expansion, Part, bytes_of, members, opened
+from tidegate.connectors.localfile.streams import Expansion, FilePart, bytes_of, members, opened
 from tidegate.connectors.localfile.tables import TableFiles
 from tidegate.model.errors import TidegateError, Unsupported, UserError
 from tidegate.model.problem import Location
@@ -36,7 +36,7 @@ _UNTRIED_MAX = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class InferenceHints:
     """What the caller knows better."""
 
     form: str = ""
@@ -64,7 +64,7 @@ class _Sample:
     notes: list[str] = field(default_factory=list)
 
 
-def infer(path: str, wanted: Wanted) -> Inferred:
+def infer(path: str, wanted: InferenceHints) -> Inferred:
     """The options and columns of a file. UserError or BadFile where it cannot be read."""
     part = _part(path)
     form = wanted.form or _columnar_form(part)
@@ -86,20 +86,20 @@ def infer(path: str, wanted: Wanted) -> Inferred:
     return _tried(path, _of_text(path, sample, wanted))
 
 
-def _part(path: str) -> Part:
+def _part(path: str) -> FilePart:
     if not os.path.isfile(path):
         raise UserError(f"{path} is not a file")
     status = os.stat(path)
-    return Part(path, status.st_size, status.st_mtime_ns, 0, -1)
+    return FilePart(path, status.st_size, status.st_mtime_ns, 0, -1)
 
 
-def _columnar_form(part: Part) -> str:
+def _columnar_form(part: FilePart) -> str:
     with opened(part) as file:
         top = file.read(4)
     return {b"PAR1": "parquet", b"ORC": "orc"}.get(top if top == b"PAR1" else top[:3], "")
 
 
-def _sample(part: Part, wanted: Wanted) -> _Sample:
+def _sample(part: FilePart, wanted: InferenceHints) -> _Sample:
     """The first bytes, with codec, archive and encoding undone."""
     options: dict[str, Any] = {}
     name = part.path.lower()
@@ -125,7 +125,7 @@ def _sample(part: Part, wanted: Wanted) -> _Sample:
     return _decoded(part.path, data[:SAMPLE_BYTES], whole, options, wanted)
 
 
-def _codec(part: Part, name: str) -> str:
+def _codec(part: FilePart, name: str) -> str:
     with opened(part) as file:
         top = file.read(4)
     if top[:2] == b"\x1f\x8b":
@@ -134,7 +134,7 @@ def _codec(part: Part, name: str) -> str:
 
 
 def _decoded(
-    path: str, data: bytes, whole: bool, options: dict[str, Any], wanted: Wanted
+    path: str, data: bytes, whole: bool, options: dict[str, Any], wanted: InferenceHints
 ) -> _Sample:
     encoding = wanted.encoding or encoding_of(data) or "UTF-8"
     try:
@@ -196,7 +196,7 @@ def _has_gaps(values: Sequence[Any]) -> bool:
     return any(_has_gaps([value.get(name) for value in objects]) for name in names)
 
 
-def _of_text(path: str, sample: _Sample, wanted: Wanted) -> Inferred:
+def _of_text(path: str, sample: _Sample, wanted: InferenceHints) -> Inferred:
     dialect, records = _split(sample, wanted)
     rows = [[f.text for f in record.fields] for record in records]
     width = max(len(row) for row in rows)
@@ -233,16 +233,18 @@ def _column(rows: Sequence[Sequence[str]], index: int, null: str) -> DataType:
     return type_of_texts(row[index] for row in rows if index < len(row) and row[index] != null)
 
 
-def _split(sample: _Sample, wanted: Wanted) -> tuple[Dialect, list[Record]]:
+def _split(
+    sample: _Sample, wanted: InferenceHints
+) -> tuple[DelimitedDialect, list[DelimitedRecord]]:
     """The dialect in which all records have the same number of fields, as many as possible."""
     delimiters = (wanted.delimiter,) if wanted.delimiter else _DELIMITERS
     quotes = ("",) if wanted.form == "text" else ('"', "'", "")
-    best: tuple[tuple[float, ...], Dialect, list[Record]] | None = None
+    best: tuple[tuple[float, ...], DelimitedDialect, list[DelimitedRecord]] | None = None
     for place, delimiter in enumerate(delimiters):
         for quote in quotes:
             if quote and quote not in sample.text and quote != '"':
                 continue
-            dialect = Dialect(delimiter=delimiter.encode(), quote=quote.encode())
+            dialect = DelimitedDialect(delimiter=delimiter.encode(), quote=quote.encode())
             records = _records(sample, dialect)
             score = (*_score(records), -quotes.index(quote), -place)
             if records and (best is None or score > best[0]):
@@ -251,8 +253,8 @@ def _split(sample: _Sample, wanted: Wanted) -> tuple[Dialect, list[Record]]:
     return best[1], best[2]
 
 
-def _records(sample: _Sample, dialect: Dialect) -> list[Record]:
-    found: list[Record] = []
+def _records(sample: _Sample, dialect: DelimitedDialect) -> list[DelimitedRecord]:
+    found: list[DelimitedRecord] = []
     for record in splitter_of(dialect).records(sample.text):
         found.append(record)
         if len(found) >= SAMPLE_ROWS:
@@ -261,7 +263,7 @@ def _records(sample: _Sample, dialect: Dialect) -> list[Record]:
     return found if sample.whole or len(found) == 1 else found[:-1]
 
 
-def _score(records: Sequence[Record]) -> tuple[float, ...]:
+def _score(records: Sequence[DelimitedRecord]) -> tuple[float, ...]:
     """Fields in their quotes first, then one width for all, then many fields."""
     if not records:
         return (0.0, 0.0, 0.0)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tidegate.connectors.localfile.convert import Rules, from_text
+from tidegate.connectors.localfile.convert import ConversionRules, from_text
 from tidegate.connectors.localfile.json_values import JsonNumber
 from tidegate.model.types import Column, DataType, TypeName
 
@@ -65,7 +65,7 @@ def type_of_times(found: Sequence[str]) -> DataType:
 
 
 def _readable(kind: DataType, texts: Sequence[str]) -> DataType:
-    convert = from_text(kind, Rules())
+    convert = from_text(kind, ConversionRules())
     try:
         for text in texts:
             convert(text)

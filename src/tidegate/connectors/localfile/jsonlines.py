@@ -23,13 +23,13 @@ from tidegate.connectors.localfile.bad_rows import (
     excerpt,
     size_text,
 )
-from tidegate.connectors.localfile.convert import Rules, from_json, once
-from tidegate.connectors.localfile.dialect import Dialect
+from tidegate.connectors.localfile.convert import ConversionRules, from_json, once
+from tidegate.connectors.localfile.dialect import DelimitedDialect
 from tidegate.connectors.localfile.json_documents import BadDocument, Documents
 from tidegate.connectors.localfile.json_values import DECODER
 from tidegate.connectors.localfile.streams import (
     Expansion,
-    Part,
+    FilePart,
     RecordTooLong,
     as_utf8,
     bytes_of,
@@ -43,7 +43,7 @@ from tidegate.model.types import Column, DataType, TypeName
 from tidegate.plugin.arrow import arrow_type
 from tidegate.plugin.option import Values
 
-LINES = Dialect()
+LINES = DelimitedDialect()
 _PLAIN = (
     TypeName.STRING,
     TypeName.BOOLEAN,
@@ -87,26 +87,26 @@ class JsonReader:
     def __init__(self, values: Values, wanted: Sequence[Column]) -> None:
         self.values = values
         self.wanted = wanted
-        self.rules = Rules.of(values)
+        self.rules = ConversionRules.of(values)
         self.limit = int(values.get("max_record_bytes") or RECORD_BYTES_MAX)
         self.limit_text = f"{size_text(self.limit)} (max_record_bytes)"
         iso = self.rules.datetime == "%Y-%m-%d %H:%M:%S"
         self.direct = all(_arrow_reads(c.type, iso) and c.default is None for c in wanted)
         self.converters = [(c, from_json(c.type, self.rules)) for c in wanted]
 
-    def read(self, part: Part) -> Iterator[list[Any]]:
+    def read(self, part: FilePart) -> Iterator[list[Any]]:
         """The arrays of the wanted columns, block after block."""
         expansion = Expansion(part, self.values)
         with opened(part) as file:
             for index, (name, member) in enumerate(members(file, part, self.values, expansion)):
                 yield from self._rows(self._text(member, part, expansion), part, index, name)
 
-    def _text(self, file: Any, part: Part, expansion: Expansion) -> Iterator[bytes]:
+    def _text(self, file: Any, part: FilePart, expansion: Expansion) -> Iterator[bytes]:
         raw = bytes_of(file, part, codec_of(part.path, self.values), expansion)
         return as_utf8(raw, self.values["encoding"], part)
 
     def _rows(
-        self, blocks: Iterator[bytes], part: Part, index: int, name: str
+        self, blocks: Iterator[bytes], part: FilePart, index: int, name: str
     ) -> Iterator[list[Any]]:
         first = next(blocks, b"")
         start = 0
@@ -137,7 +137,7 @@ class JsonReader:
         bad.close()
 
     def _places(
-        self, part: Part, index: int, name: str, start: int
+        self, part: FilePart, index: int, name: str, start: int
     ) -> Callable[[Sequence[int]], list[str]]:
         """Turns offsets in a member into lines, by reading its text again."""
 

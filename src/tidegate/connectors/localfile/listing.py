@@ -42,7 +42,7 @@ def local(path: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Scan:
+class FileListing:
     """The files of one table in order of their paths, the mount points that they are on, and the
     links that lead nowhere.
     """
@@ -57,7 +57,7 @@ def list_files(values: Values) -> list[FileInfo]:
     return scan(values).files
 
 
-def scan(values: Values) -> Scan:
+def scan(values: Values) -> FileListing:
     """List one table.
 
     SourceUnreachable where its directory, or one below it, is not there or cannot be read.
@@ -72,7 +72,7 @@ def scan(values: Values) -> Scan:
     found = {info.path: info for info in _below(path, walk) if keep.wants(info)}
     files = _without_second_names([found[path] for path in sorted(found)])
     broken = tuple(link for link in walk.broken if keep.named(link))
-    return Scan(files=files, mounts=frozenset(walk.mounts), broken=broken)
+    return FileListing(files=files, mounts=frozenset(walk.mounts), broken=broken)
 
 
 def matches_nothing(values: Values) -> bool:

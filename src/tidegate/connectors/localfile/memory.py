@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.connectors.localfile.listing import FileInfo
-from tidegate.connectors.localfile.position import Position, mark
+from tidegate.connectors.localfile.position import FilePosition, mark
 from tidegate.model.errors import SourceUnreachable
 
 LOG = logging.getLogger("tidegate.localfile")
@@ -41,7 +41,7 @@ class Memory:
 
 
 def remembered(
-    position: Position,
+    position: FilePosition,
     present: Collection[bytes],
     done: Collection[bytes],
     *,

@@ -17,133 +17,136 @@ from tidegate.connectors.localfile.source_options import (
 from tidegate.model.job import BlockKind
 from tidegate.model.plan import Delivery
 from tidegate.plugin.connector import Capabilities, Connector, GoBack
-from tidegate.plugin.option import Kind, Option, OptionSet, Values
+from tidegate.plugin.option import Option, OptionKind, OptionSet, Values
 
 SINK_OPTIONS = OptionSet(
     options=(
         Option(
             "path",
-            Kind.TEXT,
+            OptionKind.TEXT,
             "The directory for the files; ${database_name}, ${schema_name} and ${table_name} stand"
             " for the table's.",
             required=True,
         ),
         Option(
             "tmp_path",
-            Kind.TEXT,
+            OptionKind.TEXT,
             f"{UNUSED}: files are staged in a hidden directory below `path`.",
             "/tmp/seatunnel",
         ),
         Option(
-            "custom_filename", Kind.BOOL, "Whether `file_name_expression` names the files.", False
+            "custom_filename",
+            OptionKind.BOOL,
+            "Whether `file_name_expression` names the files.",
+            False,
         ),
         Option(
             "file_name_expression",
-            Kind.TEXT,
+            OptionKind.TEXT,
             "A file's name, without its suffix; ${transactionId}, ${now} and ${uuid} are replaced.",
             "${transactionId}",
         ),
-        Option("filename_time_format", Kind.TEXT, "How ${now} is written.", "yyyy.MM.dd"),
+        Option("filename_time_format", OptionKind.TEXT, "How ${now} is written.", "yyyy.MM.dd"),
         Option(
             "file_format_type",
-            Kind.ENUM,
+            OptionKind.ENUM,
             FORMAT_WORDS,
             "csv",
             choices=FORMATS,
             fallbacks=("file_format",),
         ),
         *SHARED,
-        Option("row_delimiter", Kind.TEXT, "Behind every row of a csv or text file.", "\n"),
+        Option("row_delimiter", OptionKind.TEXT, "Behind every row of a csv or text file.", "\n"),
         Option(
             "have_partition",
-            Kind.BOOL,
+            OptionKind.BOOL,
             "Whether rows go into directories by the values of `partition_by`.",
             False,
         ),
-        Option("partition_by", Kind.LIST, "The columns whose values name the directories."),
+        Option("partition_by", OptionKind.LIST, "The columns whose values name the directories."),
         Option(
             "partition_dir_expression",
-            Kind.TEXT,
+            OptionKind.TEXT,
             "How such a directory is named.",
             "${k0}=${v0}/${k1}=${v1}/.../${kn}=${vn}/",
         ),
         Option(
             "is_partition_field_write_in_file",
-            Kind.BOOL,
+            OptionKind.BOOL,
             "Whether the columns of `partition_by` stand in the files too.",
             False,
         ),
         Option(
             "sink_columns",
-            Kind.LIST,
+            OptionKind.LIST,
             "Only these columns, in this order; all where nothing is given.",
         ),
         Option(
             "is_enable_transaction",
-            Kind.BOOL,
+            OptionKind.BOOL,
             "Whether every row is written exactly once; otherwise at least once.",
             True,
         ),
         Option(
             "batch_size",
-            Kind.INT,
+            OptionKind.INT,
             "A file holds at most so many rows: 1000000 in csv, text and json files where nothing"
             " is given.",
             minimum=1,
         ),
         Option(
             "target_file_size",
-            Kind.LONG,
+            OptionKind.LONG,
             "A file is closed when it has about so many bytes: 134217728 (128 MiB) for parquet and"
             " orc files where nothing is given.",
             minimum=1,
         ),
         Option(
             "single_file_mode",
-            Kind.BOOL,
+            OptionKind.BOOL,
             "Whether each task writes one file however many rows it has.",
             False,
         ),
         Option(
             "create_empty_file_when_no_data",
-            Kind.BOOL,
+            OptionKind.BOOL,
             f"{UNUSED}: a batch without rows writes no file.",
             False,
         ),
         Option(
             "compress_codec",
-            Kind.ENUM,
+            OptionKind.ENUM,
             "How the files are compressed: zstd for parquet and none for others where nothing is"
             " given.",
             choices=CODECS,
         ),
         Option(
             "enable_header_write",
-            Kind.BOOL,
+            OptionKind.BOOL,
             "Whether csv and text files begin with the names of the columns.",
             False,
         ),
         Option(
             "csv_string_quote_mode",
-            Kind.ENUM,
+            OptionKind.ENUM,
             "Which strings of csv files stand in quotes.",
             "MINIMAL",
             choices=("ALL", "MINIMAL", "NONE"),
         ),
         Option(
             "parquet_avro_write_timestamp_as_int96",
-            Kind.BOOL,
+            OptionKind.BOOL,
             "Whether parquet timestamps are written as int96, for old readers.",
             False,
         ),
         Option(
             "parquet_avro_write_fixed_as_int96",
-            Kind.LIST,
+            OptionKind.LIST,
             f"{UNUSED}: there are no fixed-length columns.",
         ),
         Option(
             "schema_save_mode",
-            Kind.ENUM,
+            OptionKind.ENUM,
             "What to do about the directory before the first row.",
             "CREATE_SCHEMA_WHEN_NOT_EXIST",
             choices=(
@@ -155,27 +158,29 @@ SINK_OPTIONS = OptionSet(
         ),
         Option(
             "data_save_mode",
-            Kind.ENUM,
+            OptionKind.ENUM,
             "What to do about files that are there before the first row.",
             "APPEND_DATA",
             choices=("DROP_DATA", "APPEND_DATA", "ERROR_WHEN_DATA_EXISTS"),
         ),
         Option(
             "save_mode",
-            Kind.TEXT,
+            OptionKind.TEXT,
             f"{UNUSED}: an older name, which the reference no longer reads either.",
         ),
-        Option("max_rows_in_memory", Kind.INT, f"{UNUSED}: excel files are not supported."),
-        Option("sheet_max_rows", Kind.INT, f"{UNUSED}: excel files are not supported."),
-        Option("xml_root_tag", Kind.TEXT, f"{UNUSED}: xml files are not supported.", "RECORDS"),
+        Option("max_rows_in_memory", OptionKind.INT, f"{UNUSED}: excel files are not supported."),
+        Option("sheet_max_rows", OptionKind.INT, f"{UNUSED}: excel files are not supported."),
+        Option(
+            "xml_root_tag", OptionKind.TEXT, f"{UNUSED}: xml files are not supported.", "RECORDS"
+        ),
         Option(
             "merge_update_event",
-            Kind.BOOL,
+            OptionKind.BOOL,
             f"{UNUSED}: for change formats, which are not supported.",
         ),
         Option(
             "schema_evolution_enabled",
-            Kind.BOOL,
+            OptionKind.BOOL,
             f"{UNUSED}: a table keeps its columns while a job runs.",
         ),
     ),

@@ -10,12 +10,12 @@ from enum import Enum
 from itertools import pairwise
 
 from tidegate.connectors.localfile.columnar import group_rows
-from tidegate.connectors.localfile.delimited import Delimited
-from tidegate.connectors.localfile.dialect import Dialect, dialect_of
+from tidegate.connectors.localfile.delimited import DelimitedReader
+from tidegate.connectors.localfile.dialect import DelimitedDialect, dialect_of
 from tidegate.connectors.localfile.jsonlines import LINES, by_lines
 from tidegate.connectors.localfile.position import BATCH_CHARS_MAX, Segment
 from tidegate.connectors.localfile.records import BLOCK_BYTES, record_end, rows_end
-from tidegate.connectors.localfile.streams import Part, codec_of, cuttable, opened
+from tidegate.connectors.localfile.streams import FilePart, codec_of, cuttable, opened
 from tidegate.connectors.localfile.tables import TableFiles
 from tidegate.plugin.contract import Limit
 
@@ -24,7 +24,7 @@ ROW_BYTES = 50
 _HEAD_BYTES = 1 << 20
 
 
-class Shape(Enum):
+class SplitShape(Enum):
     """How a file can be cut."""
 
     RECORDS = "at the ends of records"
@@ -32,26 +32,26 @@ class Shape(Enum):
     WHOLE = "not at all"
 
 
-def shape_of(files: TableFiles, part: Part) -> Shape:
+def shape_of(files: TableFiles, part: FilePart) -> SplitShape:
     """How a file can be cut; looks into json files."""
     values = files.values
     if files.form in ("parquet", "orc"):
-        return Shape.GROUPS
+        return SplitShape.GROUPS
     if (
         values["archive_compress_codec"] != "none"
         or codec_of(part.path, values)
         or not cuttable(values["encoding"])
     ):
-        return Shape.WHOLE
+        return SplitShape.WHOLE
     if len(_dialect(files).terminator) != 1:
-        return Shape.WHOLE
+        return SplitShape.WHOLE
     if files.form == "json":
         with opened(part) as file:
-            return Shape.RECORDS if by_lines(file.read(_HEAD_BYTES)) else Shape.WHOLE
-    return Shape.RECORDS
+            return SplitShape.RECORDS if by_lines(file.read(_HEAD_BYTES)) else SplitShape.WHOLE
+    return SplitShape.RECORDS
 
 
-def _dialect(files: TableFiles) -> Dialect:
+def _dialect(files: TableFiles) -> DelimitedDialect:
     if files.form == "json":
         return LINES
     return (
@@ -87,7 +87,7 @@ class Taker:
             for left in (self.rows, self.bytes, self.files, self.chars)
         )
 
-    def take(self, files: TableFiles, part: Part, done: int) -> Segment | None:
+    def take(self, files: TableFiles, part: FilePart, done: int) -> Segment | None:
         """The next part of a file, of which `done` bytes (about) are done; None where it has to
         wait for the next batch.
         """
@@ -95,18 +95,18 @@ class Taker:
         if self.rows is None and (self.bytes is None or left <= self.bytes):
             return self._keep(files, part, -1, left, 0)
         match shape_of(files, part):
-            case Shape.RECORDS:
+            case SplitShape.RECORDS:
                 end, rows = self._records(files, part)
                 return self._keep(
                     files, part, -1 if end >= part.size else end, end - part.start, rows
                 )
-            case Shape.GROUPS:
+            case SplitShape.GROUPS:
                 return self._groups(files, part, left)
-            case Shape.WHOLE:
+            case SplitShape.WHOLE:
                 rows = left // ROW_BYTES
                 return self._keep(files, part, -1, left, rows) if self._fits(left, rows) else None
 
-    def take_unread(self, files: TableFiles, part: Part, done: int) -> Segment:
+    def take_unread(self, files: TableFiles, part: FilePart, done: int) -> Segment:
         """The rest of a file that cannot be cut, as it is not what it should be.
 
         Whoever reads it says so, in a batch that is recorded.
@@ -119,7 +119,7 @@ class Taker:
             (self.bytes is None or size <= self.bytes) and (self.rows is None or rows <= self.rows)
         )
 
-    def _records(self, files: TableFiles, part: Part) -> tuple[int, int]:
+    def _records(self, files: TableFiles, part: FilePart) -> tuple[int, int]:
         dialect = _dialect(files)
         with opened(part) as file:
             start = body_start(files, part)
@@ -136,7 +136,7 @@ class Taker:
                 )
         return end, rows
 
-    def _groups(self, files: TableFiles, part: Part, left: int) -> Segment | None:
+    def _groups(self, files: TableFiles, part: FilePart, left: int) -> Segment | None:
         counts = group_rows(part, files.form)[part.start :]
         each = left // max(len(counts), 1)
         taken = rows = 0
@@ -152,9 +152,9 @@ class Taker:
         end = -1 if taken == len(counts) else part.start + taken
         return self._keep(files, part, end, left if end < 0 else taken * each, rows)
 
-    def _keep(self, files: TableFiles, part: Part, end: int, weight: int, rows: int) -> Segment:
+    def _keep(self, files: TableFiles, part: FilePart, end: int, weight: int, rows: int) -> Segment:
         segment = Segment(
-            files.index, Part(part.path, part.size, part.mtime_ns, part.start, end), weight
+            files.index, FilePart(part.path, part.size, part.mtime_ns, part.start, end), weight
         )
         self.segments.append(segment)
         self.chars -= segment.chars
@@ -164,12 +164,12 @@ class Taker:
         return segment
 
 
-def body_start(files: TableFiles, part: Part) -> int:
+def body_start(files: TableFiles, part: FilePart) -> int:
     """Where the rows of a part begin: behind header lines, at the beginning of a file."""
     if part.start or files.form == "json":
         return part.start
     values = {**files.values, "csv_use_header_line": False} if _content(files) else files.values
-    reader = Delimited(values, (), ())
+    reader = DelimitedReader(values, (), ())
     with opened(part) as file:
         place = reader.head_bytes(file.read(BLOCK_BYTES))
     return place if place >= 0 else part.size
@@ -178,10 +178,10 @@ def body_start(files: TableFiles, part: Part) -> int:
 def cut(files: TableFiles, segment: Segment, pieces: int) -> list[Segment]:
     """A segment in about so many parts of the same size."""
     part = segment.part
-    shape = shape_of(files, part) if pieces > 1 else Shape.WHOLE
-    if shape is Shape.WHOLE:
+    shape = shape_of(files, part) if pieces > 1 else SplitShape.WHOLE
+    if shape is SplitShape.WHOLE:
         return [segment]
-    if shape is Shape.GROUPS:
+    if shape is SplitShape.GROUPS:
         last = len(group_rows(part, files.form)) if part.end < 0 else part.end
         points = sorted(
             {part.start + (last - part.start) * i // pieces for i in range(1, pieces)}
@@ -193,12 +193,12 @@ def cut(files: TableFiles, segment: Segment, pieces: int) -> list[Segment]:
     bounds = [part.start, *points, part.end]
     weight = segment.weight // (len(bounds) - 1)
     return [
-        Segment(files.index, Part(part.path, part.size, part.mtime_ns, a, b), weight)
+        Segment(files.index, FilePart(part.path, part.size, part.mtime_ns, a, b), weight)
         for a, b in pairwise(bounds)
     ]
 
 
-def _record_points(files: TableFiles, part: Part, last: int, pieces: int) -> list[int]:
+def _record_points(files: TableFiles, part: FilePart, last: int, pieces: int) -> list[int]:
     dialect = _dialect(files)
     points: list[int] = []
     with opened(part) as file:

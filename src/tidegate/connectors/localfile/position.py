@@ -22,7 +22,7 @@ from hashlib import blake2b
 from typing import Any
 
 from tidegate.connectors.localfile.inventory import Done
-from tidegate.connectors.localfile.streams import Part
+from tidegate.connectors.localfile.streams import FilePart
 from tidegate.model.errors import TerminalError
 
 VERSION = 2
@@ -42,7 +42,7 @@ class Segment:
     """A part of a file in a batch. `weight` is about its bytes."""
 
     table: int
-    part: Part
+    part: FilePart
     weight: int
 
     @property
@@ -56,12 +56,12 @@ class Partial:
     """A file that is read up to a position. `weight` is about the bytes before it."""
 
     table: int
-    part: Part
+    part: FilePart
     weight: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Position:
+class FilePosition:
     """An offset. `after` and `until` bound a bounded source; `seen` is what a continuous one has
     done (None where bounded).
 
@@ -105,7 +105,7 @@ class Position:
         }
 
     @staticmethod
-    def of(raw: Any) -> "Position":
+    def of(raw: Any) -> "FilePosition":
         if raw.get("version") not in READABLE:
             raise TerminalError(
                 f"this position of a LocalFile source has version {raw.get('version')}; version"
@@ -113,16 +113,16 @@ class Position:
             )
         away = {mark: minute for minute, text in raw.get("away") or () for mark in unpack(text)}
         index, files, total = raw.get("done") or (0, 0, "0")
-        return Position(
+        return FilePosition(
             after=_key(raw["after"]),
             until=_key(raw["until"]),
             seen=None if raw["seen"] is None else unpack(raw["seen"]) | away.keys(),
             partial=(
-                Partial(raw["partial"][0], Part(*raw["partial"][1:6]), raw["partial"][6])
+                Partial(raw["partial"][0], FilePart(*raw["partial"][1:6]), raw["partial"][6])
                 if raw["partial"]
                 else None
             ),
-            batch=tuple(Segment(s[0], Part(*s[1:6]), s[6]) for s in raw["batch"]),
+            batch=tuple(Segment(s[0], FilePart(*s[1:6]), s[6]) for s in raw["batch"]),
             files=raw["files"],
             bytes=raw["bytes"],
             total=raw["total"],

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tidegate.connectors.localfile.dialect import Dialect
+from tidegate.connectors.localfile.dialect import DelimitedDialect
 
 BLOCK_BYTES = 8 << 20
 SKIPPED_BYTES = 512 << 10
@@ -23,7 +23,7 @@ SKIPPED_BYTES = 512 << 10
 class _Spans:
     """The quoted stretches of a block that begins with a record: [opens[i], closes[i]]."""
 
-    def __init__(self, block: bytes, dialect: Dialect) -> None:
+    def __init__(self, block: bytes, dialect: DelimitedDialect) -> None:
         self.block = block
         self.dialect = dialect
         self.opens: Any = ()
@@ -68,7 +68,7 @@ class _Spans:
         return (place - before) % 2 == 1
 
 
-def _counted(block: bytes, dialect: Dialect) -> tuple[Any, Any] | None:
+def _counted(block: bytes, dialect: DelimitedDialect) -> tuple[Any, Any] | None:
     """The stretches by counting quotes, right where each one is in its place: an opening one at the
     start of a field, a closing one at its end.
     """
@@ -88,7 +88,7 @@ def _counted(block: bytes, dialect: Dialect) -> tuple[Any, Any] | None:
     return opens, closes if len(closes) == len(opens) else np.append(closes, len(block))
 
 
-def _matched(block: bytes, dialect: Dialect) -> tuple[list[int], list[int]]:
+def _matched(block: bytes, dialect: DelimitedDialect) -> tuple[list[int], list[int]]:
     """The stretches, field by field: for blocks with quotes in other places."""
     quote = re.escape(dialect.quote)
     start = b"|".join(b"(?<=" + re.escape(s) + b")" for s in dialect.starts)
@@ -109,7 +109,7 @@ def _matched(block: bytes, dialect: Dialect) -> tuple[list[int], list[int]]:
     return [a for a, _ in found], [b for _, b in found]
 
 
-def _walked(block: bytes, dialect: Dialect) -> tuple[list[int], list[int]]:
+def _walked(block: bytes, dialect: DelimitedDialect) -> tuple[list[int], list[int]]:
     """The stretches, quote by quote: where there is an escape character."""
     token = re.compile(re.escape(dialect.escape) + b".|" + re.escape(dialect.quote), re.DOTALL)
     opens: list[int] = []
@@ -130,7 +130,7 @@ def _walked(block: bytes, dialect: Dialect) -> tuple[list[int], list[int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class RecordCut:
     """The last whole record of a block ends at `end` (0: there is none).
 
     `open_at` is the quote that is not closed (-1: none).
@@ -141,30 +141,30 @@ class Cut:
     open_at: int = -1
 
 
-def cut_block(block: bytes, dialect: Dialect) -> Cut:
+def cut_block(block: bytes, dialect: DelimitedDialect) -> RecordCut:
     """Where a block that begins with a record can be cut, and whether its quotes are where they
     belong.
     """
     width = len(dialect.terminator)
     place = block.rfind(dialect.terminator)
     if dialect.plain:
-        return Cut(place + width if place >= 0 else 0)
+        return RecordCut(place + width if place >= 0 else 0)
     spans = _Spans(block, dialect)
     misplaced, open_at = spans.misplaced, spans.open_at
     while place >= 0:
         around = spans.around(place)
         if around is None and not spans.escaped(place):
-            return Cut(place + width, misplaced, open_at)
+            return RecordCut(place + width, misplaced, open_at)
         place = block.rfind(dialect.terminator, 0, around[0] if around else place)
-    return Cut(0, misplaced, open_at)
+    return RecordCut(0, misplaced, open_at)
 
 
-def last_end(block: bytes, dialect: Dialect) -> int:
+def last_end(block: bytes, dialect: DelimitedDialect) -> int:
     """The end of the last whole record of a block that begins with a record; 0 where there is none."""
     return cut_block(block, dialect).end
 
 
-def first_end(block: bytes, dialect: Dialect, target: int) -> int:
+def first_end(block: bytes, dialect: DelimitedDialect, target: int) -> int:
     """The first end of a record at or behind a target, in a block that begins with a record; -1
     where the block does not hold it.
     """
@@ -181,7 +181,7 @@ def first_end(block: bytes, dialect: Dialect, target: int) -> int:
     return -1
 
 
-def record_end(file: int, start: int, target: int, size: int, dialect: Dialect) -> int:
+def record_end(file: int, start: int, target: int, size: int, dialect: DelimitedDialect) -> int:
     """The first end of a record at or behind `target` in a file of `size` bytes, where a record
     begins at `start`.
     """
@@ -204,7 +204,7 @@ def record_end(file: int, start: int, target: int, size: int, dialect: Dialect) 
     return size
 
 
-def _past_plain(file: int, start: int, target: int, dialect: Dialect) -> int:
+def _past_plain(file: int, start: int, target: int, dialect: DelimitedDialect) -> int:
     """A beginning of a record behind `start` and before `target`, as far as there is neither quote
     nor escape; `start` where there is nothing to skip.
 
@@ -224,7 +224,9 @@ def _past_plain(file: int, start: int, target: int, dialect: Dialect) -> int:
     return start
 
 
-def rows_end(file: int, start: int, rows: int, size: int, dialect: Dialect) -> tuple[int, int]:
+def rows_end(
+    file: int, start: int, rows: int, size: int, dialect: DelimitedDialect
+) -> tuple[int, int]:
     """The end of at most `rows` lines (but at least one record) from `start` on, and how many lines
     that are.
     """

@@ -7,7 +7,7 @@ import os
 import socket
 
 from tidegate.connectors.localfile.committer import FileCommitter
-from tidegate.connectors.localfile.write_layout import Place
+from tidegate.connectors.localfile.write_layout import SinkDirectory
 from tidegate.connectors.localfile.write_names import depends_on_table, fixed_directory
 from tidegate.connectors.localfile.write_savemode import SaveMode
 from tidegate.connectors.localfile.writer import FileWriter
@@ -30,7 +30,7 @@ class LocalFileSink(Sink):
                 f"the path {values['path']} begins with what depends on the table: it needs a"
                 " directory before that, which is the same for all"
             )
-        self._place = Place(root, context.pipeline, context.operator)
+        self._place = SinkDirectory(root, context.pipeline, context.operator)
         self._host = socket.gethostname()  # the driver's
 
     def writer(self, task: WriteTask) -> Writer:

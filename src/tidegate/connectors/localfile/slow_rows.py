@@ -12,15 +12,15 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.connectors.localfile.bad_rows import excerpt, size_text
-from tidegate.connectors.localfile.convert import Rules, from_text
-from tidegate.connectors.localfile.dialect import Dialect
-from tidegate.connectors.localfile.fields import Field, Record, Splitter
+from tidegate.connectors.localfile.convert import ConversionRules, from_text
+from tidegate.connectors.localfile.dialect import DelimitedDialect
+from tidegate.connectors.localfile.fields import DelimitedRecord, FieldText, Splitter
 from tidegate.connectors.localfile.headers import width_problem
 from tidegate.model.types import Column, TypeName
 from tidegate.plugin.arrow import arrow_type
 
 TEXTUAL = (TypeName.STRING, TypeName.BYTES, TypeName.BINARY_VECTOR)
-_ABSENT = Field("")
+_ABSENT = FieldText("")
 Faults = dict[int, list[str]]
 
 
@@ -30,10 +30,10 @@ class SlowRows:
     def __init__(
         self,
         splitter: Splitter,
-        rules: Rules,
+        rules: ConversionRules,
         wanted: Sequence[Column],
         nulls: Sequence[str],
-        dialect: Dialect,
+        dialect: DelimitedDialect,
         *,
         refuse_zeros: bool,
     ) -> None:
@@ -71,7 +71,7 @@ class SlowRows:
 
         return None if faults else arrays, faults, start
 
-    def _shape_fault(self, record: Record, width: int, text: str) -> tuple[str, int]:
+    def _shape_fault(self, record: DelimitedRecord, width: int, text: str) -> tuple[str, int]:
         """What is wrong with a record as a whole, and where."""
         for field in record.fields:
             if field.fault:
@@ -96,7 +96,9 @@ class SlowRows:
             record.start,
         )
 
-    def _column(self, records: list[Record], place: int, column: Column, faults: Faults) -> Any:
+    def _column(
+        self, records: list[DelimitedRecord], place: int, column: Column, faults: Faults
+    ) -> Any:
         convert = from_text(column.type, self.rules)
         textual = column.type.name in TEXTUAL
         values: list[Any] = []
@@ -111,7 +113,7 @@ class SlowRows:
         return None if faults else pa.array(values, arrow_type(column.type))
 
     def _value(
-        self, field: Field, column: Column, convert: Callable[[str], Any], textual: bool
+        self, field: FieldText, column: Column, convert: Callable[[str], Any], textual: bool
     ) -> Any:
         text = field.text
         if (not field.quoted and text in self.nulls) or (not textual and not text.strip()):

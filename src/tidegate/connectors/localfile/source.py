@@ -22,14 +22,14 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.connectors.localfile.inventory import Inventory, Listed, Remaining, recorded, skipper
-from tidegate.connectors.localfile.listing import FileInfo, Scan, fixed_directory, scan
+from tidegate.connectors.localfile.listing import FileInfo, FileListing, fixed_directory, scan
 from tidegate.connectors.localfile.memory import CannotRemember, check_mounts, remembered
 from tidegate.connectors.localfile.planning import Taker, cut
 from tidegate.connectors.localfile.position import (
     SEEN_FILES_MAX,
+    FilePosition,
     Key,
     Partial,
-    Position,
     Segment,
     mark,
     marks,
@@ -42,7 +42,7 @@ from tidegate.connectors.localfile.problems import (
     TooManyFiles,
     advising,
 )
-from tidegate.connectors.localfile.streams import Part
+from tidegate.connectors.localfile.streams import FilePart
 from tidegate.connectors.localfile.tables import tables_of
 from tidegate.model.errors import SourceUnreachable, UserError
 from tidegate.model.job import JobMode
@@ -66,7 +66,7 @@ class LocalFileSource(Source):
         self._listed_at = 0.0
         self._mounts: frozenset[str] = frozenset()
         self._before: dict[Key, FileInfo] = {}
-        self._remaining: tuple[Position, list[Listed], list[Key]] | None = None
+        self._remaining: tuple[FilePosition, list[Listed], list[Key]] | None = None
         self._accepted: set[str] = set()  # files of a batch that was given up: read as they are now
         self._named: set[str] = set()  # files that a warning has named
         # whether files waited for the next batch; who has not looked yet had better do so soon
@@ -89,10 +89,10 @@ class LocalFileSource(Source):
         them all.
         """
         if not self.bounded:
-            return Position(seen=frozenset()).to_json()
+            return FilePosition(seen=frozenset()).to_json()
         listed = self._list()
         last = (listed[-1][0], listed[-1][1].path) if listed else None
-        return Position(
+        return FilePosition(
             until=last,
             total=sum(info.size for _, info in listed),
             listed=recorded(listed, _now_ms()),
@@ -100,7 +100,7 @@ class LocalFileSource(Source):
 
     def latest(self, start: Offset, limit: Limit) -> Offset:
         """The next files, or the next part of a large one."""
-        position = self._unskipped(Position.of(start))
+        position = self._unskipped(FilePosition.of(start))
         begun = position.partial
         taker = Taker(limit)
         done: list[Listed] = []
@@ -125,7 +125,7 @@ class LocalFileSource(Source):
             return start
         return self._moved(position, taker.segments, done, partial).to_json()
 
-    def _take(self, taker: Taker, table: int, part: Part, weight: int) -> Segment | None:
+    def _take(self, taker: Taker, table: int, part: FilePart, weight: int) -> Segment | None:
         try:
             return taker.take(self.files[table], part, weight)
         except BadFile:
@@ -133,8 +133,8 @@ class LocalFileSource(Source):
 
     def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
         """Parts of about the same size: large files are cut, small ones packed together."""
-        position = Position.of(end)
-        batch, begun = position.batch, _begun(Position.of(start))
+        position = FilePosition.of(end)
+        batch, begun = position.batch, _begun(FilePosition.of(start))
         target = max(-(-sum(s.weight for s in batch) // max(count, 1)), self.piece_bytes_min)
         splits: list[Split] = []
         with advising(begun):
@@ -156,7 +156,7 @@ class LocalFileSource(Source):
         table, parts, begun = split.payload
         with advising(begun):
             try:
-                yield from self.files[table].read([Part(*part) for part in parts])
+                yield from self.files[table].read([FilePart(*part) for part in parts])
             except FileChanged as error:
                 if os.path.lexists(error.path):
                     raise
@@ -167,7 +167,7 @@ class LocalFileSource(Source):
 
         One of which a part is in earlier checkpoints can only be read as it was.
         """
-        position, begun = Position.of(end), _begun(Position.of(start))
+        position, begun = FilePosition.of(end), _begun(FilePosition.of(start))
         skips = self._skips(position)
         for part in (segment.part for segment in position.batch):
             if skips(part.path):
@@ -183,7 +183,7 @@ class LocalFileSource(Source):
 
     def give_up(self, start: Offset, end: Offset) -> None:  # noqa: ARG002  # the end names the files
         """Its files are read as they are now, where they are still to be read."""
-        self._accepted |= {segment.part.path for segment in Position.of(end).batch}
+        self._accepted |= {segment.part.path for segment in FilePosition.of(end).batch}
         self._remaining = None
 
     def inspect(self, rows: int) -> Iterator[str]:
@@ -193,7 +193,7 @@ class LocalFileSource(Source):
 
     def at_end(self, offset: Offset) -> bool:
         """Whether all files that were there at the beginning are read."""
-        position = self._unskipped(Position.of(offset))
+        position = self._unskipped(FilePosition.of(offset))
         if not self.bounded or position.partial:
             return False
         return position.after == position.until or next(self._queue(position), None) is None
@@ -204,14 +204,14 @@ class LocalFileSource(Source):
 
     def progress(self, offset: Offset) -> Progress | None:
         """In bytes of the files."""
-        position = Position.of(offset)
+        position = FilePosition.of(offset)
         return (
             Progress(position.bytes, max(position.total, position.bytes), "bytes")
             if self.bounded
             else None
         )
 
-    def _queue(self, position: Position) -> Iterator[Listed]:
+    def _queue(self, position: FilePosition) -> Iterator[Listed]:
         """What is not done yet, in order."""
         if position.seen is not None:
             return iter(self._new(position))
@@ -220,7 +220,7 @@ class LocalFileSource(Source):
         files, keys = self._ahead(position)
         return islice(files, bisect_right(keys, position.after) if position.after else 0, None)
 
-    def _new(self, position: Position) -> list[Listed]:
+    def _new(self, position: FilePosition) -> list[Listed]:
         """The files that a continuous source has not read."""
         assert position.seen is not None
         listed, skips = self._list(), self._skips(position)
@@ -234,7 +234,7 @@ class LocalFileSource(Source):
                 found.append((table, info))
         return found
 
-    def _ahead(self, position: Position) -> tuple[list[Listed], list[Key]]:
+    def _ahead(self, position: FilePosition) -> tuple[list[Listed], list[Key]]:
         """What a bounded source has still to read, compared once with what is there."""
         known = self._remaining
         if (
@@ -246,7 +246,7 @@ class LocalFileSource(Source):
             known = self._remaining = position, files, [(table, info.path) for table, info in files]
         return known[1:]
 
-    def _verified(self, position: Position) -> list[Listed]:
+    def _verified(self, position: FilePosition) -> list[Listed]:
         present = self._list()
         if position.listed is None:
             return self._unlisted(position, present)
@@ -258,7 +258,7 @@ class LocalFileSource(Source):
             accepted=(*self._accepted, *self.context.accept_files),
         ).verified(present)
 
-    def _unlisted(self, position: Position, present: list[Listed]) -> list[Listed]:
+    def _unlisted(self, position: FilePosition, present: list[Listed]) -> list[Listed]:
         """Version 1 kept no list, but the bytes to read: there may be more now, and not less."""
         after, until, skips = (
             position.after or (-1, ""),
@@ -278,7 +278,7 @@ class LocalFileSource(Source):
             )
         return [item for item in ahead if not skips(item[1].path)]
 
-    def _next(self, position: Position) -> Iterator[tuple[int, Part, int]]:
+    def _next(self, position: FilePosition) -> Iterator[tuple[int, FilePart, int]]:
         """The files to read, the one that is partly read first."""
         begun = position.partial
         if begun:
@@ -288,7 +288,7 @@ class LocalFileSource(Source):
             if not (
                 begun and (table, info.path) == (begun.table, begun.part.path)
             ) and self._unchanged(table, info):
-                yield table, Part(info.path, info.size, info.mtime_ns, 0, -1), 0
+                yield table, FilePart(info.path, info.size, info.mtime_ns, 0, -1), 0
 
     def _check_begun(self, begun: Partial) -> None:
         now = _stat(begun.part.path)
@@ -317,7 +317,7 @@ class LocalFileSource(Source):
             f" {now.size} now",
         )
 
-    def _check_there(self, position: Position) -> None:
+    def _check_there(self, position: FilePosition) -> None:
         """Whether the files of a batch are there, asked in the driver.
 
         So a disk that is not mounted is waited for.
@@ -342,11 +342,11 @@ class LocalFileSource(Source):
 
     def _moved(
         self,
-        position: Position,
+        position: FilePosition,
         segments: list[Segment],
         done: list[Listed],
         partial: Partial | None,
-    ) -> Position:
+    ) -> FilePosition:
         moved = replace(
             position,
             partial=partial,
@@ -368,7 +368,7 @@ class LocalFileSource(Source):
             moved, after=after, done=Inventory.of(position.listed).advanced(position.done, done)
         )
 
-    def _remembering(self, moved: Position, done: list[Key]) -> Position:
+    def _remembering(self, moved: FilePosition, done: list[Key]) -> FilePosition:
         """A continuous source after a batch: what it has read, and on which disks."""
         listed, skips = self._list(), self._skips(moved)
         skipped = [(table, info.path) for table, info in listed if skips(info.path)]
@@ -398,11 +398,11 @@ class LocalFileSource(Source):
             skip=(),
         )
 
-    def _skips(self, position: Position) -> Callable[[str], bool]:
+    def _skips(self, position: FilePosition) -> Callable[[str], bool]:
         """What a person has left out."""
         return skipper((*position.skip, *self.context.skip_files))
 
-    def _unskipped(self, position: Position) -> Position:
+    def _unskipped(self, position: FilePosition) -> FilePosition:
         """Without the rest of a file that is left out."""
         left_out = position.partial is not None and self._skips(position)(
             position.partial.part.path
@@ -428,7 +428,7 @@ class LocalFileSource(Source):
             raise self._too_many(count)
         return self._listed
 
-    def _scan(self, values: Values) -> Scan:
+    def _scan(self, values: Values) -> FileListing:
         """One table.
 
         A pattern of a continuous source matches nothing only where the directory before it is
@@ -479,7 +479,7 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000  # noqa: TID251  # what files say about their age is wall-clock time
 
 
-def _begun(position: Position) -> str:
+def _begun(position: FilePosition) -> str:
     """The file of which a part is done."""
     return position.partial.part.path if position.partial else ""
 

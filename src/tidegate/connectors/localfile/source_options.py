@@ -6,7 +6,7 @@ that its job files give no warnings about unknown keys.
 """
 
 from tidegate.connectors.localfile.bad_rows import EXPANSION_RATIO_MAX, RECORD_BYTES_MAX
-from tidegate.plugin.option import Kind, Option, OptionSet
+from tidegate.plugin.option import Option, OptionKind, OptionSet
 
 FORMATS = ("csv", "text", "json", "parquet", "orc", "excel", "xml", "binary")
 """What the reference knows; check.py refuses the last three in words."""
@@ -31,123 +31,135 @@ UNUSED = "Has no meaning here"
 SHARED = (
     Option(
         "field_delimiter",
-        Kind.TEXT,
+        OptionKind.TEXT,
         r"Between the fields of a row; `,` for csv and `\001` for text where nothing is given.",
         fallbacks=("delimiter",),
     ),
-    Option("encoding", Kind.TEXT, "The character encoding of csv, text and json files.", "UTF-8"),
     Option(
-        "date_format", Kind.TEXT, "How dates are written in csv, text and json files.", "yyyy-MM-dd"
+        "encoding", OptionKind.TEXT, "The character encoding of csv, text and json files.", "UTF-8"
+    ),
+    Option(
+        "date_format",
+        OptionKind.TEXT,
+        "How dates are written in csv, text and json files.",
+        "yyyy-MM-dd",
     ),
     Option(
         "datetime_format",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "How timestamps are written in csv, text and json files.",
         "yyyy-MM-dd HH:mm:ss",
     ),
     Option(
-        "time_format", Kind.TEXT, "How times are written in csv, text and json files.", "HH:mm:ss"
+        "time_format",
+        OptionKind.TEXT,
+        "How times are written in csv, text and json files.",
+        "HH:mm:ss",
     ),
     Option(
         "null_format",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "The text that stands for null in csv and text files, besides nothing at all.",
     ),
-    Option("quote_char", Kind.TEXT, "The quote character of csv files.", '"'),
+    Option("quote_char", OptionKind.TEXT, "The quote character of csv files.", '"'),
     Option(
         "escape_char",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "The escape character of csv files; none where nothing is given: a quote is doubled.",
     ),
-    Option("sheet_name", Kind.TEXT, f"{UNUSED}: excel files are not supported."),
-    Option("xml_row_tag", Kind.TEXT, f"{UNUSED}: xml files are not supported."),
-    Option("xml_use_attr_format", Kind.BOOL, f"{UNUSED}: xml files are not supported."),
-    Option("hdfs_site_path", Kind.TEXT, f"{UNUSED}: for HDFS only."),
-    Option("remote_user", Kind.TEXT, f"{UNUSED}: for HDFS only."),
-    Option("kerberos_principal", Kind.TEXT, f"{UNUSED}: for HDFS only."),
-    Option("kerberos_keytab_path", Kind.TEXT, f"{UNUSED}: for HDFS only."),
-    Option("krb5_path", Kind.TEXT, f"{UNUSED}: for HDFS only."),
+    Option("sheet_name", OptionKind.TEXT, f"{UNUSED}: excel files are not supported."),
+    Option("xml_row_tag", OptionKind.TEXT, f"{UNUSED}: xml files are not supported."),
+    Option("xml_use_attr_format", OptionKind.BOOL, f"{UNUSED}: xml files are not supported."),
+    Option("hdfs_site_path", OptionKind.TEXT, f"{UNUSED}: for HDFS only."),
+    Option("remote_user", OptionKind.TEXT, f"{UNUSED}: for HDFS only."),
+    Option("kerberos_principal", OptionKind.TEXT, f"{UNUSED}: for HDFS only."),
+    Option("kerberos_keytab_path", OptionKind.TEXT, f"{UNUSED}: for HDFS only."),
+    Option("krb5_path", OptionKind.TEXT, f"{UNUSED}: for HDFS only."),
 )
 
 _ONE_TABLE = (
     Option(
         "path",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "A file, a directory (read with all below it) or a glob pattern. Names that begin with . or"
         " _ are left out.",
     ),
     Option(
-        "file_format_type", Kind.ENUM, FORMAT_WORDS, choices=FORMATS, fallbacks=("file_format",)
+        "file_format_type",
+        OptionKind.ENUM,
+        FORMAT_WORDS,
+        choices=FORMATS,
+        fallbacks=("file_format",),
     ),
     Option(
         "schema",
-        Kind.MAP,
+        OptionKind.MAP,
         "The columns of the files; parquet and orc files bring their own, text and csv without it"
         " give one column `content`.",
         fallbacks=("catalog",),
     ),
-    Option("read_columns", Kind.LIST, "Only these columns, in this order."),
+    Option("read_columns", OptionKind.LIST, "Only these columns, in this order."),
     *SHARED,
     Option(
         "row_delimiter",
-        Kind.TEXT,
+        OptionKind.TEXT,
         r"Between the rows of a text or csv file: `\n`, which stands for `\r\n` and `\r` too, where"
         r" nothing is given.",
     ),
     Option(
         "parse_partition_from_path",
-        Kind.BOOL,
+        OptionKind.BOOL,
         "Whether directories such as `day=3` give columns, of type string.",
         True,
     ),
     Option(
         "skip_header_row_number",
-        Kind.LONG,
+        OptionKind.LONG,
         "So many lines at the top of every csv or text file are left out.",
         0,
         minimum=0,
     ),
     Option(
         "csv_use_header_line",
-        Kind.BOOL,
+        OptionKind.BOOL,
         "Whether the first line of every csv file names its columns; they are found by these names"
         " then.",
         False,
     ),
     Option(
         "recursive_file_scan",
-        Kind.BOOL,
+        OptionKind.BOOL,
         "Whether directories below `path` are read too; false: only the files directly in it.",
         True,
     ),
     Option(
         "file_filter_pattern",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "A regular expression for the name or the whole path of a file; others are left out.",
     ),
     Option(
         "filename_extension",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "Only files whose names end like this, such as `csv` or `.txt`.",
     ),
     Option(
         "file_filter_modified_start",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "Only files that were changed at this time or later: yyyy-MM-dd HH:mm:ss, UTC.",
     ),
     Option(
         "file_filter_modified_end",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "Only files that were changed before this time: yyyy-MM-dd HH:mm:ss, UTC.",
     ),
     Option(
         "read_partitions",
-        Kind.LIST,
+        OptionKind.LIST,
         "Only files with one of these texts in their path, such as `day=3`.",
     ),
     Option(
         "compress_codec",
-        Kind.ENUM,
+        OptionKind.ENUM,
         "How csv, text and json files are compressed; file names that end in .gz, .bz2, .zst or"
         " .lz4 say it too.",
         "none",
@@ -155,7 +167,7 @@ _ONE_TABLE = (
     ),
     Option(
         "short_rows",
-        Kind.ENUM,
+        OptionKind.ENUM,
         "A csv or text row with fewer fields than the schema or the header has is a bad row"
         " (`fail`), or the columns that it lacks are null (`fill_null`).",
         "fail",
@@ -163,7 +175,7 @@ _ONE_TABLE = (
     ),
     Option(
         "long_rows",
-        Kind.ENUM,
+        OptionKind.ENUM,
         "A csv or text row with more fields than the schema or the header has is a bad row"
         " (`fail`), or its last fields are dropped (`drop_extra`).",
         "fail",
@@ -171,7 +183,7 @@ _ONE_TABLE = (
     ),
     Option(
         "missing_columns",
-        Kind.ENUM,
+        OptionKind.ENUM,
         "A column of the schema that is not in the header of a csv file, in a json object or in a"
         " parquet or orc file is an error (`fail`), or null (`fill_null`).",
         "fail",
@@ -179,7 +191,7 @@ _ONE_TABLE = (
     ),
     Option(
         "excess_digits",
-        Kind.ENUM,
+        OptionKind.ENUM,
         "A number with more digits behind the point than its decimal type, a time with more digits"
         " than microseconds, or a timestamp in a date column is a bad row (`fail`), or is rounded"
         " half up or cut (`round`).",
@@ -188,7 +200,7 @@ _ONE_TABLE = (
     ),
     Option(
         "max_record_bytes",
-        Kind.LONG,
+        OptionKind.LONG,
         "A csv, text or json record that is longer is an error, and so is a quote that is not"
         " closed within so many bytes.",
         RECORD_BYTES_MAX,
@@ -196,7 +208,7 @@ _ONE_TABLE = (
     ),
     Option(
         "max_expansion_ratio",
-        Kind.LONG,
+        OptionKind.LONG,
         "A compressed file or an archive that expands to more than so many times its size, and more"
         " than 1 GiB, is an error.",
         EXPANSION_RATIO_MAX,
@@ -204,20 +216,24 @@ _ONE_TABLE = (
     ),
     Option(
         "archive_compress_codec",
-        Kind.ENUM,
+        OptionKind.ENUM,
         "Which archives the files are in.",
         "none",
         choices=ARCHIVES,
     ),
-    Option("excel_engine", Kind.TEXT, f"{UNUSED}: excel files are not supported."),
-    Option("poi_excel_max_file_size", Kind.LONG, f"{UNUSED}: excel files are not supported."),
-    Option("binary_chunk_size", Kind.INT, f"{UNUSED}: binary files are not supported."),
-    Option("binary_complete_file_mode", Kind.BOOL, f"{UNUSED}: binary files are not supported."),
-    Option("sync_mode", Kind.TEXT, f"{UNUSED}: binary files are not supported."),
-    Option("enable_file_split", Kind.BOOL, f"{UNUSED}: large files are always read in parts."),
+    Option("excel_engine", OptionKind.TEXT, f"{UNUSED}: excel files are not supported."),
+    Option("poi_excel_max_file_size", OptionKind.LONG, f"{UNUSED}: excel files are not supported."),
+    Option("binary_chunk_size", OptionKind.INT, f"{UNUSED}: binary files are not supported."),
+    Option(
+        "binary_complete_file_mode", OptionKind.BOOL, f"{UNUSED}: binary files are not supported."
+    ),
+    Option("sync_mode", OptionKind.TEXT, f"{UNUSED}: binary files are not supported."),
+    Option(
+        "enable_file_split", OptionKind.BOOL, f"{UNUSED}: large files are always read in parts."
+    ),
     Option(
         "file_split_size",
-        Kind.LONG,
+        OptionKind.LONG,
         f"{UNUSED}: the parts of a file follow from its size and the number of cores.",
     ),
 )
@@ -230,12 +246,12 @@ SOURCE_OPTIONS = OptionSet(
         *_ONE_TABLE,
         Option(
             "tables_configs",
-            Kind.LIST,
+            OptionKind.LIST,
             "Several tables: a list of blocks, each with the options of one table.",
         ),
         Option(
             "discovery_mode",
-            Kind.ENUM,
+            OptionKind.ENUM,
             "`once` reads the files that are there; `continuous` goes on looking for new ones, in"
             " STREAMING jobs, among at most 20000 files.",
             "once",
@@ -243,7 +259,7 @@ SOURCE_OPTIONS = OptionSet(
         ),
         Option(
             "scan_interval",
-            Kind.DURATION,
+            OptionKind.DURATION,
             "Time between two looks for new files; a file is read when it did not change for this"
             " long.",
             10_000,
@@ -251,7 +267,7 @@ SOURCE_OPTIONS = OptionSet(
         ),
         Option(
             "file_retention",
-            Kind.DURATION,
+            OptionKind.DURATION,
             "How long `continuous` remembers a file that it has read and does not see any more: one"
             " that comes back is not read again.",
             7 * 24 * 3_600_000,

@@ -25,9 +25,9 @@ from tidegate.connectors.localfile.bad_rows import (
     BadFile,
     size_text,
 )
-from tidegate.connectors.localfile.dialect import Dialect
+from tidegate.connectors.localfile.dialect import DelimitedDialect
 from tidegate.connectors.localfile.headers import encoding_problem
-from tidegate.connectors.localfile.records import BLOCK_BYTES, Cut, cut_block
+from tidegate.connectors.localfile.records import BLOCK_BYTES, RecordCut, cut_block
 from tidegate.connectors.localfile.source_options import SUFFIXES
 from tidegate.model.errors import TerminalError, TransientError
 from tidegate.plugin.option import Values
@@ -63,7 +63,7 @@ class FileChanged(TerminalError):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilePart:
     """A stretch of one file: bytes of text formats, row groups or stripes of parquet and orc; `end`
     -1 is the end of the file.
     """
@@ -81,7 +81,7 @@ class Part:
 
 
 @contextmanager
-def opened(part: Part) -> Iterator[IO[bytes]]:
+def opened(part: FilePart) -> Iterator[IO[bytes]]:
     """The file of a part, unchanged."""
     try:
         file = open(part.path, "rb")  # noqa: SIM115  # closed below
@@ -124,7 +124,7 @@ class Expansion:
     the bytes that come out.
     """
 
-    def __init__(self, part: Part, values: Mapping[str, Any]) -> None:
+    def __init__(self, part: FilePart, values: Mapping[str, Any]) -> None:
         ratio = int(values.get("max_expansion_ratio") or EXPANSION_RATIO_MAX)
         self.path = part.path
         self.ratio = ratio
@@ -170,7 +170,7 @@ class _Unpacked:
 
 
 def members(
-    file: IO[bytes], part: Part, values: Mapping[str, Any], expansion: Expansion
+    file: IO[bytes], part: FilePart, values: Mapping[str, Any], expansion: Expansion
 ) -> Iterator[tuple[str, Any]]:
     """The files in an archive with their names: those with a name of the format, or all where none
     has; the file itself where it is no archive.
@@ -212,7 +212,7 @@ def _wanted(names: list[str], form: str) -> list[str]:
 
 
 def bytes_of(
-    file: Any, part: Part, codec: Any, expansion: Expansion | None = None
+    file: Any, part: FilePart, codec: Any, expansion: Expansion | None = None
 ) -> Iterator[bytes]:
     """The raw bytes of a part, in blocks; `file` is at its beginning."""
     if codec:
@@ -234,7 +234,7 @@ def bytes_of(
         yield block
 
 
-def _undone(file: Any, part: Part, codec: Any) -> Iterator[bytes]:
+def _undone(file: Any, part: FilePart, codec: Any) -> Iterator[bytes]:
     if codec == "lzo":
         try:
             yield from lzo.unpacked(file)
@@ -249,7 +249,7 @@ def _undone(file: Any, part: Part, codec: Any) -> Iterator[bytes]:
         raise BadFile(part.path, f"is not whole or not compressed with {codec}: {error}") from error
 
 
-def as_utf8(blocks: Iterator[bytes], encoding: str, part: Part) -> Iterator[bytes]:
+def as_utf8(blocks: Iterator[bytes], encoding: str, part: FilePart) -> Iterator[bytes]:
     """The same text in UTF-8. A file that does not begin as its encoding says is refused."""
     first = next(blocks, b"")
     problem = encoding_problem(first, encoding) if part.start == 0 else ""
@@ -301,7 +301,7 @@ class RecordBlocks:
     closed.
     """
 
-    def __init__(self, blocks: Iterator[bytes], dialect: Dialect) -> None:
+    def __init__(self, blocks: Iterator[bytes], dialect: DelimitedDialect) -> None:
         self.blocks = blocks
         self.dialect = dialect
         self.faulty = False
@@ -344,7 +344,7 @@ class RecordBlocks:
 
     def _last(self, block: bytes) -> Iterator[bytes]:
         """What is left at the end, which may be many records where trying was put off."""
-        cut = Cut(0) if self.dialect.plain else cut_block(block, self.dialect)
+        cut = RecordCut(0) if self.dialect.plain else cut_block(block, self.dialect)
         if cut.end == 0:
             self._check(len(block), cut.open_at)
         yield self._given(block, cut.misplaced or cut.open_at >= 0)
@@ -366,7 +366,7 @@ class RecordBlocks:
             raise RecordTooLong(self.offset, self.offset + open_at if open_at >= 0 else -1)
 
 
-def record_blocks(blocks: Iterator[bytes], dialect: Dialect) -> RecordBlocks:
+def record_blocks(blocks: Iterator[bytes], dialect: DelimitedDialect) -> RecordBlocks:
     return RecordBlocks(blocks, dialect)
 
 
@@ -385,7 +385,7 @@ class _Lines:
         self.last = piece[-1:]
 
 
-def line_numbers(part: Part, blocks: Iterator[bytes], offsets: Sequence[int]) -> list[int]:
+def line_numbers(part: FilePart, blocks: Iterator[bytes], offsets: Sequence[int]) -> list[int]:
     """The lines at which offsets of a part's text stand.
 
     Reads all lines before them, so it is for errors only.
@@ -394,7 +394,7 @@ def line_numbers(part: Part, blocks: Iterator[bytes], offsets: Sequence[int]) ->
     if part.start:
         with opened(part) as file:
             for block in bytes_of(
-                file, Part(part.path, part.size, part.mtime_ns, 0, part.start), ""
+                file, FilePart(part.path, part.size, part.mtime_ns, 0, part.start), ""
             ):
                 lines.add(block)
     found: dict[int, int] = {}

@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from tidegate.connectors.localfile.bad_rows import BadFile
 from tidegate.connectors.localfile.columnar import Columnar, file_schema
-from tidegate.connectors.localfile.delimited import Delimited, Lines
+from tidegate.connectors.localfile.delimited import DelimitedReader, LineReader
 from tidegate.connectors.localfile.headers import names_problem
 from tidegate.connectors.localfile.jsonlines import JsonReader
 from tidegate.connectors.localfile.listing import FileInfo, list_files, partitions_of
 from tidegate.connectors.localfile.source_options import SUPPORTED, TABLE_OPTIONS
-from tidegate.connectors.localfile.streams import Part
+from tidegate.connectors.localfile.streams import FilePart
 from tidegate.model.errors import TidegateError, TransientError, Unsupported, UserError
 from tidegate.model.problem import Location
 from tidegate.model.types import Column, DataType, Table, TypeName
@@ -28,10 +28,10 @@ _STRING = DataType(TypeName.STRING)
 INSPECTED_FILES_MAX = 100
 
 
-class Reader(Protocol):
+class TableReader(Protocol):
     """Reads the columns that stand in the files of one table."""
 
-    def read(self, part: Part) -> Iterator[list[Any]]:
+    def read(self, part: FilePart) -> Iterator[list[Any]]:
         """Their arrays, batch after batch."""
 
 
@@ -73,7 +73,7 @@ class TableFiles:
         """Its columns and its name."""
         return self._find()[1]
 
-    def read(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+    def read(self, parts: Sequence[FilePart]) -> Iterator[pa.RecordBatch]:
         """The rows of parts of files, in the table's schema."""
         columns, table = self._find()
         schema = table_schema(table)
@@ -95,9 +95,9 @@ class TableFiles:
         except TransientError:
             return  # not there, or not now: nothing to read
         for info in found:
-            yield from self._inspect(Part(info.path, info.size, info.mtime_ns, 0, -1), rows)
+            yield from self._inspect(FilePart(info.path, info.size, info.mtime_ns, 0, -1), rows)
 
-    def _inspect(self, part: Part, rows: int) -> Iterator[str]:
+    def _inspect(self, part: FilePart, rows: int) -> Iterator[str]:
         left = rows
         try:
             for batch in self.read([part]):
@@ -107,7 +107,7 @@ class TableFiles:
         except TidegateError as error:
             yield str(error)
 
-    def reader(self, columns: Columns) -> Reader:
+    def reader(self, columns: Columns) -> TableReader:
         """The reader of its format."""
         match self.form:
             case "parquet" | "orc":
@@ -116,14 +116,18 @@ class TableFiles:
             case "json":
                 return JsonReader(self.values, columns.wanted)
             case _ if columns.content:
-                return Lines(self.values)
+                return LineReader(self.values)
             case _:
-                return Delimited(self.values, columns.in_file, columns.wanted, exact=columns.exact)
+                return DelimitedReader(
+                    self.values, columns.in_file, columns.wanted, exact=columns.exact
+                )
 
     def _find(self) -> tuple[Columns, Table]:
         if self._found is None:
             files = self.files()
-            first = Part(files[0].path, files[0].size, files[0].mtime_ns, 0, -1) if files else None
+            first = (
+                FilePart(files[0].path, files[0].size, files[0].mtime_ns, 0, -1) if files else None
+            )
             base, content = self._base(first)
             columns = self._columns(base, first, content)
             key = (
@@ -142,7 +146,7 @@ class TableFiles:
             )
         return self._found
 
-    def _base(self, first: Part | None) -> tuple[Table, bool]:
+    def _base(self, first: FilePart | None) -> tuple[Table, bool]:
         """The table without columns from the path, and whether it is one of plain lines."""
         raw = self.values["schema"] or {}
         if raw.get("fields") or raw.get("columns"):
@@ -169,14 +173,14 @@ class TableFiles:
             return Table(path=self.name, columns=self._from_header(first)), False
         return Table(path=self.name, columns=(Column(name="content", type=_STRING),)), True
 
-    def _from_header(self, first: Part) -> tuple[Column, ...]:
-        names = Delimited(self.values, (), ()).header(first)
+    def _from_header(self, first: FilePart) -> tuple[Column, ...]:
+        names = DelimitedReader(self.values, (), ()).header(first)
         problem = names_problem(names)
         if problem:
             raise BadFile(first.path, problem)
         return tuple(Column(name=name, type=_STRING) for name in names)
 
-    def _from_file(self, first: Part | None) -> Table:
+    def _from_file(self, first: FilePart | None) -> Table:
         if first is None:
             raise UserError(
                 f"there is no file in {self.values['path']} to take the columns from: give a schema"
@@ -186,7 +190,7 @@ class TableFiles:
         except TypeError as error:
             raise Unsupported(f"{first.path} has a column that cannot be read: {error}") from error
 
-    def _columns(self, base: Table, first: Part | None, content: bool) -> Columns:
+    def _columns(self, base: Table, first: FilePart | None, content: bool) -> Columns:
         by_name = {c.name: c for c in base.columns}
         asked = self.values["read_columns"] or list(by_name)
         unknown = [name for name in asked if name not in by_name]

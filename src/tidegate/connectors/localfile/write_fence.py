@@ -23,7 +23,7 @@ from tidegate.connectors.localfile.durable import (
     sync_all,
     write_new,
 )
-from tidegate.connectors.localfile.write_layout import Layout
+from tidegate.connectors.localfile.write_layout import SinkLayout
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import Fenced, OtherCopy, TerminalError
 
@@ -40,7 +40,7 @@ class DirectoryRemoved(DiskTrouble):
     condition = "sink-directory-removed"
 
 
-class DataDropped(TerminalError):
+class SinkFilesDropped(TerminalError):
     """Another job's save mode has removed files of this lineage."""
 
     condition = "sink-data-dropped"
@@ -91,7 +91,7 @@ def new_fence(generation: int, token: str, installation: str, checkpoint: int) -
     )
 
 
-def read_fence(layout: Layout, generation: int) -> Fence:
+def read_fence(layout: SinkLayout, generation: int) -> Fence:
     """What a fence says; one that cannot be read says only its number.
 
     FileNotFoundError where it is not there.
@@ -105,7 +105,7 @@ def read_fence(layout: Layout, generation: int) -> Fence:
         return Fence(generation=generation)
 
 
-def highest_fence(layout: Layout) -> Fence | None:
+def highest_fence(layout: SinkLayout) -> Fence | None:
     """The fence that counts; None where nobody has opened this sink."""
     found = layout.fences()
     try:
@@ -114,7 +114,7 @@ def highest_fence(layout: Layout) -> Fence | None:
         return None
 
 
-def raise_fence(layout: Layout, mine: Fence, what: str) -> None:
+def raise_fence(layout: SinkLayout, mine: Fence, what: str) -> None:
     """Put the fence up, or find it there as our own.
 
     Fenced or OtherCopy where somebody else is first.
@@ -131,7 +131,7 @@ def raise_fence(layout: Layout, mine: Fence, what: str) -> None:
     failpoint("filesink.fence.middle")
 
 
-def _put_up(layout: Layout, mine: Fence, what: str) -> None:
+def _put_up(layout: SinkLayout, mine: Fence, what: str) -> None:
     parents = [
         p
         for d in (layout.base, layout.commits, layout.stagings, layout.deads)
@@ -148,26 +148,26 @@ def _put_up(layout: Layout, mine: Fence, what: str) -> None:
         _check_token(layout, mine, what)
 
 
-def check_number(layout: Layout, generation: int, what: str) -> None:
+def check_number(layout: SinkLayout, generation: int, what: str) -> None:
     """Fenced where a higher generation has opened the sink."""
     highest = max(layout.fences(), default=0)
     if highest > generation:
         raise Fenced(what, generation, highest)
 
 
-def _check_token(layout: Layout, mine: Fence, what: str) -> None:
+def _check_token(layout: SinkLayout, mine: Fence, what: str) -> None:
     there = read_fence(layout, mine.generation)
     if there.token and mine.token and there.token != mine.token:
         raise OtherCopy(what, mine.generation, there.holder)
 
 
-def verify(layout: Layout, mine: Fence, identity: tuple[int, int], what: str) -> None:
+def verify(layout: SinkLayout, mine: Fence, identity: tuple[int, int], what: str) -> None:
     """Right before something is made visible: the directory is the one that was opened, and this
     driver's.
     """
     check_number(layout, mine.generation, what)
     if (by := dropped_by(layout)) is not None:
-        raise DataDropped(layout.place.root, what, by)
+        raise SinkFilesDropped(layout.place.root, what, by)
     try:
         _check_token(layout, mine, what)
         same = identity_of(layout) == identity
@@ -180,7 +180,7 @@ def verify(layout: Layout, mine: Fence, identity: tuple[int, int], what: str) ->
         )
 
 
-def removed_words(layout: Layout, what: str) -> str:
+def removed_words(layout: SinkLayout, what: str) -> str:
     """The directory is gone from under a running job."""
     return (
         f"the directory {layout.place.root} of {what} was removed, emptied, moved or unmounted"
@@ -188,13 +188,13 @@ def removed_words(layout: Layout, what: str) -> str:
     )
 
 
-def identity_of(layout: Layout) -> tuple[int, int]:
+def identity_of(layout: SinkLayout) -> tuple[int, int]:
     """Which directory this is, whatever its path says now."""
     found = os.stat(layout.base)
     return found.st_dev, found.st_ino
 
 
-def dropped_by(layout: Layout) -> str | None:
+def dropped_by(layout: SinkLayout) -> str | None:
     """Whose save mode has removed files of this lineage; None where nobody's has."""
     try:
         with open(layout.dropped, encoding="utf-8") as file:
@@ -203,7 +203,7 @@ def dropped_by(layout: Layout) -> str | None:
         return None
 
 
-def refuse_links(layout: Layout) -> None:
+def refuse_links(layout: SinkLayout) -> None:
     """What the sink keeps for itself must be directories below its path: a link leads elsewhere,
     where renames and links of files end.
     """

@@ -55,20 +55,20 @@ def codec_name(values: Values) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Roll:
+class RollPolicy:
     """When a file is closed and the next one begun; 0 is never."""
 
     rows: int
     bytes: int
 
     @staticmethod
-    def of(values: Values) -> "Roll":
+    def of(values: Values) -> "RollPolicy":
         """From the options: columnar files roll by size, others by rows, where nothing is given."""
         if values.get("single_file_mode"):
-            return Roll(0, 0)
+            return RollPolicy(0, 0)
         columnar = values["file_format_type"] in ("parquet", "orc")
         rows = int(values.get("batch_size") or (0 if columnar else ROWS_MAX))
-        return Roll(
+        return RollPolicy(
             rows, int(values.get("target_file_size") or (FILE_BYTES_TARGET if columnar else 0))
         )
 
@@ -234,7 +234,7 @@ def _encoding(values: Values) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Delimited:
+class DelimitedFormat:
     """How rows of csv and text files look.
 
     `quote` is empty where values are never quoted (text).
@@ -306,12 +306,12 @@ def _without_nulls(text: Any, null: str) -> Any:
     return pc.fill_null(text, null) if text.null_count else text
 
 
-def delimited(values: Values) -> Delimited:
+def delimited(values: Values) -> DelimitedFormat:
     """From the options of the sink."""
     csv = values["file_format_type"] == "csv"
     mode = values.get("csv_string_quote_mode") or "MINIMAL"
     given = values.get("field_delimiter")
-    return Delimited(
+    return DelimitedFormat(
         field=literal(given) if given else ("," if csv else "\x01"),
         row=literal(values.get("row_delimiter") or "\n"),
         null=values.get("null_format") or "",

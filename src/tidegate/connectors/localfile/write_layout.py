@@ -26,7 +26,7 @@ _OWNER = "owner-"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SinkDirectory:
     """Which sink of which pipeline, and the directory that holds everything it writes."""
 
     root: str
@@ -38,9 +38,9 @@ class Place:
         """The directory of all lineages of all jobs that write here."""
         return os.path.join(self.root, ".tidegate")
 
-    def layout(self, lineage: str) -> "Layout":
+    def layout(self, lineage: str) -> "SinkLayout":
         """The paths of one lineage."""
-        return Layout(
+        return SinkLayout(
             self,
             os.path.join(
                 self.bookkeeping, _slug(lineage), f"p{self.pipeline}-{_slug(self.operator)}"
@@ -63,10 +63,10 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class SinkLayout:
     """The paths of one sink in one lineage."""
 
-    place: Place
+    place: SinkDirectory
     base: str
 
     @property

@@ -32,12 +32,12 @@ from tidegate.connectors.localfile.durable import (
     write_new,
 )
 from tidegate.connectors.localfile.write_fence import Fence, highest_fence
-from tidegate.connectors.localfile.write_layout import Layout, Place
+from tidegate.connectors.localfile.write_layout import SinkDirectory, SinkLayout
 from tidegate.connectors.localfile.write_publish import is_done, publish
 from tidegate.connectors.localfile.write_record import (
     BadRecord,
+    CommitRecord,
     NoRecord,
-    Record,
     checkpoints,
     read_record,
 )
@@ -49,7 +49,7 @@ _LINEAGE = re.compile(r"(?P<job>-?\d+)-[0-9a-f]+")
 _log = logging.getLogger(__name__)
 
 
-def collect_older(place: Place, lineage: str, mine: Fence) -> None:
+def collect_older(place: SinkDirectory, lineage: str, mine: Fence) -> None:
     """See the module's text. A lineage without a job's id in its name has no older ones."""
     for older in _others(place, lineage):
         layout = place.layout(older)
@@ -74,7 +74,7 @@ def collect_older(place: Place, lineage: str, mine: Fence) -> None:
         )
 
 
-def _is_ours(layout: Layout, mine: Fence) -> bool:
+def _is_ours(layout: SinkLayout, mine: Fence) -> bool:
     fence = highest_fence(layout)
     return (
         fence is not None
@@ -83,7 +83,7 @@ def _is_ours(layout: Layout, mine: Fence) -> bool:
     )
 
 
-def files_of_others(place: Place, lineage: str) -> str:
+def files_of_others(place: SinkDirectory, lineage: str) -> str:
     """What of other lineages is below the path, in words; empty where there is nothing.
 
     Stops at a few: a directory may be large.
@@ -98,7 +98,7 @@ def files_of_others(place: Place, lineage: str) -> str:
     return f"{len(found)} file{'s' if len(found) > 1 else ''}" if found else ""
 
 
-def stop_writers(mine: Layout, removed: Collection[str]) -> None:
+def stop_writers(mine: SinkLayout, removed: Collection[str]) -> None:
     """The save mode is about to remove these files: a lineage that has written some of them, and
     has not finished, is stopped by name.
 
@@ -130,25 +130,25 @@ def stop_writers(mine: Layout, removed: Collection[str]) -> None:
             )
 
 
-def _unfinished(mine: Layout) -> Iterator[Layout]:
+def _unfinished(mine: SinkLayout) -> Iterator[SinkLayout]:
     """All other sinks that have records below this path, of any job."""
     root = mine.place.bookkeeping
     for lineage in names(root):
         for name in names(os.path.join(root, lineage)):
             base = os.path.join(root, lineage, name)
             if base != mine.base and not name.endswith(".gone"):
-                yield Layout(mine.place, base)
+                yield SinkLayout(mine.place, base)
 
 
-def _digests(layout: Layout) -> set[str]:
+def _digests(layout: SinkLayout) -> set[str]:
     """What the names of this sink's files have in them: its records say who it is."""
     for checkpoint in reversed(checkpoints(layout)):
         try:
             record = read_record(layout, checkpoint)
         except BadRecord:
             continue
-        if isinstance(record, Record):
-            place = Place(layout.place.root, record.pipeline, record.sink)
+        if isinstance(record, CommitRecord):
+            place = SinkDirectory(layout.place.root, record.pipeline, record.sink)
             return {
                 place.digest(record.lineage, generation)
                 for generation in range(max(layout.fences(), default=0) + 1)
@@ -173,7 +173,7 @@ def take_away(alive: str, dead: str) -> None:
         remove_empty(alive)
 
 
-def mark_owner(layout: Layout, lineage: str, job_id: int) -> None:
+def mark_owner(layout: SinkLayout, lineage: str, job_id: int) -> None:
     """Say whose this lineage is, where it is not the job's that began it."""
     began = _LINEAGE.fullmatch(lineage)
     if began and int(began["job"]) != job_id:
@@ -183,7 +183,7 @@ def mark_owner(layout: Layout, lineage: str, job_id: int) -> None:
             discard(mark)
 
 
-def _others(place: Place, lineage: str) -> list[str]:
+def _others(place: SinkDirectory, lineage: str) -> list[str]:
     mine = _LINEAGE.fullmatch(lineage)
     found = [(name, _LINEAGE.fullmatch(name)) for name in names(place.bookkeeping)] if mine else []
     return [
@@ -193,7 +193,7 @@ def _others(place: Place, lineage: str) -> list[str]:
     ]
 
 
-def _carry_out(layout: Layout) -> None:
+def _carry_out(layout: SinkLayout) -> None:
     for checkpoint in checkpoints(layout):
         try:
             record = read_record(layout, checkpoint)

@@ -10,20 +10,20 @@ from collections.abc import Sequence
 
 from tidegate.connectors.localfile.durable import DiskTrouble, make_directory, sync_all, touch
 from tidegate.connectors.localfile.write_fence import DirectoryRemoved, removed_words
-from tidegate.connectors.localfile.write_layout import Layout
-from tidegate.connectors.localfile.write_record import Record, StagedFile
+from tidegate.connectors.localfile.write_layout import SinkLayout
+from tidegate.connectors.localfile.write_record import CommitRecord, StagedFile
 from tidegate.failpoint import failpoint
 
 _MOVES_MAX = 5
 _log = logging.getLogger(__name__)
 
 
-def is_done(layout: Layout, record: Record) -> bool:
+def is_done(layout: SinkLayout, record: CommitRecord) -> bool:
     """Whether everything in a record is in place."""
     return os.path.exists(layout.done(record.checkpoint, record.identity))
 
 
-def publish(layout: Layout, record: Record) -> None:
+def publish(layout: SinkLayout, record: CommitRecord) -> None:
     failpoint("filesink.publish.before")
     if not os.path.isdir(
         layout.base
@@ -46,7 +46,7 @@ def publish(layout: Layout, record: Record) -> None:
     failpoint("filesink.publish.after")
 
 
-def staged_places(layout: Layout, record: Record, file: StagedFile) -> list[str]:
+def staged_places(layout: SinkLayout, record: CommitRecord, file: StagedFile) -> list[str]:
     """Where a staged file may be."""
     return [
         os.path.join(directory, file.staged)

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any
 
 from tidegate.connectors.localfile.durable import names
-from tidegate.connectors.localfile.write_layout import Layout
+from tidegate.connectors.localfile.write_layout import SinkLayout
 from tidegate.model.errors import TerminalError
 
 VERSION = 1
@@ -26,7 +26,7 @@ class BadRecord(TerminalError):
     condition = "bad-commit-record"
 
 
-class OtherOffsets(TerminalError):
+class CommitOffsetsDiffer(TerminalError):
     """The sink holds this checkpoint, with rows of other ranges."""
 
     condition = "other-offsets"
@@ -54,7 +54,7 @@ class StagedFile:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Record:
+class CommitRecord:
     """What commits/<checkpoint>.json says.
 
     `identity` is different for every record that was ever written.
@@ -109,7 +109,7 @@ def numbered(final: str, suffix: str) -> Iterator[str]:
         yield f"{final.removesuffix(suffix)}-{index}{suffix}"
 
 
-def read_record(layout: Layout, checkpoint: int) -> Record | NoRecord:
+def read_record(layout: SinkLayout, checkpoint: int) -> CommitRecord | NoRecord:
     """The record of a batch."""
     path = layout.record(checkpoint)
     try:
@@ -123,7 +123,7 @@ def read_record(layout: Layout, checkpoint: int) -> Record | NoRecord:
         if version == VERSION:
             if raw.pop("sha256") != _digest(raw):
                 raise ValueError("it does not match its checksum")
-            return Record(
+            return CommitRecord(
                 **{
                     **{k: v for k, v in raw.items() if k != "version"},
                     "files": tuple(StagedFile(**f) for f in raw["files"]),
@@ -144,7 +144,7 @@ def _digest(fields: Mapping[str, Any]) -> str:
     ).hexdigest()
 
 
-def checkpoints(layout: Layout) -> list[int]:
+def checkpoints(layout: SinkLayout) -> list[int]:
     """The ids of all records, in order."""
     stems = (os.path.splitext(n) for n in names(layout.commits))
     return sorted(int(stem) for stem, suffix in stems if suffix == ".json" and stem.isdigit())

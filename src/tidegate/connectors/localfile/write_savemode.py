@@ -22,13 +22,13 @@ from tidegate.connectors.localfile.durable import (
     sync_all,
     touch,
 )
-from tidegate.connectors.localfile.write_layout import Layout
+from tidegate.connectors.localfile.write_layout import SinkLayout
 from tidegate.connectors.localfile.write_lineages import stop_writers
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import UserError
 
 
-class NotPrepared(UserError):
+class DirectoryNotPrepared(UserError):
     """The directory is not as the save mode wants it."""
 
     condition = "save-mode"
@@ -49,17 +49,17 @@ class SaveMode:
 
     def check_exists(self, directory: str) -> None:
         if self.schema == "ERROR_WHEN_SCHEMA_NOT_EXIST" and not os.path.isdir(directory):
-            raise NotPrepared(
+            raise DirectoryNotPrepared(
                 f"the directory {directory} does not exist, and schema_save_mode is"
                 " ERROR_WHEN_SCHEMA_NOT_EXIST"
             )
 
-    def start(self, layout: Layout) -> None:
+    def start(self, layout: SinkLayout) -> None:
         """A fresh lineage begins: from now on, what is newer is ours or someone's who came later."""
         if not self.passive and isinstance(touch(layout.started), Created):
             sync(layout.base)
 
-    def prepare(self, layout: Layout, directory: str) -> None:
+    def prepare(self, layout: SinkLayout, directory: str) -> None:
         """Carries the modes out for a table's directory, unless that was done before in this
         lineage, or it did not begin fresh.
         """
@@ -85,7 +85,7 @@ class SaveMode:
     def _refuse_data(directory: str, older: int) -> None:
         found = next(_old_files(directory, older), None)
         if found is not None:
-            raise NotPrepared(
+            raise DirectoryNotPrepared(
                 f"there are files in {directory} already, such as {found}, and data_save_mode is"
                 " ERROR_WHEN_DATA_EXISTS"
             )
@@ -116,7 +116,7 @@ def _old_files(directory: str, older: int) -> Iterator[str]:
 
 def _to_drop(directory: str, older: int) -> list[str]:
     if os.path.dirname(directory) == directory:
-        raise NotPrepared(
+        raise DirectoryNotPrepared(
             "the root of the file system cannot be emptied: give a directory of its own as path"
         )
     return list(_old_files(directory, older))

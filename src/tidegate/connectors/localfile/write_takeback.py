@@ -11,10 +11,10 @@ import re
 from collections.abc import Collection, Iterator
 
 from tidegate.connectors.localfile.durable import discard, sync_all
-from tidegate.connectors.localfile.write_layout import Place
+from tidegate.connectors.localfile.write_layout import SinkDirectory
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import OtherCopy, TerminalError
-from tidegate.plugin.contract import Resume
+from tidegate.plugin.contract import SinkRestore
 
 TRANSACTION = re.compile(r"T_\d+_(?P<digest>[0-9a-f]{10})_\d+_(?P<checkpoint>\d+)")
 GENERATIONS_MAX = 1000
@@ -23,8 +23,8 @@ _log = logging.getLogger(__name__)
 
 
 def take_back_by_name(
-    place: Place,
-    resume: Resume,
+    place: SinkDirectory,
+    resume: SinkRestore,
     *,
     only: Collection[int] | None = None,
     spared: Collection[int] = (),
@@ -74,7 +74,7 @@ class NewerFiles(TerminalError):
         self.checkpoint = checkpoint
 
 
-def refuse_newer_by_name(place: Place, resume: Resume, what: str) -> None:
+def refuse_newer_by_name(place: SinkDirectory, resume: SinkRestore, what: str) -> None:
     """Where all records are gone: files after the restore point are another copy's of this
     installation, except those of the batch that will be repeated, and those of lower generations on
     the way back on purpose.
@@ -95,7 +95,7 @@ def refuse_newer_by_name(place: Place, resume: Resume, what: str) -> None:
             raise NewerFiles(place.root, number, resume.checkpoint)
 
 
-def remembered_by_names(place: Place, resume: Resume, *, transactional: bool) -> int:
+def remembered_by_names(place: SinkDirectory, resume: SinkRestore, *, transactional: bool) -> int:
     """The checkpoint that the files prove where neither record nor fence is left: the restore
     point, or an older one; 0 where nothing is there.
 
@@ -122,7 +122,7 @@ def remembered_by_names(place: Place, resume: Resume, *, transactional: bool) ->
     return resume.checkpoint if newest >= max(filled or 1, 1) else newest
 
 
-def _numbers(place: Place) -> Iterator[tuple[str, int]]:
+def _numbers(place: SinkDirectory) -> Iterator[tuple[str, int]]:
     """Whose batches the files are of, by their names."""
     for path in data_files(place.root):
         for found in TRANSACTION.finditer(os.path.basename(path)):

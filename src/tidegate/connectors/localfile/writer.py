@@ -18,8 +18,13 @@ import pyarrow as pa
 
 from tidegate.connectors.localfile.durable import discard, disk, sync
 from tidegate.connectors.localfile.write_fence import DirectoryRemoved, removed_words
-from tidegate.connectors.localfile.write_formats import Encoder, Roll, codec_name, open_encoder
-from tidegate.connectors.localfile.write_layout import Layout, Place
+from tidegate.connectors.localfile.write_formats import (
+    Encoder,
+    RollPolicy,
+    codec_name,
+    open_encoder,
+)
+from tidegate.connectors.localfile.write_layout import SinkDirectory, SinkLayout
 from tidegate.connectors.localfile.write_names import (
     file_name,
     for_table,
@@ -158,16 +163,16 @@ class FileWriter(Writer):
     """The writer of one task."""
 
     def __init__(
-        self, place: Place, values: Values, job_id: int, task: WriteTask, host: str
+        self, place: SinkDirectory, values: Values, job_id: int, task: WriteTask, host: str
     ) -> None:
         self._place = place
         self._values = values
         self._task = task
         self._host = host
-        self._layout: Layout = place.layout(task.lineage)
+        self._layout: SinkLayout = place.layout(task.lineage)
         self._transaction = place.transaction(job_id, task)
         self._suffix = suffix(values["file_format_type"], codec_name(values))
-        self._roll = Roll.of(values)
+        self._roll = RollPolicy.of(values)
         self._targets: dict[str, tuple[pa.Schema, TableTarget]] = {}
         self._open: dict[
             tuple[str, str], OpenFile

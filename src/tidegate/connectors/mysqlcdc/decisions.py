@@ -38,7 +38,7 @@ class Decisions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Changed:
+class ChangedTable:
     """A table at a change: as it is recorded, and as the catalogue has it now (None where it is
     gone).
 

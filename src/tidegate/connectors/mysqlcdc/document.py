@@ -16,16 +16,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.databases.binlog.history import Mark
-from tidegate.databases.binlog.position import Position
-from tidegate.databases.binlog.scan import Scanned, Taken
-from tidegate.databases.binlog.xa import Prepared
+from tidegate.databases.binlog.history import LogFileMark
+from tidegate.databases.binlog.position import LogPosition
+from tidegate.databases.binlog.scan import ReadRange, Scanned
+from tidegate.databases.binlog.xa import PreparedTransaction
 
 Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerIdentity:
     """What tells servers apart: the id of replication, and on MySQL one that no two servers have."""
 
     id: str
@@ -43,7 +43,10 @@ class Server:
 
 
 def plain(
-    position: Position, gtid: str = "", server: Server | None = None, mark: Mark | None = None
+    position: LogPosition,
+    gtid: str = "",
+    server: ServerIdentity | None = None,
+    mark: LogFileMark | None = None,
 ) -> Document:
     """A position that was not reached by reading."""
     return {
@@ -54,7 +57,9 @@ def plain(
     }
 
 
-def scanned(found: Scanned, server: Server, kept: frozenset[str], *, folds: bool) -> Document:
+def scanned(
+    found: Scanned, server: ServerIdentity, kept: frozenset[str], *, folds: bool
+) -> Document:
     """The end of a range."""
     document = plain(found.end, found.gtid, server, found.mark)
     document["skip"] = [list(part) for part in found.taken.skip]
@@ -68,19 +73,19 @@ def scanned(found: Scanned, server: Server, kept: frozenset[str], *, folds: bool
     return document
 
 
-def taken_of(log: Mapping[str, Any]) -> Taken | None:
+def taken_of(log: Mapping[str, Any]) -> ReadRange | None:
     """How the range that ends here is read; None where nobody has looked at it."""
     if "skip" not in log:
         return None
-    return Taken(
+    return ReadRange(
         skip=tuple((str(f), int(b), int(e)) for f, b, e in log["skip"]),
         also=tuple(
-            (Position(str(file), int(pos)), (str(f), int(b), int(e)))
+            (LogPosition(str(file), int(pos)), (str(f), int(b), int(e)))
             for file, pos, f, b, e in log["also"]
         ),
     )
 
 
-def prepared_of(log: Mapping[str, Any]) -> dict[str, Prepared]:
+def prepared_of(log: Mapping[str, Any]) -> dict[str, PreparedTransaction]:
     """XA transactions that are prepared before a position."""
-    return {str(xid): Prepared.of(entry) for xid, entry in log.get("xa", {}).items()}
+    return {str(xid): PreparedTransaction.of(entry) for xid, entry in log.get("xa", {}).items()}

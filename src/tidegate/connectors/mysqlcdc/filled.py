@@ -13,8 +13,8 @@ from typing import Any
 from tidegate.databases.binlog.alter import AddedColumn
 from tidegate.databases.binlog.ddl import TableStatement
 from tidegate.databases.binlog.layout import LogColumn
-from tidegate.databases.binlog.lexer import NO_BACKSLASH_ESCAPES, Kind
-from tidegate.databases.capture.filled import NUMBERS, UNKNOWN, Filled, plain, zero
+from tidegate.databases.binlog.lexer import NO_BACKSLASH_ESCAPES, SqlTokenKind
+from tidegate.databases.capture.filled import NUMBERS, UNKNOWN, ColumnDefaults, plain, zero
 from tidegate.databases.capture.selection import CaptureTable
 from tidegate.databases.session import Session
 from tidegate.databases.types import base_and_sizes
@@ -38,7 +38,7 @@ NOT_GIVEN = object()
 _ZERO_IS_EMPTY = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set")
 
 
-def filled(session: Session, captured: CaptureTable) -> Filled:
+def filled(session: Session, captured: CaptureTable) -> ColumnDefaults:
     """By column, as the catalogue tells it now."""
     types = {c.name: c.type for c in captured.table.columns}
     name = captured.info.name
@@ -138,7 +138,7 @@ def _unescaped(text: str, quote: str = "'") -> str:
 def why_not(
     change: TableStatement,
     before: set[str],
-    values: Filled,
+    values: ColumnDefaults,
     types: Mapping[str, tuple[DataType, str]],
     is_last: Callable[[], bool],
 ) -> str:
@@ -188,7 +188,7 @@ def _default_of(column: AddedColumn, sql_mode: int) -> Any:
     NOT_GIVEN where there must be a value.
     """
     rest = list(column.definition)
-    words = [t.value if t.kind is Kind.WORD else "" for t in rest]
+    words = [t.value if t.kind is SqlTokenKind.WORD else "" for t in rest]
     if "default" not in words:
         return NOT_GIVEN if "not" in words else None
     rest = rest[words.index("default") + 1 :]
@@ -196,7 +196,7 @@ def _default_of(column: AddedColumn, sql_mode: int) -> Any:
     if not rest:
         return UNKNOWN
     first = rest[0]
-    if first.kind is Kind.WORD:
+    if first.kind is SqlTokenKind.WORD:
         number = (
             first.raw + "".join(t.raw for t in rest[1:3])
             if len(rest) > 2 and rest[1].raw == "." and rest[2].raw[0].isdigit()
@@ -205,7 +205,7 @@ def _default_of(column: AddedColumn, sql_mode: int) -> Any:
         if re.fullmatch(r"\d+(?:\.\d+)?(?:[eE]\d+)?", number):
             return sign + number
         return {"null": None, "true": "1", "false": "0"}.get(first.value, UNKNOWN)
-    if first.kind is Kind.TEXT and not sign:
+    if first.kind is SqlTokenKind.TEXT and not sign:
         quote = first.raw[0]
         inside = first.raw[1:-1]
         return (

@@ -11,7 +11,7 @@ from tidegate.databases.url import System
 from tidegate.model.job import BlockKind
 from tidegate.model.problem import Problem
 from tidegate.plugin.connector import Capabilities, Connector
-from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values, When
+from tidegate.plugin.option import Block, Option, OptionKind, OptionSet, Values, When
 
 EXAMPLE = "jdbc:mysql://host:3306/database"
 
@@ -20,52 +20,52 @@ OPTIONS = OptionSet(
         *COMMON,
         Option(
             "startup.mode",
-            Kind.ENUM,
+            OptionKind.ENUM,
             "Where a fresh start begins: initial reads the tables and then the log, snapshot-only"
             " ends after the tables, the others read only the log.",
             "initial",
             choices=("initial", "earliest", "latest", "specific", "timestamp", "snapshot-only"),
         ),
-        Option("startup.specific-offset.file", Kind.TEXT, "The log file to begin in."),
+        Option("startup.specific-offset.file", OptionKind.TEXT, "The log file to begin in."),
         Option(
             "startup.specific-offset.pos",
-            Kind.LONG,
+            OptionKind.LONG,
             "The position to begin at, where an event begins.",
             minimum=4,
         ),
         Option(
             "startup.timestamp",
-            Kind.LONG,
+            OptionKind.LONG,
             "Milliseconds since 1970: the log is read from the first transaction at or after it.",
             minimum=0,
         ),
         Option(
             "stop.mode",
-            Kind.ENUM,
+            OptionKind.ENUM,
             "Where the job ends: at what was the latest position at its start, at a position, or"
             " never.",
             "never",
             choices=("never", "latest", "specific"),
         ),
-        Option("stop.specific-offset.file", Kind.TEXT, "The log file to end in."),
-        Option("stop.specific-offset.pos", Kind.LONG, "The position to end at.", minimum=4),
+        Option("stop.specific-offset.file", OptionKind.TEXT, "The log file to end in."),
+        Option("stop.specific-offset.pos", OptionKind.LONG, "The position to end at.", minimum=4),
         Option(
             "time-as-text",
-            Kind.BOOL,
+            OptionKind.BOOL,
             "Whether columns of the type TIME are texts: as times, which a day has, values below"
             " zero or from 24:00 on are errors.",
             False,
         ),
         Option(
             "binlog-filters.accepted",
-            Kind.BOOL,
+            OptionKind.BOOL,
             "Whether a server with binlog_do_db or binlog_ignore_db is read although its log lacks"
             " statements that are run in databases it leaves out.",
             False,
         ),
         Option(
             "foreign-key-cascades",
-            Kind.ENUM,
+            OptionKind.ENUM,
             "Tables whose rows InnoDB changes by itself (ON DELETE or ON UPDATE CASCADE, SET NULL),"
             " which its log does not show: refused, or read anyway.",
             "refuse",
@@ -73,7 +73,7 @@ OPTIONS = OptionSet(
         ),
         Option(
             "server-id",
-            Kind.TEXT,
+            OptionKind.TEXT,
             "Kept for job files of the reference; readers need no id of their own here, and never"
             " cut each other off.",
         ),

@@ -9,19 +9,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidegate.connectors.mysqlcdc import document
-from tidegate.connectors.mysqlcdc.document import Document, Server
+from tidegate.connectors.mysqlcdc.document import Document, ServerIdentity
 from tidegate.databases.binlog.errors import LogBehind, LogRefused, LogReplaced
 from tidegate.databases.binlog.failover import begins_with, find
 from tidegate.databases.binlog.gtid import GtidSet
-from tidegate.databases.binlog.history import Mark, check_mark, mark_at
+from tidegate.databases.binlog.history import LogFileMark, check_mark, mark_at
 from tidegate.databases.binlog.judge import Watched
-from tidegate.databases.binlog.position import FIRST, Position
-from tidegate.databases.binlog.scan import Start, Until, scan
+from tidegate.databases.binlog.position import FIRST, LogPosition
+from tidegate.databases.binlog.scan import ScanStart, Until, scan
 from tidegate.databases.binlog.stream import Connect
 from tidegate.databases.capture.errors import NotSetUp, PositionGone
 from tidegate.databases.errors import StatementRefused
 from tidegate.databases.session import Session
-from tidegate.plugin.contract import Runway
+from tidegate.plugin.contract import LogRetention
 
 ANOTHER_HISTORY = "this log has another history than the one that was read"
 
@@ -33,7 +33,7 @@ class ServerLog:
         self._session = session
         self._connect = connect
         self.is_mariadb = "mariadb" in str(session.one("select version()")).lower()
-        self.server = Server(
+        self.server = ServerIdentity(
             str(session.one("select @@global.server_id")),
             "" if self.is_mariadb else str(session.one("select @@global.server_uuid")),
         )
@@ -47,7 +47,7 @@ class ServerLog:
         """The first position that there is."""
         return f"{self.files()[0][0]}:{FIRST}"
 
-    def _status(self) -> tuple[Position, str]:
+    def _status(self) -> tuple[LogPosition, str]:
         """The end of the log, and the transactions before it where the server is one of MySQL."""
         try:
             found = self._session.query("show master status")
@@ -58,7 +58,7 @@ class ServerLog:
                 f"the source {self._session.address} writes no binary log; set log_bin = ON in its"
                 " configuration"
             )
-        return Position(str(found[0][0]), int(found[0][1])), (
+        return LogPosition(str(found[0][0]), int(found[0][1])), (
             str(found[0][4]).replace("\n", "") if len(found[0]) > 4 else ""
         )
 
@@ -73,9 +73,9 @@ class ServerLog:
 
     def first(self) -> Document:
         """The beginning of the oldest file."""
-        return self.at(Position(self.files()[0][0], FIRST))
+        return self.at(LogPosition(self.files()[0][0], FIRST))
 
-    def at(self, position: Position) -> Document:
+    def at(self, position: LogPosition) -> Document:
         """A position with the transactions before it, where the server can tell."""
         ids = ""
         if position.pos == FIRST:
@@ -87,23 +87,26 @@ class ServerLog:
             )
         return self._marked(position, ids)
 
-    def _marked(self, position: Position, ids: str) -> Document:
+    def _marked(self, position: LogPosition, ids: str) -> Document:
         return document.plain(position, ids, self.server, mark_at(self._connect, position))
 
     def at_time(self, time_s: int) -> Document:
         """The end of the last transaction before a time."""
-        begin = Position(self.files()[0][0], FIRST)
+        begin = LogPosition(self.files()[0][0], FIRST)
         before = begins_with(self._connect, begin.file)
         found = scan(
-            self._connect, Start(at=begin, gtid=str(before or "")), Watched(), Until(time_s=time_s)
+            self._connect,
+            ScanStart(at=begin, gtid=str(before or "")),
+            Watched(),
+            Until(time_s=time_s),
         )
         return document.plain(found.end, found.gtid, self.server, found.mark)
 
-    def here(self, log: Mapping[str, Any]) -> Position:
+    def here(self, log: Mapping[str, Any]) -> LogPosition:
         """A position on the server that answers now; PositionGone where it is a replica that has
         not that much of the log.
         """
-        at = Position.of(dict(log))
+        at = LogPosition.of(dict(log))
         if self.server.wrote(log):
             return at
         have = GtidSet(log.get("gtid", ""))
@@ -138,9 +141,9 @@ class ServerLog:
             )
         return found
 
-    def mark(self, log: Mapping[str, Any]) -> Mark:
+    def mark(self, log: Mapping[str, Any]) -> LogFileMark:
         """What the log at a position is recognised by; nothing on another server."""
-        return Mark.of(dict(log)) if self.server.wrote(log) else Mark()
+        return LogFileMark.of(dict(log)) if self.server.wrote(log) else LogFileMark()
 
     def check_history(self, log: Mapping[str, Any]) -> None:
         """Raise PositionGone where the log before a position is another one than it was when the
@@ -148,7 +151,7 @@ class ServerLog:
         """
         if not self.server.wrote(log):
             return  # found by transactions
-        at, have = Position.of(dict(log)), GtidSet(log.get("gtid", ""))
+        at, have = LogPosition.of(dict(log)), GtidSet(log.get("gtid", ""))
         why = self._other_history(at, have)
         try:
             if not why:
@@ -164,7 +167,7 @@ class ServerLog:
                 f"{ANOTHER_HISTORY}: {why}. Was the server rebuilt, or its log reset?",
             )
 
-    def _other_history(self, at: Position, have: GtidSet) -> str:
+    def _other_history(self, at: LogPosition, have: GtidSet) -> str:
         """By transactions: those before the file, and those that the server has at all, must be
         those that were read.
         """
@@ -180,7 +183,7 @@ class ServerLog:
             return f"{at.file} begins after the transactions {before}, and {have} were read"
         return ""
 
-    def runway(self, log: Mapping[str, Any]) -> Runway:
+    def runway(self, log: Mapping[str, Any]) -> LogRetention:
         """Whether a position is still held."""
         try:
             at = self.here(log)
@@ -188,12 +191,12 @@ class ServerLog:
             if held.held:
                 self.check_history(log)
         except PositionGone as error:
-            return Runway(False, error.why, position=error.wanted, oldest=error.oldest)
+            return LogRetention(False, error.why, position=error.wanted, oldest=error.oldest)
         except LogBehind as error:
-            return Runway(False, str(error))
+            return LogRetention(False, str(error))
         return held
 
-    def held(self, at: Position, log: Mapping[str, Any]) -> Runway:
+    def held(self, at: LogPosition, log: Mapping[str, Any]) -> LogRetention:
         """Whether the server has the log from a position on, and what the position needs of before."""
         files = self.files()
         size, oldest = (
@@ -201,15 +204,15 @@ class ServerLog:
             f"{files[0][0]}:{FIRST}",
         )
         if size is None:
-            gone = at.key < Position(files[0][0], FIRST).key
+            gone = at.key < LogPosition(files[0][0], FIRST).key
             why = (
                 f"{at.file} was purged"
                 if gone
                 else f"there is no file {at.file}: is this another server, or was its log reset?"
             )
-            return Runway(False, why, position=str(at), oldest=oldest)
+            return LogRetention(False, why, position=str(at), oldest=oldest)
         if at.pos > size:
-            return Runway(
+            return LogRetention(
                 False,
                 f"{at.file} has {size} bytes: is this another server, or was its log reset?",
                 position=str(at),
@@ -222,11 +225,13 @@ class ServerLog:
                     f"{prepared.file} was purged, which has the rows of the XA transaction {xid}:"
                     " it is prepared and not decided"
                 )
-                return Runway(
+                return LogRetention(
                     False, why, position=f"{prepared.file}:{prepared.begin}", oldest=oldest
                 )
-        age = sum(1 for name, _ in files if Position(name, FIRST).key < at.key) - 1
-        return Runway(True, f"{age} older log files are held; they are purged after {self._kept()}")
+        age = sum(1 for name, _ in files if LogPosition(name, FIRST).key < at.key) - 1
+        return LogRetention(
+            True, f"{age} older log files are held; they are purged after {self._kept()}"
+        )
 
     def _kept(self) -> str:
         found = self._session.query(

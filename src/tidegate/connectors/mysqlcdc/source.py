@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.connectors.mysqlcdc import document
-from tidegate.connectors.mysqlcdc.decisions import Changed, Decisions
+from tidegate.connectors.mysqlcdc.decisions import ChangedTable, Decisions
 from tidegate.connectors.mysqlcdc.filled import filled, why_not
 from tidegate.connectors.mysqlcdc.server_checks import FILTERS_OPTION, check_settings
 from tidegate.connectors.mysqlcdc.server_log import ServerLog
@@ -40,16 +40,24 @@ from tidegate.databases.binlog.errors import LayoutChanged, LogReplaced
 from tidegate.databases.binlog.gtid import GtidSet
 from tidegate.databases.binlog.judge import Watched
 from tidegate.databases.binlog.layout import log_columns
-from tidegate.databases.binlog.position import Position
+from tidegate.databases.binlog.position import LogPosition
 from tidegate.databases.binlog.reader import read_range
 from tidegate.databases.binlog.rows import LogTable
-from tidegate.databases.binlog.scan import Found, Part, Scanned, Start, Taken, Until, scan
-from tidegate.databases.binlog.xa import Prepared, find_prepared
+from tidegate.databases.binlog.scan import (
+    Part,
+    RangeStop,
+    ReadRange,
+    Scanned,
+    ScanStart,
+    Until,
+    scan,
+)
+from tidegate.databases.binlog.xa import PreparedTransaction, find_prepared
 from tidegate.databases.capture.errors import NoTables, PositionGone, TableChanged
-from tidegate.databases.capture.filled import Filled
+from tidegate.databases.capture.filled import ColumnDefaults
 from tidegate.databases.capture.progress import is_done
 from tidegate.databases.capture.selection import CaptureTable, chosen_databases
-from tidegate.databases.capture.source import CaptureSource, Look
+from tidegate.databases.capture.source import CaptureSource, LogWindow
 from tidegate.databases.catalogue import TableInfo
 from tidegate.databases.errors import DatabaseTrouble
 from tidegate.databases.mysql import connect
@@ -58,7 +66,7 @@ from tidegate.databases.patience import patiently
 from tidegate.databases.session import Session, open_session
 from tidegate.databases.url import System
 from tidegate.model.change import ChangeChoice
-from tidegate.plugin.contract import Limit, Offset, OperatorContext, Runway
+from tidegate.plugin.contract import Limit, LogRetention, Offset, OperatorContext
 from tidegate.plugin.javaregex import for_names
 from tidegate.plugin.option import Values
 
@@ -171,7 +179,7 @@ class MySqlCdcSource(CaptureSource):
                 return server.first()
             case "specific":
                 return server.at(
-                    Position(
+                    LogPosition(
                         self.values["startup.specific-offset.file"],
                         int(self.values["startup.specific-offset.pos"]),
                     )
@@ -187,7 +195,7 @@ class MySqlCdcSource(CaptureSource):
                 return self._server(session).now()
             case "specific":
                 return document.plain(
-                    Position(
+                    LogPosition(
                         self.values["stop.specific-offset.file"],
                         int(self.values["stop.specific-offset.pos"]),
                     )
@@ -205,14 +213,14 @@ class MySqlCdcSource(CaptureSource):
         """By file and position; where they are of two servers, by transactions."""
         if log.get("server", stop.get("server")) != stop.get("server", log.get("server")):
             return GtidSet(log.get("gtid", "")).covers(GtidSet(stop.get("gtid", "")))
-        return Position.of(dict(log)).key >= Position.of(dict(stop)).key
+        return LogPosition.of(dict(log)).key >= LogPosition.of(dict(stop)).key
 
     def _check_past(self, session: Session, offset: Offset) -> None:
         """Columns are taken from the catalogue of now: rows before a statement that altered them
         would be read by the wrong ones.
         """
         server, log = self._server(session), offset["log"]
-        start = Start(at=Position.of(log), gtid=log.get("gtid", ""))
+        start = ScanStart(at=LogPosition.of(log), gtid=log.get("gtid", ""))
         while True:
             found = scan(
                 self._log_connection, start, self._watched(session, server, offset), Until()
@@ -230,11 +238,11 @@ class MySqlCdcSource(CaptureSource):
                 raise TableChanged(found.change.judged.paths[0], text, str(found.change.at))
             if found.caught_up or found.end.key <= start.at.key:
                 return
-            start = Start(at=found.end, gtid=found.gtid, prepared=found.prepared)
+            start = ScanStart(at=found.end, gtid=found.gtid, prepared=found.prepared)
 
     # The next range.
 
-    def look(self, session: Session, start: Offset, limit: Limit) -> Look:
+    def look(self, session: Session, start: Offset, limit: Limit) -> LogWindow:
         """Where transactions end in the log after the start."""
         server, log = self._server(session), start["log"]
         at = server.here(log)
@@ -250,7 +258,7 @@ class MySqlCdcSource(CaptureSource):
             position=server.here(start["stop"]) if "stop" in start else None,
         )
         watched = self._watched(session, server, start)
-        begin = Start(
+        begin = ScanStart(
             at=at,
             gtid=log.get("gtid", ""),
             mark=server.mark(log),
@@ -266,8 +274,8 @@ class MySqlCdcSource(CaptureSource):
         decisions.columns |= self._refreshed(session, start, found)
         if any(not is_done(t["read"]) for t in start["tables"].values()):
             self._wait_until_seen(session, found)
-        crossed = found.end.file != log["file"] or at != Position.of(log)
-        return Look(
+        crossed = found.end.file != log["file"] or at != LogPosition.of(log)
+        return LogWindow(
             log=document.scanned(found, server.server, watched.kept, folds=watched.folds),
             touched=found.tables - decisions.reread,
             caught_up=(
@@ -309,7 +317,9 @@ class MySqlCdcSource(CaptureSource):
         with self.session() as session:
             return does_more(session, tables, text)
 
-    def _find_prepared(self, server: ServerLog, xid: str, before: Position) -> Prepared | None:
+    def _find_prepared(
+        self, server: ServerLog, xid: str, before: LogPosition
+    ) -> PreparedTransaction | None:
         return find_prepared(
             self._log_connection, [name for name, _ in server.files()], before, xid
         )
@@ -377,7 +387,7 @@ class MySqlCdcSource(CaptureSource):
         file = place.get("Binlog_snapshot_file")
         return (
             not file
-            or Position(str(file), int(place["Binlog_snapshot_position"])).key >= found.end.key
+            or LogPosition(str(file), int(place["Binlog_snapshot_position"])).key >= found.end.key
         )
 
     # Changes of tables.
@@ -411,7 +421,7 @@ class MySqlCdcSource(CaptureSource):
             at = (
                 str(found.change.at) if info is not None else self.position_text(start["log"])
             )  # as the next start names a table that is gone
-            changed = Changed(
+            changed = ChangedTable(
                 path=path,
                 recorded=watched.tables[path],
                 now=now,
@@ -436,7 +446,7 @@ class MySqlCdcSource(CaptureSource):
     def _add_columns(
         self,
         session: Session,
-        changed: Changed,
+        changed: ChangedTable,
         info: TableInfo,
         decisions: Decisions,
         is_last: Callable[[], bool],
@@ -471,7 +481,7 @@ class MySqlCdcSource(CaptureSource):
         statement alters it again.
         """
         ahead = replace(watched, tables={path: columns}, waiting=frozenset())
-        start = Start(at=found.end, gtid=found.gtid, mark=found.mark, prepared=found.prepared)
+        start = ScanStart(at=found.end, gtid=found.gtid, mark=found.mark, prepared=found.prepared)
         while True:
             later = scan(self._log_connection, start, ahead, Until())
             if later.change is not None and later.change.judged.statement.effect not in (
@@ -482,7 +492,9 @@ class MySqlCdcSource(CaptureSource):
                 return False
             if later.caught_up or later.end.key <= start.at.key:
                 return True
-            start = Start(at=later.end, gtid=later.gtid, mark=later.mark, prepared=later.prepared)
+            start = ScanStart(
+                at=later.end, gtid=later.gtid, mark=later.mark, prepared=later.prepared
+            )
 
     def _is_last(
         self, path: str, found: Scanned, watched: Watched, columns: Recorded | None
@@ -491,14 +503,16 @@ class MySqlCdcSource(CaptureSource):
         ahead = replace(
             watched, tables={path: columns or watched.tables[path]}, waiting=frozenset(), every=True
         )
-        start = Start(at=found.end, gtid=found.gtid, mark=found.mark, prepared=found.prepared)
+        start = ScanStart(at=found.end, gtid=found.gtid, mark=found.mark, prepared=found.prepared)
         while True:
             later = scan(self._log_connection, start, ahead, Until())
             if later.change is not None:
                 return False
             if later.caught_up:
                 return True
-            start = Start(at=later.end, gtid=later.gtid, mark=later.mark, prepared=later.prepared)
+            start = ScanStart(
+                at=later.end, gtid=later.gtid, mark=later.mark, prepared=later.prepared
+            )
 
     def _check_keys(self, start: Offset, found: Scanned, watched: Watched) -> Decisions:
         """Rows flow with the key that the catalogue had when the pipeline was built: it cannot tell
@@ -522,7 +536,7 @@ class MySqlCdcSource(CaptureSource):
             decisions.reread.add(path)
         return decisions
 
-    def filled(self, session: Session, captured: CaptureTable) -> Filled:
+    def filled(self, session: Session, captured: CaptureTable) -> ColumnDefaults:
         return filled(session, captured)
 
     def columns_of(self, captured: CaptureTable) -> list[Any]:
@@ -574,16 +588,18 @@ class MySqlCdcSource(CaptureSource):
                     search=lambda xid, before: self._find_prepared(server, xid, before),
                 )
                 taken = self._taken(
-                    Start(at=first, mark=mark, prepared=document.prepared_of(start)), last, watched
+                    ScanStart(at=first, mark=mark, prepared=document.prepared_of(start)),
+                    last,
+                    watched,
                 )
         return read_range(self._log_connection, first, last, tables, mark=mark, taken=taken)
 
-    def _taken(self, start: Start, end: Position, watched: Watched) -> Taken:
+    def _taken(self, start: ScanStart, end: LogPosition, watched: Watched) -> ReadRange:
         """How a range is read that nobody has looked at: up to now, for a chunk, or on another
         server.
         """
         skip: list[Part] = []
-        also: list[tuple[Position, Part]] = []
+        also: list[tuple[LogPosition, Part]] = []
         while start.at.key < end.key:
             found = scan(self._log_connection, start, watched, Until(position=end))
             if found.change is not None and found.change.judged.statement.effect is Effect.DIFFERS:
@@ -592,16 +608,16 @@ class MySqlCdcSource(CaptureSource):
             also += found.taken.also
             if found.end.key <= start.at.key:
                 break
-            start = Start(at=found.end, mark=found.mark, prepared=found.prepared)
-        return Taken(skip=tuple(skip), also=tuple(also))
+            start = ScanStart(at=found.end, mark=found.mark, prepared=found.prepared)
+        return ReadRange(skip=tuple(skip), also=tuple(also))
 
-    def runway(self, offset: Offset) -> Runway:
+    def runway(self, offset: Offset) -> LogRetention:
         """Whether the file is still there, and which is the oldest."""
         with self.session() as session:
             return self._server(session).runway(offset["log"])
 
 
-def _altered_since(change: Found) -> str:
+def _altered_since(change: RangeStop) -> str:
     return (
         f"{change.judged.paths[0]} was altered at {change.at}, while it was read:"
         f" {change.judged.statement.text}. Start the job again"

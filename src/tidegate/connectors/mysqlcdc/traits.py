@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tidegate.databases.binlog.lexer import Kind, tokens
+from tidegate.databases.binlog.lexer import SqlTokenKind, tokens
 from tidegate.databases.capture.errors import NotSetUp
 from tidegate.databases.catalogue import TableName
 from tidegate.databases.session import Session
@@ -97,6 +97,6 @@ def does_more(session: Session, tables: Sequence[tuple[str, str | None]], text: 
     functions = {str(name).lower() for (name,) in session.query(_FUNCTIONS)}
     found = tokens(text)
     return any(
-        one.kind is not Kind.TEXT and one.value.lower() in functions and two.raw == "("
+        one.kind is not SqlTokenKind.TEXT and one.value.lower() in functions and two.raw == "("
         for one, two in pairwise(found)
     )

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from tidegate.connectors.postgrescdc.definition import Definition, Found
+from tidegate.connectors.postgrescdc.definition import CatalogTable, Definition
 from tidegate.connectors.postgrescdc.identity import identity_words
 from tidegate.databases.capture.errors import ChangeChoice
 from tidegate.databases.pgoutput import messages
-from tidegate.databases.pgoutput.layout import Layout, difference
+from tidegate.databases.pgoutput.layout import RowLayout, difference
 
 REREAD = (ChangeChoice.REREAD,)
 ADOPT_OR_REREAD = (ChangeChoice.ADOPT, ChangeChoice.REREAD)
@@ -38,7 +38,7 @@ class Weight(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class DefinitionChange:
     """One thing that is not as it was."""
 
     weight: Weight
@@ -47,16 +47,18 @@ class Difference:
 
 
 def differences(
-    columns: Sequence[Sequence[Any]], known: Definition, now: Found | None
-) -> list[Difference]:
+    columns: Sequence[Sequence[Any]], known: Definition, now: CatalogTable | None
+) -> list[DefinitionChange]:
     """Of a table that an offset knows with these columns and this definition; the gravest first."""
     if now is None:
         return [
-            Difference(Weight.SHOWN, "the table is gone: dropped or renamed", (ChangeChoice.SKIP,))
+            DefinitionChange(
+                Weight.SHOWN, "the table is gone: dropped or renamed", (ChangeChoice.SKIP,)
+            )
         ]
     if known["oid"] != now.definition["oid"]:
         return [
-            Difference(
+            DefinitionChange(
                 Weight.SHOWN,
                 "another table has its name now: it was dropped and made again, or renamed",
             )
@@ -79,38 +81,38 @@ def differences(
 _PUBLICATION = "its publication"
 
 
-def _publication(known: Definition, now: Definition) -> Iterable[Difference]:
+def _publication(known: Definition, now: Definition) -> Iterable[DefinitionChange]:
     before, after = known["publication"], now["publication"]
     if before == after:
         return
     if (
         not after or not before or before[0] != after[0]
     ):  # the server reads no log of a time when there was no publication of this name
-        yield Difference(
+        yield DefinitionChange(
             Weight.SILENT,
             f"{_PUBLICATION} {'was made anew' if after else 'is gone'}, and the log since it was"
             " dropped cannot be read",
             (),
         )
     elif before[3:] != after[3:]:
-        yield Difference(
+        yield DefinitionChange(
             Weight.SILENT,
             f"the table was taken out of {_PUBLICATION}: changes since then may not be in the log",
             REREAD,
         )
     elif before[2] == after[2]:  # a new owner is no other publication
-        yield Difference(
+        yield DefinitionChange(
             Weight.SILENT,
             f"{_PUBLICATION} was altered: changes since then may not be in the log",
             REREAD,
         )
 
 
-def _columns(columns: Sequence[Sequence[Any]], now: Found) -> Iterable[Difference]:
+def _columns(columns: Sequence[Sequence[Any]], now: CatalogTable) -> Iterable[DefinitionChange]:
     before = [(str(c[0]), int(c[2]), int(c[3])) for c in columns]
     after = [(name, kind, modifier) for name, kind, modifier, _ in now.columns]
     if before != after:
-        yield Difference(Weight.SHOWN, "its columns were changed")
+        yield DefinitionChange(Weight.SHOWN, "its columns were changed")
         return
     moved = [
         name
@@ -118,19 +120,21 @@ def _columns(columns: Sequence[Sequence[Any]], now: Found) -> Iterable[Differenc
         if number != int(c[4])
     ]
     if moved:
-        yield Difference(
+        yield DefinitionChange(
             Weight.SILENT, f"{', '.join(moved)} was dropped, and added or renamed to again"
         )
 
 
-def _parts(known: Definition, found: Found) -> Iterable[Difference]:
+def _parts(known: Definition, found: CatalogTable) -> Iterable[DefinitionChange]:
     """Partitions that came, went, or were emptied; identities; files."""
     now = found.definition
     before, after = ({int(p[0]): p for p in d["parts"]} for d in (known, now))
     if gone := [before[n][1] for n in before if n not in after]:
-        yield Difference(Weight.SILENT, f"its partition {', '.join(gone)} was dropped or detached")
+        yield DefinitionChange(
+            Weight.SILENT, f"its partition {', '.join(gone)} was dropped or detached"
+        )
     if again := [after[n][1] for n in after if n in before and before[n][3] != after[n][3]]:
-        yield Difference(
+        yield DefinitionChange(
             Weight.SILENT, f"its partition {', '.join(again)} was detached and attached again"
         )
     for number, part in after.items():
@@ -139,9 +143,9 @@ def _parts(known: Definition, found: Found) -> Iterable[Difference]:
             if before[number][2] != part[2]:
                 yield _new_files(part, _rewritten(known, now), is_root=number == now["oid"])
         else:
-            yield Difference(Weight.LOOK, f"it has a new partition {part[1]}")
+            yield DefinitionChange(Weight.LOOK, f"it has a new partition {part[1]}")
     if known["persistence"] != now["persistence"]:
-        yield Difference(
+        yield DefinitionChange(
             Weight.SILENT,
             "it became unlogged, or logged again: changes of it were not in the log",
             REREAD,
@@ -150,32 +154,32 @@ def _parts(known: Definition, found: Found) -> Iterable[Difference]:
 
 def _identity(
     before: Sequence[Any], after: Sequence[Any], is_partitioned: bool
-) -> Iterable[Difference]:
+) -> Iterable[DefinitionChange]:
     if before[4:6] != after[4:6] and after[4] != "f":  # whole rows are never too little
         what = (
             f"the REPLICA IDENTITY of {after[1]} was {identity_words(before)} and is"
             f" {identity_words(after)}"
         )
-        yield Difference(Weight.SILENT if is_partitioned else Weight.SHOWN, what, REREAD)
+        yield DefinitionChange(Weight.SILENT if is_partitioned else Weight.SHOWN, what, REREAD)
 
 
-def _new_files(part: Sequence[Any], rewritten: Sequence[str], *, is_root: bool) -> Difference:
+def _new_files(part: Sequence[Any], rewritten: Sequence[str], *, is_root: bool) -> DefinitionChange:
     """The log tells when a table is emptied, and not when one of its partitions is: what may have
     been TRUNCATE stops the job.
     """
     if rewritten:
-        return Difference(
+        return DefinitionChange(
             Weight.SILENT,
             f"{', '.join(rewritten)} was altered and all rows were written anew (ALTER COLUMN ..."
             " TYPE ... USING)",
         )
     if is_root:
-        return Difference(Weight.LOOK, f"{part[1]} has new files")
+        return DefinitionChange(Weight.LOOK, f"{part[1]} has new files")
     what = (
         f"its partition {part[1]} was emptied (TRUNCATE), or written anew (VACUUM FULL, CLUSTER),"
         " which the log does not tell apart"
     )
-    return Difference(Weight.SILENT, what, (ChangeChoice.SKIP, ChangeChoice.REREAD))
+    return DefinitionChange(Weight.SILENT, what, (ChangeChoice.SKIP, ChangeChoice.REREAD))
 
 
 def _rewritten(known: Definition, now: Definition) -> list[str]:
@@ -190,42 +194,44 @@ def _rewritten(known: Definition, now: Definition) -> list[str]:
     ]
 
 
-def _key(known: Definition, now: Definition) -> Iterable[Difference]:
+def _key(known: Definition, now: Definition) -> Iterable[DefinitionChange]:
     (before, guard_before), (after, guard_after) = known["key"][:2], now["key"][:2]
     if before != after:
-        yield Difference(
+        yield DefinitionChange(
             Weight.SILENT, f"its key was {', '.join(before)} and is {', '.join(after) or 'gone'}"
         )
     elif guard_before and not guard_after:
-        yield Difference(
+        yield DefinitionChange(
             Weight.SILENT, f"nothing keeps its key {', '.join(before)} unique any more"
         )
     elif (
         guard_before != guard_after and not now["key"][3]
     ):  # a column that is altered has its key made again with it
-        yield Difference(
+        yield DefinitionChange(
             Weight.SILENT,
             f"its key {', '.join(before)} was dropped and made again: rows with the same key may"
             " have been there meanwhile",
         )
 
 
-def _types(known: Definition, now: Definition) -> Iterable[Difference]:
+def _types(known: Definition, now: Definition) -> Iterable[DefinitionChange]:
     before, after = known.get("types", {}), now.get("types", {})
     for number, parts in before.items():
         lost = [part for part in parts if part not in after.get(number, [])]
         labels = [str(part[1]) for part in lost]
         if lost and len(parts[0]) == 3:
-            yield Difference(Weight.SILENT, f"labels of an enum were renamed: {', '.join(labels)}")
+            yield DefinitionChange(
+                Weight.SILENT, f"labels of an enum were renamed: {', '.join(labels)}"
+            )
         elif lost or (parts and len(parts[0]) == 4 and parts != after.get(number)):
-            yield Difference(Weight.SILENT, "a composite type of its columns was altered")
+            yield DefinitionChange(Weight.SILENT, "a composite type of its columns was altered")
 
 
-def _traces(known: Definition, now: Definition) -> Iterable[Difference]:
+def _traces(known: Definition, now: Definition) -> Iterable[DefinitionChange]:
     if any(known[name] != now[name] for name in ("attributes", "row", "columns")) or known.get(
         "types"
     ) != now.get("types"):
-        yield Difference(Weight.LOOK, "its row of the catalogue was written")
+        yield DefinitionChange(Weight.LOOK, "its row of the catalogue was written")
 
 
 _ROWS = (messages.INSERT, messages.UPDATE, messages.DELETE)
@@ -244,7 +250,7 @@ class FirstChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class DefinitionScan:
     """What messages of a range show: the first change that is not passed over, and whether
     transactions before it have rows of ours.
     """
@@ -256,17 +262,17 @@ class Scan:
 def scan(
     found: Iterable[bytes],
     database: str,
-    known: Mapping[str, Layout],
+    known: Mapping[str, RowLayout],
     begin: int,
     passed: Callable[[str, int], bool],
-) -> Scan:
+) -> DefinitionScan:
     """Messages up to the first change.
 
     `passed` tells of a path and a commit whether a person has passed over a TRUNCATE there.
     """
     at = begin
     rows = earlier = False
-    tables: dict[int, tuple[str, messages.Relation]] = {}
+    tables: dict[int, tuple[str, messages.RelationMessage]] = {}
     same: dict[
         bytes,
         bool,
@@ -281,7 +287,7 @@ def scan(
             if number not in same:
                 path, table = tables[int.from_bytes(number, "big")]
                 if path in known and (what := difference(known[path], table)):
-                    return Scan(
+                    return DefinitionScan(
                         FirstChange(at, path, what, tuple(name for name, _, _ in table.columns)),
                         earlier,
                     )
@@ -296,5 +302,5 @@ def scan(
         elif kind == messages.TRUNCATE and at >= begin:
             emptied = (tables[oid][0] for oid in messages.truncated(data) if oid in tables)
             if path := next((p for p in emptied if p in known and not passed(p, at)), ""):
-                return Scan(FirstChange(at, path, "TRUNCATE", None), earlier)
-    return Scan(None, rows)
+                return DefinitionScan(FirstChange(at, path, "TRUNCATE", None), earlier)
+    return DefinitionScan(None, rows)

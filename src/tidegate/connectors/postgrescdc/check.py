@@ -17,18 +17,18 @@ from tidegate.connectors.postgrescdc import publication as publications
 from tidegate.connectors.postgrescdc.altered import (
     ADOPT_OR_REREAD,
     REREAD,
-    Difference,
+    DefinitionChange,
+    DefinitionScan,
     FirstChange,
-    Scan,
     Weight,
     differences,
     scan,
 )
 from tidegate.connectors.postgrescdc.definition import (
+    CatalogTable,
     Definition,
-    Found,
     Types,
-    Wanted,
+    WatchedTable,
     definitions_of,
     fingerprint,
     layout_of_definition,
@@ -38,7 +38,7 @@ from tidegate.connectors.postgrescdc.filled import filled
 from tidegate.connectors.postgrescdc.identity import check_identities
 from tidegate.connectors.postgrescdc.partitions import rows_of_before
 from tidegate.databases.capture.errors import ChangeChoice, NotSetUp, TableChanged
-from tidegate.databases.capture.filled import UNKNOWN, Filled
+from tidegate.databases.capture.filled import UNKNOWN, ColumnDefaults
 from tidegate.databases.capture.selection import CaptureTable
 from tidegate.databases.capture.source import CaptureSource
 from tidegate.databases.catalogue import NativeColumn
@@ -85,21 +85,23 @@ class CheckedSource(CaptureSource):
     @abstractmethod
     def _open(self) -> PostgresSession: ...
 
-    def definitions(self, session: Session, paths: Sequence[str] | None = None) -> dict[str, Found]:
+    def definitions(
+        self, session: Session, paths: Sequence[str] | None = None
+    ) -> dict[str, CatalogTable]:
         """Of the tables that are read, as the catalogue has them."""
         wanted = self._wanted()
         return definitions_of(
             session, {p: wanted[p] for p in paths or wanted}, self.publication, _version(session)
         )[0]
 
-    def _wanted(self) -> dict[str, Wanted]:
+    def _wanted(self) -> dict[str, WatchedTable]:
         configs = {
             str(c["table"]): c
             for c in self.values.get("table-names-config") or ()
             if isinstance(c, Mapping) and "table" in c
         }
         return {
-            path: Wanted(
+            path: WatchedTable(
                 quoted=self.dialect.qualified(c.info.name),
                 key=tuple(map(str, configs.get(path, {}).get("primaryKeys") or ())),
             )
@@ -110,7 +112,7 @@ class CheckedSource(CaptureSource):
         return sorted({captured.info.name.schema for captured in self.captured.values()})
 
     def check_publication(
-        self, session: Session, found: Mapping[str, Found], *, members: bool = True
+        self, session: Session, found: Mapping[str, CatalogTable], *, members: bool = True
     ) -> None:
         """NotSetUp where changes of a table would not be in the log.
 
@@ -120,7 +122,7 @@ class CheckedSource(CaptureSource):
             raise NotSetUp("; ".join(dict.fromkeys(said.values())))
 
     def _publication_problems(
-        self, session: Session, found: Mapping[str, Found], members: bool = True
+        self, session: Session, found: Mapping[str, CatalogTable], members: bool = True
     ) -> dict[str, str]:
         quoted = {self.dialect.qualified(self.captured[p].info.name): p for p in found}
         oids = {name: int(found[p].definition["oid"]) for name, p in quoted.items()}
@@ -173,7 +175,7 @@ class CheckedSource(CaptureSource):
         )
 
     def _taken_unread(
-        self, session: Session, entries: Mapping[str, Any], found: Mapping[str, Found]
+        self, session: Session, entries: Mapping[str, Any], found: Mapping[str, CatalogTable]
     ) -> Checked:
         """Tables of which nothing is read yet are taken as they are."""
         unread = [p for p, e in entries.items() if p in found and e["read"] is None]
@@ -190,8 +192,8 @@ class CheckedSource(CaptureSource):
         return Checked(end=0, columns=columns, definitions=definitions)
 
     def _differing(
-        self, session: Session, entries: Mapping[str, Any], found: Mapping[str, Found]
-    ) -> dict[str, list[Difference]]:
+        self, session: Session, entries: Mapping[str, Any], found: Mapping[str, CatalogTable]
+    ) -> dict[str, list[DefinitionChange]]:
         differing = {}
         for path, entry in entries.items():
             said = self._differences(session, path, entry, found.get(path))
@@ -200,23 +202,23 @@ class CheckedSource(CaptureSource):
         return differing
 
     def _differences(
-        self, session: Session, path: str, entry: Mapping[str, Any], now: Found | None
-    ) -> list[Difference]:
+        self, session: Session, path: str, entry: Mapping[str, Any], now: CatalogTable | None
+    ) -> list[DefinitionChange]:
         known = entry.get("definition")
         if known is None or now is None:  # of a former version, or of the first range
             columns = self._columns_now(session, self.captured[path])
             if columns is None or now is None:
                 return [
-                    Difference(
+                    DefinitionChange(
                         Weight.SHOWN, "the table is gone: dropped or renamed", (ChangeChoice.SKIP,)
                     )
                 ]
             same = [c[:2] for c in columns] == [list(c[:2]) for c in entry["columns"]]
             return [
                 (
-                    Difference(Weight.LOOK, "its definition is not recorded yet")
+                    DefinitionChange(Weight.LOOK, "its definition is not recorded yet")
                     if same
-                    else Difference(Weight.SHOWN, "its columns were changed")
+                    else DefinitionChange(Weight.SHOWN, "its columns were changed")
                 )
             ]
         said = differences(entry["columns"], known, now)
@@ -244,12 +246,12 @@ class CheckedSource(CaptureSource):
         return all(flowing.get(name, kind) == kind for name, kind in known.items())
 
     def _with_cause(
-        self, session: Session, path: str, now: Found, said: list[Difference]
-    ) -> list[Difference]:
+        self, session: Session, path: str, now: CatalogTable, said: list[DefinitionChange]
+    ) -> list[DefinitionChange]:
         """What is wrong with the publication, where that is the difference."""
         if said[0].choices and (known := self._publication_problems(session, {path: now})):
             return [
-                Difference(
+                DefinitionChange(
                     Weight.SILENT,
                     f"{known[path]}. Changes since then may not be in the log",
                     REREAD,
@@ -258,7 +260,9 @@ class CheckedSource(CaptureSource):
             ]
         return said
 
-    def _new_partitions(self, session: Session, known: Definition, now: Found) -> list[Difference]:
+    def _new_partitions(
+        self, session: Session, known: Definition, now: CatalogTable
+    ) -> list[DefinitionChange]:
         """Partitions that have rows which the log does not tell of; a new one must be set up as the
         others are.
         """
@@ -273,7 +277,7 @@ class CheckedSource(CaptureSource):
             f"its partition {', '.join(filled_before)} was attached with rows in it, which are not"
             " in the log"
         )
-        return [Difference(Weight.SILENT, what)] if filled_before else []
+        return [DefinitionChange(Weight.SILENT, what)] if filled_before else []
 
     def _decided(self, session: Session, start: Offset, begin: int, seen: "_Seen") -> Checked:
         for path, said in seen.differing.items():
@@ -333,7 +337,7 @@ class CheckedSource(CaptureSource):
         end = seen.bound(later)
         return end, end >= later
 
-    def _scanned(self, start: Offset, begin: int, end: int) -> Scan:
+    def _scanned(self, start: Offset, begin: int, end: int) -> DefinitionScan:
         entries = {
             path: e
             for path, e in start["tables"].items()
@@ -344,7 +348,7 @@ class CheckedSource(CaptureSource):
             for path, e in entries.items()
         }
         if begin >= end:
-            return Scan(None, False)
+            return DefinitionScan(None, False)
         with closing(
             changes(
                 self._open,
@@ -437,7 +441,9 @@ class CheckedSource(CaptureSource):
             stopped=True,
         )
 
-    def _words(self, session: Session, start: Offset, path: str, difference: Difference) -> str:
+    def _words(
+        self, session: Session, start: Offset, path: str, difference: DefinitionChange
+    ) -> str:
         return (
             self._columns_words(session, start, path)
             if difference.what == "its columns were changed"
@@ -494,7 +500,7 @@ class CheckedSource(CaptureSource):
             table=info.as_table({c.name: self.dialect.data_type(c) for c in info.columns}),
         )
 
-    def filled(self, session: Session, captured: CaptureTable) -> Filled:
+    def filled(self, session: Session, captured: CaptureTable) -> ColumnDefaults:
         """As the catalogue keeps it."""
         return filled(session, self.dialect, captured)
 
@@ -513,8 +519,8 @@ class _Seen:
 
     value: str
     locked: bool
-    found: dict[str, Found]
-    differing: dict[str, list[Difference]]
+    found: dict[str, CatalogTable]
+    differing: dict[str, list[DefinitionChange]]
     written: int
     bound: Callable[[int], int]
     fresh: Checked

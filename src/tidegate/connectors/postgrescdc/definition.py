@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.databases.pgoutput.layout import Layout, layout_of
+from tidegate.databases.pgoutput.layout import RowLayout, layout_of
 from tidegate.databases.session import Session
 
 FIRST_OWN_OID = 16_384
@@ -113,7 +113,7 @@ class Fingerprint:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class CatalogTable:
     """A table as the catalogue has it: what is recorded of it, and what is needed once. `columns`
     are (name, type, modifier, number) of those that the log has.
     """
@@ -126,7 +126,7 @@ class Found:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class WatchedTable:
     """A table that is read: its quoted name, and the columns of its key where the job file names
     them.
     """
@@ -137,7 +137,7 @@ class Wanted:
 
 def layout_of_definition(
     columns: Sequence[Sequence[Any]], definition: Mapping[str, Any] | None
-) -> Layout:
+) -> RowLayout:
     """Of a table whose definition is recorded; of its columns only where it is not.
 
     The log shows the identity of a partitioned table, not of its parts.
@@ -148,7 +148,7 @@ def layout_of_definition(
     return layout_of(columns, int(definition["oid"]), str(root[4]), root[5])
 
 
-def roots_of(session: Session, tables: Mapping[str, Wanted]) -> dict[str, int]:
+def roots_of(session: Session, tables: Mapping[str, WatchedTable]) -> dict[str, int]:
     """The oids of tables that are there, by path."""
     found = session.query(
         f"select ord, root::bigint from ({_NAMED}) named where root is not null",
@@ -187,8 +187,8 @@ class Types:
 
 
 def definitions_of(
-    session: Session, tables: Mapping[str, Wanted], publication: str, version: int
-) -> tuple[dict[str, Found], Types]:
+    session: Session, tables: Mapping[str, WatchedTable], publication: str, version: int
+) -> tuple[dict[str, CatalogTable], Types]:
     """By path; a table that is not there is left out."""
     paths = list(tables)
     rows = session.query(_for_version(_TABLES, version), ([tables[p].quoted for p in paths],))
@@ -211,7 +211,7 @@ def definitions_of(
         logged = tuple(
             (str(c[1]), int(c[2]), int(c[3]), int(c[0])) for c in columns or () if not c[5]
         )
-        found[path] = Found(
+        found[path] = CatalogTable(
             definition=definition, columns=logged, kind=str(kind), hidden=bool(hidden)
         )
     return found, own

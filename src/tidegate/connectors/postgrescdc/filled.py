@@ -5,7 +5,7 @@ The catalogue keeps that value for rows that were not written since. Where it ke
 is a default, every row may have its own.
 """
 
-from tidegate.databases.capture.filled import UNKNOWN, Filled, plain
+from tidegate.databases.capture.filled import UNKNOWN, ColumnDefaults, plain
 from tidegate.databases.capture.selection import CaptureTable
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.pgoutput.columns import elements
@@ -16,9 +16,9 @@ select attname, case when atthasmissing then attmissingval::text end, atthasdef 
 where attrelid = to_regclass(%s) and attnum > 0 and not attisdropped"""
 
 
-def filled(session: Session, dialect: Dialect, captured: CaptureTable) -> Filled:
+def filled(session: Session, dialect: Dialect, captured: CaptureTable) -> ColumnDefaults:
     types = {c.name: c.type for c in captured.table.columns}
-    found: Filled = {}
+    found: ColumnDefaults = {}
     for name, missing, computed in session.query(
         _MISSING, (dialect.qualified(captured.info.name),)
     ):

@@ -12,7 +12,7 @@ from tidegate.databases.url import System
 from tidegate.model.job import BlockKind
 from tidegate.model.problem import Problem, Severity
 from tidegate.plugin.connector import Capabilities, Connector
-from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values
+from tidegate.plugin.option import Block, Option, OptionKind, OptionSet, Values
 
 if TYPE_CHECKING:
     from tidegate.plugin.contract import OperatorContext, Resource
@@ -31,23 +31,25 @@ EXAMPLE = "jdbc:postgresql://host:5432/database"
 OPTIONS = OptionSet(
     (
         *COMMON,
-        Option("schema-names", Kind.LIST, "The schemas whose tables are read; all where absent."),
+        Option(
+            "schema-names", OptionKind.LIST, "The schemas whose tables are read; all where absent."
+        ),
         Option(
             "slot.name",
-            Kind.TEXT,
+            OptionKind.TEXT,
             "The logical replication slot; made where it is missing; one that a job made is dropped"
             " when that job cannot be resumed.",
             "seatunnel",
         ),
         Option(
             "publication.name",
-            Kind.TEXT,
+            OptionKind.TEXT,
             "The publication of the tables; made where it is missing. Without it: tidegate_ and the"
             " slot's name.",
         ),
         Option(
             "decoding.plugin.name",
-            Kind.ENUM,
+            OptionKind.ENUM,
             "The plugin that writes the changes. Always pgoutput, which every server has: the other"
             " names are accepted with a notice, because job files carry them.",
             "pgoutput",
@@ -55,7 +57,7 @@ OPTIONS = OptionSet(
         ),
         Option(
             "require-replica-identity-full",
-            Kind.BOOL,
+            OptionKind.BOOL,
             "Whether every table must have REPLICA IDENTITY FULL. Without it, images before a"
             " change have only the key, and rows that change while their chunk is read come twice,"
             " which upserts settle.",
@@ -63,7 +65,7 @@ OPTIONS = OptionSet(
         ),
         Option(
             "startup.mode",
-            Kind.ENUM,
+            OptionKind.ENUM,
             "Where a fresh start begins: initial reads the tables and then the log, snapshot-only"
             " ends after the tables, latest reads the log from now on, earliest and"
             " committed-offset from where the slot is.",
@@ -72,7 +74,7 @@ OPTIONS = OptionSet(
         ),
         Option(
             "stop.mode",
-            Kind.ENUM,
+            OptionKind.ENUM,
             "Where the job ends: at what was the latest position at its start, or never.",
             "never",
             choices=("never", "latest"),

@@ -16,12 +16,12 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.connectors.postgrescdc.check import CheckedSource
-from tidegate.connectors.postgrescdc.definition import Found
+from tidegate.connectors.postgrescdc.definition import CatalogTable
 from tidegate.connectors.postgrescdc.identity import check_identities
 from tidegate.connectors.postgrescdc.outside import PUBLICATION, SLOT, place_of
 from tidegate.databases.capture.errors import ChangeChoice, NoTables, NotSetUp, PositionGone
 from tidegate.databases.capture.selection import CaptureTable
-from tidegate.databases.capture.source import Look
+from tidegate.databases.capture.source import LogWindow
 from tidegate.databases.errors import AccessDenied, DatabaseTrouble, StatementRefused
 from tidegate.databases.patience import patiently
 from tidegate.databases.pgoutput import lsn, messages
@@ -42,7 +42,7 @@ from tidegate.databases.postgres_catalogue import KINDS
 from tidegate.databases.session import Session
 from tidegate.databases.url import System
 from tidegate.model.errors import TidegateError
-from tidegate.plugin.contract import Book, Limit, Offset, Resource, Runway
+from tidegate.plugin.contract import Limit, LogRetention, Offset, Resource, ResourceRegistry
 
 RANGE_BYTES_MIN = 16 << 20
 ASKED_BYTES_MAX = 1 << 20
@@ -56,7 +56,7 @@ NO_SUCH_OBJECT = "42704"
 
 class PostgresCdcSource(CheckedSource):
     system = System.POSTGRES
-    _book: Book | None = None
+    _book: ResourceRegistry | None = None
     logs_generated = False
 
     def session(self) -> Session:
@@ -114,7 +114,7 @@ class PostgresCdcSource(CheckedSource):
                 " it a logged table, or leave it out"
             )
 
-    def _check_tables(self, session: Session) -> dict[str, Found]:
+    def _check_tables(self, session: Session) -> dict[str, CatalogTable]:
         """Before anything is published or changed: each table must be one whose changes the log can
         tell.
         """
@@ -169,7 +169,7 @@ class PostgresCdcSource(CheckedSource):
             return slot_state(session, self.slot) or state
         return state
 
-    def _published(self, session: Session, found: Mapping[str, Found]) -> None:
+    def _published(self, session: Session, found: Mapping[str, CatalogTable]) -> None:
         """The publication, made or completed; NotSetUp where one that is there leaves changes out."""
         self.check_publication(session, found, members=False)
         self._record_new(session)
@@ -180,7 +180,7 @@ class PostgresCdcSource(CheckedSource):
         publish(session, self.publication, tables)
         self.check_publication(session, found)
 
-    def equip(self, book: Book) -> None:
+    def attach_resources(self, book: ResourceRegistry) -> None:
         """What it makes on the server is recorded first."""
         self._book = book
 
@@ -248,7 +248,7 @@ class PostgresCdcSource(CheckedSource):
     def passed(self, log: Mapping[str, Any], stop: Mapping[str, Any]) -> bool:
         return lsn.number(log["lsn"]) >= lsn.number(stop["lsn"])
 
-    def look(self, session: Session, start: Offset, limit: Limit) -> Look:
+    def look(self, session: Session, start: Offset, limit: Limit) -> LogWindow:
         """As far as the log is written, within the limit, and up to the first change of a table
         that is not carried on.
         """
@@ -277,7 +277,7 @@ class PostgresCdcSource(CheckedSource):
             t["read"] is None or t["read"]["upto"] is not None for t in start["tables"].values()
         ):
             self._wait_until_seen(session, begin, end)
-        return Look(
+        return LogWindow(
             log=_document(end, history),
             touched=frozenset() if quiet else frozenset(self.captured),
             caught_up=caught_up,
@@ -427,19 +427,19 @@ class PostgresCdcSource(CheckedSource):
             for c in self.context.accepted_changes
         )
 
-    def runway(self, offset: Offset) -> Runway:
+    def runway(self, offset: Offset) -> LogRetention:
         """Whether the slot holds the position, and how much more may be written."""
         with self.session() as session:
             state = slot_state(session, self.slot)
             why = self._gone(state, offset["log"], *self._history(session))
         if state is None or why:
-            return Runway(False, why, position=offset["log"]["lsn"], oldest=_oldest(state))
+            return LogRetention(False, why, position=offset["log"]["lsn"], oldest=_oldest(state))
         room = (
             "without a limit"
             if state.safe_bytes is None
             else f"until {state.safe_bytes >> 20} MiB more are written"
         )
-        return Runway(
+        return LogRetention(
             True,
             f"the slot is {state.status} and holds {state.behind_bytes >> 20} MiB of log, {room}",
         )

@@ -7,18 +7,18 @@ from tidegate.model.plan import Delivery
 from tidegate.model.problem import Problem
 from tidegate.model.types import RowKind
 from tidegate.plugin.connector import Capabilities, Connector, GoBack
-from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values
+from tidegate.plugin.option import Block, Option, OptionKind, OptionSet, Values
 from tidegate.plugin.schema import read_schema
 
 FORMAT = Option(
     "format",
-    Kind.TEXT,
+    OptionKind.TEXT,
     "Spark's name of the data source: parquet, csv, json, orc, text, jdbc, or a class name.",
     required=True,
 )
 OPTIONS = Option(
     "options",
-    Kind.MAP,
+    OptionKind.MAP,
     "The options of that data source, passed on as they are.",
     default={},
     secret=True,
@@ -30,13 +30,13 @@ SOURCE = OptionSet(
         OPTIONS,
         Option(
             "path",
-            Kind.TEXT,
+            OptionKind.TEXT,
             "What to load; not needed where the options say it.",
             fallbacks=("load",),
         ),
         Option(
             "schema",
-            Kind.MAP,
+            OptionKind.MAP,
             "The columns, for data sources that take them from the reader; otherwise Spark finds"
             " them out.",
         ),
@@ -48,18 +48,18 @@ SINK = OptionSet(
         OPTIONS,
         Option(
             "path",
-            Kind.TEXT,
+            OptionKind.TEXT,
             "Where to save; not needed where the options say it.",
             fallbacks=("save",),
         ),
         Option(
             "mode",
-            Kind.ENUM,
+            OptionKind.ENUM,
             "What the first batch does with what is there; later batches append.",
             default="append",
             choices=("append", "overwrite", "error", "errorifexists"),
         ),
-        Option("partition_by", Kind.LIST, "Columns that become directories.", default=[]),
+        Option("partition_by", OptionKind.LIST, "Columns that become directories.", default=[]),
     )
 )
 

@@ -3,7 +3,15 @@
 """
 
 from tidegate.model.errors import Unsupported
-from tidegate.plugin.contract import Commit, Committed, Committer, Resume, Sink, Writer, WriteTask
+from tidegate.plugin.contract import (
+    BatchCommitted,
+    Commit,
+    Committer,
+    Sink,
+    SinkRestore,
+    Writer,
+    WriteTask,
+)
 
 
 class SparkSink(Sink):
@@ -15,9 +23,9 @@ class SparkSink(Sink):
 
 
 class _Written(Committer):
-    def open(self, resume: Resume) -> None:
+    def open(self, resume: SinkRestore) -> None:
         """Nothing: Spark's data sources keep no record of ours."""
 
-    def commit(self, commit: Commit) -> Committed:  # noqa: ARG002  # the rows are visible already
+    def commit(self, commit: Commit) -> BatchCommitted:  # noqa: ARG002  # the rows are visible already
         """Nothing: the rows are there."""
-        return Committed()
+        return BatchCommitted()

@@ -9,27 +9,29 @@ from dataclasses import replace
 from tidegate.model.job import BlockKind
 from tidegate.model.problem import Location, Problem
 from tidegate.plugin.connector import Capabilities, Connector
-from tidegate.plugin.option import Block, Kind, Option, OptionSet, Values
+from tidegate.plugin.option import Block, Option, OptionKind, OptionSet, Values
 from tidegate.plugin.tables import MULTI_TABLE, RuleSet
 
 OPTIONS = OptionSet(
     (
         Option(
             "query",
-            Kind.TEXT,
+            OptionKind.TEXT,
             "SELECT columns and expressions FROM the input (any name) WHERE a condition; one table,"
             " row by row.",
             fallbacks=("sql",),
         ),
         Option(
             "engine",
-            Kind.ENUM,
+            OptionKind.ENUM,
             "Accepted and without effect: every query runs on Spark.",
             default="ZETA",
             choices=("ZETA", "INTERNAL"),
         ),
         Option(
-            "table_name", Kind.TEXT, "Accepted and without effect: the input has any name in FROM."
+            "table_name",
+            OptionKind.TEXT,
+            "Accepted and without effect: the input has any name in FROM.",
         ),
         *MULTI_TABLE,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from tidegate.databases.binlog.layout import LogColumn
-from tidegate.databases.binlog.lexer import Cursor, Kind, Token, clauses
+from tidegate.databases.binlog.lexer import Cursor, SqlToken, SqlTokenKind, clauses
 
 _INDEXES = {"index", "key", "fulltext", "spatial"}
 # `alter` is a default, a constraint, or whether an index or a column is seen.
@@ -87,7 +87,7 @@ _OPTIONS |= {
 _REFERENCE_ACTIONS = {"cascade", "null", "default"}
 
 
-class Severity(IntEnum):
+class ClauseSeverity(IntEnum):
     """What a clause does, the least first."""
 
     HARMLESS = 0
@@ -103,7 +103,7 @@ class AddedColumn:
     """A column that is added: its name and what is written after it."""
 
     name: str
-    definition: tuple[Token, ...]
+    definition: tuple[SqlToken, ...]
 
     @property
     def text(self) -> str:
@@ -119,7 +119,7 @@ class Alteration:
     the altered one.
     """
 
-    severity: Severity
+    severity: ClauseSeverity
     added: tuple[AddedColumn, ...] = ()
     modified: tuple[AddedColumn, ...] = ()
     engine: str | None = None
@@ -127,17 +127,17 @@ class Alteration:
     others: tuple[tuple[str, str], ...] = ()
 
 
-def alteration(found: list[Token], database: str) -> Alteration:
+def alteration(found: list[SqlToken], database: str) -> Alteration:
     """What the clauses of an ALTER do together."""
-    whole, parts = Alteration(severity=Severity.HARMLESS), clauses(found)
+    whole, parts = Alteration(severity=ClauseSeverity.HARMLESS), clauses(found)
     if parts == [[]]:
         return whole
     # whether names that stand alone belong to the clause before: partitions, columns of ORDER BY
     listing = False
     for part in parts:
-        if listing and len(part) == 1 and part[0].kind is not Kind.MARK:
+        if listing and len(part) == 1 and part[0].kind is not SqlTokenKind.MARK:
             continue
-        words = [t.value if t.kind is Kind.WORD else "" for t in part[:2]]
+        words = [t.value if t.kind is SqlTokenKind.WORD else "" for t in part[:2]]
         listing = "partition" in words or words[:1] == ["order"]
         whole = _together(whole, _clause(part, database))
     return whole
@@ -154,7 +154,7 @@ def _together(one: Alteration, two: Alteration) -> Alteration:
     )
 
 
-def _clause(part: list[Token], database: str) -> Alteration:
+def _clause(part: list[SqlToken], database: str) -> Alteration:
     cursor = Cursor(list(part))
     verb = cursor.word()
     cursor.take(verb)
@@ -170,9 +170,9 @@ def _clause(part: list[Token], database: str) -> Alteration:
         case "exchange" | "convert":
             return _exchange(cursor, database, verb)
         case "truncate" | "discard" | "import":
-            return Alteration(severity=Severity.REMOVE)
+            return Alteration(severity=ClauseSeverity.REMOVE)
         case _ if verb in _HARMLESS_VERBS or (verb, cursor.word()) in _HARMLESS_PAIRS:
-            return Alteration(severity=Severity.HARMLESS)
+            return Alteration(severity=ClauseSeverity.HARMLESS)
         case _:
             return _options(part)
 
@@ -183,16 +183,16 @@ def _add(cursor: Cursor) -> Alteration:
         case "constraint" | "primary" | "unique" | "foreign" | "check":
             return _constraint(cursor)
         case word if word in _INDEXES:
-            return Alteration(severity=Severity.HARMLESS)
+            return Alteration(severity=ClauseSeverity.HARMLESS)
         case "partition":
-            return Alteration(severity=Severity.HARMLESS)
+            return Alteration(severity=ClauseSeverity.HARMLESS)
         case "period" | "system" if following in ("for", "versioning"):
-            return Alteration(severity=Severity.ALTER)
+            return Alteration(severity=ClauseSeverity.ALTER)
     cursor.take("column")
     cursor.skip_exists()
     if not cursor.mark("("):
         return _added(cursor)
-    whole = Alteration(severity=Severity.HARMLESS)
+    whole = Alteration(severity=ClauseSeverity.HARMLESS)
     for part in clauses(
         cursor.rest[:-1] if cursor.rest and cursor.rest[-1].raw == ")" else cursor.rest
     ):
@@ -211,45 +211,47 @@ def _add(cursor: Cursor) -> Alteration:
 def _added(cursor: Cursor) -> Alteration:
     name = cursor.name()
     if not name or not cursor.rest:
-        return Alteration(severity=Severity.ALTER)
-    words = {t.value for t in cursor.rest if t.kind is Kind.WORD}
+        return Alteration(severity=ClauseSeverity.ALTER)
+    words = {t.value for t in cursor.rest if t.kind is SqlTokenKind.WORD}
     keyed = "primary" in words or (
         "key" in words and "unique" not in words
     )  # `int key` is a primary key
     column = AddedColumn(name, tuple(cursor.rest))
     return Alteration(
-        severity=Severity.ALTER if keyed else Severity.ADD,
+        severity=ClauseSeverity.ALTER if keyed else ClauseSeverity.ADD,
         added=(column,),
         cascades="references" in words,
     )
 
 
 def _constraint(cursor: Cursor) -> Alteration:
-    words = [t.value for t in cursor.rest if t.kind is Kind.WORD]
+    words = [t.value for t in cursor.rest if t.kind is SqlTokenKind.WORD]
     if "foreign" in words or "references" in words:
         return Alteration(
-            severity=Severity.HARMLESS, cascades=bool(_REFERENCE_ACTIONS & set(words))
+            severity=ClauseSeverity.HARMLESS, cascades=bool(_REFERENCE_ACTIONS & set(words))
         )
     if "primary" in words[:3]:
-        return Alteration(severity=Severity.ALTER)
-    return Alteration(severity=Severity.INDEX if "unique" in words[:3] else Severity.HARMLESS)
+        return Alteration(severity=ClauseSeverity.ALTER)
+    return Alteration(
+        severity=ClauseSeverity.INDEX if "unique" in words[:3] else ClauseSeverity.HARMLESS
+    )
 
 
-def _drop(cursor: Cursor) -> Severity:
+def _drop(cursor: Cursor) -> ClauseSeverity:
     kind = cursor.word()
     following = cursor.rest[1].value.lower() if len(cursor.rest) > 1 else ""
     match kind:
         case "index" | "key" | "constraint":
             names = {t.value.lower() for t in cursor.rest[1:]}
-            return Severity.ALTER if "primary" in names else Severity.INDEX
+            return ClauseSeverity.ALTER if "primary" in names else ClauseSeverity.INDEX
         case "foreign" | "check":
-            return Severity.HARMLESS
+            return ClauseSeverity.HARMLESS
         case "partition":
-            return Severity.REMOVE
+            return ClauseSeverity.REMOVE
         case "primary" | "system" | "period" if following in ("key", "versioning", "for"):
-            return Severity.ALTER
+            return ClauseSeverity.ALTER
         case _:
-            return Severity.ALTER  # a column
+            return ClauseSeverity.ALTER  # a column
 
 
 def _modify(cursor: Cursor, verb: str) -> Alteration:
@@ -261,21 +263,23 @@ def _modify(cursor: Cursor, verb: str) -> Alteration:
         not old
         or not new
         or old != new
-        or any(t.kind is Kind.WORD and t.value in ("first", "after") for t in cursor.rest)
+        or any(t.kind is SqlTokenKind.WORD and t.value in ("first", "after") for t in cursor.rest)
     ):
-        return Alteration(severity=Severity.ALTER)
-    return Alteration(severity=Severity.MODIFY, modified=(AddedColumn(new, tuple(cursor.rest)),))
+        return Alteration(severity=ClauseSeverity.ALTER)
+    return Alteration(
+        severity=ClauseSeverity.MODIFY, modified=(AddedColumn(new, tuple(cursor.rest)),)
+    )
 
 
 def _rename(cursor: Cursor, database: str) -> Alteration:
     if cursor.word() in ("index", "key"):
-        return Alteration(severity=Severity.HARMLESS)
+        return Alteration(severity=ClauseSeverity.HARMLESS)
     if cursor.take("column"):
-        return Alteration(severity=Severity.ALTER)
+        return Alteration(severity=ClauseSeverity.ALTER)
     cursor.skip("to", "as")
     cursor.mark("=")
     path = cursor.path(database)
-    return Alteration(severity=Severity.REMOVE, others=(path,) if path is not None else ())
+    return Alteration(severity=ClauseSeverity.REMOVE, others=(path,) if path is not None else ())
 
 
 def _exchange(cursor: Cursor, database: str, verb: str) -> Alteration:
@@ -283,14 +287,14 @@ def _exchange(cursor: Cursor, database: str, verb: str) -> Alteration:
     TABLE a; CONVERT TO CHARACTER SET.
     """
     if verb == "convert" and cursor.word() not in ("table", "partition"):
-        return Alteration(severity=Severity.ALTER)
+        return Alteration(severity=ClauseSeverity.ALTER)
     while cursor.rest and not cursor.take("table"):
         cursor.rest = cursor.rest[1:]
     path = cursor.path(database)
-    return Alteration(severity=Severity.REMOVE, others=(path,) if path is not None else ())
+    return Alteration(severity=ClauseSeverity.REMOVE, others=(path,) if path is not None else ())
 
 
-def _options(part: list[Token]) -> Alteration:
+def _options(part: list[SqlToken]) -> Alteration:
     """Options of the table, one after the other: `engine = innodb row_format = dynamic`."""
     cursor, engine = Cursor(list(part)), None
     while cursor.rest:
@@ -298,7 +302,7 @@ def _options(part: list[Token]) -> Alteration:
         if word == "partition":
             break
         if word not in _OPTIONS:
-            return Alteration(severity=Severity.ALTER)
+            return Alteration(severity=ClauseSeverity.ALTER)
         cursor.take(word)
         if word in ("default", "force") or (word == "start" and cursor.take("transaction")):
             continue
@@ -307,7 +311,7 @@ def _options(part: list[Token]) -> Alteration:
         value = cursor.name()
         if word in ("engine", "type"):
             engine = value
-    return Alteration(severity=Severity.HARMLESS, engine=engine)
+    return Alteration(severity=ClauseSeverity.HARMLESS, engine=engine)
 
 
 _ALIASES = {
@@ -344,12 +348,12 @@ _NOT_PLAIN = {
 
 
 def same_definition(
-    recorded_type: str, nullable: bool | None, definition: tuple[Token, ...]
+    recorded_type: str, nullable: bool | None, definition: tuple[SqlToken, ...]
 ) -> bool:
     """Whether a column's definition in a statement is certainly the recorded one; the character set
     is left to the catalogue.
     """
-    words = [t.value for t in definition if t.kind is Kind.WORD]
+    words = [t.value for t in definition if t.kind is SqlTokenKind.WORD]
     if (
         not words
         or set(words) & _NOT_PLAIN
@@ -365,7 +369,7 @@ def same_definition(
     return _normal("".join(_type_text(definition))) == _normal(recorded_type)
 
 
-def _type_text(definition: tuple[Token, ...]) -> list[str]:
+def _type_text(definition: tuple[SqlToken, ...]) -> list[str]:
     """The type with its parameters and signs."""
     parts = [definition[0].raw]
     rest = list(definition[1:])

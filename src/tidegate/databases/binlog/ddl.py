@@ -8,8 +8,8 @@ in alter.py.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tidegate.databases.binlog.alter import AddedColumn, Alteration, Severity, alteration
-from tidegate.databases.binlog.lexer import Cursor, Kind, Token, tokens
+from tidegate.databases.binlog.alter import AddedColumn, Alteration, ClauseSeverity, alteration
+from tidegate.databases.binlog.lexer import Cursor, SqlToken, SqlTokenKind, tokens
 
 _HARMLESS = {
     "grant",
@@ -76,12 +76,12 @@ class Effect(StrEnum):
 
 
 _EFFECTS = {
-    Severity.HARMLESS: Effect.HARMLESS,
-    Severity.INDEX: Effect.INDEX,
-    Severity.MODIFY: Effect.MODIFY,
-    Severity.ADD: Effect.ADD_COLUMN,
-    Severity.ALTER: Effect.ALTER,
-    Severity.REMOVE: Effect.REMOVE,
+    ClauseSeverity.HARMLESS: Effect.HARMLESS,
+    ClauseSeverity.INDEX: Effect.INDEX,
+    ClauseSeverity.MODIFY: Effect.MODIFY,
+    ClauseSeverity.ADD: Effect.ADD_COLUMN,
+    ClauseSeverity.ALTER: Effect.ALTER,
+    ClauseSeverity.REMOVE: Effect.REMOVE,
 }
 
 
@@ -145,17 +145,21 @@ def _one(effect: Effect, path: Path | None, text: str) -> TableStatement:
     )
 
 
-def _object(found: list[Token], *kinds: str) -> int | None:
+def _object(found: list[SqlToken], *kinds: str) -> int | None:
     """Where the kind of the object that a CREATE, ALTER or DROP names stands: the first of these
     words that is not quoted.
     """
     return next(
-        (n for n, t in enumerate(found[:_HEAD_MAX]) if t.kind is Kind.WORD and t.value in kinds),
+        (
+            n
+            for n, t in enumerate(found[:_HEAD_MAX])
+            if t.kind is SqlTokenKind.WORD and t.value in kinds
+        ),
         None,
     )
 
 
-def _alter(found: list[Token], database: str, text: str, sql_mode: int) -> TableStatement | None:
+def _alter(found: list[SqlToken], database: str, text: str, sql_mode: int) -> TableStatement | None:
     at = _object(found, "table", "database", "schema", *_OBJECTS)
     if at is None:
         return TableStatement(Effect.UNKNOWN, (), text, told=False)
@@ -173,7 +177,7 @@ def _alter(found: list[Token], database: str, text: str, sql_mode: int) -> Table
     )
 
 
-def _drop(found: list[Token], database: str, text: str) -> TableStatement | None:
+def _drop(found: list[SqlToken], database: str, text: str) -> TableStatement | None:
     at = _object(found, "table", "tables", "database", "schema", "index", "temporary", *_OBJECTS)
     if at is None:
         return TableStatement(Effect.UNKNOWN, (), text, told=False)
@@ -206,7 +210,7 @@ def _drop(found: list[Token], database: str, text: str) -> TableStatement | None
             return None
 
 
-def _create(found: list[Token], database: str, text: str) -> TableStatement | None:
+def _create(found: list[SqlToken], database: str, text: str) -> TableStatement | None:
     at = _object(found, "table", "database", "schema", "index", "temporary", *_OBJECTS)
     if at is None:
         return TableStatement(Effect.UNKNOWN, (), text, told=False)
@@ -249,7 +253,7 @@ def _rename(cursor: Cursor, database: str, text: str) -> TableStatement | None:
     return TableStatement(Effect.REMOVE, tuple(paths), text, told=not cursor.rest)
 
 
-def _row_target(found: list[Token], database: str) -> Path | None:
+def _row_target(found: list[SqlToken], database: str) -> Path | None:
     """The one table that a statement writes to, where it is certain."""
     cursor = Cursor(found)
     verb = cursor.word()

@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import TypeVar
 
 from tidegate.databases.binlog.errors import LogDamaged, PartialImages
-from tidegate.databases.binlog.metadata import Metadata, read_metadata, status_variables
+from tidegate.databases.binlog.metadata import TableMetadata, read_metadata, status_variables
 
 HEADER_BYTES = 19
 _HEADER = struct.Struct("<IBIIIH")
@@ -60,7 +60,7 @@ class EventType(IntEnum):
     DELETE_PACKED_V2 = 171
 
 
-class Change(IntEnum):
+class RowChangeKind(IntEnum):
     """What a row event does; the number is that of the first image's row kind."""
 
     INSERT = 0
@@ -68,25 +68,25 @@ class Change(IntEnum):
     DELETE = 3
 
 
-ROW_EVENTS: dict[int, tuple[Change, int, bool]] = {
-    EventType.WRITE_V1: (Change.INSERT, 1, False),
-    EventType.UPDATE_V1: (Change.UPDATE, 1, False),
-    EventType.DELETE_V1: (Change.DELETE, 1, False),
-    EventType.WRITE_V2: (Change.INSERT, 2, False),
-    EventType.UPDATE_V2: (Change.UPDATE, 2, False),
-    EventType.DELETE_V2: (Change.DELETE, 2, False),
-    EventType.WRITE_PACKED_V1: (Change.INSERT, 1, True),
-    EventType.UPDATE_PACKED_V1: (Change.UPDATE, 1, True),
-    EventType.DELETE_PACKED_V1: (Change.DELETE, 1, True),
-    EventType.WRITE_PACKED_V2: (Change.INSERT, 2, True),
-    EventType.UPDATE_PACKED_V2: (Change.UPDATE, 2, True),
-    EventType.DELETE_PACKED_V2: (Change.DELETE, 2, True),
+ROW_EVENTS: dict[int, tuple[RowChangeKind, int, bool]] = {
+    EventType.WRITE_V1: (RowChangeKind.INSERT, 1, False),
+    EventType.UPDATE_V1: (RowChangeKind.UPDATE, 1, False),
+    EventType.DELETE_V1: (RowChangeKind.DELETE, 1, False),
+    EventType.WRITE_V2: (RowChangeKind.INSERT, 2, False),
+    EventType.UPDATE_V2: (RowChangeKind.UPDATE, 2, False),
+    EventType.DELETE_V2: (RowChangeKind.DELETE, 2, False),
+    EventType.WRITE_PACKED_V1: (RowChangeKind.INSERT, 1, True),
+    EventType.UPDATE_PACKED_V1: (RowChangeKind.UPDATE, 1, True),
+    EventType.DELETE_PACKED_V1: (RowChangeKind.DELETE, 1, True),
+    EventType.WRITE_PACKED_V2: (RowChangeKind.INSERT, 2, True),
+    EventType.UPDATE_PACKED_V2: (RowChangeKind.UPDATE, 2, True),
+    EventType.DELETE_PACKED_V2: (RowChangeKind.DELETE, 2, True),
 }
 """What each row event is: its change, the version of its layout, whether it is compressed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class LogEvent:
     """A header with the body's bytes.
 
     `end` is where the event ends in its file, 0 for those that the server makes up for the reader.
@@ -116,7 +116,7 @@ class TableMap:
     table: str
     types: bytes
     metas: tuple[int, ...]
-    metadata: Metadata
+    metadata: TableMetadata
 
     @property
     def path(self) -> str:
@@ -143,7 +143,7 @@ class RowEvent:
     """
 
     table_id: int
-    change: Change
+    change: RowChangeKind
     images: bytes
 
 
@@ -154,7 +154,7 @@ class EventReader:
     checksum: bool = False
     maps: dict[int, tuple[bytes, TableMap]] = field(default_factory=dict)
 
-    def event(self, data: bytes) -> Event:
+    def event(self, data: bytes) -> LogEvent:
         """The header, and the body without its checksum."""
         if len(data) < HEADER_BYTES:
             raise LogDamaged(f"an event of {len(data)} bytes")
@@ -168,7 +168,7 @@ class EventReader:
         tail = (
             _CHECKSUM_BYTES if (_sound(data) if kind == EventType.ROTATE else self.checksum) else 0
         )
-        return Event(kind, time_s, server_id, end, data[HEADER_BYTES : len(data) - tail], size)
+        return LogEvent(kind, time_s, server_id, end, data[HEADER_BYTES : len(data) - tail], size)
 
     def table_map(self, body: bytes) -> TableMap:
         """The layout of a table; one that was seen before is not read again."""
@@ -204,7 +204,7 @@ def parsed(read: Callable[[bytes], T], body: bytes, what: str) -> T:
         raise LogDamaged(f"{what}: {error}") from error
 
 
-def rotation(event: Event) -> tuple[str, int]:
+def rotation(event: LogEvent) -> tuple[str, int]:
     """The next file and where to begin in it."""
     if len(event.body) <= 8:
         raise LogDamaged("a rotation to nowhere")
@@ -213,7 +213,7 @@ def rotation(event: Event) -> tuple[str, int]:
     )
 
 
-def statement(event: Event) -> LoggedStatement:
+def statement(event: LogEvent) -> LoggedStatement:
     """A statement from its event; one that loads a file has four fields more before its text."""
     return parsed(lambda body: _read_statement(event.type, body), event.body, "a statement")
 
@@ -251,7 +251,7 @@ def unpacked(data: bytes) -> bytes:
     return out
 
 
-def row_event(event: Event) -> RowEvent:
+def row_event(event: LogEvent) -> RowEvent:
     """The images of a row event."""
     return parsed(lambda body: _read_row_event(event.type, body), event.body, "a row event")
 
@@ -268,7 +268,7 @@ def _read_row_event(kind: int, body: bytes) -> RowEvent:
         at += struct.unpack_from("<H", body, at)[0]
     columns, at = length_encoded(body, at)
     bitmap = (columns + 7) // 8
-    present = body[at : at + bitmap * (2 if change is Change.UPDATE else 1)]
+    present = body[at : at + bitmap * (2 if change is RowChangeKind.UPDATE else 1)]
     at += len(present)
     whole = (1 << columns) - 1
     for start in range(0, len(present), bitmap or 1):

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from tidegate.databases.binlog.errors import LogBehind, LogDamaged, LogRefused
 from tidegate.databases.binlog.events import EventReader, EventType, rotation
 from tidegate.databases.binlog.gtid import GtidSet, gtid_of, list_of
-from tidegate.databases.binlog.position import FIRST, Position
+from tidegate.databases.binlog.position import FIRST, LogPosition
 from tidegate.databases.binlog.stream import Connect, LogStream
 
 
 def begins_with(connect: Connect, file: str) -> GtidSet | None:
     """The transactions before a file; None where it does not tell."""
     reader = EventReader()
-    with LogStream(connect, Position(file, FIRST)) as stream:
+    with LogStream(connect, LogPosition(file, FIRST)) as stream:
         for data in stream:
             event = reader.event(data)
             found = list_of(event)
@@ -30,7 +30,7 @@ def begins_with(connect: Connect, file: str) -> GtidSet | None:
     return None
 
 
-def find(connect: Connect, files: Sequence[str], have: GtidSet) -> Position | None:
+def find(connect: Connect, files: Sequence[str], have: GtidSet) -> LogPosition | None:
     """Where the transactions of a set end on this server; None where the log does not go back that
     far. LogBehind where the server lacks some of them.
     """
@@ -46,25 +46,25 @@ def find(connect: Connect, files: Sequence[str], have: GtidSet) -> Position | No
     return None
 
 
-def _within(connect: Connect, file: str, have: GtidSet, seen: GtidSet) -> Position:
+def _within(connect: Connect, file: str, have: GtidSet, seen: GtidSet) -> LogPosition:
     """The end of the last transaction of the set, from a file on.
 
     `seen` becomes what this server has.
     """
     reader = EventReader()
-    place = Position(file, FIRST)
-    found: Position | None = None
+    place = LogPosition(file, FIRST)
+    found: LogPosition | None = None
     with LogStream(connect, place) as stream:
         for data in stream:
             event = reader.event(data)
             if event.type == EventType.ROTATE:
-                place = Position(*rotation(event))
+                place = LogPosition(*rotation(event))
                 continue
             if event.end == 0:
                 continue
             gtid = gtid_of(event)
             if gtid is not None and gtid not in have:
-                found = found or Position(place.file, event.end - len(data))
+                found = found or LogPosition(place.file, event.end - len(data))
                 if not have.many:
                     break
             elif gtid is not None:
@@ -74,7 +74,7 @@ def _within(connect: Connect, file: str, have: GtidSet, seen: GtidSet) -> Positi
                         " servers have them in another order"
                     )
                 seen.add(gtid)
-            place = Position(place.file, event.end)
+            place = LogPosition(place.file, event.end)
     if not seen.covers(have):
         raise LogBehind(
             f"this server has the transactions {seen}, and {have} were delivered: it has not caught"

@@ -11,13 +11,13 @@ by one: `<uuid>:1-100:tag:1-3`.
 import struct
 from collections.abc import Iterator
 
-from tidegate.databases.binlog.events import Event, EventType, parsed
+from tidegate.databases.binlog.events import EventType, LogEvent, parsed
 
 _ENTRIES_MAX = 100_000
 Intervals = list[tuple[int, int]]
 
 
-def gtid_of(event: Event) -> str | None:
+def gtid_of(event: LogEvent) -> str | None:
     """The id of the transaction that an event begins."""
     if event.type == EventType.GTID_MARIADB and len(event.body) >= 13:
         sequence, domain = struct.unpack_from("<QI", event.body)
@@ -167,7 +167,7 @@ def _text(intervals: Intervals) -> str:
     return ":".join(str(low) if low == high else f"{low}-{high}" for low, high in intervals)
 
 
-def list_of(event: Event) -> GtidSet | None:
+def list_of(event: LogEvent) -> GtidSet | None:
     """The transactions before a file, as the event at its head tells; None for other events."""
     if event.type == EventType.GTID_LIST:
         return parsed(

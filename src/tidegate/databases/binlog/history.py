@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.databases.binlog.errors import LogReplaced
-from tidegate.databases.binlog.events import Event, EventReader, EventType, rotation
-from tidegate.databases.binlog.position import Position
+from tidegate.databases.binlog.events import EventReader, EventType, LogEvent, rotation
+from tidegate.databases.binlog.position import LogPosition
 from tidegate.databases.binlog.stream import Connect, LogStream
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class LogFileMark:
     """`begun_s` is the time of the file's first event; `last` is where the last event of a
     transaction begins, and its checksum.
     """
@@ -35,29 +35,29 @@ class Mark:
         }
 
     @staticmethod
-    def of(document: dict[str, Any]) -> "Mark":
+    def of(document: dict[str, Any]) -> "LogFileMark":
         """From an offset; former versions kept none."""
         last = document.get("last")
-        return Mark(document.get("begun"), (int(last[0]), int(last[1])) if last else None)
+        return LogFileMark(document.get("begun"), (int(last[0]), int(last[1])) if last else None)
 
 
-def checksum(event: Event) -> int:
+def checksum(event: LogEvent) -> int:
     """What an event is recognised by: its time, its server and its bytes."""
     return zlib.crc32(event.body, (event.time_s ^ event.server_id) & 0xFFFFFFFF)
 
 
-def mark_at(connect: Connect, position: Position) -> Mark:
+def mark_at(connect: Connect, position: LogPosition) -> LogFileMark:
     """The mark of a position that was not reached by reading: only when its file was begun is
     known.
     """
     with LogStream(connect, position) as stream:
         for data in stream:
             if data[4] == EventType.FORMAT:
-                return Mark(EventReader().event(data).time_s)
-    return Mark()
+                return LogFileMark(EventReader().event(data).time_s)
+    return LogFileMark()
 
 
-def check_mark(connect: Connect, start: Position, mark: Mark) -> None:
+def check_mark(connect: Connect, start: LogPosition, mark: LogFileMark) -> None:
     """Raise LogReplaced where the log before a position is not the one that it was."""
     reader = EventReader()
     for data in log_from(connect, start, mark):
@@ -65,16 +65,16 @@ def check_mark(connect: Connect, start: Position, mark: Mark) -> None:
             return
 
 
-def log_from(connect: Connect, start: Position, mark: Mark) -> Iterator[bytes]:
+def log_from(connect: Connect, start: LogPosition, mark: LogFileMark) -> Iterator[bytes]:
     """The events after a position, once the log before it is the one that it was; LogReplaced where
     it is not.
     """
-    before = start if mark.last is None else Position(start.file, mark.last[0])
+    before = start if mark.last is None else LogPosition(start.file, mark.last[0])
     with LogStream(connect, before) as stream:
         yield from _checked(stream, start, mark)
 
 
-def _checked(stream: Iterable[bytes], start: Position, mark: Mark) -> Iterator[bytes]:
+def _checked(stream: Iterable[bytes], start: LogPosition, mark: LogFileMark) -> Iterator[bytes]:
     """Compare what comes first; events of before the position are not passed on."""
     reader = EventReader()
     events = iter(stream)

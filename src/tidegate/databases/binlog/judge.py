@@ -10,8 +10,8 @@ from tidegate.databases.binlog.ddl import Effect, TableStatement, table_statemen
 from tidegate.databases.binlog.definition import Charsets, Recorded, known_charset
 from tidegate.databases.binlog.events import LoggedStatement
 from tidegate.databases.binlog.lexer import decoded
-from tidegate.databases.binlog.position import Position
-from tidegate.databases.binlog.xa import Prepared
+from tidegate.databases.binlog.position import LogPosition
+from tidegate.databases.binlog.xa import PreparedTransaction
 
 _PASSED = (Effect.HARMLESS, Effect.CREATE)
 
@@ -27,7 +27,7 @@ def nothing_hidden(tables: Sequence[tuple[str, str | None]], text: str) -> bool:
     return False
 
 
-def nothing_prepared(xid: str, before: Position) -> Prepared | None:
+def nothing_prepared(xid: str, before: LogPosition) -> PreparedTransaction | None:
     """For readers without a server to ask."""
     del xid, before
     return None
@@ -54,7 +54,7 @@ class Watched:
     every: bool = False
     charset: Charsets = known_charset
     hidden: Callable[[Sequence[tuple[str, str | None]], str], bool] = nothing_hidden
-    search: Callable[[str, Position], Prepared | None] = nothing_prepared
+    search: Callable[[str, LogPosition], PreparedTransaction | None] = nothing_prepared
 
     def path(self, path: str) -> str | None:
         """The table that is read and that the log calls so."""
@@ -87,7 +87,7 @@ class Watched:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class StatementJudgment:
     """A statement and the tables that it means, those that are read and those that are not read
     yet.
     """
@@ -97,7 +97,7 @@ class Judged:
     waiting: tuple[str, ...] = ()
 
 
-def judge(logged: LoggedStatement, watched: Watched) -> Judged | None:
+def judge(logged: LoggedStatement, watched: Watched) -> StatementJudgment | None:
     """The statement, where a table that is read may not be the same after it; None where it can be
     passed.
     """
@@ -108,8 +108,8 @@ def judge(logged: LoggedStatement, watched: Watched) -> Judged | None:
     waiting = tuple(watched.named(found, sorted(watched.waiting)))
     paths = tuple(_concerned(found, logged.database, watched))
     if not paths or all(_is_harmless(found, path, watched) for path in paths):
-        return Judged(found, (), waiting) if waiting else None
-    return Judged(found, paths, waiting)
+        return StatementJudgment(found, (), waiting) if waiting else None
+    return StatementJudgment(found, paths, waiting)
 
 
 def _concerned(found: TableStatement, database: str, watched: Watched) -> list[str]:

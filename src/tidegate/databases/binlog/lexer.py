@@ -27,7 +27,7 @@ _PATTERN = r"""
 | (?P<mark>.)"""
 
 
-class Kind(StrEnum):
+class SqlTokenKind(StrEnum):
     WORD = "word"  # a keyword, a bare name or a number
     NAME = "name"  # a quoted name
     TEXT = "text"  # a constant in quotes
@@ -35,12 +35,12 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class SqlToken:
     """`value` is lower-case for words, and without its quotes for names and texts; `raw` is as
     written.
     """
 
-    kind: Kind
+    kind: SqlTokenKind
     value: str
     raw: str
 
@@ -67,7 +67,7 @@ def _compiled(mode: int) -> re.Pattern[str]:
     )
 
 
-def tokens(text: str, mode: int = 0) -> list[Token]:
+def tokens(text: str, mode: int = 0) -> list[SqlToken]:
     """The words of a statement; versioned comments are taken as if the server carried them out."""
     mode &= ANSI_QUOTES | MSSQL | NO_BACKSLASH_ESCAPES
     found = []
@@ -77,17 +77,21 @@ def tokens(text: str, mode: int = 0) -> list[Token]:
             case "skip":
                 continue
             case "name":
-                found.append(Token(Kind.NAME, unquoted(raw), raw))
+                found.append(SqlToken(SqlTokenKind.NAME, unquoted(raw), raw))
             case "double":
                 found.append(
-                    Token(Kind.NAME if mode & ANSI_QUOTES else Kind.TEXT, unquoted(raw), raw)
+                    SqlToken(
+                        SqlTokenKind.NAME if mode & ANSI_QUOTES else SqlTokenKind.TEXT,
+                        unquoted(raw),
+                        raw,
+                    )
                 )
             case "text":
-                found.append(Token(Kind.TEXT, raw, raw))
+                found.append(SqlToken(SqlTokenKind.TEXT, raw, raw))
             case "word":
-                found.append(Token(Kind.WORD, raw.lower(), raw))
+                found.append(SqlToken(SqlTokenKind.WORD, raw.lower(), raw))
             case _:
-                found.append(Token(Kind.MARK, raw, raw))
+                found.append(SqlToken(SqlTokenKind.MARK, raw, raw))
     return _without_prefix(found)
 
 
@@ -98,7 +102,7 @@ def unquoted(raw: str) -> str:
     return raw[1:-1].replace(raw[0] * 2, raw[0]) if raw[0] in '`"' else raw
 
 
-def _without_prefix(found: list[Token]) -> list[Token]:
+def _without_prefix(found: list[SqlToken]) -> list[SqlToken]:
     """Without semicolons at the end, brackets, labels and `SET STATEMENT ...
 
     FOR` at the beginning.
@@ -110,36 +114,37 @@ def _without_prefix(found: list[Token]) -> list[Token]:
             found = found[1:]
         elif (
             len(found) > 2
-            and found[0].kind is not Kind.MARK
+            and found[0].kind is not SqlTokenKind.MARK
             and found[1].raw == ":"
             and found[2].raw != "="
         ):
             found = found[2:]
-        elif [t.value for t in found[:2] if t.kind is Kind.WORD] == ["set", "statement"] and (
-            body := _after_for(found)
-        ) is not None:
+        elif [t.value for t in found[:2] if t.kind is SqlTokenKind.WORD] == [
+            "set",
+            "statement",
+        ] and (body := _after_for(found)) is not None:
             found = body
         else:
             return found
     return found
 
 
-def _after_for(found: list[Token]) -> list[Token] | None:
+def _after_for(found: list[SqlToken]) -> list[SqlToken] | None:
     depth = 0
     for at, token in enumerate(found):
         depth += (token.raw == "(") - (token.raw == ")")
-        if depth == 0 and token.kind is Kind.WORD and token.value == "for":
+        if depth == 0 and token.kind is SqlTokenKind.WORD and token.value == "for":
             return found[at + 1 :]
     return None
 
 
-def clauses(found: list[Token]) -> list[list[Token]]:
+def clauses(found: list[SqlToken]) -> list[list[SqlToken]]:
     """Split at commas that are in no brackets."""
-    parts: list[list[Token]] = [[]]
+    parts: list[list[SqlToken]] = [[]]
     depth = 0
     for token in found:
         depth += (token.raw == "(") - (token.raw == ")")
-        if token.raw == "," and depth == 0 and token.kind is Kind.MARK:
+        if token.raw == "," and depth == 0 and token.kind is SqlTokenKind.MARK:
             parts.append([])
         else:
             parts[-1].append(token)
@@ -149,16 +154,16 @@ def clauses(found: list[Token]) -> list[list[Token]]:
 class Cursor:
     """Reads tokens one after the other."""
 
-    def __init__(self, found: list[Token]) -> None:
+    def __init__(self, found: list[SqlToken]) -> None:
         self.rest = found
 
     def word(self) -> str:
         """The next token where it is a word that is not quoted; else empty."""
-        return self.rest[0].value if self.rest and self.rest[0].kind is Kind.WORD else ""
+        return self.rest[0].value if self.rest and self.rest[0].kind is SqlTokenKind.WORD else ""
 
     def take(self, *words: str) -> bool:
         """Pass these words, where all of them come next."""
-        if [t.value for t in self.rest[: len(words)] if t.kind is Kind.WORD] != list(words):
+        if [t.value for t in self.rest[: len(words)] if t.kind is SqlTokenKind.WORD] != list(words):
             return False
         self.rest = self.rest[len(words) :]
         return True
@@ -181,7 +186,7 @@ class Cursor:
 
     def mark(self, raw: str) -> bool:
         """Pass a mark, where it comes next."""
-        if self.rest and self.rest[0].kind is Kind.MARK and self.rest[0].raw == raw:
+        if self.rest and self.rest[0].kind is SqlTokenKind.MARK and self.rest[0].raw == raw:
             self.rest = self.rest[1:]
             return True
         return False
@@ -190,11 +195,11 @@ class Cursor:
         """The next name; a text in double quotes is one where the mode says so, and is taken for
         one in any case.
         """
-        if not self.rest or self.rest[0].kind is Kind.MARK:
+        if not self.rest or self.rest[0].kind is SqlTokenKind.MARK:
             return None
         token = self.rest[0]
         self.rest = self.rest[1:]
-        return unquoted(token.raw) if token.kind is not Kind.WORD else token.raw
+        return unquoted(token.raw) if token.kind is not SqlTokenKind.WORD else token.raw
 
     def path(self, database: str) -> tuple[str, str] | None:
         """A table's name, with or without its database."""

@@ -19,7 +19,7 @@ Number = tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Metadata:
+class TableMetadata:
     """By column, in the order of the table; `collations` are the server's numbers of them, `key`
     the primary key as numbers of columns.
     """
@@ -43,7 +43,7 @@ def read_metadata(
     nulls: bytes,
     extra: Mapping[int, bytes],
     number: Callable[[bytes, int], Number],
-) -> Metadata:
+) -> TableMetadata:
     """From the fields of a table map; `number` reads a length-encoded number. Raises ValueError,
     IndexError on damage.
     """
@@ -64,7 +64,7 @@ def read_metadata(
                 _labels(extra[field], number),
                 strict=False,
             )
-    return Metadata(
+    return TableMetadata(
         nullable=tuple(bool(nulls[n // 8] >> n % 8 & 1) for n in range(len(types))),
         unsigned=_signs(types, extra[SIGNS]) if SIGNS in extra else None,
         names=(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from tidegate.databases.binlog.errors import LogDamaged
-from tidegate.databases.binlog.events import Event, EventReader, length_encoded, parsed
+from tidegate.databases.binlog.events import EventReader, LogEvent, length_encoded, parsed
 
 _END, _SIZE, _ALGORITHM, _UNPACKED_SIZE = 0, 1, 2, 3
 _ZSTD, _NONE = 0, 255
@@ -18,7 +18,7 @@ _BYTES_MAX = 1 << 30
 _SIZE_AT, _SIZE_BYTES = 9, 4
 
 
-def payload_events(body: bytes) -> Iterator[Event]:
+def payload_events(body: bytes) -> Iterator[LogEvent]:
     """The events of a packed transaction."""
     data = parsed(_unpacked, body, "a packed transaction")
     reader, at = EventReader(), 0

@@ -9,7 +9,7 @@ FIRST = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class LogPosition:
     """A byte of a file. Files are ordered by their number, whatever their name."""
 
     file: str
@@ -20,8 +20,8 @@ class Position:
         return {"file": self.file, "pos": self.pos}
 
     @staticmethod
-    def of(document: dict[str, Any]) -> "Position":
-        return Position(str(document["file"]), int(document["pos"]))
+    def of(document: dict[str, Any]) -> "LogPosition":
+        return LogPosition(str(document["file"]), int(document["pos"]))
 
     @property
     def key(self) -> tuple[int, int]:

@@ -12,18 +12,18 @@ import pyarrow as pa
 from tidegate.databases.binlog.errors import LogDamaged
 from tidegate.databases.binlog.events import (
     ROW_EVENTS,
-    Event,
     EventReader,
     EventType,
+    LogEvent,
     TableMap,
     rotation,
     row_event,
     row_event_table,
 )
-from tidegate.databases.binlog.history import Mark, log_from
-from tidegate.databases.binlog.position import Position
+from tidegate.databases.binlog.history import LogFileMark, log_from
+from tidegate.databases.binlog.position import LogPosition
 from tidegate.databases.binlog.rows import LogTable, RowCollector
-from tidegate.databases.binlog.scan import Part, Taken
+from tidegate.databases.binlog.scan import Part, ReadRange
 from tidegate.databases.binlog.stream import Connect
 
 BUFFERED_BYTES_MAX = 16 << 20
@@ -32,30 +32,30 @@ Batch = tuple[str, pa.RecordBatch]
 
 def read_range(
     connect: Connect,
-    start: Position,
-    end: Position,
+    start: LogPosition,
+    end: LogPosition,
     tables: Mapping[str, LogTable],
     *,
-    mark: Mark | None = None,
-    taken: Taken | None = None,
+    mark: LogFileMark | None = None,
+    taken: ReadRange | None = None,
 ) -> Iterator[Batch]:
     """The changes of (start, end] as (path, batch) in the order of the log, path by path.
 
     `tables` is by `database.table`.
     """
     collectors = _Collectors(tables)
-    taken = taken or Taken()
-    yield from _read(connect, start, end, collectors, mark or Mark(), taken)
+    taken = taken or ReadRange()
+    yield from _read(connect, start, end, collectors, mark or LogFileMark(), taken)
     yield from collectors.rest()
 
 
 def _read(
     connect: Connect,
-    start: Position,
-    end: Position,
+    start: LogPosition,
+    end: LogPosition,
     collectors: "_Collectors",
-    mark: Mark,
-    taken: Taken,
+    mark: LogFileMark,
+    taken: ReadRange,
 ) -> Iterator[Batch]:
     reading = _Reading(start, end, collectors, taken.skip)
     also = {position.key: part for position, part in taken.also}
@@ -64,7 +64,12 @@ def _read(
         if also and (part := also.pop(reading.at.key, None)) is not None:
             file, begin, last = part
             yield from _read(
-                connect, Position(file, begin), Position(file, last), collectors, Mark(), Taken()
+                connect,
+                LogPosition(file, begin),
+                LogPosition(file, last),
+                collectors,
+                LogFileMark(),
+                ReadRange(),
             )
         if reading.done:
             break
@@ -89,7 +94,7 @@ class _Collectors:
         path = self._folded.get(map_.path.lower())
         return path if path is not None and self.tables[path].folds else None
 
-    def add(self, path: str, map_: TableMap, event: Event) -> Iterator[Batch]:
+    def add(self, path: str, map_: TableMap, event: LogEvent) -> Iterator[Batch]:
         collector = self._collectors.get(path)
         if collector is None:
             collector = self._collectors[path] = RowCollector(self.tables[path])
@@ -113,14 +118,15 @@ class _Reading:
     """One pass over a part of the log."""
 
     def __init__(
-        self, start: Position, end: Position, collectors: _Collectors, skip: tuple[Part, ...]
+        self, start: LogPosition, end: LogPosition, collectors: _Collectors, skip: tuple[Part, ...]
     ) -> None:
         self._end = end
         self._collectors = collectors
         self._events = EventReader()
         self._maps: dict[int, TableMap] = {}
         self._skip = sorted(
-            (Position(file, begin).key, Position(file, last).key) for file, begin, last in skip
+            (LogPosition(file, begin).key, LogPosition(file, last).key)
+            for file, begin, last in skip
         )
         self.at = start
         self.done = start.key >= end.key
@@ -130,7 +136,7 @@ class _Reading:
         if event.type == EventType.ROTATE:
             file, position = rotation(event)
             if event.end or file != self.at.file:
-                self.at = Position(file, position)
+                self.at = LogPosition(file, position)
                 self.done = self.at.key >= self._end.key
             return
         if event.end == 0:
@@ -140,10 +146,10 @@ class _Reading:
             self._maps[map_.table_id] = map_
         elif event.type in ROW_EVENTS:
             yield from self._rows(event)
-        self.at = Position(self.at.file, event.end)
+        self.at = LogPosition(self.at.file, event.end)
         self.done = self.at.key >= self._end.key
 
-    def _rows(self, event: Event) -> Iterator[Batch]:
+    def _rows(self, event: LogEvent) -> Iterator[Batch]:
         map_ = self._maps.get(row_event_table(event.body))
         if map_ is None:
             raise LogDamaged(
@@ -156,12 +162,12 @@ class _Reading:
             return
         yield from self._collectors.add(path, map_, event)
 
-    def _is_skipped(self, event: Event) -> bool:
+    def _is_skipped(self, event: LogEvent) -> bool:
         """Whether an event lies in a part that is passed over.
 
         Parts may lie within each other: the latest that begins before need not be the one.
         """
-        key = Position(self.at.file, event.end).key
+        key = LogPosition(self.at.file, event.end).key
         return any(
             begin < key <= last
             for begin, last in self._skip[: bisect_right(self._skip, (key, key))]

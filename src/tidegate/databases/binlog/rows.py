@@ -12,7 +12,7 @@ from tidegate.databases.binlog.charsets import codec_of
 from tidegate.databases.binlog.columns import ColumnTarget, Finish, finisher, located
 from tidegate.databases.binlog.definition import Recorded, difference
 from tidegate.databases.binlog.errors import LayoutChanged, LogDamaged
-from tidegate.databases.binlog.events import Change, RowEvent, TableMap
+from tidegate.databases.binlog.events import RowChangeKind, RowEvent, TableMap
 from tidegate.databases.binlog.layout import LogColumn
 from tidegate.databases.binlog.values import Decode, compiled, decoder, raw_column
 from tidegate.databases.capture.filled import absent
@@ -21,7 +21,7 @@ from tidegate.plugin.arrow import table_schema
 
 BATCH_ROWS_MAX = 16_384
 BATCH_BYTES_MAX = 4 << 20
-_KINDS = {Change.INSERT: (0,), Change.UPDATE: (1, 2), Change.DELETE: (3,)}
+_KINDS = {RowChangeKind.INSERT: (0,), RowChangeKind.UPDATE: (1, 2), RowChangeKind.DELETE: (3,)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,20 +15,20 @@ from tidegate.databases.binlog.ddl import Effect, TableStatement
 from tidegate.databases.binlog.definition import MapChecker
 from tidegate.databases.binlog.events import (
     ROW_EVENTS,
-    Event,
     EventReader,
     EventType,
+    LogEvent,
     rotation,
     row_event_table,
     statement,
 )
 from tidegate.databases.binlog.gtid import GtidSet, gtid_of
-from tidegate.databases.binlog.history import Mark, checksum, log_from
-from tidegate.databases.binlog.judge import Judged, Watched, judge
+from tidegate.databases.binlog.history import LogFileMark, checksum, log_from
+from tidegate.databases.binlog.judge import StatementJudgment, Watched, judge
 from tidegate.databases.binlog.payload import payload_events
-from tidegate.databases.binlog.position import Position
+from tidegate.databases.binlog.position import LogPosition
 from tidegate.databases.binlog.stream import Connect
-from tidegate.databases.binlog.xa import Prepared, decision, prepared_id
+from tidegate.databases.binlog.xa import PreparedTransaction, decision, prepared_id
 from tidegate.model.errors import Unsupported
 
 _ROW_BYTES_GUESS = 128
@@ -64,23 +64,23 @@ Part = tuple[str, int, int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Taken:
+class ReadRange:
     """How a range is read: parts that are passed over, and parts elsewhere that belong to it, each
     after the event that ends at a position.
     """
 
     skip: tuple[Part, ...] = ()
-    also: tuple[tuple[Position, Part], ...] = ()
+    also: tuple[tuple[LogPosition, Part], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class RangeStop:
     """What stands at the beginning of a range and must be decided about: a statement, or a table
     that differs, and where its transaction begins.
     """
 
-    judged: Judged
-    at: Position
+    judged: StatementJudgment
+    at: LogPosition
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,17 +92,17 @@ class Scanned:
     `altered` are tables of which nothing is read yet and that a statement changed.
     """
 
-    end: Position
+    end: LogPosition
     gtid: str
-    mark: Mark
+    mark: LogFileMark
     bytes: int
     rows: int
     tables: frozenset[str]
     caught_up: bool
-    taken: Taken
-    prepared: dict[str, Prepared]
+    taken: ReadRange
+    prepared: dict[str, PreparedTransaction]
     altered: frozenset[str]
-    change: Found | None = None
+    change: RangeStop | None = None
     time_s: int = 0
 
 
@@ -110,7 +110,7 @@ class Scanned:
 class _Group:
     """The transaction that is being passed: what it touches so far, and its savepoints."""
 
-    at: Position
+    at: LogPosition
     gtid: str | None = None
     open: bool = False  # whether it ends by an event of its own, and not with its first statement
     tables: set[str] = field(default_factory=set)
@@ -137,27 +137,27 @@ class _Group:
 @dataclass(kw_only=True, slots=True)
 class _State:
     file: str
-    end: Position
+    end: LogPosition
     gtids: GtidSet
-    mark: Mark
-    prepared: dict[str, Prepared]
+    mark: LogFileMark
+    prepared: dict[str, PreparedTransaction]
     group: _Group | None = None
     bytes: int = 0
     rows: int = 0
     tables: set[str] = field(default_factory=set)
     skip: list[Part] = field(default_factory=list)
-    also: list[tuple[Position, Part]] = field(default_factory=list)
+    also: list[tuple[LogPosition, Part]] = field(default_factory=list)
     altered: set[str] = field(default_factory=set)
     bytes_passed: int = 0
     time_s: int = 0
 
-    def begin(self, event: Event) -> _Group:
+    def begin(self, event: LogEvent) -> _Group:
         """The transaction that an event belongs to."""
         if self.group is None:
-            self.group = _Group(at=Position(self.file, event.begin))
+            self.group = _Group(at=LogPosition(self.file, event.begin))
         return self.group
 
-    def boundary(self, event: Event) -> None:
+    def boundary(self, event: LogEvent) -> None:
         """A transaction ends with this event: what was seen so far belongs to the range."""
         group, self.group = self.group, None
         if group is not None:
@@ -166,26 +166,26 @@ class _State:
             self.skip += group.skip
             if group.gtid is not None:
                 self.gtids.add(group.gtid)
-        self.end = Position(self.file, event.end)
+        self.end = LogPosition(self.file, event.end)
         self.bytes_passed = self.bytes
         self.time_s = event.time_s or self.time_s
         if event.type in _ENDS_OF_TRANSACTIONS:
-            self.mark = Mark(self.mark.begun_s, (event.begin, checksum(event)))
+            self.mark = LogFileMark(self.mark.begun_s, (event.begin, checksum(event)))
 
     def turn(self, file: str, position: int) -> None:
         """The log goes on in another file; a transaction that has not ended there never will, as
         the server died in it.
         """
         if file != self.file:
-            self.mark = Mark()
+            self.mark = LogFileMark()
             if self.group is not None:
                 self.skip.append((self.file, self.group.at.pos, _NO_END))
                 self.group = None
         self.file = file
         if self.group is None:
-            self.end = Position(file, position)
+            self.end = LogPosition(file, position)
 
-    def result(self, *, caught_up: bool, change: Found | None = None) -> Scanned:
+    def result(self, *, caught_up: bool, change: RangeStop | None = None) -> Scanned:
         return Scanned(
             end=self.end,
             gtid=str(self.gtids),
@@ -194,7 +194,7 @@ class _State:
             rows=self.rows,
             tables=frozenset(self.tables),
             caught_up=caught_up,
-            taken=Taken(skip=tuple(self.skip), also=tuple(self.also)),
+            taken=ReadRange(skip=tuple(self.skip), also=tuple(self.also)),
             prepared=dict(self.prepared),
             altered=frozenset(self.altered),
             change=change,
@@ -203,13 +203,13 @@ class _State:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Start:
+class ScanStart:
     """Where a look begins, and what is known there."""
 
-    at: Position
+    at: LogPosition
     gtid: str = ""
-    mark: Mark = field(default_factory=Mark)
-    prepared: dict[str, Prepared] = field(default_factory=dict)
+    mark: LogFileMark = field(default_factory=LogFileMark)
+    prepared: dict[str, PreparedTransaction] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -221,7 +221,7 @@ class Until:
 
     rows: int | None = None
     bytes: int | None = None
-    position: Position | None = None
+    position: LogPosition | None = None
     time_s: int | None = None
 
     def reached(self, state: _State) -> bool:
@@ -239,7 +239,7 @@ class Until:
         )
 
 
-def scan(connect: Connect, start: Start, watched: Watched, until: Until) -> Scanned:
+def scan(connect: Connect, start: ScanStart, watched: Watched, until: Until) -> Scanned:
     """Look from a position on, until the limit or the end of the log."""
     state = _State(
         file=start.at.file,
@@ -259,7 +259,7 @@ def scan(connect: Connect, start: Start, watched: Watched, until: Until) -> Scan
                 state.turn(file, position)
             continue
         if event.type == EventType.FORMAT:
-            state.mark = Mark(event.time_s, state.mark.last)
+            state.mark = LogFileMark(event.time_s, state.mark.last)
         if event.end == 0:
             continue  # made up by the server for its reader
         if until.time_s is not None and event.time_s >= until.time_s and state.group is None:
@@ -272,7 +272,9 @@ def scan(connect: Connect, start: Start, watched: Watched, until: Until) -> Scan
     return state.result(caught_up=True)
 
 
-def _stopped(event: Event, state: _State, start: Position, judged: Judged) -> Scanned:
+def _stopped(
+    event: LogEvent, state: _State, start: LogPosition, judged: StatementJudgment
+) -> Scanned:
     """Before the statement; or, where it comes first, after it and with it.
 
     A table that differs is never passed by itself.
@@ -282,7 +284,7 @@ def _stopped(event: Event, state: _State, start: Position, judged: Judged) -> Sc
         return state.result(caught_up=False)
     if judged.statement.effect is not Effect.DIFFERS:
         state.boundary(event)
-    return state.result(caught_up=False, change=Found(judged=judged, at=at))
+    return state.result(caught_up=False, change=RangeStop(judged=judged, at=at))
 
 
 class _Scan:
@@ -294,7 +296,7 @@ class _Scan:
         self._maps = MapChecker(watched.tables, watched.charset)
         self.reader = EventReader()
 
-    def take(self, event: Event) -> Judged | None:
+    def take(self, event: LogEvent) -> StatementJudgment | None:
         self._state.bytes += len(event.body)
         if event.type in _BEGINS:
             ends = (
@@ -303,7 +305,7 @@ class _Scan:
                 and not event.body[12] & _STANDALONE
             )
             self._state.group = _Group(
-                at=Position(self._state.file, event.begin), gtid=gtid_of(event), open=ends
+                at=LogPosition(self._state.file, event.begin), gtid=gtid_of(event), open=ends
             )
             return None
         if event.type in _STATEMENTS:
@@ -316,7 +318,7 @@ class _Scan:
             self._other(event)
         return None
 
-    def _rows(self, event: Event) -> Judged | None:
+    def _rows(self, event: LogEvent) -> StatementJudgment | None:
         group = self._state.begin(event)
         if event.type == EventType.TABLE_MAP:
             map_ = self.reader.table_map(event.body)
@@ -327,17 +329,17 @@ class _Scan:
             group.tables.add(path)
             wrong = self._maps.difference(map_, path)
             statement_ = TableStatement(Effect.DIFFERS, ((map_.database, map_.table),), wrong)
-            return Judged(statement_, (path,)) if wrong else None
+            return StatementJudgment(statement_, (path,)) if wrong else None
         path = self._table(event)
         if path is not None:
             group.rows += 1 + len(event.body) // _ROW_BYTES_GUESS
         return None
 
-    def _table(self, event: Event) -> str | None:
+    def _table(self, event: LogEvent) -> str | None:
         known = self.reader.maps.get(row_event_table(event.body))
         return self._watched.path(known[1].path) if known is not None else None
 
-    def _payload(self, event: Event) -> None:
+    def _payload(self, event: LogEvent) -> None:
         """A packed transaction: its events are looked at as if they stood alone.
 
         They have no places of their own, so that only all of it can be passed.
@@ -353,7 +355,7 @@ class _Scan:
                     )
         self._state.boundary(event)
 
-    def _other(self, event: Event) -> None:
+    def _other(self, event: LogEvent) -> None:
         """Ends of transactions, what cannot be read, and events between transactions."""
         state = self._state
         if event.type == EventType.PARTIAL_UPDATE and (path := self._table(event)) is not None:
@@ -366,7 +368,7 @@ class _Scan:
         elif event.type == EventType.XID or state.group is None:
             state.boundary(event)
 
-    def _prepare(self, event: Event) -> None:
+    def _prepare(self, event: LogEvent) -> None:
         """What is prepared counts once it is committed; one phase does both."""
         xid, committed = prepared_id(event)
         group = self._state.begin(event)
@@ -377,7 +379,7 @@ class _Scan:
                     f"the XA transaction {xid} at {group.at} changes {names}, whose engine knows no"
                     " transactions: its rows cannot be told from others"
                 )
-            self._state.prepared[xid] = Prepared(
+            self._state.prepared[xid] = PreparedTransaction(
                 group.at.file, group.at.pos, event.end, tuple(sorted(group.all_tables))
             )
             group.skip = [(group.at.file, group.at.pos, event.end)] if group.tables else []
@@ -385,7 +387,7 @@ class _Scan:
             group.rows = 0
         self._state.boundary(event)
 
-    def _statement(self, event: Event) -> Judged | None:
+    def _statement(self, event: LogEvent) -> StatementJudgment | None:
         logged = statement(event)
         text = logged.text.decode("utf-8", "replace")
         group = self._state.begin(event)
@@ -405,7 +407,7 @@ class _Scan:
             return self._judge(event)
         return None
 
-    def _judge(self, event: Event) -> Judged | None:
+    def _judge(self, event: LogEvent) -> StatementJudgment | None:
         found = judge(statement(event), self._watched)
         if found is not None:
             self._state.altered |= set(found.waiting)
@@ -415,17 +417,17 @@ class _Scan:
             self._state.boundary(event)
         return None
 
-    def _decide(self, event: Event, xid: str, committed: bool) -> Judged | None:
+    def _decide(self, event: LogEvent, xid: str, committed: bool) -> StatementJudgment | None:
         state = self._state
         known = state.prepared.pop(xid, None)
         if committed and known is None and self._watched.tables:
-            known = self._watched.search(xid, Position(state.file, event.begin))
+            known = self._watched.search(xid, LogPosition(state.file, event.begin))
             if known is None:
                 text = (
                     f"XA COMMIT {xid}, of a transaction that was prepared before the log that the"
                     " server still has"
                 )
-                return Judged(
+                return StatementJudgment(
                     TableStatement(Effect.ROWS, (), text, told=False), tuple(self._watched.tables)
                 )
         if committed and known is not None:
@@ -437,7 +439,7 @@ class _Scan:
                 group.tables |= touched
                 group.rows += 1 + (known.end - known.begin) // _ROW_BYTES_GUESS
                 state.also.append(
-                    (Position(state.file, event.end), (known.file, known.begin, known.end))
+                    (LogPosition(state.file, event.end), (known.file, known.begin, known.end))
                 )
         state.boundary(event)
         return None

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import pymysql
 
 from tidegate.databases.binlog.errors import LogDamaged, LogRefused, LogUnreachable
-from tidegate.databases.binlog.position import Position
+from tidegate.databases.binlog.position import LogPosition
 
 BUFFER_BYTES = 1 << 20
 PACKET_BYTES_MAX = 0xFFFFFF
@@ -31,7 +31,7 @@ class LogStream:
     LogStream(connect, position) as stream: for event in stream`.
     """
 
-    def __init__(self, connect: Connect, start: Position) -> None:
+    def __init__(self, connect: Connect, start: LogPosition) -> None:
         self._start = start
         if start.pos > _POSITION_MAX:
             raise LogRefused(

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.databases.binlog.events import Event, EventReader, EventType, parsed, rotation
-from tidegate.databases.binlog.position import FIRST, Position
+from tidegate.databases.binlog.events import EventReader, EventType, LogEvent, parsed, rotation
+from tidegate.databases.binlog.position import FIRST, LogPosition
 from tidegate.databases.binlog.stream import Connect, LogStream
 
 _DECISION = re.compile(
@@ -28,7 +28,7 @@ _GROUP_BEGINS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedTransaction:
     """The events of a prepared transaction, within one file, and the tables that they touch."""
 
     file: str
@@ -41,12 +41,12 @@ class Prepared:
         return [self.file, self.begin, self.end, list(self.tables)]
 
     @staticmethod
-    def of(document: Sequence[Any]) -> "Prepared":
+    def of(document: Sequence[Any]) -> "PreparedTransaction":
         file, begin, end, tables = document
-        return Prepared(str(file), int(begin), int(end), tuple(tables))
+        return PreparedTransaction(str(file), int(begin), int(end), tuple(tables))
 
 
-def prepared_id(event: Event) -> tuple[str, bool]:
+def prepared_id(event: LogEvent) -> tuple[str, bool]:
     """The id of the transaction that an event prepares, and whether it commits it at once."""
     return parsed(_read, event.body, "the preparation of an XA transaction")
 
@@ -68,22 +68,24 @@ def decision(text: str) -> tuple[str, bool] | None:
 
 
 def find_prepared(
-    connect: Connect, files: Sequence[str], before: Position, xid: str
-) -> Prepared | None:
+    connect: Connect, files: Sequence[str], before: LogPosition, xid: str
+) -> PreparedTransaction | None:
     """Where a transaction was prepared that was decided at a position: for positions that were
     taken in between. Reads files backwards.
     """
-    for file in reversed([f for f in files if Position(f, FIRST).key <= before.key]):
+    for file in reversed([f for f in files if LogPosition(f, FIRST).key <= before.key]):
         found = _in_file(connect, file, before, xid)
         if found is not None:
             return found
     return None
 
 
-def _in_file(connect: Connect, file: str, before: Position, xid: str) -> Prepared | None:
+def _in_file(
+    connect: Connect, file: str, before: LogPosition, xid: str
+) -> PreparedTransaction | None:
     reader, begin, found = EventReader(), FIRST, None
     tables: set[str] = set()
-    with LogStream(connect, Position(file, FIRST)) as stream:
+    with LogStream(connect, LogPosition(file, FIRST)) as stream:
         for data in stream:
             event = reader.event(data)
             if event.type == EventType.ROTATE and rotation(event)[0] != file:
@@ -95,7 +97,7 @@ def _in_file(connect: Connect, file: str, before: Position, xid: str) -> Prepare
             elif event.type == EventType.TABLE_MAP:
                 tables.add(reader.table_map(event.body).path)
             elif event.type == EventType.XA_PREPARE and prepared_id(event) == (xid, False):
-                found = Prepared(file, begin, event.end, tuple(sorted(tables)))
-            if Position(file, event.end).key >= before.key:
+                found = PreparedTransaction(file, begin, event.end, tuple(sorted(tables)))
+            if LogPosition(file, event.end).key >= before.key:
                 break
     return found

@@ -65,7 +65,7 @@ def _changed(batch: pa.RecordBatch, key: Sequence[str]) -> Any:
     return pc.and_(before, differs)
 
 
-class TakenBack:
+class SnapshotRollback:
     """What rows of a chunk were at a position, told by the first change of each key after it: its
     image before, or nothing where that change made the row.
     """

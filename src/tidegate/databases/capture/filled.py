@@ -23,14 +23,14 @@ _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?: \d\d:\d\d:\d\d(?:\.\d{1,6})?)?")
 
 
-class Unknown:
+class DefaultUnknown:
     """The rows of before have no value that they all share, or one that cannot be written
     elsewhere.
     """
 
 
-UNKNOWN = Unknown()
-Filled = dict[str, Any]
+UNKNOWN = DefaultUnknown()
+ColumnDefaults = dict[str, Any]
 """By column: None, a bool, a text (numbers too, so that no digit is lost), or UNKNOWN."""
 
 
@@ -72,7 +72,7 @@ def zero(kind: DataType, labels: tuple[str, ...]) -> Any:
             return UNKNOWN
 
 
-def told(filled: Filled) -> dict[str, Any]:
+def told(filled: ColumnDefaults) -> dict[str, Any]:
     """What a sink must give to rows of before: an option of the table that flows, by column."""
     return {
         name: value for name, value in filled.items() if value is not None and value is not UNKNOWN

@@ -38,7 +38,7 @@ _BYTES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class KeyChunk:
     """Keys above `low` and up to `high`; None where it is open."""
 
     low: Bound
@@ -83,7 +83,7 @@ class SplitKey:
             self.dialect.key_edges(self.column, self.kind),
         )
 
-    def condition(self, chunk: Chunk) -> str:
+    def condition(self, chunk: KeyChunk) -> str:
         """The rows of a chunk; empty for all rows."""
         parts = (
             [self.dialect.key_after(self.column, self.constant(chunk.low))]

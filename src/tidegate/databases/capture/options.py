@@ -9,140 +9,150 @@ from tidegate.databases.tls import DEBEZIUM, flat
 from tidegate.databases.url import System, parse_url
 from tidegate.model.problem import Problem, Severity
 from tidegate.plugin.javaregex import name_complaint
-from tidegate.plugin.option import Block, Kind, Option, Values
+from tidegate.plugin.option import Block, Option, OptionKind, Values
 
 COMMON = (
     Option(
         "url",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "The address of the database as a JDBC URL.",
         required=True,
         fallbacks=("base-url",),
     ),
-    Option("username", Kind.TEXT, "The user to log in as.", required=True, fallbacks=("user",)),
-    Option("password", Kind.TEXT, "The user's password.", required=True, secret=True),
+    Option(
+        "username", OptionKind.TEXT, "The user to log in as.", required=True, fallbacks=("user",)
+    ),
+    Option("password", OptionKind.TEXT, "The user's password.", required=True, secret=True),
     Option(
         "database-names",
-        Kind.LIST,
+        OptionKind.LIST,
         "The databases whose tables are read; all that database-pattern matches where absent.",
     ),
     Option(
         "database-pattern",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "A regular expression for the whole name of a database.",
         ".*",
     ),
-    Option("table-names", Kind.LIST, "The tables to read, each with its whole path."),
+    Option("table-names", OptionKind.LIST, "The tables to read, each with its whole path."),
     Option(
         "table-pattern",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "A regular expression for the whole path of a table. New tables that match are read from"
         " the next start on.",
     ),
     Option(
         "table-names-config",
-        Kind.LIST,
+        OptionKind.LIST,
         "For single tables: [{ table, primaryKeys = [...], snapshotSplitColumn = a column of the"
         " key to cut by }].",
     ),
     Option(
         "snapshot.split.size",
-        Kind.INT,
+        OptionKind.INT,
         "Rows of one chunk of the snapshot, about.",
         8096,
         minimum=1,
     ),
     Option(
-        "snapshot.fetch.size", Kind.INT, "Rows fetched at once in the snapshot.", 1024, minimum=1
+        "snapshot.fetch.size",
+        OptionKind.INT,
+        "Rows fetched at once in the snapshot.",
+        1024,
+        minimum=1,
     ),
     Option(
         "incremental.parallelism",
-        Kind.INT,
+        OptionKind.INT,
         "Kept for job files of the reference; the log is read once for each batch.",
         1,
         minimum=1,
     ),
     Option(
         "exactly_once",
-        Kind.BOOL,
+        OptionKind.BOOL,
         "Kept for job files of the reference; the hand-over from snapshot to log is always exact.",
         False,
     ),
     Option(
-        "connect.timeout.ms", Kind.DURATION, "How long a connection may take.", 30_000, minimum=1
+        "connect.timeout.ms",
+        OptionKind.DURATION,
+        "How long a connection may take.",
+        30_000,
+        minimum=1,
     ),
     Option(
         "connect.max-retries",
-        Kind.INT,
+        OptionKind.INT,
         "How often a lost server is asked again before the attempt fails.",
         3,
         minimum=0,
     ),
     Option(
         "connection.pool.size",
-        Kind.INT,
+        OptionKind.INT,
         "Kept for job files of the reference; connections are opened as they are needed.",
         20,
         minimum=1,
     ),
     Option(
         "server-time-zone",
-        Kind.TEXT,
+        OptionKind.TEXT,
         "Kept for job files of the reference; moments are read in UTC, whatever zone the server"
         " shows them in.",
     ),
     Option(
         "chunk-key.even-distribution.factor.upper-bound",
-        Kind.DOUBLE,
+        OptionKind.DOUBLE,
         "Kept for job files of the reference; chunks follow the index of the key.",
         100.0,
     ),
     Option(
         "chunk-key.even-distribution.factor.lower-bound",
-        Kind.DOUBLE,
+        OptionKind.DOUBLE,
         "Kept for job files of the reference; chunks follow the index of the key.",
         0.05,
     ),
     Option(
         "sample-sharding.threshold",
-        Kind.INT,
+        OptionKind.INT,
         "Kept for job files of the reference; chunks follow the index of the key.",
         1000,
     ),
     Option(
         "inverse-sampling.rate",
-        Kind.INT,
+        OptionKind.INT,
         "Kept for job files of the reference; chunks follow the index of the key.",
         1000,
     ),
     Option(
         "split.allow-sampling",
-        Kind.BOOL,
+        OptionKind.BOOL,
         "Kept for job files of the reference; chunks follow the index of the key.",
         True,
     ),
     Option(
         "enable_concurrent_read",
-        Kind.BOOL,
+        OptionKind.BOOL,
         "Kept for job files of the reference; chunks are read side by side.",
         True,
     ),
     Option(
         "format",
-        Kind.ENUM,
+        OptionKind.ENUM,
         "How rows look.",
         "DEFAULT",
         choices=("DEFAULT", "COMPATIBLE_DEBEZIUM_JSON"),
     ),
     Option(
         "debezium",
-        Kind.MAP,
+        OptionKind.MAP,
         "Settings of Debezium: those of encrypted connections are taken (database.ssl.mode,"
         " database.sslmode, database.sslrootcert).",
     ),
     Option(
         "schema-changes.enabled",
-        Kind.BOOL,
+        OptionKind.BOOL,
         "Whether columns that are added to a table are carried on. Any other change of a table"
         " stops the job before it.",
         False,

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.databases.capture.keys import Chunk, SplitKey
+from tidegate.databases.capture.keys import KeyChunk, SplitKey
 from tidegate.databases.chunks import Bound, as_bound
 from tidegate.databases.session import Session
 
@@ -27,7 +27,7 @@ takes statements without a limit.
 """
 
 
-class Order(ABC):
+class KeyOrder(ABC):
     """The order of a table's keys. `with order_of(...) as order`."""
 
     def __init__(self, column: str) -> None:
@@ -41,7 +41,7 @@ class Order(ABC):
     def close(self) -> None:
         """Give back what it holds."""
 
-    def __enter__(self) -> "Order":
+    def __enter__(self) -> "KeyOrder":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -51,7 +51,7 @@ class Order(ABC):
         """For each row whether its key is at or below a bound. Null is below all others."""
         return pc.fill_null(self._upto(batch.column(self._column), bound), True)
 
-    def inside(self, batch: pa.RecordBatch, chunk: Chunk) -> Any:
+    def inside(self, batch: pa.RecordBatch, chunk: KeyChunk) -> Any:
         """For each row whether its key is in a chunk."""
         every: Any = pa.array([True] * batch.num_rows)
         below = every if chunk.high is None else self.upto(batch, chunk.high)
@@ -60,7 +60,7 @@ class Order(ABC):
         )
 
 
-class PlainOrder(Order):
+class PlainOrder(KeyOrder):
     def _upto(self, keys: Any, bound: Bound) -> Any:
         return pc.less_equal(keys, scalar(keys.type, bound))
 
@@ -68,7 +68,7 @@ class PlainOrder(Order):
         pass
 
 
-class AskedOrder(Order):
+class AskedOrder(KeyOrder):
     """What the database says. One connection, made when it is needed."""
 
     def __init__(self, key: SplitKey, connect: Callable[[], Session]) -> None:
@@ -114,7 +114,7 @@ class AskedOrder(Order):
             self._session.close()
 
 
-def order_of(key: SplitKey, connect: Callable[[], Session]) -> Order:
+def order_of(key: SplitKey, connect: Callable[[], Session]) -> KeyOrder:
     return AskedOrder(key, connect) if key.asked else PlainOrder(key.column.name)
 
 

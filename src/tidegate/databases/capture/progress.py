@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from tidegate.databases.capture.keys import Chunk, SplitKey
+from tidegate.databases.capture.keys import KeyChunk, SplitKey
 from tidegate.databases.chunks import Bound, walk
 from tidegate.databases.session import Session
 
@@ -35,14 +35,14 @@ def done() -> dict[str, Any]:
     return {"upto": None, "cuts": []}
 
 
-def chunks_between(start: Progress, end: Progress) -> list[Chunk]:
+def chunks_between(start: Progress, end: Progress) -> list[KeyChunk]:
     """The chunks that a batch reads of a table."""
     if end is None or start == end or is_done(start):
         return []
     low = start["upto"] if start else None
     found = []
     for high in end["cuts"]:
-        found.append(Chunk(low, high))
+        found.append(KeyChunk(low, high))
         low = high
     return found
 

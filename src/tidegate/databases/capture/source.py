@@ -23,11 +23,11 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from tidegate.databases.capture.changes import TakenBack, inserted, settle
+from tidegate.databases.capture.changes import SnapshotRollback, inserted, settle
 from tidegate.databases.capture.errors import ChangeChoice, ColumnsAdded, OrderChanged, TableChanged
-from tidegate.databases.capture.filled import Filled, told
-from tidegate.databases.capture.keys import Chunk, SplitKey, split_key
-from tidegate.databases.capture.order import Order, order_of
+from tidegate.databases.capture.filled import ColumnDefaults, told
+from tidegate.databases.capture.keys import KeyChunk, SplitKey, split_key
+from tidegate.databases.capture.order import KeyOrder, order_of
 from tidegate.databases.capture.progress import (
     budget,
     chunks_between,
@@ -64,7 +64,7 @@ GONE_WORDS = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Look:
+class LogWindow:
     """What the log holds after a position.
 
     `idle_bytes` is how much of it there is where no table that is read was touched.
@@ -142,7 +142,7 @@ class CaptureSource(Source):
         """Where it ends, by stop.mode; None: never."""
 
     @abstractmethod
-    def look(self, session: Session, start: Offset, limit: Limit) -> Look:
+    def look(self, session: Session, start: Offset, limit: Limit) -> LogWindow:
         """The end of the next range of the log; PositionGone where it is not there any more."""
 
     @abstractmethod
@@ -164,7 +164,7 @@ class CaptureSource(Source):
         """What the log's reader must know of a table's columns, as JSON."""
 
     @abstractmethod
-    def filled(self, session: Session, captured: CaptureTable) -> Filled:
+    def filled(self, session: Session, captured: CaptureTable) -> ColumnDefaults:
         """What each column holds in rows that were there before it was added."""
 
     @property
@@ -305,7 +305,7 @@ class CaptureSource(Source):
         """A position of the log for people: the same whenever it is asked."""
         return str(log["lsn"]) if "lsn" in log else f"{log['file']}:{log['pos']}"
 
-    def _look(self, session: Session, start: Offset, limit: Limit) -> Look:
+    def _look(self, session: Session, start: Offset, limit: Limit) -> LogWindow:
         """The next range; a change that nobody has decided about stops the job with the commands
         that do.
         """
@@ -317,7 +317,7 @@ class CaptureSource(Source):
         except TableChanged as error:
             raise error.of_job(self.context.job_id) from None
 
-    def _carried(self, start: Offset, look: Look) -> Look:
+    def _carried(self, start: Offset, look: LogWindow) -> LogWindow:
         """Rows of the range must fit the pipeline, which was built with the columns of the
         catalogue: that may be ahead of the log.
         """
@@ -506,7 +506,7 @@ class CaptureSource(Source):
                         else settled
                     )
 
-    def _order(self, path: str, known: Mapping[str, Any]) -> Order:
+    def _order(self, path: str, known: Mapping[str, Any]) -> KeyOrder:
         key = self._split(path, known.get("order"))
         assert key is not None, "it was cut by this key before"
         return order_of(key, self.session)
@@ -516,10 +516,10 @@ class CaptureSource(Source):
 
         A table without rows gives an empty batch, so that sinks know of it.
         """
-        chunk = Chunk(*payload["chunk"])
+        chunk = KeyChunk(*payload["chunk"])
         table = self.captured[path].table
         schema, key = table_schema(table), table.primary_key
-        whole = chunk == Chunk(None, None)
+        whole = chunk == KeyChunk(None, None)
         with (
             Spool(schema) as spool,
             nullcontext() if whole else self._order(path, payload) as order,
@@ -528,7 +528,7 @@ class CaptureSource(Source):
             for batch in self._rows(path, chunk, payload.get("order")):
                 spool.add(inserted(batch, schema))
             failpoint("capture.chunk.middle")
-            back = TakenBack(
+            back = SnapshotRollback(
                 key, None if order is None else lambda batch: order.inside(batch, chunk)
             )
             if self.takes_back:
@@ -544,7 +544,9 @@ class CaptureSource(Source):
                 yield pa.RecordBatch.from_pylist([], schema=schema)
             failpoint("capture.chunk.after")
 
-    def _rows(self, path: str, chunk: Chunk, order: list[str] | None) -> Iterator[pa.RecordBatch]:
+    def _rows(
+        self, path: str, chunk: KeyChunk, order: list[str] | None
+    ) -> Iterator[pa.RecordBatch]:
         captured = self.captured[path]
         types = {c.name: c.type for c in captured.table.columns}
         selected = ", ".join(

@@ -14,7 +14,7 @@ Columns = list[list[bytes | None]]
 Row = tuple[bytes | None, ...]
 
 
-class Transaction:
+class DeferredTransaction:
     """The changes of one table, until the commit.
 
     Every image before a change must be a whole row.

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.databases.pgoutput.messages import Relation
+from tidegate.databases.pgoutput.messages import RelationMessage
 
 _IDENTITIES = {"f": "FULL", "d": "DEFAULT", "i": "USING INDEX", "n": "NOTHING"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Layout:
+class RowLayout:
     """What the rows of a table are decoded by.
 
     `columns` are (name, type, modifier) in the order of the table; the type is None where a
@@ -34,29 +34,29 @@ class Layout:
 
 def layout_of(
     columns: Sequence[Sequence[Any]], oid: int = 0, identity: str = "", key: Sequence[str] = ()
-) -> Layout:
+) -> RowLayout:
     """From the columns that an offset keeps: [name, type in words, type, modifier, number], or the
     first two only.
     """
     kept = tuple(
         (str(c[0]), int(c[2]), int(c[3])) if len(c) > 2 else (str(c[0]), None, -1) for c in columns
     )
-    return Layout(columns=kept, oid=oid, identity=identity, key=tuple(key))
+    return RowLayout(columns=kept, oid=oid, identity=identity, key=tuple(key))
 
 
-def difference(known: Layout, shown: Relation) -> str:
+def difference(known: RowLayout, shown: RelationMessage) -> str:
     """How the log's table differs from the known one, in words; empty where it does not."""
     if known.oid and shown.id != known.oid:
         return "another table has its name now: it was dropped and made again, or renamed"
     return _columns(known, shown) or _identity(known, shown)
 
 
-def same_columns(known: Layout, shown: Relation) -> bool:
+def same_columns(known: RowLayout, shown: RelationMessage) -> bool:
     """Whether the rows have the columns that are known."""
     return not _columns(known, shown)
 
 
-def _columns(known: Layout, shown: Relation) -> str:
+def _columns(known: RowLayout, shown: RelationMessage) -> str:
     names = [name for name, _, _ in shown.columns]
     new, gone = (
         [n for n in names if n not in known.names],
@@ -85,7 +85,7 @@ def _columns(known: Layout, shown: Relation) -> str:
     )
 
 
-def _identity(known: Layout, shown: Relation) -> str:
+def _identity(known: RowLayout, shown: RelationMessage) -> str:
     if not known.identity or shown.identity == "f":  # whole rows are never too little
         return ""
     if shown.identity != known.identity:

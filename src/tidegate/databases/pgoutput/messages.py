@@ -25,7 +25,7 @@ Values = list[bytes | Unchanged | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class RelationMessage:
     """A table as the rows that follow have it. `columns` are (name, type, modifier).
 
     `identity` is what the log keeps of a row before its change: f, d, i, n.
@@ -61,7 +61,7 @@ def begin(data: bytes) -> tuple[int, int]:
     return position, transaction
 
 
-def relation(data: bytes) -> Relation:
+def relation(data: bytes) -> RelationMessage:
     """The layout of a table."""
     try:
         return _relation(data)
@@ -69,7 +69,7 @@ def relation(data: bytes) -> Relation:
         raise SlotDamaged(f"the layout of a table: {error}") from error
 
 
-def _relation(data: bytes) -> Relation:
+def _relation(data: bytes) -> RelationMessage:
     (number,) = struct.unpack_from(">I", data, 1)
     schema, at = _text(data, 5)
     table, at = _text(data, at)
@@ -88,7 +88,9 @@ def _relation(data: bytes) -> Relation:
         kind, modifier = struct.unpack_from(">Ii", data, at)
         at += 8
         columns.append((name, kind, modifier))
-    return Relation(number, schema or "pg_catalog", table, tuple(columns), identity, tuple(key))
+    return RelationMessage(
+        number, schema or "pg_catalog", table, tuple(columns), identity, tuple(key)
+    )
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:

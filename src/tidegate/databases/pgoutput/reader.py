@@ -11,10 +11,10 @@ from tidegate.databases.capture.filled import absent
 from tidegate.databases.pgoutput import messages
 from tidegate.databases.pgoutput import rows as pure
 from tidegate.databases.pgoutput.columns import array_of
-from tidegate.databases.pgoutput.deferred import Transaction
+from tidegate.databases.pgoutput.deferred import DeferredTransaction
 from tidegate.databases.pgoutput.errors import IdentityMissing, NotFull, SlotDamaged
-from tidegate.databases.pgoutput.layout import Layout, difference
-from tidegate.databases.pgoutput.messages import Relation
+from tidegate.databases.pgoutput.layout import RowLayout, difference
+from tidegate.databases.pgoutput.messages import RelationMessage
 from tidegate.databases.pgoutput.rows import TableRows, Taking, compiled
 from tidegate.databases.pgoutput.stream import Open, SlotRange, message_lists
 from tidegate.model.types import Table
@@ -39,7 +39,7 @@ class SlotTable:
     transactions only.
     """
 
-    layout: Layout
+    layout: RowLayout
     table: Table
     whole: bool = False
     passes_truncate: bool = False
@@ -52,7 +52,7 @@ def read_range(
     """The changes as (path, batch) in the order of the log, path by path."""
     if wanted.start >= wanted.end:
         return
-    reading = Reading(wanted, tables, database, compiled())
+    reading = MessagePass(wanted, tables, database, compiled())
     for data in message_lists(open_session, wanted):
         yield from reading.take(data)
     yield from reading.rest()
@@ -72,7 +72,7 @@ def with_mask(address: bytes | None) -> bytes | None:
 class _Collector:
     """Rows of one table until there are enough for a batch, in one layout."""
 
-    def __init__(self, path: str, wanted: SlotTable, relation: Relation, fast: Any) -> None:
+    def __init__(self, path: str, wanted: SlotTable, relation: RelationMessage, fast: Any) -> None:
         self.path = path
         self._wanted = wanted
         self.names = [name for name, _, _ in relation.columns]
@@ -92,7 +92,9 @@ class _Collector:
             if present
         ]
         self._transaction = (
-            Transaction([flowing.index(name) for name in wanted.table.primary_key], len(flowing))
+            DeferredTransaction(
+                [flowing.index(name) for name in wanted.table.primary_key], len(flowing)
+            )
             if wanted.deferred
             else None
         )
@@ -167,7 +169,7 @@ class _Collector:
         return SlotDamaged(f"a row of {self.path}")
 
 
-class Reading:
+class MessagePass:
     """One pass over the messages of a slot."""
 
     def __init__(
@@ -181,7 +183,7 @@ class Reading:
         )
         self._collectors: dict[int, _Collector] = {}
         self._layouts: dict[
-            int, Relation
+            int, RelationMessage
         ] = {}  # of rows that have not come yet: looked at when there are any
         self._deferred = any(table.deferred for table in tables.values())
 
@@ -248,7 +250,7 @@ class Reading:
         else:
             raise SlotDamaged("an empty message")
 
-    def _layout(self, relation: Relation) -> Iterator[Batch]:
+    def _layout(self, relation: RelationMessage) -> Iterator[Batch]:
         before = self._collectors.get(relation.id)
         if before is not None and before.rows.rows:
             yield from self._all_taken([relation.id])
@@ -260,7 +262,7 @@ class Reading:
         self._intake.tables.pop(relation.id, None)
         self._layouts[relation.id] = relation
 
-    def _path(self, relation: Relation) -> str:
+    def _path(self, relation: RelationMessage) -> str:
         return ".".join((self._database, relation.schema, relation.table))
 
     def _begin_rows(self, message: bytes) -> None:

@@ -77,7 +77,7 @@ class CheckKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ValueCheck:
     """A comparison of every value of a column. `low` and `high` are the limits that it needs."""
 
     kind: CheckKind
@@ -93,7 +93,7 @@ class Fit:
     """
 
     refusal: str = ""
-    check: Check | None = None
+    check: ValueCheck | None = None
 
 
 KEPT = Fit()
@@ -106,7 +106,7 @@ def fit(kind: DataType, holds: Holds, source_fraction: int | None = None) -> Fit
     """
     if holds.keeps is Keeps.ANY or kind.name is TypeName.NULL:
         return (
-            Fit(check=Check(CheckKind.TEXT_AS_NUMBER))
+            Fit(check=ValueCheck(CheckKind.TEXT_AS_NUMBER))
             if holds.numeric_texts and kind.name is TypeName.STRING
             else KEPT
         )
@@ -135,16 +135,16 @@ def _whole(name: TypeName, holds: Holds) -> Fit:
     bits = _WHOLE_BITS[name]
     match holds.keeps:
         case Keeps.WHOLE if holds.low > -(2**bits) or holds.high < 2**bits - 1:
-            return Fit(check=Check(CheckKind.RANGE, holds.low, holds.high))
+            return Fit(check=ValueCheck(CheckKind.RANGE, holds.low, holds.high))
         case Keeps.DECIMAL if (
             holds.scale is not None and holds.digits - holds.scale < _WHOLE_DIGITS[name]
         ):
             limit = 10 ** max(holds.digits - holds.scale, 0) - 1
-            return Fit(check=Check(CheckKind.RANGE, -limit, limit))
+            return Fit(check=ValueCheck(CheckKind.RANGE, -limit, limit))
         case Keeps.FLOAT if holds.digits < bits:
             return Fit(f"numbers above {2**holds.digits} are rounded")
         case Keeps.BOOLEAN:
-            return Fit(check=Check(CheckKind.RANGE, 0, 1))
+            return Fit(check=ValueCheck(CheckKind.RANGE, 0, 1))
         case Keeps.DATE | Keeps.TIME | Keeps.TIMESTAMP | Keeps.MOMENT:
             return Fit("numbers become times")
         case _:
@@ -174,7 +174,7 @@ def _decimal(kind: DataType, holds: Holds) -> Fit:
             scale is not None and scale < kind.scale
         ):
             if unbounded:  # the column of the source says nothing about its digits
-                return Fit(check=Check(CheckKind.SCALE, scale))
+                return Fit(check=ValueCheck(CheckKind.SCALE, scale))
             return Fit(
                 f"numbers are rounded to {scale} digits after the point"
                 if scale
@@ -217,7 +217,7 @@ def _time(name: TypeName, holds: Holds, source_fraction: int | None) -> Fit:
                     if holds.fraction
                     else "fractions of a second are cut off"
                 )
-            return Fit(check=Check(CheckKind.FRACTION, holds.fraction))
+            return Fit(check=ValueCheck(CheckKind.FRACTION, holds.fraction))
         case Keeps.WHOLE | Keeps.DECIMAL | Keeps.FLOAT | Keeps.BOOLEAN:
             return Fit("times become numbers")
         case _:
@@ -230,7 +230,7 @@ def _bytes(holds: Holds) -> Fit:
             return Fit("bytes become text")
         case Keeps.BYTES if holds.length:
             return Fit(
-                check=Check(
+                check=ValueCheck(
                     CheckKind.FIXED_LENGTH if holds.fixed else CheckKind.LENGTH,
                     holds.length,
                     holds.length,
@@ -242,16 +242,16 @@ def _bytes(holds: Holds) -> Fit:
 
 def _text(holds: Holds) -> Fit:
     if holds.keeps is Keeps.TEXT and holds.length:
-        return Fit(check=Check(CheckKind.LENGTH, 0, holds.length))
+        return Fit(check=ValueCheck(CheckKind.LENGTH, 0, holds.length))
     if holds.numeric_texts:
-        return Fit(check=Check(CheckKind.TEXT_AS_NUMBER))
+        return Fit(check=ValueCheck(CheckKind.TEXT_AS_NUMBER))
     match holds.keeps:
         case Keeps.WHOLE:
-            return Fit(check=Check(CheckKind.TEXT_AS_WHOLE))
+            return Fit(check=ValueCheck(CheckKind.TEXT_AS_WHOLE))
         case Keeps.FLOAT:
-            return Fit(check=Check(CheckKind.TEXT_DIGITS, 0, 6 if holds.digits < 53 else 15))
+            return Fit(check=ValueCheck(CheckKind.TEXT_DIGITS, 0, 6 if holds.digits < 53 else 15))
         case Keeps.TIME | Keeps.TIMESTAMP | Keeps.MOMENT:
-            return Fit(check=Check(CheckKind.TEXT_FRACTION, 0, holds.fraction))
+            return Fit(check=ValueCheck(CheckKind.TEXT_FRACTION, 0, holds.fraction))
         case _:
             return KEPT
 

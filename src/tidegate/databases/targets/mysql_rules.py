@@ -11,10 +11,10 @@ from tidegate.databases.session import Session
 from tidegate.databases.targets.fit import Holds, Keeps
 from tidegate.databases.targets.rules import (
     KeyTooLong,
-    Origin,
     Origins,
-    Relation,
+    SourceColumn,
     TargetRules,
+    TargetTable,
     UniqueIndex,
     qualified_names,
 )
@@ -147,7 +147,7 @@ class MySqlRules(TargetRules):
         kind = str(session.one(sql, qualified_names(name)) or "")
         return "" if kind in ("BASE TABLE", "SYSTEM VERSIONED") else kind.lower()
 
-    def relation(self, session: Session, info: TableInfo) -> Relation:
+    def relation(self, session: Session, info: TableInfo) -> TargetTable:
         place = qualified_names(info.name)
         indexes: dict[str, list[str | None]] = {}
         prefixed: set[str] = set()
@@ -160,11 +160,11 @@ class MySqlRules(TargetRules):
             for name, columns in indexes.items()
         )
         cascades = tuple(str(text) for (text,) in session.query(_CASCADES, place))
-        return Relation(
+        return TargetTable(
             info=info, kind=self.kind_of(session, info.name), uniques=uniques, cascades=cascades
         )
 
-    def merges_keys(self, column: NativeColumn, origin: Origin | None) -> str:
+    def merges_keys(self, column: NativeColumn, origin: SourceColumn | None) -> str:
         """A collation that passes over cases or accents, unless the source has the same one."""
         collation = column.collation.lower()
         if (
@@ -175,14 +175,14 @@ class MySqlRules(TargetRules):
             return ""
         return f"its collation {column.collation} passes over cases or accents"
 
-    def pads_keys(self, column: NativeColumn, origin: Origin | None) -> bool:  # noqa: ARG002  # texts of any source
+    def pads_keys(self, column: NativeColumn, origin: SourceColumn | None) -> bool:  # noqa: ARG002  # texts of any source
         """All old collations do, and all texts of a fixed length."""
         collation = column.collation.lower()
         if base_and_sizes(column.native)[0] == "char":
             return True
         return bool(collation) and "nopad" not in collation and "_0900_" not in collation
 
-    def new_type(self, column: Column, native: str, origin: Origin | None) -> str:
+    def new_type(self, column: Column, native: str, origin: SourceColumn | None) -> str:
         """A moment may lie outside of 1970 to 2038, unless it comes from a timestamp of such a
         server itself.
         """

@@ -6,7 +6,7 @@ from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
 from tidegate.databases.postgres_dialect import plain
 from tidegate.databases.session import Session
 from tidegate.databases.targets.fit import Holds, Keeps
-from tidegate.databases.targets.rules import Origin, Relation, TargetRules, UniqueIndex
+from tidegate.databases.targets.rules import SourceColumn, TargetRules, TargetTable, UniqueIndex
 from tidegate.databases.types import base_and_sizes
 
 _WHOLE = {"smallint": 16, "integer": 32, "bigint": 64}
@@ -96,7 +96,7 @@ class PostgresRules(TargetRules):
             "",
         )
 
-    def relation(self, session: Session, info: TableInfo) -> Relation:
+    def relation(self, session: Session, info: TableInfo) -> TargetTable:
         """By the server's own catalogue."""
         path = _quoted(info.name)
         indexes: dict[str, list[str | None]] = {}
@@ -110,7 +110,7 @@ class PostgresRules(TargetRules):
         )
         cascades = tuple(str(text) for (text,) in session.query(_CASCADES, (path,)))
         loose = frozenset(str(name) for (name,) in session.query(_LOOSE, (path,)))
-        return Relation(
+        return TargetTable(
             info=info,
             kind=self.kind_of(session, info.name),
             uniques=uniques,
@@ -118,11 +118,11 @@ class PostgresRules(TargetRules):
             loose=loose,
         )
 
-    def merges_keys(self, column: NativeColumn, origin: Origin | None) -> str:  # noqa: ARG002  # the source has another type
+    def merges_keys(self, column: NativeColumn, origin: SourceColumn | None) -> str:  # noqa: ARG002  # the source has another type
         """Only a type that passes over cases; collations that do are told by `Relation.loose`."""
         return "its type citext passes over cases" if plain(column.native) == "citext" else ""
 
-    def pads_keys(self, column: NativeColumn, origin: Origin | None) -> bool:
+    def pads_keys(self, column: NativeColumn, origin: SourceColumn | None) -> bool:
         """Texts of a fixed length, unless those of the source are such too."""
         padded = ("character", "bpchar", "char")
         return plain(column.native) in padded and (

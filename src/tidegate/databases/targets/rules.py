@@ -36,7 +36,7 @@ class UniqueIndex:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Relation:
+class TargetTable:
     """A table that a sink writes to, as its database has it.
 
     `kind` is empty for a table, else what it is instead: view, sequence. `cascades` names the
@@ -64,7 +64,7 @@ class KeyTooLong(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class SourceColumn:
     """How the source calls a column's type, and its collation there.
 
     Only a help: transforms may have lost or moved it.
@@ -89,12 +89,12 @@ class Origin:
         return sizes[0] if sized and sizes else 0
 
 
-Origins = Mapping[str, Origin]
+Origins = Mapping[str, SourceColumn]
 
 
 def origins_of(options: Mapping[str, Any]) -> Origins:
     """How the source calls the types of its columns, where it says so."""
-    return {name: Origin(*told) for name, told in options.get(SOURCE_TYPES, {}).items()}
+    return {name: SourceColumn(*told) for name, told in options.get(SOURCE_TYPES, {}).items()}
 
 
 class TargetRules(ABC):
@@ -126,18 +126,18 @@ class TargetRules(ABC):
         """What is under a name: empty for a table, else view, sequence and the like."""
 
     @abstractmethod
-    def relation(self, session: Session, info: TableInfo) -> Relation:
+    def relation(self, session: Session, info: TableInfo) -> TargetTable:
         """What else is to be known of a table before rows are written to it."""
 
-    def merges_keys(self, column: NativeColumn, origin: Origin | None) -> str:  # noqa: ARG002  # most compare texts by their bytes
+    def merges_keys(self, column: NativeColumn, origin: SourceColumn | None) -> str:  # noqa: ARG002  # most compare texts by their bytes
         """Why keys that differ at the source may be one in a column; empty where they cannot."""
         return ""
 
-    def pads_keys(self, column: NativeColumn, origin: Origin | None) -> bool:  # noqa: ARG002  # most do not
+    def pads_keys(self, column: NativeColumn, origin: SourceColumn | None) -> bool:  # noqa: ARG002  # most do not
         """Whether keys that differ only in blanks at their end are one."""
         return False
 
-    def new_type(self, column: Column, native: str, origin: Origin | None) -> str:  # noqa: ARG002  # most have one type for each of ours
+    def new_type(self, column: Column, native: str, origin: SourceColumn | None) -> str:  # noqa: ARG002  # most have one type for each of ours
         """The type of a column of a new table, that is no part of its key; `native` is what the
         dialect proposes.
         """

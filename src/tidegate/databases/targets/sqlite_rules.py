@@ -8,7 +8,7 @@ from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
 from tidegate.databases.session import Session
 from tidegate.databases.sqlite_dialect import INTEGER_DIGITS, REAL_DIGITS
 from tidegate.databases.targets.fit import Holds, Keeps
-from tidegate.databases.targets.rules import Relation, TargetRules, UniqueIndex
+from tidegate.databases.targets.rules import TargetRules, TargetTable, UniqueIndex
 
 
 class SqliteRules(TargetRules):
@@ -56,7 +56,7 @@ class SqliteRules(TargetRules):
         )
         return "" if kind == "table" else kind
 
-    def relation(self, session: Session, info: TableInfo) -> Relation:
+    def relation(self, session: Session, info: TableInfo) -> TargetTable:
         """By the schema of the file."""
         quoted = '"' + info.name.table.replace('"', '""') + '"'
         uniques = (
@@ -79,7 +79,7 @@ class SqliteRules(TargetRules):
                         name=str(index), columns=tuple(row[2] for row in parts), whole=not partial
                     )
                 )
-        return Relation(
+        return TargetTable(
             info=info,
             kind=self.kind_of(session, info.name),
             uniques=tuple(uniques),

@@ -1,10 +1,10 @@
 """CANCELING: somebody wants it to end; waits for the end of the driver, with growing force."""
 
 from tidegate.lifecycle.deadline import Deadline, ladder_ms
-from tidegate.lifecycle.decision import Decision, Go
+from tidegate.lifecycle.decision import Decision, Transition
 from tidegate.lifecycle.recovery import pipeline_failure
 from tidegate.lifecycle.stopping import Gone, Overdue, first_order, life, press
-from tidegate.lifecycle.view import JobView
+from tidegate.lifecycle.view import JobObservation
 from tidegate.model.records import JobStatus, PipelineStatus
 
 NAME = JobStatus.CANCELING
@@ -16,19 +16,19 @@ DEADLINE: Deadline | None = Deadline(
 )
 
 
-def decide(view: JobView) -> Decision:
+def decide(view: JobObservation) -> Decision:
     """CANCELED without a driver; but a job that has finished before it could be stopped has
     FINISHED. One that does not die is fenced, and named.
     """
     gone = life(view)
     if isinstance(gone, Gone):
         if view.driven and view.outcome is PipelineStatus.FINISHED:
-            return Go(to=JobStatus.FINISHED, proof=gone.proof)
+            return Transition(to=JobStatus.FINISHED, proof=gone.proof)
         failure = pipeline_failure(view) if view.driven else None
-        return Go(to=JobStatus.CANCELED, failure=failure, proof=gone.proof)
+        return Transition(to=JobStatus.CANCELED, failure=failure, proof=gone.proof)
     pressed = press(view, first_order(view))
     return (
-        Go(to=JobStatus.CANCELED, failure=pressed.failure)
+        Transition(to=JobStatus.CANCELED, failure=pressed.failure)
         if isinstance(pressed, Overdue)
         else pressed
     )

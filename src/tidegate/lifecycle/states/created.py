@@ -4,8 +4,8 @@ The first look of a leader gives it to a worker where there is room, else it put
 """
 
 from tidegate.lifecycle.deadline import Deadline
-from tidegate.lifecycle.decision import Decision, Go
-from tidegate.lifecycle.view import JobView, NoPlace
+from tidegate.lifecycle.decision import Decision, Transition
+from tidegate.lifecycle.view import JobObservation, Unplaceable
 from tidegate.model.records import JobStatus
 
 NAME = JobStatus.CREATED
@@ -17,12 +17,12 @@ DEADLINE: Deadline | None = Deadline(
 )
 
 
-def decide(view: JobView) -> Decision:
+def decide(view: JobObservation) -> Decision:
     """To a worker, or to the queue; or to the end where it is not wanted any more and nothing of an
     earlier incarnation runs.
     """
     if view.stop_wanted and not view.driver_lives:
-        return Go(to=JobStatus.CANCELED, reason="canceled before it started")
-    if view.stop_wanted or view.driver_lives or view.saved or isinstance(view.place, NoPlace):
-        return Go(to=JobStatus.PENDING)
-    return Go(to=JobStatus.SCHEDULED, worker=view.place.worker)
+        return Transition(to=JobStatus.CANCELED, reason="canceled before it started")
+    if view.stop_wanted or view.driver_lives or view.saved or isinstance(view.place, Unplaceable):
+        return Transition(to=JobStatus.PENDING)
+    return Transition(to=JobStatus.SCHEDULED, worker=view.place.worker)

@@ -4,12 +4,12 @@ request says why.
 """
 
 from tidegate.lifecycle.deadline import Deadline
-from tidegate.lifecycle.decision import Decision, Go
+from tidegate.lifecycle.decision import Decision, Transition
 from tidegate.lifecycle.recovery import after_end, fail, pipeline_failure, restart, resume
 from tidegate.lifecycle.states.running import stalled, watched
 from tidegate.lifecycle.stopping import Gone, Overdue, first_order, hand, life, press
-from tidegate.lifecycle.view import JobView
-from tidegate.model.records import CheckpointHealth, JobStatus, Order, PipelineStatus
+from tidegate.lifecycle.view import JobObservation
+from tidegate.model.records import CheckpointHealth, DriverCommand, JobStatus, PipelineStatus
 
 NAME = JobStatus.DOING_SAVEPOINT
 GOES_TO = frozenset(
@@ -29,7 +29,7 @@ DEADLINE: Deadline | None = Deadline(
 )
 
 
-def decide(view: JobView) -> Decision:
+def decide(view: JobObservation) -> Decision:
     """Done when the savepoint is whole and the driver has ended.
 
     One that fails, or does not come, lets the job run on.
@@ -38,7 +38,7 @@ def decide(view: JobView) -> Decision:
     if isinstance(gone, Gone) and view.outcome is PipelineStatus.FINISHED:
         return after_end(view, gone.proof)
     if view.stop_wanted:
-        return Go(to=JobStatus.CANCELING, order=first_order(view), worker=hand(view))
+        return Transition(to=JobStatus.CANCELING, order=first_order(view), worker=hand(view))
     if view.saved:
         return _done(view, gone)
     if isinstance(gone, Gone):
@@ -46,36 +46,38 @@ def decide(view: JobView) -> Decision:
     return _undone(view)
 
 
-def _done(view: JobView, gone: object) -> Decision:
+def _done(view: JobObservation, gone: object) -> Decision:
     """The savepoint is there: the driver gets a while to go by itself."""
     if isinstance(gone, Gone):
-        return Go(to=JobStatus.SAVEPOINT_DONE, proof=gone.proof)
-    pressed = press(view, Order.STOP, ask_ms=view.limits.linger_ms)
+        return Transition(to=JobStatus.SAVEPOINT_DONE, proof=gone.proof)
+    pressed = press(view, DriverCommand.STOP, ask_ms=view.limits.linger_ms)
     return (
-        Go(to=JobStatus.SAVEPOINT_DONE, failure=pressed.failure)
+        Transition(to=JobStatus.SAVEPOINT_DONE, failure=pressed.failure)
         if isinstance(pressed, Overdue)
         else pressed
     )
 
 
-def _undone(view: JobView) -> Decision:
+def _undone(view: JobObservation) -> Decision:
     """The driver lives, and there is no savepoint yet."""
     if view.outcome is PipelineStatus.FAILED:
-        return fail(view, pipeline_failure(view), order=Order.STOP)
+        return fail(view, pipeline_failure(view), order=DriverCommand.STOP)
     if view.outcome is PipelineStatus.CANCELED:
         return resume(view)
     if not view.stops_saved:
         why = view.savepoint.reason if view.savepoint else "it is not wanted any more"
-        return Go(to=JobStatus.RUNNING, reason=f"there is no savepoint: {why}")
+        return Transition(to=JobStatus.RUNNING, reason=f"there is no savepoint: {why}")
     if view.health.level is CheckpointHealth.STALLED:
         return restart(view, stalled(view))
     if view.state_age_ms >= view.limits.savepoint_ms:
         why = overdue(view)
-        return Go(to=JobStatus.RUNNING, reason=f"there is no savepoint: {why}", savepoint=why)
+        return Transition(
+            to=JobStatus.RUNNING, reason=f"there is no savepoint: {why}", savepoint=why
+        )
     return watched(view)
 
 
-def overdue(view: JobView) -> str:
+def overdue(view: JobObservation) -> str:
     """Why a savepoint is given up that does not come, with the pipelines that have not given their
     part.
     """

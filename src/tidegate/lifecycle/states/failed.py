@@ -1,8 +1,8 @@
 """FAILED: it cannot get on. It can be resumed."""
 
 from tidegate.lifecycle.deadline import Deadline
-from tidegate.lifecycle.decision import Decision, Stay
-from tidegate.lifecycle.view import JobView
+from tidegate.lifecycle.decision import Decision, NoTransition
+from tidegate.lifecycle.view import JobObservation
 from tidegate.model.records import JobStatus
 
 NAME = JobStatus.FAILED
@@ -10,5 +10,5 @@ GOES_TO: frozenset[JobStatus] = frozenset()
 DEADLINE: Deadline | None = None
 
 
-def decide(_: JobView) -> Decision:
-    return Stay()
+def decide(_: JobObservation) -> Decision:
+    return NoTransition()

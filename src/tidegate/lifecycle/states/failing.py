@@ -1,10 +1,10 @@
 """FAILING: it will be FAILED; waits for the end of the driver."""
 
 from tidegate.lifecycle.deadline import Deadline, ladder_ms
-from tidegate.lifecycle.decision import Decision, Go
+from tidegate.lifecycle.decision import Decision, Transition
 from tidegate.lifecycle.stopping import Gone, Overdue, life, press
-from tidegate.lifecycle.view import JobView
-from tidegate.model.records import JobStatus, Order, PipelineStatus, Wish
+from tidegate.lifecycle.view import JobObservation
+from tidegate.model.records import DesiredState, DriverCommand, JobStatus, PipelineStatus
 
 NAME = JobStatus.FAILING
 GOES_TO = frozenset({JobStatus.FAILED, JobStatus.FINISHED})
@@ -15,26 +15,26 @@ DEADLINE: Deadline | None = Deadline(
 )
 
 
-def decide(view: JobView) -> Decision:
+def decide(view: JobObservation) -> Decision:
     """A driver that has itself reported the failure is asked first, so that its other pipelines end
     at a checkpoint: FAILED can be resumed.
     """
     gone = life(view)
     if isinstance(gone, Gone):
         finished = view.driven and view.outcome is PipelineStatus.FINISHED
-        return Go(
+        return Transition(
             to=JobStatus.FINISHED if finished else JobStatus.FAILED,
             reason="" if finished else view.state.reason,
             proof=gone.proof,
         )
     first = (
-        Order.KILL
-        if view.wish is Wish.FORCE_STOP or view.standing in (None, Order.RUN)
-        else Order.STOP
+        DriverCommand.KILL
+        if view.wish is DesiredState.FORCE_STOP or view.standing in (None, DriverCommand.RUN)
+        else DriverCommand.STOP
     )
     pressed = press(view, first)
     return (
-        Go(to=JobStatus.FAILED, reason=view.state.reason, failure=pressed.failure)
+        Transition(to=JobStatus.FAILED, reason=view.state.reason, failure=pressed.failure)
         if isinstance(pressed, Overdue)
         else pressed
     )

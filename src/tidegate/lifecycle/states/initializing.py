@@ -3,7 +3,7 @@
 from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision
 from tidegate.lifecycle.states import created
-from tidegate.lifecycle.view import JobView
+from tidegate.lifecycle.view import JobObservation
 from tidegate.model.records import JobStatus
 
 NAME = JobStatus.INITIALIZING
@@ -11,5 +11,5 @@ GOES_TO = created.GOES_TO
 DEADLINE: Deadline | None = created.DEADLINE
 
 
-def decide(view: JobView) -> Decision:
+def decide(view: JobObservation) -> Decision:
     return created.decide(view)

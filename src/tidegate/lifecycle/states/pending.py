@@ -4,11 +4,11 @@ It may wait for ever, and always says for what.
 """
 
 from tidegate.lifecycle.deadline import Deadline
-from tidegate.lifecycle.decision import Decision, Go, Stay
+from tidegate.lifecycle.decision import Decision, NoTransition, Transition
 from tidegate.lifecycle.retry import backoff_ms, backoff_ms_max
 from tidegate.lifecycle.stopping import first_order, hand
-from tidegate.lifecycle.view import JobView, NoPlace
-from tidegate.model.records import Failure, JobStatus, Order
+from tidegate.lifecycle.view import JobObservation, Unplaceable
+from tidegate.model.records import DriverCommand, Failure, JobStatus
 
 NAME = JobStatus.PENDING
 GOES_TO = frozenset(
@@ -25,29 +25,31 @@ GOES_TO = frozenset(
 DEADLINE: Deadline | None = None
 
 
-def decide(view: JobView) -> Decision:
+def decide(view: JobObservation) -> Decision:
     """An older driver without proof of its death comes first: nothing starts beside it."""
     if view.stop_wanted:
         if view.driver_lives:
-            return Go(to=JobStatus.CANCELING, order=first_order(view), worker=hand(view))
-        return Go(to=JobStatus.CANCELED, reason="canceled while it waited")
+            return Transition(to=JobStatus.CANCELING, order=first_order(view), worker=hand(view))
+        return Transition(to=JobStatus.CANCELED, reason="canceled while it waited")
     if view.driver_lives:
         reason = "an older driver of this job has not been proven dead: it is ended first"
-        return Go(to=JobStatus.RECOVERING, order=Order.KILL, worker=hand(view), reason=reason)
+        return Transition(
+            to=JobStatus.RECOVERING, order=DriverCommand.KILL, worker=hand(view), reason=reason
+        )
     if view.saved:
-        return Go(to=JobStatus.SAVEPOINT_DONE)
+        return Transition(to=JobStatus.SAVEPOINT_DONE)
     if _waits(view):
-        return Stay(reason=_why(view))
-    if isinstance(view.place, NoPlace):
+        return NoTransition(reason=_why(view))
+    if isinstance(view.place, Unplaceable):
         return (
             _rejected(view, view.place.reason)
             if view.place.rejected
-            else Stay(reason=view.place.reason)
+            else NoTransition(reason=view.place.reason)
         )
-    return Go(to=JobStatus.SCHEDULED, worker=view.place.worker)
+    return Transition(to=JobStatus.SCHEDULED, worker=view.place.worker)
 
 
-def _waits(view: JobView) -> bool:
+def _waits(view: JobObservation) -> bool:
     """Until the time on the wall, but never longer than the longest pause: a clock that was set
     back must not hold a job.
     """
@@ -56,7 +58,7 @@ def _waits(view: JobView) -> bool:
     )
 
 
-def _why(view: JobView) -> str:
+def _why(view: JobObservation) -> str:
     env, number = view.record.plan.env, view.state.restarts
     after = f": {view.state.failures[-1].message}" if view.state.failures else ""
     return (
@@ -65,7 +67,7 @@ def _why(view: JobView) -> str:
     )
 
 
-def _rejected(view: JobView, reason: str) -> Go:
+def _rejected(view: JobObservation, reason: str) -> Transition:
     """Nothing of it lives, so there is nothing to wait for."""
     failure = Failure(
         at_ms=view.now_ms,
@@ -74,4 +76,4 @@ def _rejected(view: JobView, reason: str) -> Go:
         domain="external",
         message=reason,
     )
-    return Go(to=JobStatus.FAILED, reason=reason, failure=failure)
+    return Transition(to=JobStatus.FAILED, reason=reason, failure=failure)

@@ -1,12 +1,12 @@
 """RECOVERING: the driver died, or has to; once that is proven, the job waits for its next start."""
 
 from tidegate.lifecycle.deadline import Deadline
-from tidegate.lifecycle.decision import Decision, Go
+from tidegate.lifecycle.decision import Decision, Transition
 from tidegate.lifecycle.recovery import fail, pipeline_failure
 from tidegate.lifecycle.retry import backoff_ms
 from tidegate.lifecycle.stopping import Gone, Overdue, first_order, hand, life, press
-from tidegate.lifecycle.view import JobView
-from tidegate.model.records import JobStatus, Order, PipelineStatus
+from tidegate.lifecycle.view import JobObservation
+from tidegate.model.records import DriverCommand, JobStatus, PipelineStatus
 
 NAME = JobStatus.RECOVERING
 GOES_TO = frozenset({JobStatus.PENDING, JobStatus.FINISHED, JobStatus.FAILING, JobStatus.CANCELING})
@@ -17,7 +17,7 @@ DEADLINE: Deadline | None = Deadline(
 )
 
 
-def decide(view: JobView) -> Decision:
+def decide(view: JobObservation) -> Decision:
     """Nothing starts before the old driver is dead.
 
     What it has managed to say in its last moments holds.
@@ -27,20 +27,22 @@ def decide(view: JobView) -> Decision:
         view.outcome if view.driven else None
     )  # what an earlier incarnation left says nothing about this one
     if isinstance(gone, Gone) and outcome is PipelineStatus.FINISHED:
-        return Go(to=JobStatus.FINISHED, proof=gone.proof)
+        return Transition(to=JobStatus.FINISHED, proof=gone.proof)
     if view.stop_wanted:
-        return Go(to=JobStatus.CANCELING, order=first_order(view), worker=hand(view))
+        return Transition(to=JobStatus.CANCELING, order=first_order(view), worker=hand(view))
     if isinstance(gone, Gone):
         if outcome is PipelineStatus.FAILED:
-            return fail(view, pipeline_failure(view), order=Order.KILL, proof=gone.proof)
+            return fail(view, pipeline_failure(view), order=DriverCommand.KILL, proof=gone.proof)
         pause_ms = backoff_ms(view.record.plan.env.retry_interval_s, view.state.restarts)
-        return Go(
+        return Transition(
             to=JobStatus.PENDING,
             reason=view.state.reason,
             not_before_ms=view.now_ms + pause_ms if pause_ms else 0,
             proof=gone.proof,
         )
-    pressed = press(view, Order.KILL)
+    pressed = press(view, DriverCommand.KILL)
     return (
-        fail(view, pressed.failure, order=Order.KILL) if isinstance(pressed, Overdue) else pressed
+        fail(view, pressed.failure, order=DriverCommand.KILL)
+        if isinstance(pressed, Overdue)
+        else pressed
     )

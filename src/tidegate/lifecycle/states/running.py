@@ -4,11 +4,17 @@ It lasts as long as there is progress.
 """
 
 from tidegate.lifecycle.deadline import Deadline
-from tidegate.lifecycle.decision import Decision, Go, Stay
+from tidegate.lifecycle.decision import Decision, NoTransition, Transition
 from tidegate.lifecycle.recovery import after_end, fail, pipeline_failure, restart, resume
 from tidegate.lifecycle.stopping import Gone, Overdue, first_order, hand, life, press
-from tidegate.lifecycle.view import JobView, Watcher
-from tidegate.model.records import CheckpointHealth, Failure, JobStatus, Order, PipelineStatus
+from tidegate.lifecycle.view import DriverSupervision, JobObservation
+from tidegate.model.records import (
+    CheckpointHealth,
+    DriverCommand,
+    Failure,
+    JobStatus,
+    PipelineStatus,
+)
 
 NAME = JobStatus.RUNNING
 GOES_TO = frozenset(
@@ -23,7 +29,7 @@ GOES_TO = frozenset(
 DEADLINE: Deadline | None = None
 
 
-def decide(view: JobView) -> Decision:
+def decide(view: JobObservation) -> Decision:
     """Facts about the driver first, then wishes, then health.
 
     A savepoint is the driver's own work: all that is left to do here is to see that it ends.
@@ -32,9 +38,9 @@ def decide(view: JobView) -> Decision:
     if isinstance(gone, Gone) and view.outcome is PipelineStatus.FINISHED:
         return after_end(view, gone.proof)
     if view.stop_wanted:
-        return Go(to=JobStatus.CANCELING, order=first_order(view), worker=hand(view))
+        return Transition(to=JobStatus.CANCELING, order=first_order(view), worker=hand(view))
     if view.saved:
-        return Go(to=JobStatus.DOING_SAVEPOINT)
+        return Transition(to=JobStatus.DOING_SAVEPOINT)
     if isinstance(gone, Gone):
         return after_end(view, gone.proof)
     if view.outcome is not None:
@@ -42,11 +48,11 @@ def decide(view: JobView) -> Decision:
     if view.health.level is CheckpointHealth.STALLED:
         return restart(view, stalled(view))
     if view.stops_saved:
-        return Go(to=JobStatus.DOING_SAVEPOINT)
+        return Transition(to=JobStatus.DOING_SAVEPOINT)
     return watched(view)
 
 
-def stalled(view: JobView) -> Failure:
+def stalled(view: JobObservation) -> Failure:
     """No progress, as a failure."""
     message = f"stalled: {view.health.reason}" if view.health.reason else "stalled"
     return Failure(
@@ -58,39 +64,39 @@ def stalled(view: JobView) -> Failure:
     )
 
 
-def _ended(view: JobView, outcome: PipelineStatus) -> Decision:
+def _ended(view: JobObservation, outcome: PipelineStatus) -> Decision:
     """The pipelines have ended and the driver is still there.
 
     Its part is done: it gets a while to go by itself.
     """
     if outcome is PipelineStatus.FAILED:
-        return fail(view, pipeline_failure(view), order=Order.STOP)
+        return fail(view, pipeline_failure(view), order=DriverCommand.STOP)
     if outcome is PipelineStatus.CANCELED:
         return resume(view)
-    pressed = press(view, Order.STOP, ask_ms=view.limits.linger_ms)
+    pressed = press(view, DriverCommand.STOP, ask_ms=view.limits.linger_ms)
     return (
-        Go(to=JobStatus.FINISHED, failure=pressed.failure)
+        Transition(to=JobStatus.FINISHED, failure=pressed.failure)
         if isinstance(pressed, Overdue)
         else pressed
     )
 
 
-def watched(view: JobView) -> Stay:
+def watched(view: JobObservation) -> NoTransition:
     """A lost worker takes nothing with it: another one on the host adopts the driver; without one,
     its signs of life are enough.
     """
     match view.watcher:
-        case Watcher.REPLACEABLE:
-            return Stay(worker=view.adopter)
-        case Watcher.GONE:
+        case DriverSupervision.REPLACEABLE:
+            return NoTransition(worker=view.adopter)
+        case DriverSupervision.GONE:
             worker = view.assignment.worker if view.assignment else "its worker"
-            return Stay(
+            return NoTransition(
                 reason=(
                     f"{worker} is gone and no other worker sees that host; the driver gives signs"
                     " of life and goes on"
                 )
             )
-        case Watcher.NONE:
-            return Stay(order=Order.RUN, worker=hand(view))
+        case DriverSupervision.NONE:
+            return NoTransition(order=DriverCommand.RUN, worker=hand(view))
         case _:
-            return Stay()
+            return NoTransition()

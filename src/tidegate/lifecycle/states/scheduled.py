@@ -1,10 +1,10 @@
 """SCHEDULED: a worker has the order to start the driver; waits for the driver's name in the store."""
 
 from tidegate.lifecycle.deadline import Deadline
-from tidegate.lifecycle.decision import Decision, Go, Stay
+from tidegate.lifecycle.decision import Decision, NoTransition, Transition
 from tidegate.lifecycle.recovery import after_end, elsewhere, restart
 from tidegate.lifecycle.stopping import Gone, first_order, life
-from tidegate.lifecycle.view import JobView, Watcher
+from tidegate.lifecycle.view import DriverSupervision, JobObservation
 from tidegate.model.records import Failure, JobStatus, PipelineStatus
 
 NAME = JobStatus.SCHEDULED
@@ -24,20 +24,20 @@ DEADLINE: Deadline | None = Deadline(
 )
 
 
-def decide(view: JobView) -> Decision:
+def decide(view: JobObservation) -> Decision:
     """RUNNING with a living driver; one that is gone already is judged as in RUNNING."""
     gone = life(view) if view.driven else None
     if isinstance(gone, Gone) and view.outcome is PipelineStatus.FINISHED:
         return after_end(view, gone.proof)
     if view.stop_wanted:
-        return Go(to=JobStatus.CANCELING, order=first_order(view))
+        return Transition(to=JobStatus.CANCELING, order=first_order(view))
     if isinstance(gone, Gone):
         return after_end(view, gone.proof)
-    return Go(to=JobStatus.RUNNING) if view.driven else _waiting(view)
+    return Transition(to=JobStatus.RUNNING) if view.driven else _waiting(view)
 
 
-def _waiting(view: JobView) -> Decision:
-    if view.watcher is not Watcher.ALIVE:
+def _waiting(view: JobObservation) -> Decision:
+    if view.watcher is not DriverSupervision.ALIVE:
         worker = view.assignment.worker if view.assignment else "the worker"
         return elsewhere(view, f"{worker} was lost before it had started the driver")
     if view.state_age_ms >= view.limits.start_ms:
@@ -51,4 +51,4 @@ def _waiting(view: JobView) -> Decision:
                 message=message,
             ),
         )
-    return Stay(reason=view.state.reason)
+    return NoTransition(reason=view.state.reason)

@@ -4,8 +4,8 @@ No state leads here: it is said of what was found so.
 """
 
 from tidegate.lifecycle.deadline import Deadline
-from tidegate.lifecycle.decision import Decision, Stay
-from tidegate.lifecycle.view import JobView
+from tidegate.lifecycle.decision import Decision, NoTransition
+from tidegate.lifecycle.view import JobObservation
 from tidegate.model.records import JobStatus
 
 NAME = JobStatus.UNKNOWABLE
@@ -13,5 +13,5 @@ GOES_TO: frozenset[JobStatus] = frozenset()
 DEADLINE: Deadline | None = None
 
 
-def decide(_: JobView) -> Decision:
-    return Stay()
+def decide(_: JobObservation) -> Decision:
+    return NoTransition()

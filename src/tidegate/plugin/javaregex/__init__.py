@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tidegate.plugin.javaregex.chars import JavaRegexError
-from tidegate.plugin.javaregex.grammar import Reader
+from tidegate.plugin.javaregex.grammar import RegexReader
 
 __all__ = [
     "JavaRegex",
@@ -72,7 +72,7 @@ def _digit_guard(following: str) -> str:
 
 @lru_cache(maxsize=512)
 def parsed(pattern: str) -> JavaRegex:
-    reader = Reader(pattern)
+    reader = RegexReader(pattern)
     piece = reader.alternatives()
     if reader.at < len(reader.chars):
         raise reader.wrong("a closing parenthesis without an opening one")

@@ -31,7 +31,7 @@ class Piece:
         return self.text if self.single else f"(?:{self.text})"
 
 
-class Reader(Members):
+class RegexReader(Members):
     """Reads the whole expression, from left to right."""
 
     __slots__ = ()

@@ -17,7 +17,7 @@ CHUNK = 1 << 20
 PATIENCE_S = 60.0
 
 
-class Trouble(StrEnum):
+class RequestFault(StrEnum):
     """What becomes of the next request; after it the line is cut, and the next connection is a good
     one.
     """
@@ -30,12 +30,12 @@ class Trouble(StrEnum):
 
 
 @dataclass(slots=True)
-class Pair:
+class ProxiedConnection:
     """One connection of a client, and ours to the server for it."""
 
     client: socket.socket
     server: socket.socket
-    answer: Trouble = Trouble.NONE
+    answer: RequestFault = RequestFault.NONE
 
     def cut(self) -> None:
         """Both pumps wake up and end."""
@@ -51,8 +51,8 @@ class Line:
         self._tail_bytes = tail_bytes  # PostgreSQL's word that it has committed has 6
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
-        self._next = Trouble.NONE
-        self._pairs: list[Pair] = []
+        self._next = RequestFault.NONE
+        self._pairs: list[ProxiedConnection] = []
         self._held: list[tuple[socket.socket, bytes]] = []
         self._open = threading.Event()
         self._open.set()
@@ -81,7 +81,7 @@ class Line:
         ]:
             end.close()
 
-    def trouble(self, kind: Trouble) -> None:
+    def trouble(self, kind: RequestFault) -> None:
         """For the next request, on whatever connection."""
         with self._lock:
             self._next = kind
@@ -115,18 +115,18 @@ class Line:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            pair = Pair(client, socket.create_connection(self._target))
+            pair = ProxiedConnection(client, socket.create_connection(self._target))
             self._pairs.append(pair)
             self._spawn(self._requests, pair)
             self._spawn(self._answers, pair)
 
-    def _requests(self, pair: Pair) -> None:
+    def _requests(self, pair: ProxiedConnection) -> None:
         while data := self._received(pair.client):
             with self._lock:
-                kind, self._next = self._next, Trouble.NONE
-            if kind is Trouble.REQUEST_LOST:
+                kind, self._next = self._next, RequestFault.NONE
+            if kind is RequestFault.REQUEST_LOST:
                 break
-            if kind is Trouble.REQUEST_HELD_BACK:
+            if kind is RequestFault.REQUEST_HELD_BACK:
                 self._held.append((pair.server, data))
                 hang_up(pair.client)
                 return
@@ -135,11 +135,11 @@ class Line:
                 break
         pair.cut()
 
-    def _answers(self, pair: Pair) -> None:
+    def _answers(self, pair: ProxiedConnection) -> None:
         while data := self._received(pair.server):
-            if pair.answer is Trouble.ANSWER_CUT:
+            if pair.answer is RequestFault.ANSWER_CUT:
                 sent(pair.client, data[: -self._tail_bytes])
-            if pair.answer is not Trouble.NONE or not sent(pair.client, data):
+            if pair.answer is not RequestFault.NONE or not sent(pair.client, data):
                 break
         pair.cut()
 

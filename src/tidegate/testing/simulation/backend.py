@@ -22,15 +22,15 @@ from tidegate.store.backend import (
     Check,
     Committed,
     Compacted,
-    Forgotten,
     Get,
     MapSize,
+    NotCommitted,
+    OutcomeForgotten,
     Question,
     Retention,
-    Row,
-    Token,
+    StoredRow,
     Transaction,
-    Void,
+    TransactionName,
     Write,
 )
 from tidegate.store.base import Answers, Delete, Entry, Put, Store
@@ -45,7 +45,7 @@ Witness = Callable[[Mapping[tuple[str, str], "tuple[ReadRow | None, ReadRow | No
 
 
 @dataclass(frozen=True, slots=True)
-class ReadRow(Row):
+class ReadRow(StoredRow):
     """A row with its document."""
 
     value: dict[str, Any]
@@ -86,12 +86,12 @@ class WatchedBackend:
         rows = self.entries.get(map)
         return rows.get(key) if rows else None
 
-    def scan(self, map: str, prefix: str) -> list[Row]:
+    def scan(self, map: str, prefix: str) -> list[StoredRow]:
         """The entries whose key begins so."""
         rows = self.entries.get(map, {})
         return [rows[key] for key in sorted(rows) if key.startswith(prefix)]
 
-    def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
+    def ask(self, questions: Sequence[Question]) -> list[list[StoredRow]]:
         return [
             self.scan(each.map, each.prefix) if not isinstance(each, Get) else self._get(each)
             for each in questions
@@ -137,16 +137,16 @@ class WatchedBackend:
         self.witness(seen)
         return self._revision
 
-    def settle(self, token: Token) -> Committed | Void | Forgotten:
+    def settle(self, token: TransactionName) -> Committed | NotCommitted | OutcomeForgotten:
         """Was it written? If not, it never will be."""
         if token.id in self._outcomes:
             return Committed(self._outcomes[token.id])
         if token.id in self._voids:
-            return Void()
+            return NotCommitted()
         if self._floor > token.since:
-            return Forgotten()
+            return OutcomeForgotten()
         self._voids[token.id] = self._revision
-        return Void()
+        return NotCommitted()
 
     def feed(self, maps: Collection[str], since: int) -> Changes | Compacted:
         """The change log of some maps."""
@@ -174,7 +174,7 @@ class WatchedBackend:
     def close(self) -> None:
         pass
 
-    def _get(self, question: Get) -> list[Row]:
+    def _get(self, question: Get) -> list[StoredRow]:
         row = self.read(question.map, question.key)
         return [] if row is None else [row]
 
@@ -224,5 +224,5 @@ class QuickStore(Store):
         transaction = Transaction(token=self._token(), checks=tuple(checks), writes=encoded)
         return self._saw(self._apply(transaction) if writes else self.backend.apply(transaction))
 
-    def _token(self) -> Token:
-        return Token(id=next(TOKENS).to_bytes(8), since=self._seen)
+    def _token(self) -> TransactionName:
+        return TransactionName(id=next(TOKENS).to_bytes(8), since=self._seen)

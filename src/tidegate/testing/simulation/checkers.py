@@ -14,27 +14,27 @@ from tidegate.coordinator.observe import COORDINATOR
 from tidegate.lifecycle.machine import STATES as MACHINE
 from tidegate.model.records import (
     ASSIGNMENTS,
-    BEATS,
-    CLEANUP,
+    CHECKPOINT_HISTORY,
     DRIVERS,
-    FINISHED,
-    JOBS,
+    HEARTBEATS,
+    JOB_OUTCOMES,
+    JOB_STATES,
     LEASES,
     METRICS,
-    MONITOR,
+    PENDING_CLEANUPS,
     PIPELINES,
+    RUNNING_JOBS,
     SAVEPOINTS,
-    STATES,
     TERMINAL,
+    DesiredState,
     JobStatus,
     SavepointStatus,
-    Wish,
 )
 from tidegate.testing.simulation.backend import ReadRow
 from tidegate.testing.simulation.processes import (
-    DriverProcess,
     Process,
     ServerProcess,
+    SimulatedDriver,
     WorkerProcess,
 )
 from tidegate.testing.simulation.turns import Actor
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 Row = ReadRow | None
 Seen = Mapping[tuple[str, str], tuple[Row, Row]]
-STOPS = (Wish.CANCEL, Wish.FORCE_STOP)
+STOPS = (DesiredState.CANCEL, DesiredState.FORCE_STOP)
 CLOCKS = 1.06  # how much faster than the truth a clock may run
 
 
@@ -58,14 +58,14 @@ class Incarnation:
     began_s: float
     ended: str = ""
     resumable: bool = False
-    wish: str = Wish.RUN
+    wish: str = DesiredState.RUN
     row_failures: int = 0  # deaths of drivers without progress between them
     progress: int = 0
     progress_counted: int = -1
 
 
 @dataclass(eq=False)
-class Asked:
+class RequestedSavepoint:
     """A savepoint that somebody has asked for, as the store has seen it."""
 
     job_id: int
@@ -96,7 +96,7 @@ class Checker:
     by_hand: set[int] = field(default_factory=set)  # jobs whose entries somebody wrote by hand
     transactions: int = 0
     counts: dict[str, int] = field(default_factory=dict)
-    savepoints: dict[tuple[int, str], Asked] = field(default_factory=dict)
+    savepoints: dict[tuple[int, str], RequestedSavepoint] = field(default_factory=dict)
 
     def see(self, seen: Seen) -> None:
         self.transactions += 1
@@ -120,8 +120,8 @@ class Checker:
         job, pipeline, checkpoint = path.split("/")
         place, state, cleanup = (
             self.row(PIPELINES, f"{job}/{pipeline}"),
-            self.row(STATES, job),
-            self.row(CLEANUP, job),
+            self.row(JOB_STATES, job),
+            self.row(PENDING_CLEANUPS, job),
         )
         if place is None or path not in {ref["path"] for ref in place.value["retained"]}:
             return
@@ -152,7 +152,7 @@ class Checker:
             self.leads(actor, f"the state of job {key}")
         if after is None:
             assert before is not None
-            if before.value["status"] not in TERMINAL or self.row(JOBS, key) is not None:
+            if before.value["status"] not in TERMINAL or self.row(RUNNING_JOBS, key) is not None:
                 self.broken(
                     f"the state of job {key} was deleted while it was {before.value['status']}"
                 )
@@ -264,7 +264,10 @@ class Checker:
             )
 
     def _ended(self, key: str, new: dict[str, Any], incarnation: Incarnation, seen: Seen) -> None:
-        outcome, cleanup = seen.get((FINISHED, key), (None, None))[1], self.row(CLEANUP, key)
+        outcome, cleanup = (
+            seen.get((JOB_OUTCOMES, key), (None, None))[1],
+            self.row(PENDING_CLEANUPS, key),
+        )
         if outcome is None or (outcome.value["status"], outcome.value["initialization_ms"]) != (
             new["status"],
             new["initialization_ms"],
@@ -272,7 +275,7 @@ class Checker:
             self.broken(f"job {key} ended as {new['status']} without an outcome that says so")
         if cleanup is None or cleanup.value["initialization_ms"] != new["initialization_ms"]:
             self.broken(f"job {key} ended and nobody is to clean up after it")
-        if self.row(JOBS, key) is not None or self.row(ASSIGNMENTS, key) is not None:
+        if self.row(RUNNING_JOBS, key) is not None or self.row(ASSIGNMENTS, key) is not None:
             self.broken(f"job {key} ended and is still listed or assigned")
         if incarnation.ended:
             self.broken(f"job {key} ended twice: {incarnation.ended}, {new['status']}")
@@ -322,11 +325,13 @@ class Checker:
             self.count("submitted")
         elif before.value["initialization_ms"] != after.value["initialization_ms"]:
             return self.broken(f"job {key} was submitted over the incarnation that runs")
-        wish = Wish(after.value["intent"]["wish"])
+        wish = DesiredState(after.value["intent"]["wish"])
         known = self.incarnations.get(name)
         if known is None or known.ended:
             return  # made by hand
-        if STRENGTH[wish] < STRENGTH[Wish(known.wish)] or (before is None and wish is not Wish.RUN):
+        if STRENGTH[wish] < STRENGTH[DesiredState(known.wish)] or (
+            before is None and wish is not DesiredState.RUN
+        ):
             self.broken(f"what was wanted of job {key} became {wish} after {known.wish}")
         if wish != known.wish:
             self.count("wishes")
@@ -342,7 +347,7 @@ class Checker:
         if after is None:
             return self.left(actor, key, before, after, seen)
         writer, new, old = actor.owner, after.value, before.value if before else None
-        if isinstance(writer, DriverProcess) and (
+        if isinstance(writer, SimulatedDriver) and (
             old is None or not writer.order.generation == old["generation"] == new["generation"]
         ):
             self.broken(
@@ -358,7 +363,7 @@ class Checker:
                 f"pipeline {key} went back: generation {old['generation']}, {new['generation']};"
                 f" ids {old['next_checkpoint']}, {new['next_checkpoint']}"
             )
-        if isinstance(writer, DriverProcess):
+        if isinstance(writer, SimulatedDriver):
             self._progress(key, old, new)
         if old["lineage"] == new["lineage"]:
             self._continued(key, old, new)
@@ -376,7 +381,7 @@ class Checker:
     def _progress(self, key: str, old: dict[str, Any], new: dict[str, Any]) -> None:
         if old["checkpoints"] == new["checkpoints"] and old["confirmed_ms"] == new["confirmed_ms"]:
             return
-        state = self.row(STATES, key.partition("/")[0])
+        state = self.row(JOB_STATES, key.partition("/")[0])
         incarnation = (
             self.incarnations.get((new["job_id"], state.value["initialization_ms"]))
             if state
@@ -434,15 +439,15 @@ class Checker:
             and old["process"] != new["process"]
         ):
             self.broken(f"generation {new['generation']} of job {key} got a second driver")
-        if isinstance(actor.owner, DriverProcess):
+        if isinstance(actor.owner, SimulatedDriver):
             self._registered(actor.owner, key, new)
         elif new["end"] is not None and (
             old is None or old["end"] is None or old["generation"] != new["generation"]
         ):
             self._buried(actor, key, new)
 
-    def _registered(self, driver: DriverProcess, key: str, new: dict[str, Any]) -> None:
-        state = self.row(STATES, key)
+    def _registered(self, driver: SimulatedDriver, key: str, new: dict[str, Any]) -> None:
+        state = self.row(JOB_STATES, key)
         self.heard_s[driver.number] = self.world.turns.now_s
         if (
             state is None
@@ -484,7 +489,7 @@ class Checker:
         """Figures are signs of life, of registered drivers only."""
         if after is None:
             return self.left(actor, key, before, after, seen)
-        assert isinstance(actor.owner, DriverProcess)
+        assert isinstance(actor.owner, SimulatedDriver)
         driver = self.row(DRIVERS, key.partition("/")[0])
         if (
             driver is None
@@ -497,7 +502,7 @@ class Checker:
     def assignment(self, actor: Actor, key: str, _before: Row, after: Row, _seen: Seen) -> None:
         """The leader's, and of a job that is there."""
         self.leads(actor, f"the assignment of job {key}")
-        job = self.row(JOBS, key)
+        job = self.row(RUNNING_JOBS, key)
         if after is not None and (
             job is None or job.value["initialization_ms"] != after.value["initialization_ms"]
         ):
@@ -540,10 +545,10 @@ class Checker:
         if after is not None:
             return
         job = key.partition("/")[0]
-        record, made = self.row(JOBS, job), seen.get((JOBS, job))
+        record, made = self.row(RUNNING_JOBS, job), seen.get((RUNNING_JOBS, job))
         if record is not None and made is None:
             self.broken(f"{actor.name} deleted {key} of a job that is there")
-        if isinstance(actor.owner, WorkerProcess | DriverProcess):
+        if isinstance(actor.owner, WorkerProcess | SimulatedDriver):
             self.broken(f"{actor.name} deleted {key}")
         elif not _by_command(actor):
             self.leads(actor, f"the end of {key}")
@@ -587,7 +592,7 @@ class Checker:
         if (
             not _by_command(actor)
             or new["status"] != SavepointStatus.WANTED
-            or self.row(JOBS, key) is None
+            or self.row(RUNNING_JOBS, key) is None
         ):
             self.broken(f"{actor.name} made a request for savepoint {new['id']} of job {key}")
         for other in self.savepoints.values():
@@ -600,14 +605,14 @@ class Checker:
             if other.job_id == int(key) and not other.forgotten and int(other.id) >= int(new["id"]):
                 self.broken(f"savepoint {new['id']} of job {key} came after {other.id}")
         self.count("savepoints")
-        self.savepoints[int(key), new["id"]] = Asked(
+        self.savepoints[int(key), new["id"]] = RequestedSavepoint(
             int(key), new["id"], new["initialization_ms"], new["stop"]
         )
 
     def _answered(self, actor: Actor, key: str, new: dict[str, Any]) -> None:
         self.count(f"savepoint: {new['status']}")
-        if isinstance(actor.owner, DriverProcess):
-            state = self.row(STATES, key)
+        if isinstance(actor.owner, SimulatedDriver):
+            state = self.row(JOB_STATES, key)
             if state is None or state.value["generation"] != actor.owner.order.generation:
                 self.broken(
                     f"{actor.name} answered for savepoint {new['id']} of job {key}, which it does"
@@ -657,16 +662,16 @@ def _by_command(actor: Actor) -> bool:
 
 Judge = Callable[[Checker, Actor, str, Row, Row, Seen], None]
 JUDGES: dict[str, Judge] = {
-    STATES: Checker.state,
-    JOBS: Checker.job,
+    JOB_STATES: Checker.state,
+    RUNNING_JOBS: Checker.job,
     PIPELINES: Checker.pipeline,
     DRIVERS: Checker.driver,
     METRICS: Checker.metrics,
-    MONITOR: Checker.left,
+    CHECKPOINT_HISTORY: Checker.left,
     ASSIGNMENTS: Checker.assignment,
     LEASES: Checker.lease,
-    BEATS: Checker.beat,
-    FINISHED: Checker.outcome,
+    HEARTBEATS: Checker.beat,
+    JOB_OUTCOMES: Checker.outcome,
     SAVEPOINTS: Checker.savepoint,
-    CLEANUP: Checker.cleanup,
+    PENDING_CLEANUPS: Checker.cleanup,
 }

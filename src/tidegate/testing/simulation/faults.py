@@ -14,13 +14,13 @@ from tidegate.store.backend import (
     Changes,
     Committed,
     Compacted,
-    Forgotten,
     MapSize,
+    NotCommitted,
+    OutcomeForgotten,
     Question,
-    Row,
-    Token,
+    StoredRow,
     Transaction,
-    Void,
+    TransactionName,
 )
 from tidegate.store.errors import AnswerLost, Conflict, StoreUnavailable
 from tidegate.testing.faulty_store import Fault
@@ -34,7 +34,7 @@ FAULTS = (Fault.UNAVAILABLE, Fault.REQUEST_LOST, Fault.ANSWER_LOST, Fault.HELD_B
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Weather:
+class FaultRates:
     """How bad a world is.
 
     The first five are probabilities at one place or call, `events` the seconds between two blows.
@@ -51,8 +51,8 @@ class Weather:
     clock_steps: bool
 
     @staticmethod
-    def drawn(rng: random.Random) -> "Weather":
-        return Weather(
+    def drawn(rng: random.Random) -> "FaultRates":
+        return FaultRates(
             kill=rng.choice([0.0, 0.0005, 0.002]),
             freeze=rng.choice([0.0, 0.0005, 0.002]),
             switch=rng.choice([0.02, 0.1]),
@@ -86,17 +86,17 @@ class Front:
                     Actor(sender.owner, sender.name, functools.partial(self._arrive, transaction))
                 )
 
-    def read(self, map: str, key: str) -> Row | None:
+    def read(self, map: str, key: str) -> StoredRow | None:
         """The entry as of now."""
         self._gate("read")
         return self.inner.read(map, key)
 
-    def scan(self, map: str, prefix: str) -> list[Row]:
+    def scan(self, map: str, prefix: str) -> list[StoredRow]:
         """The entries whose key begins so."""
         self._gate("scan")
         return self.inner.scan(map, prefix)
 
-    def ask(self, questions: Sequence[Question]) -> list[list[Row]]:
+    def ask(self, questions: Sequence[Question]) -> list[list[StoredRow]]:
         self._gate("ask")
         return self.inner.ask(questions)
 
@@ -124,7 +124,7 @@ class Front:
             self.world.at("applied")
         return revision
 
-    def settle(self, token: Token) -> Committed | Void | Forgotten:
+    def settle(self, token: TransactionName) -> Committed | NotCommitted | OutcomeForgotten:
         self._gate("settle")
         return self.inner.settle(token)
 

@@ -90,7 +90,7 @@ class _Chance:
 @contextlib.contextmanager
 def world(
     at: Callable[[str], None],
-    target: parts.Target,
+    target: parts.MemoryTarget,
     me: Callable[[], Any],
     rng: random.Random,
     logged: Logged,

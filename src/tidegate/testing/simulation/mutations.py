@@ -13,32 +13,32 @@ from tidegate.checkpoints.savepoints import SavedPoint
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator import cleanup, commands, housekeeping, prepare, registry, savepoints
 from tidegate.coordinator.ending import Ending, ending_of
-from tidegate.coordinator.origin import Origin
+from tidegate.coordinator.origin import RestoreOrigin
 from tidegate.coordinator.reconciler import Reconciler
-from tidegate.coordinator.registry import Known
+from tidegate.coordinator.registry import JobSnapshot
 from tidegate.coordinator.restore import Numbers, condition_of
-from tidegate.coordinator.transitions import Changes, Recorder
-from tidegate.coordinator.wish import Condition
+from tidegate.coordinator.transitions import StateUpdate, TransitionWriter
+from tidegate.coordinator.wish import PreviousRun
 from tidegate.driver import registration
 from tidegate.driver.metrics import MetricsWriter
 from tidegate.election import lease as lease_arithmetic
 from tidegate.election import watch
 from tidegate.election.lease import Observed, Take, Timing
 from tidegate.lifecycle import retry
-from tidegate.lifecycle.decision import Go, Stay
-from tidegate.lifecycle.view import JobView
+from tidegate.lifecycle.decision import NoTransition, Transition
+from tidegate.lifecycle.view import JobObservation
 from tidegate.model.document import to_document
 from tidegate.model.records import (
-    CLEANUP,
+    CHECKPOINT_HISTORY,
     DRIVERS,
-    FINISHED,
-    JOBS,
+    JOB_NAMES,
+    JOB_OUTCOMES,
+    JOB_STATES,
     LEASES,
     METRICS,
-    MONITOR,
-    NAMES,
+    PENDING_CLEANUPS,
     PIPELINES,
-    STATES,
+    RUNNING_JOBS,
     CleanupRecord,
     DriverRecord,
     JobIntent,
@@ -50,7 +50,7 @@ from tidegate.model.records import (
 )
 from tidegate.pipeline import ledger
 from tidegate.pipeline.ledger import pipeline_key
-from tidegate.pipeline.savepoint import SavepointDesk
+from tidegate.pipeline.savepoint import SavepointCoordinator
 from tidegate.store.base import Check, Delete, Entry, Put, Store
 from tidegate.store.errors import StoreUnavailable
 from tidegate.store.follow import Follower
@@ -61,9 +61,9 @@ HOLDS_ALWAYS = Check(LEASES, "nobody", 0)
 
 def leader_writes_without_its_lease() -> None:
     """Transitions do not carry the leader's lease."""
-    real = Recorder._transact
+    real = TransitionWriter._transact
     _put(
-        Recorder,
+        TransitionWriter,
         "_transact",
         lambda self, _, known, changes: real(self, HOLDS_ALWAYS, known, changes),
     )
@@ -139,7 +139,7 @@ def zombie_is_started_again() -> None:
             and known.state is not None
             and known.state.value.status.terminal
         ):
-            go = Go(to=JobStatus.SCHEDULED, worker=min(self.workers, default="none"))
+            go = Transition(to=JobStatus.SCHEDULED, worker=min(self.workers, default="none"))
             self.recorder._schedule(leading.check(), self.view(known, places), known, go)
             return True
         return bool(real(self, leading, job_id, places))
@@ -150,31 +150,31 @@ def zombie_is_started_again() -> None:
 
 def zombie_is_left_alone() -> None:
     """An entry of an ended job stays among the running ones."""
-    _put(Recorder, "bury_zombie", lambda *_: None)
+    _put(TransitionWriter, "bury_zombie", lambda *_: None)
 
 
 def end_without_a_cleanup_record() -> None:
     """The terminal transaction forgets who cleans up."""
 
-    def ending(known: Known, status: JobStatus, now_ms: int, **more: Any) -> Ending:
+    def ending(known: JobSnapshot, status: JobStatus, now_ms: int, **more: Any) -> Ending:
         made = ending_of(known, status, now_ms, **more)
-        return replace(made, writes=tuple(w for w in made.writes if w.map != CLEANUP))
+        return replace(made, writes=tuple(w for w in made.writes if w.map != PENDING_CLEANUPS))
 
     _everywhere("ending_of", ending_of, ending)
 
 
 def submit_over_a_running_job() -> None:
     """A submit does not mind that the job is there."""
-    look, writes = registry.look, commands.Commands._writes
+    look, writes = registry.read_job, commands.Commands._writes
 
-    def blind(store: Store, job_id: int) -> Known:
+    def blind(store: Store, job_id: int) -> JobSnapshot:
         return replace(look(store, job_id), record=None)
 
     def unchecked(
         self: commands.Commands, *arguments: Any, **more: Any
     ) -> tuple[list[Check], list[Put | Delete]]:
         checks, made = writes(self, *arguments, **more)
-        return [check for check in checks if check.map != JOBS], made
+        return [check for check in checks if check.map != RUNNING_JOBS], made
 
     _put(commands, "look", blind)
     _put(commands.Commands, "_writes", unchecked)
@@ -182,12 +182,12 @@ def submit_over_a_running_job() -> None:
 
 def stay_does_not_repeat_its_order() -> None:
     """What a state orders is written only when the status changes."""
-    real = Recorder.stay
+    real = TransitionWriter.stay
     _put(
-        Recorder,
+        TransitionWriter,
         "stay",
         lambda self, lease, known, view, decision: real(
-            self, lease, known, view, Stay(reason=decision.reason)
+            self, lease, known, view, NoTransition(reason=decision.reason)
         ),
     )
 
@@ -195,24 +195,26 @@ def stay_does_not_repeat_its_order() -> None:
 def pipelines_keep_their_generation() -> None:
     """A start fences the job, and not its pipelines."""
 
-    def transact(self: Recorder, lease: Check, known: Known, changes: Changes) -> None:
+    def transact(
+        self: TransitionWriter, lease: Check, known: JobSnapshot, changes: StateUpdate
+    ) -> None:
         started = any(
-            isinstance(w, Put) and w.map == STATES and w.value["status"] == JobStatus.SCHEDULED
+            isinstance(w, Put) and w.map == JOB_STATES and w.value["status"] == JobStatus.SCHEDULED
             for w in changes.writes
         )
         writes = [w for w in changes.writes if not (started and w.map == PIPELINES)]
-        real(self, lease, known, Changes(checks=changes.checks, writes=writes))
+        real(self, lease, known, StateUpdate(checks=changes.checks, writes=writes))
 
-    real = Recorder._transact
-    _put(Recorder, "_transact", transact)
+    real = TransitionWriter._transact
+    _put(TransitionWriter, "_transact", transact)
 
 
 def restart_without_proof_of_death() -> None:
     """Whoever waits to start a driver does not look for the one before."""
     waiting = (JobStatus.RECOVERING, JobStatus.PENDING)
-    real = JobView.driver_lives
+    real = JobObservation.driver_lives
     _put(
-        JobView,
+        JobObservation,
         "driver_lives",
         property(lambda view: view.state.status not in waiting and real.__get__(view)),
     )  # a property
@@ -221,41 +223,47 @@ def restart_without_proof_of_death() -> None:
 def wish_is_overwritten_by_the_leader() -> None:
     """The leader writes the job's record back as it was submitted, with every change of status."""
 
-    def transact(self: Recorder, lease: Check, known: Known, changes: Changes) -> None:
-        if known.record is None or any(w.map == JOBS for w in changes.writes):
+    def transact(
+        self: TransitionWriter, lease: Check, known: JobSnapshot, changes: StateUpdate
+    ) -> None:
+        if known.record is None or any(w.map == RUNNING_JOBS for w in changes.writes):
             return real(self, lease, known, changes)
         record = replace(known.record.value, intent=JobIntent())
         real(
             self,
             lease,
             known,
-            Changes(
+            StateUpdate(
                 checks=changes.checks,
-                writes=[*changes.writes, Put(JOBS, str(known.job_id), to_document(record))],
+                writes=[*changes.writes, Put(RUNNING_JOBS, str(known.job_id), to_document(record))],
             ),
         )
 
-    real = Recorder._transact
-    _put(Recorder, "_transact", transact)
+    real = TransitionWriter._transact
+    _put(TransitionWriter, "_transact", transact)
 
 
 def retries_are_counted_in_memory() -> None:
     """Each leader counts for itself."""
     counted: dict[tuple[int, int], int] = {}
 
-    def following(self: Recorder, view: JobView, decision: Go, now_ms: int) -> JobState:
+    def following(
+        self: TransitionWriter, view: JobObservation, decision: Transition, now_ms: int
+    ) -> JobState:
         key = (id(self), view.record.job_id)
         counted[key] = counted.get(key, 0) + 1 if decision.restart else counted.get(key, 0)
         return replace(real(self, view, decision, now_ms), restarts=counted[key])
 
-    real = Recorder._next
-    _put(Recorder, "_next", following)
+    real = TransitionWriter._next
+    _put(TransitionWriter, "_next", following)
 
 
 def restore_of_what_is_being_deleted() -> None:
     """A submit restores from checkpoints that a cleanup is about to delete."""
 
-    def condition(known: Known, _: CleanupRecord | None, *, left: bool = False) -> Condition:
+    def condition(
+        known: JobSnapshot, _: CleanupRecord | None, *, left: bool = False
+    ) -> PreviousRun:
         return condition_of(known, None, left=left)
 
     _put(prepare, "condition_of", condition)
@@ -264,7 +272,7 @@ def restore_of_what_is_being_deleted() -> None:
 def numbers_begin_anew_when_the_history_is_forgotten() -> None:
     """A job id that the store has forgotten begins at 1, whatever is left on disk."""
 
-    def numbers(known: Known, *_: CheckpointStorage | Origin) -> Numbers:
+    def numbers(known: JobSnapshot, *_: CheckpointStorage | RestoreOrigin) -> Numbers:
         return Numbers(
             next_checkpoint=registry.next_checkpoint(known),
             last_generation=registry.last_generation(known),
@@ -324,17 +332,17 @@ def history_takes_the_newer_incarnation_along() -> None:
 
     def expire(self: housekeeping.Housekeeper, job_id: int, _: int, lease: Check) -> None:
         key = str(job_id)
-        outcome = self.store.get(FINISHED, key)
-        if outcome is not None and self.store.get(CLEANUP, key) is None:
-            names = [Delete(NAMES, registry.name_key(outcome.value["name"]))]
+        outcome = self.store.get(JOB_OUTCOMES, key)
+        if outcome is not None and self.store.get(PENDING_CLEANUPS, key) is None:
+            names = [Delete(JOB_NAMES, registry.name_key(outcome.value["name"]))]
             parts = [
                 Delete(map, entry.key)
-                for map in (PIPELINES, MONITOR)
+                for map in (PIPELINES, CHECKPOINT_HISTORY)
                 for entry in self.store.list(map, f"{key}/")
             ]
             self.store.transact(
-                [lease, Check(FINISHED, key, outcome.version)],
-                [Delete(FINISHED, key), Delete(STATES, key), *parts, *names],
+                [lease, Check(JOB_OUTCOMES, key, outcome.version)],
+                [Delete(JOB_OUTCOMES, key), Delete(JOB_STATES, key), *parts, *names],
             )
 
     _put(housekeeping.Housekeeper, "_expire", expire)
@@ -356,20 +364,20 @@ def savepoint_is_sealed_without_the_others() -> None:
     """Whoever has given its part writes the head, whether the other pipelines have or not."""
 
     def point(
-        self: SavepointDesk, wanted: SavepointRequest, state: PipelineState
+        self: SavepointCoordinator, wanted: SavepointRequest, state: PipelineState
     ) -> SavedPoint | None:
         there = real(self, wanted, state)
         return there or SavedPoint(
             checkpoint=state.latest.checkpoint if state.latest else 0, path=""
         )
 
-    real = SavepointDesk._point
-    _put(SavepointDesk, "_point", point)
+    real = SavepointCoordinator._point
+    _put(SavepointCoordinator, "_point", point)
 
 
 def savepoint_is_forgotten_when_the_job_ends() -> None:
     """The end of a job does not answer what is still wanted of it."""
-    _everywhere("at_the_end", savepoints.at_the_end, lambda *_: savepoints.Answer())
+    _everywhere("at_the_end", savepoints.at_the_end, lambda *_: savepoints.SavepointReply())
 
 
 class _Keeps(CheckpointStorage):

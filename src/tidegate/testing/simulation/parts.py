@@ -21,14 +21,14 @@ from tidegate.pipeline.graph import Graph, Node
 from tidegate.plugin.connector import Connector
 from tidegate.plugin.contract import (
     AlreadyCommitted,
+    BatchCommitted,
     Commit,
-    Committed,
     Committer,
     Limit,
     OperatorContext,
-    Resume,
     Sink,
     SinkMemory,
+    SinkRestore,
     Source,
     Split,
     Writer,
@@ -39,7 +39,7 @@ ROWS_A_SECOND = 1.5  # of a stream
 
 
 @dataclass(eq=False)
-class Shelf:
+class MemoryTable:
     """What one sink of one lineage holds, with its records."""
 
     generation: int = 0
@@ -48,7 +48,7 @@ class Shelf:
 
 
 @dataclass(eq=False)
-class Target:
+class MemoryTarget:
     """The world outside: shelves by (lineage, pipeline, sink).
 
     `at` is called wherever something may happen, `broken` is told what must never be.
@@ -58,7 +58,7 @@ class Target:
     at: Callable[[str], None]
     broken: Callable[[str], None]
     now_s: Callable[[], float]
-    shelves: dict[tuple[str, int, str], Shelf] = field(default_factory=dict)
+    shelves: dict[tuple[str, int, str], MemoryTable] = field(default_factory=dict)
 
     @property
     def available(self) -> int:
@@ -72,7 +72,7 @@ class SimSource(Source):
     The offset is {"first", "at"}.
     """
 
-    target: Target
+    target: MemoryTarget
 
     def tables(self) -> tuple[Table, ...]:
         return ()
@@ -106,22 +106,24 @@ class SimSource(Source):
 class SimCommitter(Committer):
     """Rows and record in one step."""
 
-    def __init__(self, target: Target, pipeline: int, sink: str) -> None:
+    def __init__(self, target: MemoryTarget, pipeline: int, sink: str) -> None:
         self.target = target
         self.pipeline = pipeline
         self.sink = sink
-        self.shelf = Shelf()
+        self.shelf = MemoryTable()
         self.generation = 0
 
-    def memory(self, resume: Resume) -> SinkMemory:
+    def memory(self, resume: SinkRestore) -> SinkMemory:
         """The newest batch that is there."""
-        shelf = self.target.shelves.get((resume.lineage, self.pipeline, self.sink), Shelf())
+        shelf = self.target.shelves.get((resume.lineage, self.pipeline, self.sink), MemoryTable())
         return SinkMemory(place=self.sink, checkpoint=max(shelf.rows, default=0))
 
-    def open(self, resume: Resume) -> None:
+    def open(self, resume: SinkRestore) -> None:
         """Fence, and drop what is newer."""
         self.shelf, self.generation = (
-            self.target.shelves.setdefault((resume.lineage, self.pipeline, self.sink), Shelf()),
+            self.target.shelves.setdefault(
+                (resume.lineage, self.pipeline, self.sink), MemoryTable()
+            ),
             resume.generation,
         )
         self.target.at("sink.open.before")
@@ -132,7 +134,7 @@ class SimCommitter(Committer):
             self.shelf.records.pop(newer, None)
         self.target.at("sink.open.after")
 
-    def commit(self, commit: Commit) -> Committed | AlreadyCommitted:
+    def commit(self, commit: Commit) -> BatchCommitted | AlreadyCommitted:
         self.target.at("sink.commit.before")
         self._fence()
         outcome = self._once(
@@ -152,7 +154,7 @@ class SimCommitter(Committer):
         if self.shelf.generation > self.generation:
             raise Fenced(f"the sink {self.sink}", self.generation, self.shelf.generation)
 
-    def _once(self, commit: Commit, ids: list[int]) -> Committed | AlreadyCommitted:
+    def _once(self, commit: Commit, ids: list[int]) -> BatchCommitted | AlreadyCommitted:
         n, shelf = commit.checkpoint, self.shelf
         what = (
             f"{self.sink} of {commit.lineage}/{self.pipeline}, checkpoint {n} of generation"
@@ -162,7 +164,7 @@ class SimCommitter(Committer):
             if shelf.rows and n < max(shelf.rows):
                 self.target.broken(f"a batch came after a later one: {what}")
             shelf.rows[n], shelf.records[n] = ids, commit.offsets
-            return Committed()
+            return BatchCommitted()
         if n not in shelf.records:
             self.target.broken(
                 f"a batch was repeated after it was sure that it never would be: {what}"
@@ -173,7 +175,7 @@ class SimCommitter(Committer):
 
 
 class SimSink(Sink):
-    target: Target
+    target: MemoryTarget
 
     def writer(self, task: WriteTask) -> Writer:  # noqa: ARG002  # never asked
         raise AssertionError("the simulated engine stages by itself")
@@ -182,7 +184,7 @@ class SimSink(Sink):
         return SimCommitter(self.target, self.context.pipeline, self.context.operator)
 
 
-class Mood:
+class FaultPlan:
     """How one driver behaves; the engine asks before every batch."""
 
     def __init__(self, rng: random.Random, calm: Callable[[], bool]) -> None:
@@ -235,7 +237,7 @@ class SimEngine:
     """Runs batches in simulated time. `pause` and `leave` are the process's."""
 
     def __init__(
-        self, mood: Mood, pause: Callable[[float], None], leave: Callable[[int], None]
+        self, mood: FaultPlan, pause: Callable[[float], None], leave: Callable[[int], None]
     ) -> None:
         self.mood = mood
         self.pause = pause
@@ -282,7 +284,7 @@ class SimEngine:
             raise TransientError("the batch was interrupted")
 
 
-def build(job: JobRecord, plan: PipelinePlan, target: Target) -> Graph:
+def build(job: JobRecord, plan: PipelinePlan, target: MemoryTarget) -> Graph:
     """The operators of one pipeline; in place of pipeline.graph.build."""
     nodes = {}
     for action in plan.actions:

@@ -17,22 +17,22 @@ from tidegate.coordinator.announcement import Announcement
 from tidegate.coordinator.commands import Commands
 from tidegate.coordinator.events import EventLog
 from tidegate.coordinator.housekeeping import Housekeeper
-from tidegate.coordinator.observe import COORDINATOR, Picture
+from tidegate.coordinator.observe import COORDINATOR, ClusterCache
 from tidegate.coordinator.reconciler import Reconciler
-from tidegate.coordinator.transitions import Recorder
+from tidegate.coordinator.transitions import TransitionWriter
 from tidegate.driver.metrics import MetricsWriter
 from tidegate.driver.registration import register
-from tidegate.driver.watch import Reins, StoreWatch
-from tidegate.election import Elector, Leading
+from tidegate.driver.watch import CommandWatcher, DriverControl
+from tidegate.election import Elector, Leader
 from tidegate.home import Home
-from tidegate.lifecycle.view import Limits
+from tidegate.lifecycle.view import LifecycleLimits
 from tidegate.model.document import from_document
-from tidegate.model.engine import DriverOrder
+from tidegate.model.engine import DriverSpec
 from tidegate.model.errors import Fenced, TerminalError, TransientError
 from tidegate.model.plan import PipelinePlan
 from tidegate.model.records import (
-    JOBS,
     PIPELINES,
+    RUNNING_JOBS,
     JobRecord,
     PipelineState,
     PipelineStatus,
@@ -42,17 +42,17 @@ from tidegate.model.records import (
 )
 from tidegate.pipeline.attempts import run_pipeline
 from tidegate.pipeline.ledger import Ledger, pipeline_key
-from tidegate.pipeline.loop import Surroundings
-from tidegate.pipeline.meter import Meter
-from tidegate.pipeline.savepoint import SavepointDesk
+from tidegate.pipeline.loop import PipelineContext
+from tidegate.pipeline.meter import PipelineProgress
+from tidegate.pipeline.savepoint import SavepointCoordinator
 from tidegate.runner.exits import DriverExit
 from tidegate.store.base import OutcomeUnknown, Store
 from tidegate.store.errors import StoreUnavailable
 from tidegate.testing.simulation.clock import HostClock
-from tidegate.testing.simulation.parts import Mood, SimEngine
+from tidegate.testing.simulation.parts import FaultPlan, SimEngine
 from tidegate.testing.simulation.turns import Actor, Killed
 from tidegate.worker.agent import Worker
-from tidegate.worker.launcher import Dead, Grip, Living
+from tidegate.worker.launcher import Alive, DriverHandle, Exited
 
 if TYPE_CHECKING:
     from tidegate.testing.simulation.world import World
@@ -62,7 +62,7 @@ HOME = Home(Path("/simulated"))
 # servers announce themselves in every so many-th world: nothing is decided by it, and it is a write
 # more in every turn
 ANNOUNCING = 7
-LIMITS = Limits(
+LIMITS = LifecycleLimits(
     start_ms=15_000,
     ask_ms=4_000,
     interrupt_ms=3_000,
@@ -142,7 +142,7 @@ class ServerProcess(Process):
     def __post_init__(self) -> None:
         super().__post_init__()
         world, clock, settings = self.world, self.host.clock, self.world.settings
-        self.picture = Picture(self.store, clock)
+        self.picture = ClusterCache(self.store, clock)
         self.commands = Commands(self.store, world.storage, settings, clock)
         self.commands.savepoints = world.savepoints
         self.elector = Elector(
@@ -151,7 +151,7 @@ class ServerProcess(Process):
         self.announcement = Announcement(
             self.store, ServerRecord(id=self.name), settings.coordinator.lease_ms, clock
         )
-        recorder = Recorder(self.store, world.storage, settings, clock, EventLog())
+        recorder = TransitionWriter(self.store, world.storage, settings, clock, EventLog())
         self.reconciler = Reconciler(self.picture, recorder, settings, clock, lambda _: None)
         self.reconciler.limits = LIMITS
         self.housekeeper = Housekeeper(self.picture, world.storage, settings, clock)
@@ -166,7 +166,7 @@ class ServerProcess(Process):
     @property
     def leading(self) -> bool:
         """Whether it believes that it leads."""
-        return isinstance(self.elector.leadership(), Leading)
+        return isinstance(self.elector.leadership(), Leader)
 
     def leave(self) -> None:
         self.leaving = True
@@ -188,7 +188,7 @@ class ServerProcess(Process):
 
     def _lead(self) -> None:
         leading = self.elector.leadership()
-        if isinstance(leading, Leading):
+        if isinstance(leading, Leader):
             self.reconciler.step(leading)
             self.housekeeper.step(leading)
         elif self.world.rng.random() < 0.2:
@@ -233,9 +233,9 @@ class SimLauncher:
     def __init__(self, worker: WorkerProcess) -> None:
         self.worker = worker
 
-    def start(self, order: DriverOrder, *, plain: bool) -> Grip:  # noqa: ARG002  # none waits here
+    def start(self, order: DriverSpec, *, plain: bool) -> DriverHandle:  # noqa: ARG002  # none waits here
         world = self.worker.world
-        driver = DriverProcess(
+        driver = SimulatedDriver(
             world,
             "driver",
             f"driver-{order.job_id}-g{order.generation}",
@@ -246,7 +246,7 @@ class SimLauncher:
         world.join(driver)
         return SimGrip(driver.ref, driver, self.worker, child=True)
 
-    def adopt(self, process: ProcessRef, job_id: int) -> Grip:  # noqa: ARG002  # has no logs
+    def adopt(self, process: ProcessRef, job_id: int) -> DriverHandle:  # noqa: ARG002  # has no logs
         return SimGrip(process, self.worker.world.drivers[process.pid], self.worker, child=False)
 
     def clear(self, job_id: int, generation: int, process: ProcessRef) -> None:
@@ -270,16 +270,16 @@ class SimGrip:
     """A driver in the hands of a worker."""
 
     ref: ProcessRef
-    driver: "DriverProcess"
+    driver: "SimulatedDriver"
     worker: WorkerProcess
     child: bool
 
-    def look(self) -> Living | Dead:
+    def look(self) -> Alive | Exited:
         if self.ref.boot != self.worker.host.boot:
-            return Dead(proof="host restarted")
+            return Exited(proof="host restarted")
         if self.driver.alive:
-            return Living()
-        return Dead(code=self.driver.code, proof="exit") if self.child else Dead()
+            return Alive()
+        return Exited(code=self.driver.code, proof="exit") if self.child else Exited()
 
     def terminate(self) -> None:
         """SIGTERM: a stop, for those that listen."""
@@ -291,7 +291,7 @@ class SimGrip:
         self.driver.kill_soon()
 
 
-class SimDesk(SavepointDesk):
+class SimDesk(SavepointCoordinator):
     """Waits as everybody does here."""
 
     def wait(self, stop: threading.Event, seconds: float) -> None:
@@ -300,10 +300,10 @@ class SimDesk(SavepointDesk):
 
 
 @dataclass(eq=False)
-class DriverProcess(Process):
+class SimulatedDriver(Process):
     """One generation of a job: the main thread of driver/main, and one actor for each pipeline."""
 
-    order: DriverOrder = field(kw_only=True)
+    order: DriverSpec = field(kw_only=True)
     code: int = -9
     excused: bool = (
         False  # nobody could see it, and it was silent for a lease: it may be alive, and is fenced
@@ -316,8 +316,8 @@ class DriverProcess(Process):
         self.abandon = threading.Event()
         self.registered = self.dying = False
         self.results: dict[int, PipelineStatus | Exception] = {}
-        self.meters: list[Meter] = []
-        self.mood = Mood(random.Random(world.rng.random()), lambda: world.kind)
+        self.meters: list[PipelineProgress] = []
+        self.mood = FaultPlan(random.Random(world.rng.random()), lambda: world.kind)
         self.engine = SimEngine(self.mood, self._work, self._leave)
         self._main = world.turns.spawn(
             self,
@@ -369,7 +369,7 @@ class DriverProcess(Process):
                 self.world.turns.pause(0.5)
 
     def _job(self) -> JobRecord:
-        entry = self.store.get(JOBS, str(self.order.job_id))
+        entry = self.store.get(RUNNING_JOBS, str(self.order.job_id))
         if entry is None:
             raise TerminalError(f"job {self.order.job_id} is not in the store")
         return from_document(JobRecord, entry.value)
@@ -387,10 +387,10 @@ class DriverProcess(Process):
         ]
         for plan in plans:
             self._begin(job, plan)
-        watch = StoreWatch(
+        watch = CommandWatcher(
             self.store,
             self.order,
-            Reins(stop=self._asked, interrupt=self._interrupt, end=lambda: self._leave(-9)),
+            DriverControl(stop=self._asked, interrupt=self._interrupt, end=lambda: self._leave(-9)),
             self.host.clock,
         )
         metrics = MetricsWriter(self.store, self.order, self.meters, self.host.clock)
@@ -433,7 +433,7 @@ class DriverProcess(Process):
         )
 
     def _begin(self, job: JobRecord, plan: PipelinePlan) -> None:
-        meter = Meter(plan.id, self.order.generation, self.host.clock)
+        meter = PipelineProgress(plan.id, self.order.generation, self.host.clock)
         self.meters.append(meter)
         ledger = Ledger(
             self.store,
@@ -443,7 +443,7 @@ class DriverProcess(Process):
             clock=self.host.clock,
             abandon=self.abandon,
         )
-        around = Surroundings(
+        around = PipelineContext(
             job=job,
             storage=self.world.storage,
             engine=self.engine,

@@ -9,35 +9,35 @@ nothing may be left.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tidegate.coordinator.observe import Picture
+from tidegate.coordinator.observe import ClusterCache
 from tidegate.model.document import from_document
 from tidegate.model.job import BlockKind, JobMode
 from tidegate.model.records import (
     ASSIGNMENTS,
-    BEATS,
-    CLEANUP,
+    CHECKPOINT_HISTORY,
     DRIVERS,
-    FINISHED,
-    JOBS,
+    HEARTBEATS,
+    JOB_NAMES,
+    JOB_OUTCOMES,
+    JOB_STATES,
     LEASES,
     METRICS,
-    MONITOR,
-    NAMES,
+    PENDING_CLEANUPS,
     PIPELINES,
+    RUNNING_JOBS,
     SAVEPOINTS,
     SERVERS,
-    STATES,
     TERMINAL,
     WORKERS,
     CheckpointHealth,
+    DesiredState,
     JobRecord,
     JobStatus,
     SavepointStatus,
-    Wish,
 )
 from tidegate.testing.simulation.backend import QuickStore
 from tidegate.testing.simulation.checkers import Incarnation
-from tidegate.testing.simulation.parts import Shelf, expected
+from tidegate.testing.simulation.parts import MemoryTable, expected
 
 if TYPE_CHECKING:
     from tidegate.testing.simulation.world import World
@@ -52,14 +52,14 @@ AGAIN = 0.3  # of the worlds
 AGAIN_S = 20.0
 KIND_LEISURE = 1.4  # turns are as much rarer while nothing goes wrong: worlds are many
 MAPS = (
-    JOBS,
-    STATES,
+    RUNNING_JOBS,
+    JOB_STATES,
     PIPELINES,
     METRICS,
-    MONITOR,
-    CLEANUP,
-    FINISHED,
-    NAMES,
+    CHECKPOINT_HISTORY,
+    PENDING_CLEANUPS,
+    JOB_OUTCOMES,
+    JOB_NAMES,
     ASSIGNMENTS,
     DRIVERS,
     SAVEPOINTS,
@@ -100,12 +100,12 @@ class Reckoning:
             for actor in self.world.users.waiting
             if actor.owner.alive
         ]
-        for key, row in self.world.backend.entries.get(JOBS, {}).items():
-            state = self.world.backend.read(STATES, key)
-            wish = Wish(row.value["intent"]["wish"])
+        for key, row in self.world.backend.entries.get(RUNNING_JOBS, {}).items():
+            state = self.world.backend.read(JOB_STATES, key)
+            wish = DesiredState(row.value["intent"]["wish"])
             if (
                 state is None
-                or wish is not Wish.RUN
+                or wish is not DesiredState.RUN
                 or not self._settled(key, state.value, row.value)
             ):
                 left.append(
@@ -157,12 +157,14 @@ class Reckoning:
         """People repeat themselves until it is done: a job may come to its turn only after another
         one has ended.
         """
-        if self.world.backend.entries.get(JOBS):
+        if self.world.backend.entries.get(RUNNING_JOBS):
             self.world.users.stop_all()
             self.world.turns.at(self.world.turns.now_s + 10.0, self.world.event(self._stop_again))
 
     def _unstopped(self) -> list[str]:
-        jobs = [f"job {key} is still there" for key in self.world.backend.entries.get(JOBS, {})]
+        jobs = [
+            f"job {key} is still there" for key in self.world.backend.entries.get(RUNNING_JOBS, {})
+        ]
         return jobs or [f"{d.name} still lives" for d in self.world.drivers.values() if d.alive]
 
     def _stopped(self) -> None:
@@ -189,7 +191,7 @@ class Reckoning:
         offices = {"coordinator", *(f"worker/{name}" for name in named)}
         return left + [
             f"{map}/{key}"
-            for map in (LEASES, BEATS)
+            for map in (LEASES, HEARTBEATS)
             for key in entries.get(map, {})
             if key not in offices
         ]
@@ -214,7 +216,7 @@ class Reckoning:
         """By a picture of the store as any server has one, and the rule of the API."""
         from tidegate.api.fragments import going
 
-        picture = Picture(QuickStore(self.world.backend), self.world.hosts[0].clock)
+        picture = ClusterCache(QuickStore(self.world.backend), self.world.hosts[0].clock)
         picture.refresh()
         for job in going(picture):
             if job.state.status in TERMINAL:
@@ -295,7 +297,7 @@ class Reckoning:
             held = sorted(
                 i
                 for ids in self.world.target.shelves.get(
-                    (lineage, pipeline, sink.operator), Shelf()
+                    (lineage, pipeline, sink.operator), MemoryTable()
                 ).rows.values()
                 for i in ids
             )

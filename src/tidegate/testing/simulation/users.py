@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegate.coordinator.commands import STRENGTH
-from tidegate.coordinator.wish import From, RestoreWish
+from tidegate.coordinator.wish import RestoreOptions, RestoreSource
 from tidegate.model.document import to_document
 from tidegate.model.errors import TransientError, UserError
 from tidegate.model.plan import Plan
 from tidegate.model.records import (
-    FINISHED,
-    JOBS,
+    JOB_OUTCOMES,
+    JOB_STATES,
     PIPELINES,
-    STATES,
+    RUNNING_JOBS,
     TERMINAL,
+    DesiredState,
     JobIntent,
     JobRecord,
-    Wish,
 )
 from tidegate.store.base import Put
 from tidegate.testing.simulation.plans import drawn_plan
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from tidegate.testing.simulation.world import World
 
 STARTS = (
-    From.ASK,
-    From.AUTO,
-    From.AUTO,
-    From.AUTO,
-    From.LATEST,
-    From.LATEST,
-    From.CHECKPOINT,
-    From.FRESH,
+    RestoreSource.ASK,
+    RestoreSource.AUTO,
+    RestoreSource.AUTO,
+    RestoreSource.AUTO,
+    RestoreSource.LATEST,
+    RestoreSource.LATEST,
+    RestoreSource.CHECKPOINT,
+    RestoreSource.FRESH,
 )
-STOPS = (Wish.CANCEL, Wish.CANCEL, Wish.FORCE_STOP)
+STOPS = (DesiredState.CANCEL, DesiredState.CANCEL, DesiredState.FORCE_STOP)
 SAVING = 0.3  # of the stops are with a savepoint
 UNNAMED_MAX = 2  # jobs without an id of the user's
 
@@ -92,16 +92,16 @@ class Users:
 
     def stop_all(self) -> None:
         """Nothing shall run any more."""
-        for key in self.world.backend.entries.get(JOBS, {}):
-            self._stop(int(key), Wish.CANCEL)
+        for key in self.world.backend.entries.get(RUNNING_JOBS, {}):
+            self._stop(int(key), DesiredState.CANCEL)
 
     def submit_again(self) -> None:
         """The same ids once more, long after everything about them has been forgotten."""
         for job_id, plan in self.plans.items():
-            self._submit_as(plan, job_id, RestoreWish(From.AUTO))
+            self._submit_as(plan, job_id, RestoreOptions(RestoreSource.AUTO))
 
     def _any_job(self) -> int:
-        there = [int(key) for key in self.world.backend.entries.get(JOBS, {})]
+        there = [int(key) for key in self.world.backend.entries.get(RUNNING_JOBS, {})]
         return (
             self.rng.choice(sorted(there))
             if there and self.rng.random() < 0.8
@@ -135,7 +135,7 @@ class Users:
             self._stop(job_id, self.rng.choice(STOPS))
         plan = self.plans.get(job_id)
         if plan is not None and self.rng.random() < 0.5:
-            wish = RestoreWish(self.rng.choice([From.AUTO, From.LATEST]))
+            wish = RestoreOptions(self.rng.choice([RestoreSource.AUTO, RestoreSource.LATEST]))
             again = self.world.event(
                 lambda: None if self.world.kind else self._submit_as(plan, job_id, wish)
             )
@@ -150,22 +150,22 @@ class Users:
             job_id = None
         self._submit_as(plan, job_id, self._restore(job_id))
 
-    def _restore(self, job_id: int | None) -> RestoreWish:
+    def _restore(self, job_id: int | None) -> RestoreOptions:
         start = self.rng.choice(STARTS)
-        if start is not From.CHECKPOINT:
-            return RestoreWish(start)
+        if start is not RestoreSource.CHECKPOINT:
+            return RestoreOptions(start)
         place = self.world.backend.read(PIPELINES, f"{job_id}/1")
         retained = [int(ref["checkpoint"]) for ref in place.value["retained"]] if place else []
-        return RestoreWish(start, self.rng.choice(retained or [1]))
+        return RestoreOptions(start, self.rng.choice(retained or [1]))
 
-    def _submit_as(self, plan: Plan, job_id: int | None, wish: RestoreWish) -> None:
+    def _submit_as(self, plan: Plan, job_id: int | None, wish: RestoreOptions) -> None:
         self._at_a_server(
             f"submit {job_id} {wish.start} {wish.checkpoint}",
             lambda server: self._submitted(server, plan, job_id, wish),
         )
 
     def _submitted(
-        self, server: ServerProcess, plan: Plan, job_id: int | None, wish: RestoreWish
+        self, server: ServerProcess, plan: Plan, job_id: int | None, wish: RestoreOptions
     ) -> None:
         me = self.world.turns.current
         assert me is not None
@@ -202,10 +202,10 @@ class Users:
                 f"savepoint {request.id} of job {job_id} was accepted and is not in the store"
             )
 
-    def _stop(self, job_id: int, wish: Wish) -> None:
+    def _stop(self, job_id: int, wish: DesiredState) -> None:
         self._at_a_server(f"{wish} {job_id}", lambda server: self._stopped(server, job_id, wish))
 
-    def _stopped(self, server: ServerProcess, job_id: int, wish: Wish) -> None:
+    def _stopped(self, server: ServerProcess, job_id: int, wish: DesiredState) -> None:
         before = self._standing(job_id)
         try:
             server.commands.stop(job_id, wish)
@@ -219,11 +219,11 @@ class Users:
                 f"the wish {wish} for job {job_id} was accepted and is not in the store"
             )
 
-    def _standing(self, job_id: int) -> tuple[int, Wish] | None:
+    def _standing(self, job_id: int) -> tuple[int, DesiredState] | None:
         """Which incarnation there is, and what is wanted of it."""
-        row = self.world.backend.read(JOBS, str(job_id))
+        row = self.world.backend.read(RUNNING_JOBS, str(job_id))
         return (
-            (int(row.value["initialization_ms"]), Wish(row.value["intent"]["wish"]))
+            (int(row.value["initialization_ms"]), DesiredState(row.value["intent"]["wish"]))
             if row
             else None
         )
@@ -257,7 +257,7 @@ class Users:
         """Entries among the running jobs that belong to none."""
         ended: dict[str, Any] = {
             key: row.value
-            for key, row in self.world.backend.entries.get(STATES, {}).items()
+            for key, row in self.world.backend.entries.get(JOB_STATES, {}).items()
             if row.value["status"] in TERMINAL and self._free(key)
         }
         record: JobRecord | None = None
@@ -267,19 +267,19 @@ class Users:
             record = self._record(job_id, ended[str(job_id)]["initialization_ms"])
         elif (
             self._free(str(job_id := 900 + self.rng.randrange(3)))
-            and self.world.backend.read(STATES, str(job_id)) is None
+            and self.world.backend.read(JOB_STATES, str(job_id)) is None
         ):
             record = self._record(job_id, self.world.hosts[0].clock.now_ms())
         if record is not None:
             self.world.note("users", f"a hand puts job {job_id} among the running ones")
             self.world.checker.by_hand.add(job_id)
-            self.world.by_hand([Put(JOBS, str(job_id), to_document(record))])
+            self.world.by_hand([Put(RUNNING_JOBS, str(job_id), to_document(record))])
 
     def _free(self, key: str) -> bool:
-        return self.world.backend.read(JOBS, key) is None
+        return self.world.backend.read(RUNNING_JOBS, key) is None
 
     def _record(self, job_id: int, initialization_ms: int) -> JobRecord:
-        outcome = self.world.backend.read(FINISHED, str(job_id))
+        outcome = self.world.backend.read(JOB_OUTCOMES, str(job_id))
         plan = self.plans.get(job_id, next(iter(self.plans.values())))
         lineage = str(outcome.value["lineage"]) if outcome else f"{job_id}-hand"
         intent = JobIntent(at_ms=initialization_ms)

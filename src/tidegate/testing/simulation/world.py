@@ -24,13 +24,13 @@ from tidegate.testing.simulation import installed
 from tidegate.testing.simulation.backend import QuickStore, WatchedBackend
 from tidegate.testing.simulation.checkers import Checker
 from tidegate.testing.simulation.clock import HostClock
-from tidegate.testing.simulation.faults import Blows, Front, Weather
-from tidegate.testing.simulation.parts import Target
+from tidegate.testing.simulation.faults import Blows, FaultRates, Front
+from tidegate.testing.simulation.parts import MemoryTarget
 from tidegate.testing.simulation.processes import (
-    DriverProcess,
     Host,
     Process,
     ServerProcess,
+    SimulatedDriver,
     WorkerProcess,
 )
 from tidegate.testing.simulation.reckoning import Reckoning
@@ -59,7 +59,7 @@ class World:
         self.kind = False
         self.kind_s = 0.0
         self.leisure = 1.0
-        self.weather = Weather.drawn(self.rng)
+        self.weather = FaultRates.drawn(self.rng)
         self._steady = 1 - max(
             self.weather.freeze, self.weather.switch
         )  # with no more luck than this nobody waits
@@ -77,7 +77,7 @@ class World:
         self.backend = WatchedBackend(Retention(self.rng.choice([60, 10_000])), self.checker.see)
         self.storage = MemoryStorage(self.at, self.checker.gone)
         self.savepoints = MemorySavepoints(self.storage)
-        self.target = Target(
+        self.target = MemoryTarget(
             random.Random(self.rng.random()), self.at, self.broken, lambda: self.turns.now_s
         )
         self.hosts = [self._host(n) for n in range(self.rng.choice([1, 2, 2]))]
@@ -89,7 +89,7 @@ class World:
         self.processes: list[Process] = []
         self.servers: list[ServerProcess] = []
         self.workers: list[WorkerProcess] = []
-        self.drivers: dict[int, DriverProcess] = {}
+        self.drivers: dict[int, SimulatedDriver] = {}
         self.fronts: list[Front] = []
         self._numbers = 0
         self._hand = False
@@ -191,7 +191,7 @@ class World:
                 self.servers.append(process)
             case WorkerProcess():
                 self.workers.append(process)
-            case DriverProcess():
+            case SimulatedDriver():
                 self.drivers[process.number] = process
         self.note(process.name, f"begins as process {process.number} on {process.host.boot}")
 

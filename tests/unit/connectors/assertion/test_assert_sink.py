@@ -21,12 +21,12 @@ from tidegate.model.types import Column, Table, parse_type
 from tidegate.plugin.arrow import table_schema
 from tidegate.plugin.contract import (
     AlreadyCommitted,
+    BatchCommitted,
     Commit,
-    Committed,
     Committer,
     Message,
     OperatorContext,
-    Resume,
+    SinkRestore,
     WriteTask,
 )
 from tidegate.plugin.option import Block
@@ -78,7 +78,7 @@ def field(kind: Any, values: list[Any], *rules: dict[str, Any], declared: Any = 
 
 def rows_committed(
     committer: Committer, checkpoint: int, counts: dict[str, int]
-) -> Committed | AlreadyCommitted:
+) -> BatchCommitted | AlreadyCommitted:
     message = {"rows": sum(counts.values()), "counts": counts}
     return committer.commit(
         Commit(
@@ -94,7 +94,7 @@ def rows_committed(
 
 def opened(made: Assert, state: Any = None) -> Committer:
     committer = made.committer()
-    committer.open(Resume(lineage="l", generation=1, checkpoint=0, state=state))
+    committer.open(SinkRestore(lineage="l", generation=1, checkpoint=0, state=state))
     return committer
 
 
@@ -275,7 +275,7 @@ def test_a_repeated_batch_is_counted_once() -> None:
     completed = first.state()
     rows_committed(first, 2, {"t": 3})
     again = opened(made, completed)  # the driver died before checkpoint 2 was complete
-    assert rows_committed(again, 2, {"t": 3}) == Committed()
+    assert rows_committed(again, 2, {"t": 3}) == BatchCommitted()
     assert rows_committed(again, 2, {"t": 3}) == AlreadyCommitted()
     again.finish()
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from tidegate.databases.capture.errors import ChangeChoice, ColumnsAdded, TableChanged
-from tidegate.databases.capture.filled import Filled
+from tidegate.databases.capture.filled import ColumnDefaults
 from tidegate.databases.capture.progress import is_done
 from tidegate.databases.capture.selection import CaptureTable
-from tidegate.databases.capture.source import CaptureSource, Look
+from tidegate.databases.capture.source import CaptureSource, LogWindow
 from tidegate.databases.errors import TableMissing
 from tidegate.databases.session import Session, open_session
 from tidegate.databases.url import System
@@ -64,26 +64,28 @@ class ScriptedSource(CaptureSource):
     def columns_of(self, captured: CaptureTable) -> list[Any]:
         return [[c.name, c.native] for c in captured.info.columns]
 
-    def filled(self, session: Session, captured: CaptureTable) -> Filled:
+    def filled(self, session: Session, captured: CaptureTable) -> ColumnDefaults:
         return {}
 
-    def look(self, session: Session, start: Offset, limit: Limit) -> Look:
+    def look(self, session: Session, start: Offset, limit: Limit) -> LogWindow:
         at = start["log"]["n"]
         for place in range(at, len(self.log)):
             kind, path = self.log[place]
             if kind == "row":
                 continue
             if place > at:
-                return Look(log={"n": place}, touched=self._touched(at, place), caught_up=False)
+                return LogWindow(
+                    log={"n": place}, touched=self._touched(at, place), caught_up=False
+                )
             return self._decide(session, kind, path, place)
-        return Look(
+        return LogWindow(
             log={"n": len(self.log)}, touched=self._touched(at, len(self.log)), caught_up=True
         )
 
     def _touched(self, first: int, last: int) -> frozenset[str]:
         return frozenset(path for _, path in self.log[first:last])
 
-    def _decide(self, session: Session, kind: str, path: str, place: int) -> Look:
+    def _decide(self, session: Session, kind: str, path: str, place: int) -> LogWindow:
         at = f"log.1:{place + 1}00"
         choices = (ADOPT, REREAD) if kind == "alter" else (REREAD, SKIP)
         choice = self.accepted(path, at)
@@ -93,7 +95,7 @@ class ScriptedSource(CaptureSource):
         assert info is not None
         columns = {} if choice is SKIP else {path: [[c.name, c.native] for c in info.columns]}
         reread = frozenset([path]) if choice is REREAD else frozenset()
-        return Look(
+        return LogWindow(
             log={"n": place + 1},
             touched=frozenset(),
             caught_up=False,

@@ -18,9 +18,9 @@ from tidegate.databases.binlog.definition import Recorded, RecordedColumn, diffe
 from tidegate.databases.binlog.errors import LogDamaged, PartialImages
 from tidegate.databases.binlog.events import (
     ROW_EVENTS,
-    Change,
     EventReader,
     EventType,
+    RowChangeKind,
     read_table_map,
     rotation,
     row_event,
@@ -29,7 +29,7 @@ from tidegate.databases.binlog.events import (
 )
 from tidegate.databases.binlog.json_text import json_text
 from tidegate.databases.binlog.layout import LogColumn
-from tidegate.databases.binlog.position import Position
+from tidegate.databases.binlog.position import LogPosition
 from tidegate.databases.binlog.values import compiled, decoder, raw_column
 from tidegate.model.errors import TidegateError, Unsupported
 
@@ -156,7 +156,7 @@ def test_rows_of_both_versions_and_packed_ones_are_the_same() -> None:
     packed = b"\x81" + bytes([len(images)]) + zlib.compress(images)
     third = row_event(reader.event(event(EventType.WRITE_PACKED_V1, body + b"\1\xff" + packed)))
     assert first == second == third
-    assert (first.table_id, first.change, first.images) == (7, Change.INSERT, images)
+    assert (first.table_id, first.change, first.images) == (7, RowChangeKind.INSERT, images)
     with pytest.raises(PartialImages, match="binlog_row_image = FULL"):
         row_event(reader.event(event(EventType.WRITE_V1, body + b"\2\1" + images)))
 
@@ -430,10 +430,10 @@ def test_made_up_json_is_read_or_refused_in_our_words(data: bytes) -> None:
 
 
 def test_positions_are_ordered_by_the_number_of_their_file() -> None:
-    assert Position("b.999999", 5).key < Position("b.1000000", 4).key
-    assert Position.of(Position("b.000001", 7).json()) == Position("b.000001", 7)
+    assert LogPosition("b.999999", 5).key < LogPosition("b.1000000", 4).key
+    assert LogPosition.of(LogPosition("b.000001", 7).json()) == LogPosition("b.000001", 7)
     with pytest.raises(ValueError, match="no name of a binary log file"):
-        Position("nothing", 1).key  # noqa: B018  # asking is the point
+        LogPosition("nothing", 1).key  # noqa: B018  # asking is the point
 
 
 def test_character_sets_are_those_of_the_server() -> None:

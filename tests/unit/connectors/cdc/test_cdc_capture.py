@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from tidegate.databases.capture import order, spool
-from tidegate.databases.capture.changes import TakenBack, settle
-from tidegate.databases.capture.keys import Chunk, SplitKey, split_key
+from tidegate.databases.capture.changes import SnapshotRollback, settle
+from tidegate.databases.capture.keys import KeyChunk, SplitKey, split_key
 from tidegate.databases.capture.order import PlainOrder
 from tidegate.databases.capture.progress import budget, chunks_between, is_done
 from tidegate.databases.capture.selection import CaptureTable
@@ -91,7 +91,9 @@ def test_rows_that_are_not_read_yet_are_not_there() -> None:
 
 
 def test_rows_are_taken_back_to_what_they_were_before_their_first_change() -> None:
-    back = TakenBack(["id"], lambda changes: PlainOrder("id").inside(changes, Chunk(0, 10)))
+    back = SnapshotRollback(
+        ["id"], lambda changes: PlainOrder("id").inside(changes, KeyChunk(0, 10))
+    )
     back.add(
         settle(
             batch(
@@ -109,8 +111,8 @@ def test_rows_are_taken_back_to_what_they_were_before_their_first_change() -> No
 def test_chunks_are_the_ranges_between_two_offsets() -> None:
     first = {"upto": 20, "cuts": [10, 20]}
     last = {"upto": None, "cuts": [30, None]}
-    assert chunks_between(None, first) == [Chunk(None, 10), Chunk(10, 20)]
-    assert chunks_between(first, last) == [Chunk(20, 30), Chunk(30, None)]
+    assert chunks_between(None, first) == [KeyChunk(None, 10), KeyChunk(10, 20)]
+    assert chunks_between(first, last) == [KeyChunk(20, 30), KeyChunk(30, None)]
     assert chunks_between(last, last) == chunks_between(None, None) == []
     assert is_done(last)
     assert not is_done(first)
@@ -212,13 +214,13 @@ def test_a_range_is_written_with_the_collation_that_it_was_found_in() -> None:
     )
     assert text is not None
     assert (
-        text.condition(Chunk("a", None))
+        text.condition(KeyChunk("a", None))
         == "`id` > convert(_utf8mb4 x'61' using latin1) collate latin1_german1_ci"
     )
     other = key_of(POSTGRES, "text", collation='"pg_catalog"."C"')
     assert other is not None
     assert (
-        other.condition(Chunk(None, "a"))
+        other.condition(KeyChunk(None, "a"))
         == """"id" <= cast('a' as text) collate "pg_catalog"."C\""""
     )
 
@@ -227,13 +229,13 @@ def test_rows_whose_key_is_read_as_null_are_in_the_first_range_only() -> None:
     day = key_of(POSTGRES, "date", nullable=True)
     assert day is not None
     odd = '"id" is null or "id" = \'infinity\''
-    assert day.condition(Chunk(None, None)) == ""
+    assert day.condition(KeyChunk(None, None)) == ""
     assert (
-        day.condition(Chunk(None, "2024-01-01"))
+        day.condition(KeyChunk(None, "2024-01-01"))
         == f"(\"id\" <= cast('2024-01-01' as date) or {odd})"
     )
     assert (
-        day.condition(Chunk("2024-01-01", None))
+        day.condition(KeyChunk("2024-01-01", None))
         == f"\"id\" > cast('2024-01-01' as date) and not ({odd})"
     )
 
@@ -279,7 +281,11 @@ def test_keys_are_compared_with_the_end_of_a_range(
     keys = pa.RecordBatch.from_arrays([pa.array(values, kind)], names=["id"])
     last = bound == 2**40
     assert PlainOrder("id").upto(keys, bound).to_pylist() == [True, True, last]
-    assert PlainOrder("id").inside(keys, Chunk(bound, None)).to_pylist() == [False, False, not last]
+    assert PlainOrder("id").inside(keys, KeyChunk(bound, None)).to_pylist() == [
+        False,
+        False,
+        not last,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -307,7 +313,7 @@ def test_texts_are_compared_by_the_database_a_few_at_a_time(
     with order.order_of(key, lambda: session) as found:
         assert found.upto(keys, "c").to_pylist() == [True, True, True, False, True, True, False]
         assert len(asked) == statements
-        assert found.inside(keys, Chunk("a", "d")).to_pylist() == [
+        assert found.inside(keys, KeyChunk("a", "d")).to_pylist() == [
             True,
             False,
             False,
@@ -316,7 +322,7 @@ def test_texts_are_compared_by_the_database_a_few_at_a_time(
             False,
             False,
         ]
-        assert found.inside(keys, Chunk(None, None)).to_pylist() == [True] * 7
+        assert found.inside(keys, KeyChunk(None, None)).to_pylist() == [True] * 7
 
 
 def test_a_spool_gives_back_what_it_got_also_from_disk(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.databases.binlog.errors import LogDamaged
-from tidegate.databases.binlog.events import Event, EventType
+from tidegate.databases.binlog.events import EventType, LogEvent
 from tidegate.databases.binlog.gtid import GtidSet, gtid_of, list_of
 
 A, B = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
-def event(kind: EventType, body: bytes, server: int = 3) -> Event:
-    return Event(kind, 1, server, 1000, body)
+def event(kind: EventType, body: bytes, server: int = 3) -> LogEvent:
+    return LogEvent(kind, 1, server, 1000, body)
 
 
 def test_a_transaction_tells_its_id() -> None:

@@ -5,7 +5,7 @@ MySQL 9.7.
 import pytest
 
 from tidegate.databases.binlog.errors import LogDamaged
-from tidegate.databases.binlog.events import Event, EventType
+from tidegate.databases.binlog.events import EventType, LogEvent
 from tidegate.databases.binlog.gtid import GtidSet, gtid_of, list_of
 
 A = "cf581ed5-e36b-11f1-b2c4-02fc00000001"
@@ -14,8 +14,8 @@ PACKED = "3d 03 b0 3c 55 03 8d 03 d6 22 c5 03 c9 02 11 03 04 f1 03 00 00 00 02"
 REST = "08 08 0a 0c 0c 7f 15 19 19 6c 8f 60 06 10 59 04 12 83 12 0b"
 
 
-def event(kind: int, digits: str) -> Event:
-    return Event(kind, 1, 3, 1000, bytes.fromhex(digits))
+def event(kind: int, digits: str) -> LogEvent:
+    return LogEvent(kind, 1, 3, 1000, bytes.fromhex(digits))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tidegate.databases.capture.errors import TableChanged
 from tidegate.databases.pgoutput import messages, reader, rows
 from tidegate.databases.pgoutput.errors import IdentityMissing, SlotDamaged
 from tidegate.databases.pgoutput.layout import layout_of
-from tidegate.databases.pgoutput.reader import Reading, SlotTable
+from tidegate.databases.pgoutput.reader import MessagePass, SlotTable
 from tidegate.databases.pgoutput.rows import compiled
 from tidegate.databases.pgoutput.stream import SlotRange
 from tidegate.model.errors import TidegateError
@@ -68,13 +68,13 @@ def row(kind: bytes, *images: tuple[bytes, tuple[Any, ...]], number: int = ORDER
     )
 
 
-def reading(fast: Any, start: int = 100, end: int = 200) -> Reading:
+def reading(fast: Any, start: int = 100, end: int = 200) -> MessagePass:
     columns = tuple(Column(name=name, type=parse_type(kind)) for name, kind in TYPES.items())
     table = Table(path=PATH, columns=columns, primary_key=("id",), kinds=True)
     wanted = SlotTable(
         layout=layout_of([[name, kind] for name, kind in TYPES.items()]), table=table
     )
-    return Reading(
+    return MessagePass(
         SlotRange(slot="s", publication="p", start=start, end=end), {PATH: wanted}, "shop", fast
     )
 

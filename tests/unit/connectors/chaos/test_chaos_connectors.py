@@ -14,20 +14,20 @@ from tidegate.connectors.chaos import trouble as trouble_module
 from tidegate.connectors.chaos.options import CONNECTORS
 from tidegate.connectors.chaos.sink import ChaosSink, committed_ids
 from tidegate.connectors.chaos.source import ChaosSource
-from tidegate.connectors.chaos.trouble import EXIT_CODE, Act, ChaosEnded, ChaosFailed, Trouble
+from tidegate.connectors.chaos.trouble import EXIT_CODE, Act, ChaosEnded, ChaosFailed, FaultInjector
 from tidegate.model.errors import Fenced
 from tidegate.model.job import JobMode
 from tidegate.model.problem import Location
 from tidegate.model.types import Table
 from tidegate.plugin.contract import (
     AlreadyCommitted,
+    BatchCommitted,
     Commit,
-    Committed,
     Committer,
     Limit,
     Message,
     OperatorContext,
-    Resume,
+    SinkRestore,
     WriteTask,
 )
 from tidegate.plugin.option import Block
@@ -62,8 +62,8 @@ def sink(options: dict[str, Any]) -> ChaosSink:
     return found
 
 
-def trouble(**options: Any) -> Trouble:
-    return Trouble.of(sink(options).values)
+def trouble(**options: Any) -> FaultInjector:
+    return FaultInjector.of(sink(options).values)
 
 
 def message(chaos: ChaosSink, ids: list[int], token: str = "t", checkpoint: int = 1) -> Message:
@@ -85,7 +85,7 @@ def opened(
 ) -> Committer:
     committer = chaos.committer()
     committer.open(
-        Resume(
+        SinkRestore(
             lineage="l", generation=generation, checkpoint=checkpoint, pending=pending, state=state
         )
     )
@@ -204,9 +204,10 @@ def test_ids_of_committed_batches_are_in_files_once(tmp_path: Path) -> None:
     chaos = sink({"path": str(tmp_path / "ids")})
     committer = opened(chaos)
     assert (
-        committer.commit(batch(1, message(chaos, [3, 1, 2]), message(chaos, [7, 7]))) == Committed()
+        committer.commit(batch(1, message(chaos, [3, 1, 2]), message(chaos, [7, 7])))
+        == BatchCommitted()
     )
-    assert committer.commit(batch(2, message(chaos, [4]))) == Committed()
+    assert committer.commit(batch(2, message(chaos, [4]))) == BatchCommitted()
     assert committed_ids(str(tmp_path / "ids")) == [1, 2, 3, 7, 7, 4]
     assert committer.state() == {"rows": 6, "checkpoint": 2}
 
@@ -253,7 +254,7 @@ def test_a_checkpoint_that_is_to_fail_fails_once_and_passes_as_the_pending_one()
     with pytest.raises(ChaosFailed, match="checkpoint 2"):
         committer.commit(batch(2, message(chaos, [2])))
     again = opened(chaos, checkpoint=1, pending=2, generation=2, state=committer.state())
-    assert again.commit(batch(2, message(chaos, [2]), generation=2)) == Committed()
+    assert again.commit(batch(2, message(chaos, [2]), generation=2)) == BatchCommitted()
     assert again.state() == {"rows": 2, "checkpoint": 2}
 
 

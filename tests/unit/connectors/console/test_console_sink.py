@@ -17,7 +17,7 @@ from tidegate.model.job import JobMode
 from tidegate.model.problem import Location
 from tidegate.model.types import ROW_KIND, Column, Table, parse_type
 from tidegate.plugin.arrow import table_schema
-from tidegate.plugin.contract import Commit, Message, OperatorContext, Resume, WriteTask
+from tidegate.plugin.contract import Commit, Message, OperatorContext, SinkRestore, WriteTask
 from tidegate.plugin.option import Block
 
 
@@ -70,7 +70,7 @@ def committed(committer: ConsoleCommitter, checkpoint: int, *messages: Message) 
 def opened(state: Any = None) -> tuple[ConsoleCommitter, io.StringIO]:
     out = io.StringIO()
     committer = ConsoleCommitter(out)
-    committer.open(Resume(lineage="l", generation=1, checkpoint=0, state=state))
+    committer.open(SinkRestore(lineage="l", generation=1, checkpoint=0, state=state))
     return committer, out
 
 

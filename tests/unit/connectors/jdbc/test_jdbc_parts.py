@@ -18,14 +18,14 @@ from tidegate.connectors.jdbc.names import (
     stage_prefix,
 )
 from tidegate.connectors.jdbc.options import SINK_OPTIONS
-from tidegate.connectors.jdbc.position import Position, TableChunks, thinned
+from tidegate.connectors.jdbc.position import ChunkPosition, TableChunks, thinned
 from tidegate.connectors.jdbc.query import columns_of, parameters
 from tidegate.connectors.jdbc.stage_mysql import encoded
 from tidegate.connectors.jdbc.target import KeyMissing, as_message, from_message, target_of
 from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
-from tidegate.databases.chunks import Cut, as_bound, condition, even
+from tidegate.databases.chunks import ChunkStrategy, as_bound, condition, even
 from tidegate.databases.dialect import dialect_of
-from tidegate.databases.targets.rules import Relation, UniqueIndex
+from tidegate.databases.targets.rules import TargetTable, UniqueIndex
 from tidegate.databases.url import System, parse_url
 from tidegate.model.errors import TerminalError, UserError
 from tidegate.model.job import JobMode
@@ -60,7 +60,7 @@ def values(**given: Any) -> Values:
 
 
 def test_positions_count_chunks_over_all_tables() -> None:
-    position = Position(
+    position = ChunkPosition(
         tables=(
             TableChunks(path="a", column="id", edges=(10, 20), rows_each=5),
             TableChunks(path="b", rows_each=7),
@@ -76,10 +76,10 @@ def test_positions_count_chunks_over_all_tables() -> None:
         (10, None, "not"),
         (None, None, "also"),
     ]
-    assert Position.of(position.to_json()) == position
+    assert ChunkPosition.of(position.to_json()) == position
     assert position.to_json()["version"] == 1, "as older releases understand it"
     with pytest.raises(TerminalError, match="version 3"):
-        Position.of({"version": 3})
+        ChunkPosition.of({"version": 3})
 
 
 def test_rows_without_a_value_are_a_chunk_of_their_own() -> None:
@@ -95,8 +95,8 @@ def test_rows_without_a_value_are_a_chunk_of_their_own() -> None:
         (None, None, "also"),
         (None, None, "not"),
     ]
-    position = Position(tables=(table,), done=1)
-    assert Position.of(position.to_json()) == position
+    position = ChunkPosition(tables=(table,), done=1)
+    assert ChunkPosition.of(position.to_json()) == position
     assert position.to_json()["version"] == 2
 
 
@@ -247,7 +247,7 @@ def merge(
         ),
     )
     info = TableInfo(name=TableName("db", "s", "orders"), columns=columns, primary_key=("Id",))
-    relation = Relation(info=info, uniques=(UniqueIndex(name="PRIMARY", columns=("Id",)),))
+    relation = TargetTable(info=info, uniques=(UniqueIndex(name="PRIMARY", columns=("Id",)),))
     return Merge(
         dialect=dialect,
         target=target,
@@ -286,7 +286,7 @@ def test_statements_follow_the_key() -> None:
 def test_a_column_that_is_not_there_is_named() -> None:
     lacking = replace(
         merge(MYSQL),
-        relation=Relation(
+        relation=TargetTable(
             info=TableInfo(
                 name=TableName("db", "", "orders"), columns=(NativeColumn(name="id", native="int"),)
             )
@@ -327,7 +327,7 @@ def test_literals_cannot_end_early() -> None:
 
 
 def test_chunks_leave_no_number_out_and_none_twice() -> None:
-    chunks = list(even(-7, 1000, Cut(rows_each=10, rows=300)))
+    chunks = list(even(-7, 1000, ChunkStrategy(rows_each=10, rows=300)))
     assert (chunks[0].low, chunks[-1].high, len(chunks)) == (None, None, 30)
     assert all(a.high == b.low for a, b in pairwise(chunks))
     assert condition(POSTGRES, '"id"', 5, None, nulls=False) == '("id" >= 5)'

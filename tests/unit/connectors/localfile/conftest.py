@@ -28,10 +28,10 @@ from tidegate.model.problem import Location
 from tidegate.model.types import Column, DataType, Table, TypeName
 from tidegate.plugin.contract import (
     AlreadyCommitted,
+    BatchCommitted,
     Commit,
-    Committed,
     OperatorContext,
-    Resume,
+    SinkRestore,
     WriteTask,
 )
 from tidegate.plugin.option import Block
@@ -72,8 +72,8 @@ class Generation:
 
     def resume(
         self, checkpoint: int = 0, pending: int | None = None, state: Any = None, **more: Any
-    ) -> Resume:
-        return Resume(
+    ) -> SinkRestore:
+        return SinkRestore(
             lineage=self.lineage,
             generation=self.number,
             checkpoint=checkpoint,
@@ -105,7 +105,7 @@ class Generation:
 
     def commit(
         self, checkpoint: int, messages: list[Any], offsets: Any = None
-    ) -> Committed | AlreadyCommitted:
+    ) -> BatchCommitted | AlreadyCommitted:
         ranges = {"Source[0]": [checkpoint - 1, checkpoint]} if offsets is None else offsets
         return self.committer.commit(
             Commit(
@@ -118,7 +118,7 @@ class Generation:
             )
         )
 
-    def batch(self, checkpoint: int, *tasks: list[int]) -> Committed | AlreadyCommitted:
+    def batch(self, checkpoint: int, *tasks: list[int]) -> BatchCommitted | AlreadyCommitted:
         return self.commit(checkpoint, self.stage(checkpoint, *tasks))
 
 

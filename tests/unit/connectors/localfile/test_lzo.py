@@ -18,7 +18,7 @@ from tidegate.connectors.localfile.lzo import (
     decompress,
     unpacked,
 )
-from tidegate.connectors.localfile.streams import BadFile, Part, bytes_of
+from tidegate.connectors.localfile.streams import BadFile, FilePart, bytes_of
 
 # Written by the LZO codec of Spark's ORC library, which is that of the reference too: the lines
 # `<i>;tide;<i % 3>` for i = 0 to 11.
@@ -99,4 +99,4 @@ def test_a_file_that_is_none_or_not_whole_is_refused_by_name(tmp_path: Path, dat
         path.open("rb") as file,
         pytest.raises(BadFile, match=r"f\.lzo: is not whole or not compressed with lzo"),
     ):
-        list(bytes_of(file, Part(str(path), len(data), 0, 0, -1), "lzo"))
+        list(bytes_of(file, FilePart(str(path), len(data), 0, 0, -1), "lzo"))

@@ -11,10 +11,14 @@ from typing import Any
 import pytest
 
 from tidegate.connectors.localfile.durable import DiskRefused, DiskTrouble, disk
-from tidegate.connectors.localfile.write_fence import DataDropped, DirectoryRemoved, highest_fence
+from tidegate.connectors.localfile.write_fence import (
+    DirectoryRemoved,
+    SinkFilesDropped,
+    highest_fence,
+)
 from tidegate.connectors.localfile.write_takeback import NewerFiles
 from tidegate.model.errors import Fenced, OtherCopy
-from tidegate.plugin.contract import Committed
+from tidegate.plugin.contract import BatchCommitted
 
 OURS, THEIRS = {"installation": "one"}, {"installation": "two"}
 
@@ -35,7 +39,7 @@ def test_of_two_drivers_of_one_generation_the_first_one_wins(kit: Any, tmp_path:
         with pytest.raises(OtherCopy, match="another copy of this installation"):
             act(second.resume(token="bb"))
     assert snapshot(tmp_path) == before, "the second one changes nothing"
-    assert first.batch(1, [1]) == Committed()
+    assert first.batch(1, [1]) == BatchCommitted()
 
 
 def test_a_driver_that_opens_again_finds_its_own_fence(kit: Any, tmp_path: Path) -> None:
@@ -75,7 +79,7 @@ def test_a_fence_of_an_older_release_counts_by_its_number(kit: Any, tmp_path: Pa
     new = kit.Generation(tmp_path, 4).open(token="aa")
     with pytest.raises(Fenced):
         old.batch(1, [1])
-    assert new.batch(1, [1]) == Committed()
+    assert new.batch(1, [1]) == BatchCommitted()
     assert (highest_fence(new.sink._place.layout("L")) or 0).token == "aa"
 
 
@@ -89,7 +93,7 @@ def test_a_zombie_of_the_same_number_cannot_commit_into_another_ones_directory(
     with pytest.raises(OtherCopy):
         zombie.commit(1, messages)
     assert kit.rows(tmp_path) == []
-    assert other.batch(1, [2]) == Committed()
+    assert other.batch(1, [2]) == BatchCommitted()
 
 
 def test_a_zombie_that_was_overtaken_does_not_take_the_records_away_when_it_closes(
@@ -102,7 +106,7 @@ def test_a_zombie_that_was_overtaken_does_not_take_the_records_away_when_it_clos
     with pytest.raises(Fenced):
         zombie.committer.close()
     assert kit.records(tmp_path) == ["1.json"]
-    assert successor.batch(2, [2]) == Committed()
+    assert successor.batch(2, [2]) == BatchCommitted()
 
 
 @pytest.mark.parametrize("stale", [3, 4])
@@ -253,7 +257,7 @@ def test_a_lineage_of_another_installation_is_left_alone(kit: Any, tmp_path: Pat
     theirs.batch(1, [1])
     messages = theirs.stage(2, [2])
     kit.Generation(tmp_path, 5, lineage="7-18b11").open(**OURS).batch(1, [10])
-    assert theirs.commit(2, messages) == Committed()
+    assert theirs.commit(2, messages) == BatchCommitted()
     assert kit.rows(tmp_path) == [1, 2, 10]
 
 
@@ -263,7 +267,7 @@ def test_a_lineage_that_a_copy_of_this_installation_has_gone_on_with_is_left_alo
     copy = kit.Generation(tmp_path, 9, lineage="7-18a0f").open(**OURS)
     copy.batch(1, [1])
     kit.Generation(tmp_path, 9, lineage="7-18b11").open(**OURS)
-    assert copy.batch(2, [2]) == Committed()
+    assert copy.batch(2, [2]) == BatchCommitted()
 
 
 def test_a_lineage_of_this_installation_is_collected(kit: Any, tmp_path: Path) -> None:
@@ -284,14 +288,14 @@ def test_a_save_mode_that_removes_the_files_of_a_live_run_stops_it_by_name(
     messages = theirs.stage(2, [2])
     kit.Generation(tmp_path, 1, lineage="9-18b11", **mode).open(**OURS).batch(1, [10])
     assert kit.rows(tmp_path) == [10]
-    with pytest.raises(DataDropped, match="job 9"):
+    with pytest.raises(SinkFilesDropped, match="job 9"):
         theirs.commit(2, messages)
     again = kit.Generation(tmp_path, 4, lineage="7-18a0f", operator="other")
     memory = again.committer.memory(again.resume(1, **THEIRS))
     assert memory.checkpoint == 0
     assert "job 9" in memory.place
     again.open(checkpoint=1, **THEIRS)  # as somebody has agreed
-    assert again.batch(2, [2]) == Committed()
+    assert again.batch(2, [2]) == BatchCommitted()
 
 
 @pytest.mark.parametrize("name", ["filesink.dropped.before", "filesink.dropped.after"])
@@ -307,7 +311,7 @@ def test_a_crash_while_another_run_is_stopped_is_made_good_by_opening_again(
     kit.Generation(tmp_path, 2, lineage="9-18b11", data_save_mode="DROP_DATA").open(**OURS).batch(
         1, [10]
     )
-    with pytest.raises(DataDropped):
+    with pytest.raises(SinkFilesDropped):
         theirs.commit(2, messages)
     assert kit.rows(tmp_path) == [10]
 
@@ -318,7 +322,7 @@ def test_a_save_mode_leaves_a_live_run_alone_whose_files_it_does_not_remove(
     theirs = kit.Generation(tmp_path, 3, lineage="7-18a0f", operator="other").open(**THEIRS)
     (tmp_path / "old.txt").write_text("99")
     kit.Generation(tmp_path, 1, lineage="9-18b11", data_save_mode="DROP_DATA").open(**OURS)
-    assert theirs.batch(1, [1]) == Committed()
+    assert theirs.batch(1, [1]) == BatchCommitted()
     assert kit.rows(tmp_path) == [1]
 
 

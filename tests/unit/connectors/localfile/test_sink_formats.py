@@ -28,7 +28,7 @@ from tidegate.model.job import JobMode
 from tidegate.model.problem import Location
 from tidegate.model.types import ROW_KIND, Column, Table, parse_type
 from tidegate.plugin.arrow import table_schema
-from tidegate.plugin.contract import Commit, OperatorContext, Resume, WriteTask
+from tidegate.plugin.contract import Commit, OperatorContext, SinkRestore, WriteTask
 from tidegate.plugin.option import Block
 
 EVERY_TYPE = {
@@ -94,7 +94,7 @@ def write(
     """Everything in one task and one batch; returns the files' entries of its message."""
     sink = sink_of(root, **options)
     committer = sink.committer()
-    committer.open(Resume(lineage="L", generation=1, checkpoint=0))
+    committer.open(SinkRestore(lineage="L", generation=1, checkpoint=0))
     writer = sink.writer(WriteTask(lineage="L", checkpoint=1, generation=1, subtask=0, token="t"))
     for table, rows in batches:
         writer.write(table, pa.RecordBatch.from_pylist(rows, schema=table_schema(table)))

@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.connectors.localfile.write_fence import DirectoryRemoved, Fence
 from tidegate.connectors.localfile.write_lineages import collect_older
-from tidegate.plugin.contract import Committed
+from tidegate.plugin.contract import BatchCommitted
 
 OLD, NEW = "7-18a0f", "7-18b11"
 
@@ -99,7 +99,7 @@ def test_a_lineage_that_another_job_has_taken_up_is_not_collected(kit: Any, tmp_
     driver.batch(2, [2])
     collect_older(driver.sink._place, mine, Fence(generation=3))
     assert [name.startswith(f"{taken}/") for name in kept(tmp_path)] == [True]
-    assert driver.batch(3, [3]) == Committed()
+    assert driver.batch(3, [3]) == BatchCommitted()
 
 
 def test_a_lineage_that_was_taken_back_is_collected_again(kit: Any, tmp_path: Path) -> None:

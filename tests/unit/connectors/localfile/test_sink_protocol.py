@@ -24,9 +24,9 @@ from tidegate.connectors.localfile import (
     writer,
 )
 from tidegate.connectors.localfile.durable import DiskRefused, DiskTrouble
-from tidegate.connectors.localfile.write_record import BadRecord, OtherOffsets
+from tidegate.connectors.localfile.write_record import BadRecord, CommitOffsetsDiffer
 from tidegate.model.errors import Fenced, UserError
-from tidegate.plugin.contract import AlreadyCommitted, Committed, WriteTask
+from tidegate.plugin.contract import AlreadyCommitted, BatchCommitted, WriteTask
 
 
 def failpoints(*steps: str) -> list[str]:
@@ -48,7 +48,7 @@ def test_a_batch_is_invisible_until_it_is_committed_and_then_visible_once(
     driver = kit.Generation(tmp_path, 1).open()
     messages = driver.stage(1, [1, 2], [3])
     assert kit.visible(tmp_path) == []
-    assert driver.commit(1, messages) == Committed()
+    assert driver.commit(1, messages) == BatchCommitted()
     assert kit.rows(tmp_path) == [1, 2, 3]
     assert kit.staged(tmp_path) == []
     assert [m["rows"] for m in messages] == [2, 1]
@@ -75,14 +75,14 @@ def test_a_repeated_commit_is_recognised_and_its_staged_files_are_removed(
 def test_the_same_checkpoint_with_other_offsets_is_an_error(kit: Any, tmp_path: Path) -> None:
     driver = kit.Generation(tmp_path, 1).open()
     driver.batch(1, [1, 2])
-    with pytest.raises(OtherOffsets, match="other ranges"):
+    with pytest.raises(CommitOffsetsDiffer, match="other ranges"):
         driver.commit(1, driver.stage(1, [1, 2, 3]), offsets={"Source[0]": [0, 99]})
     assert kit.rows(tmp_path) == [1, 2]
 
 
 def test_a_batch_without_rows_leaves_a_record_and_no_file(kit: Any, tmp_path: Path) -> None:
     driver = kit.Generation(tmp_path, 1).open()
-    assert driver.commit(1, driver.stage(1, [], [])) == Committed()
+    assert driver.commit(1, driver.stage(1, [], [])) == BatchCommitted()
     assert kit.visible(tmp_path) == []
     assert driver.commit(1, driver.stage(1, [], [])) == AlreadyCommitted()
 
@@ -240,7 +240,7 @@ def test_a_crash_anywhere_in_a_batch_is_repaired_by_the_repeat(
         old.batch(2, [2], [3])
     new = kit.Generation(tmp_path, 2).open(checkpoint=1, pending=2)
     assert new.batch(2, [2, 3]) == (
-        Committed()
+        BatchCommitted()
         if name.split(".")[1] == "stage"
         or name in ("filesink.record.before", "filesink.record.middle")
         else AlreadyCommitted()
@@ -440,7 +440,7 @@ def test_a_batch_is_repeated_exactly_though_its_record_is_gone(
         at(name, kit.crash)
         with pytest.raises(kit.Crash):
             kit.Generation(tmp_path, 2).open(pending=1)
-    assert kit.Generation(tmp_path, 3).open(pending=1).batch(1, [1, 2]) == Committed()
+    assert kit.Generation(tmp_path, 3).open(pending=1).batch(1, [1, 2]) == BatchCommitted()
     assert kit.rows(tmp_path) == [1, 2]
 
 
@@ -452,7 +452,7 @@ def test_a_stopped_job_keeps_its_records_and_no_empty_staging_directory(
     driver.committer.close()
     assert kit.records(tmp_path) == ["1.json"]
     assert list(tmp_path.glob(".tidegate/*/*/staging/*")) == []
-    assert kit.Generation(tmp_path, 2).open(checkpoint=1).batch(2, [2]) == Committed()
+    assert kit.Generation(tmp_path, 2).open(checkpoint=1).batch(2, [2]) == BatchCommitted()
 
 
 def test_a_record_of_a_newer_version_is_refused_by_name(kit: Any, tmp_path: Path) -> None:

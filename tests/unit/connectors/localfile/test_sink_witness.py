@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tidegate.model.errors import Fenced
-from tidegate.plugin.contract import AlreadyCommitted, Committed, Resume
+from tidegate.plugin.contract import AlreadyCommitted, BatchCommitted, SinkRestore
 
 
-def resume(generation: int, checkpoint: int, **more: Any) -> Resume:
-    return Resume(lineage="L", generation=generation, checkpoint=checkpoint, **more)
+def resume(generation: int, checkpoint: int, **more: Any) -> SinkRestore:
+    return SinkRestore(lineage="L", generation=generation, checkpoint=checkpoint, **more)
 
 
 def four_batches(kit: Any, root: Path) -> Any:
@@ -62,7 +62,7 @@ def test_batches_that_are_ahead_stay_and_their_repeats_are_skipped(
     assert [driver.batch(c, [c]) for c in (3, 4, 5)] == [
         AlreadyCommitted(),
         AlreadyCommitted(),
-        Committed(),
+        BatchCommitted(),
     ]
     assert kit.rows(tmp_path) == [1, 2, 3, 4, 5]
     assert kit.staged(tmp_path) == []
@@ -72,7 +72,7 @@ def test_a_sink_that_lacks_a_batch_gets_it_under_its_old_id(kit: Any, tmp_path: 
     four_batches(kit, tmp_path)
     driver = kit.Generation(tmp_path, 2)
     driver.committer.open(resume(2, 4, ahead=(5,)))  # another sink has it
-    assert driver.batch(5, [5]) == Committed()
+    assert driver.batch(5, [5]) == BatchCommitted()
     assert kit.rows(tmp_path) == [1, 2, 3, 4, 5]
 
 
@@ -97,7 +97,7 @@ def test_going_back_on_purpose_takes_back_records_and_what_was_pruned(
     driver.committer.ahead(resume(2, 2, back=True))
     driver.committer.open(resume(2, 2, back=True))
     assert kit.rows(tmp_path) == [1, 2, 40]
-    assert driver.batch(5, [3]) == Committed()
+    assert driver.batch(5, [3]) == BatchCommitted()
     assert kit.rows(tmp_path) == [1, 2, 3, 40]
 
 

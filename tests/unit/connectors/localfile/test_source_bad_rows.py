@@ -189,7 +189,7 @@ def test_an_unclosed_quote_is_only_followed_for_a_bounded_stretch(
     (tmp_path / "f.csv").write_text('1,a\n2,"open\n' + "3,c\n" * 100_000)
     source = make(tmp_path, "csv", ID_NAME, max_record_bytes=20_000)
     reader = source.files[0].reader(source.files[0]._find()[0])
-    part = streams.Part(
+    part = streams.FilePart(
         str(tmp_path / "f.csv"),
         (tmp_path / "f.csv").stat().st_size,
         (tmp_path / "f.csv").stat().st_mtime_ns,
@@ -482,7 +482,7 @@ def test_an_archive_bomb_is_an_error_that_names_the_file(
 def test_the_longest_look_for_a_cut_is_bounded(tmp_path: Path) -> None:
     path = tmp_path / "f.csv"
     path.write_text('1,"open\n' + "2,b\n" * 100_000)
-    dialect = records.Dialect(quote=b'"', record_bytes_max=1 << 18)
+    dialect = records.DelimitedDialect(quote=b'"', record_bytes_max=1 << 18)
     with path.open("rb") as file:
         size = path.stat().st_size
         assert records.record_end(file.fileno(), 0, 1000, size, dialect) == size

@@ -9,8 +9,8 @@ import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tidegate.connectors.localfile.delimited import Delimited
-from tidegate.connectors.localfile.dialect import Dialect, dialect_of
+from tidegate.connectors.localfile.delimited import DelimitedReader
+from tidegate.connectors.localfile.dialect import DelimitedDialect, dialect_of
 from tidegate.connectors.localfile.fields import Splitter
 from tidegate.connectors.localfile.records import first_end, last_end, record_end, rows_end
 from tidegate.connectors.localfile.source_options import TABLE_OPTIONS
@@ -19,13 +19,15 @@ from tidegate.model.problem import Location
 from tidegate.model.types import Column, parse_type
 from tidegate.plugin.option import Block
 
-CSV = Dialect(quote=b'"')
-ESCAPED = Dialect(quote=b'"', escape=b"\\")
-dialects = st.sampled_from([Dialect(), CSV, ESCAPED, Dialect(quote=b"'", delimiter=b"|")])
+CSV = DelimitedDialect(quote=b'"')
+ESCAPED = DelimitedDialect(quote=b'"', escape=b"\\")
+dialects = st.sampled_from(
+    [DelimitedDialect(), CSV, ESCAPED, DelimitedDialect(quote=b"'", delimiter=b"|")]
+)
 texts = st.text(st.sampled_from("ab\"'|,\n\r\\"), max_size=50)
 
 
-def ends(text: str, dialect: Dialect) -> list[int]:
+def ends(text: str, dialect: DelimitedDialect) -> list[int]:
     """Where records end, by taking them apart one after the other."""
     splitter = Splitter(dialect.delimiter.decode(), dialect.quote.decode(), dialect.escape.decode())
     text += "$"  # so that an open quote or a waiting escape is seen not to end at a newline
@@ -46,7 +48,7 @@ def ends(text: str, dialect: Dialect) -> list[int]:
 @example('"a""\nb"\n', CSV, 3)
 @example('x,"\\"\n"\n', ESCAPED, 1)
 def test_ends_of_records_are_those_of_the_field_parser(
-    text: str, dialect: Dialect, target: int
+    text: str, dialect: DelimitedDialect, target: int
 ) -> None:
     expected = ends(text, dialect)
     assert last_end(text.encode(), dialect) == max(expected, default=0)
@@ -58,7 +60,7 @@ def test_ends_of_records_are_those_of_the_field_parser(
 @settings(max_examples=300, deadline=None)
 @given(text=texts, dialect=dialects, sizes=st.lists(st.integers(1, 9), min_size=1))
 def test_blocks_hold_all_bytes_and_end_where_records_end(
-    text: str, dialect: Dialect, sizes: list[int]
+    text: str, dialect: DelimitedDialect, sizes: list[int]
 ) -> None:
     data = text.encode()
     pieces, place = [], 0
@@ -75,7 +77,7 @@ def test_blocks_hold_all_bytes_and_end_where_records_end(
         assert place in ends(text, dialect)
 
 
-def reader(**options: Any) -> Delimited:
+def reader(**options: Any) -> DelimitedReader:
     values, problems = TABLE_OPTIONS.read(
         Block({"path": "/x", "file_format_type": "csv", **options}, lambda _: Location(""), "")
     )
@@ -92,7 +94,7 @@ def reader(**options: Any) -> Delimited:
         "bytes",
     ]
     columns = [Column(name=f"c{i}", type=parse_type(k)) for i, k in enumerate(kinds)]
-    return Delimited(values, columns, columns)
+    return DelimitedReader(values, columns, columns)
 
 
 PLAIN = [
@@ -146,7 +148,7 @@ def test_both_ways_give_the_same_values_column_by_column(
     rows: list[tuple[str, ...]], at: int
 ) -> None:
     full = reader(null_format="\\N")
-    only = Delimited(full.values, full.columns, [full.columns[at]])
+    only = DelimitedReader(full.values, full.columns, [full.columns[at]])
     block = "".join(",".join(row) + "\n" for row in rows).encode()
     try:
         fast = only._fast(block, [at], 9)
@@ -162,19 +164,21 @@ def test_a_plain_file_is_only_looked_at_near_the_target(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"0123456789\n" * 1000)
     with path.open("rb") as file:
-        assert record_end(file.fileno(), 0, 5000, 11_000, Dialect()) == 5005
-        assert record_end(file.fileno(), 0, 5005, 11_000, Dialect()) == 5005
-        assert record_end(file.fileno(), 0, 10_995, 11_000, Dialect()) == 11_000
-        assert rows_end(file.fileno(), 11, 10, 11_000, Dialect()) == (121, 10)
-        assert rows_end(file.fileno(), 10_978, 10, 11_000, Dialect()) == (11_000, 3)
+        assert record_end(file.fileno(), 0, 5000, 11_000, DelimitedDialect()) == 5005
+        assert record_end(file.fileno(), 0, 5005, 11_000, DelimitedDialect()) == 5005
+        assert record_end(file.fileno(), 0, 10_995, 11_000, DelimitedDialect()) == 11_000
+        assert rows_end(file.fileno(), 11, 10, 11_000, DelimitedDialect()) == (121, 10)
+        assert rows_end(file.fileno(), 10_978, 10, 11_000, DelimitedDialect()) == (11_000, 3)
 
 
 def test_the_defaults_of_csv_and_text_differ() -> None:
     values, _ = TABLE_OPTIONS.read(
         Block({"path": "/x", "file_format_type": "text"}, lambda _: Location(""), "")
     )
-    assert dialect_of(values) == Dialect(delimiter=b"\x01")
-    assert dialect_of({**values, "file_format_type": "csv"}) == Dialect(delimiter=b",", quote=b'"')
-    assert dialect_of({**values, "field_delimiter": "\\t", "row_delimiter": "\\r\\n"}) == Dialect(
-        delimiter=b"\t"
+    assert dialect_of(values) == DelimitedDialect(delimiter=b"\x01")
+    assert dialect_of({**values, "file_format_type": "csv"}) == DelimitedDialect(
+        delimiter=b",", quote=b'"'
     )
+    assert dialect_of(
+        {**values, "field_delimiter": "\\t", "row_delimiter": "\\r\\n"}
+    ) == DelimitedDialect(delimiter=b"\t")

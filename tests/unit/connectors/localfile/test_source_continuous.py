@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidegate.connectors.localfile import source as source_module
-from tidegate.connectors.localfile.position import Position
+from tidegate.connectors.localfile.position import FilePosition
 from tidegate.connectors.localfile.source import LocalFileSource
 from tidegate.connectors.localfile.source_options import SOURCE_OPTIONS
 from tidegate.model.job import JobMode
@@ -78,7 +78,7 @@ def test_without_a_retention_files_that_are_gone_are_forgotten_at_once(tmp_path:
         offset, lines = turn(source, offset)
         assert lines == [f"{i}"]
         (tmp_path / f"{i}").unlink()
-        sizes.append(len(Position.of(offset).seen or ()))
+        sizes.append(len(FilePosition.of(offset).seen or ()))
     assert max(sizes) <= 2
 
 

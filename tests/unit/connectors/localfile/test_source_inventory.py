@@ -13,7 +13,7 @@ import pytest
 from tidegate.connectors.localfile import inventory
 from tidegate.connectors.localfile.inventory import LIST_CHARS_MAX, Inventory, recorded
 from tidegate.connectors.localfile.listing import FileInfo
-from tidegate.connectors.localfile.position import Position
+from tidegate.connectors.localfile.position import FilePosition
 from tidegate.connectors.localfile.problems import (
     FileChanged,
     FilesMissing,
@@ -255,4 +255,6 @@ def test_a_list_of_very_many_files_stays_small() -> None:
         max(len(json.dumps(recorded(files, 1))) for files in (few, many, deep))
         < LIST_CHARS_MAX + 100
     )
-    assert len(json.dumps(Position(listed=recorded(many, 1)).to_json())) < LIST_CHARS_MAX + 1_000
+    assert (
+        len(json.dumps(FilePosition(listed=recorded(many, 1)).to_json())) < LIST_CHARS_MAX + 1_000
+    )

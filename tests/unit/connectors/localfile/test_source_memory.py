@@ -12,7 +12,7 @@ import pytest
 
 from tidegate.connectors.localfile import memory
 from tidegate.connectors.localfile import source as source_module
-from tidegate.connectors.localfile.position import Position
+from tidegate.connectors.localfile.position import FilePosition
 from tidegate.connectors.localfile.problems import TooManyFiles
 from tidegate.connectors.localfile.source import LocalFileSource
 from tidegate.connectors.localfile.source_options import SOURCE_OPTIONS
@@ -95,7 +95,7 @@ def test_a_file_that_comes_back_within_the_retention_is_not_read_again(
     put(one, "new")
     offset, lines = turn(make(one, other), offset)
     assert lines == ["new"]
-    assert not Position.of(offset).away
+    assert not FilePosition.of(offset).away
 
 
 def test_a_file_that_was_found_missing_longer_than_the_retention_ago_is_forgotten(
@@ -187,7 +187,7 @@ def test_a_disk_that_is_not_mounted_any_more_is_unreachable(
     put(root, "a")
     source = make(root)
     offset, _ = turn(source, source.initial())
-    assert Position.of(offset).mounts == (str(tmp_path / "disk"),)
+    assert FilePosition.of(offset).mounts == (str(tmp_path / "disk"),)
     (root / "a").rename(tmp_path / "a")
     assert turn(make(root), offset) == (offset, [])  # only moved away
     mounted.clear()
@@ -229,13 +229,13 @@ def test_a_file_that_grows_between_listing_and_planning_is_left_for_later(tmp_pa
 
 
 def test_the_times_of_many_files_out_of_sight_are_few(clock: list[int]) -> None:
-    position = Position(seen=frozenset())
+    position = FilePosition(seen=frozenset())
     for step in range(700):
         now_ms = clock[0] + step * DAY_MS // 100
         done = {step.to_bytes(8, "big")}
         kept = memory.remembered(
             position, (), done, now_ms=now_ms, retention_ms=7 * DAY_MS, limit=20_000
         )
-        position = Position(seen=kept.seen, away=kept.away)
+        position = FilePosition(seen=kept.seen, away=kept.away)
     assert len(kept.seen) == 700
     assert len(position.to_json()["away"]) <= 102

@@ -8,7 +8,12 @@ import pytest
 
 from tidegate.connectors.localfile import source as source_module
 from tidegate.connectors.localfile.inventory import LIST_CHARS_MAX
-from tidegate.connectors.localfile.position import BATCH_CHARS_MAX, SEEN_FILES_MAX, Position, mark
+from tidegate.connectors.localfile.position import (
+    BATCH_CHARS_MAX,
+    SEEN_FILES_MAX,
+    FilePosition,
+    mark,
+)
 from tidegate.connectors.localfile.problems import TooManyFiles
 from tidegate.connectors.localfile.source import LocalFileSource
 from tidegate.connectors.localfile.source_options import SOURCE_OPTIONS
@@ -72,7 +77,7 @@ def test_a_continuous_source_says_what_to_do_about_too_many_files(
     source = make(tmp_path, JobMode.STREAMING, discovery_mode="continuous")
     fill(tmp_path, 5)
     offset = source.latest(source.initial(), Limit())
-    assert len(Position.of(offset).batch) == 5
+    assert len(FilePosition.of(offset).batch) == 5
     (tmp_path / "x").write_text("x\n")
     with pytest.raises(
         TooManyFiles,
@@ -88,7 +93,7 @@ def test_a_continuous_source_says_what_to_do_about_too_many_files(
     ):
         source.latest(offset, Limit())
     source = make(tmp_path, JobMode.STREAMING, discovery_mode="continuous", file_retention=0)
-    assert [s.part.path for s in Position.of(source.latest(offset, Limit())).batch] == [
+    assert [s.part.path for s in FilePosition.of(source.latest(offset, Limit())).batch] == [
         str(tmp_path / "x")
     ]
     fill(tmp_path, 9)
@@ -97,5 +102,5 @@ def test_a_continuous_source_says_what_to_do_about_too_many_files(
 
 def test_the_largest_offset_fits_into_the_store_as_start_and_end() -> None:
     seen = frozenset(mark(0, str(i)) for i in range(SEEN_FILES_MAX))
-    offset = json.dumps(Position(seen=seen).to_json())
+    offset = json.dumps(FilePosition(seen=seen).to_json())
     assert 2 * (len(offset) + BATCH_CHARS_MAX) < VALUE_BYTES_MAX * 0.8
