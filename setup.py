@@ -9,8 +9,8 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 SOURCES = {
-    "tidegate.databases.binlog.fast_rows": "src/tidegate/databases/binlog/fast_rows.pyx",
-    "tidegate.databases.pgoutput.fast_rows": "src/tidegate/databases/pgoutput/fast_rows.pyx",
+    "tidegate.databases.mysql.binlog_fast_rows": "src/tidegate/databases/mysql/binlog_fast_rows.pyx",
+    "tidegate.databases.postgres.pgoutput_fast_rows": "src/tidegate/databases/postgres/pgoutput_fast_rows.pyx",
 }
 
 

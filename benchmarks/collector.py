@@ -15,10 +15,10 @@ from pathlib import Path
 
 from benchmarks.figures import Figure
 from benchmarks.parts import Bench
-from tidegate.checkpoints.classify import Policy
-from tidegate.checkpoints.collector import Collector, CollectorSettings
-from tidegate.checkpoints.files import LocalFiles
-from tidegate.checkpoints.usage import Usage
+from tidegate.checkpoints.files.base import LocalFiles
+from tidegate.checkpoints.gc.classify import Policy
+from tidegate.checkpoints.gc.collector import Collector, CollectorSettings
+from tidegate.checkpoints.gc.usage import Usage
 from tidegate.coordinator.collector import StoreWitness
 from tidegate.store.open import open_store
 

@@ -38,8 +38,8 @@ from tidegate.runner.process import boot_id
 from tidegate.store import Check, Conflict, Put, Store
 from tidegate.store.open import open_store
 from tidegate.worker.agent import Worker
+from tidegate.worker.driver_handle import Alive, Exited
 from tidegate.worker.host import WorkerThread
-from tidegate.worker.launcher import Alive, Exited
 
 HOST = "fleet"
 ALIVE_S = 2.0  # as real drivers do

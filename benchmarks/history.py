@@ -6,7 +6,7 @@ from itertools import islice
 
 from tidegate.config.load import load_text
 from tidegate.coordinator.ending import ending_of
-from tidegate.coordinator.registry import JobSnapshot, Stored
+from tidegate.coordinator.job_snapshot import JobSnapshot, Stored
 from tidegate.model.plan import Plan
 from tidegate.model.records import (
     JOB_OUTCOMES,

@@ -15,7 +15,7 @@ from benchmarks.databases_cdc import read_alone
 from benchmarks.figures import Figure, median
 from benchmarks.parts import Bench
 from benchmarks.sides import Trouble
-from tidegate.databases.pgoutput.shared_stream import close_streams
+from tidegate.databases.postgres.shared_stream import close_streams
 from tidegate.testing.servers.postgres import PostgresServer, find_binaries
 
 ROWS_EACH = 1000

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.text import Text
 
-from tidegate.coordinator.registry import JobSnapshot, read_job
+from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
 from tidegate.home import Home
 from tidegate.model.document import from_document
 from tidegate.model.records import (

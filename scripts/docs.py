@@ -18,8 +18,8 @@ import click
 from tidegate.cli import VERBS
 from tidegate.cli.connectors import abilities, bounds, shown_default
 from tidegate.cli.exits import MEANINGS
-from tidegate.config.engine_options import DIFFERENCES, IGNORED
-from tidegate.config.engine_options import OPTIONS as ENGINE_OPTIONS
+from tidegate.config.engine.options import DIFFERENCES, IGNORED
+from tidegate.config.engine.options import OPTIONS as ENGINE_OPTIONS
 from tidegate.config.env import OPTIONS as ENV_OPTIONS
 from tidegate.config.structure import COMMON_OPTIONS
 from tidegate.model.job import BlockKind

@@ -10,12 +10,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tidegate.api.described import document
-from tidegate.api.desk import ApiContext, Me
+from tidegate.api.context import ApiContext, Me
+from tidegate.api.seatunnel.openapi import document
 from tidegate.api.v1.app import typed_api
 from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.coordinator.commands import Commands
-from tidegate.coordinator.observe import ClusterCache
 from tidegate.model.engine import EngineSettings
 from tidegate.pipeline.clock import SystemClock
 from tidegate.store.open import open_store

@@ -8,8 +8,8 @@ tidegate.lifecycle.states.
 from collections.abc import Iterator
 
 from tidegate.lifecycle.machine import STATES, State, diagram
+from tidegate.lifecycle.observation import LifecycleLimits
 from tidegate.lifecycle.stopping import ESCALATION
-from tidegate.lifecycle.view import LifecycleLimits
 from tidegate.model.records import DriverCommand
 
 HEAD = """# Job states

@@ -16,7 +16,7 @@ import lzma
 import sys
 from collections.abc import Iterator
 
-from tidegate.databases.binlog import charsets
+from tidegate.databases.mysql import binlog_charsets as charsets
 from tidegate.testing.servers.binlog import BinlogServer
 from tidegate.testing.servers.mariadb import MariaDbServer
 from tidegate.testing.servers.mysql import MySqlServer

@@ -25,18 +25,18 @@ import uvicorn
 from tidegate import __version__
 from tidegate.api.app import make_app
 from tidegate.api.connections import ConnectionTable, Listener, limits
-from tidegate.api.desk import ApiContext, Me
+from tidegate.api.context import ApiContext, Me
 from tidegate.api.tls import check_tls, uvicorn_options
 from tidegate.checkpoints.open import open_storage
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.announcement import Announcement
+from tidegate.coordinator.cluster_cache import COORDINATOR, ClusterCache
 from tidegate.coordinator.collector import LeadersCollector
 from tidegate.coordinator.commands import Commands
 from tidegate.coordinator.events import EventLog, WebhookSender
 from tidegate.coordinator.housekeeping import Housekeeper
-from tidegate.coordinator.observe import COORDINATOR, ClusterCache
+from tidegate.coordinator.parallel import WorkerThreads
 from tidegate.coordinator.reconciler import Reconciler
-from tidegate.coordinator.together import WorkerThreads
 from tidegate.coordinator.transitions import TransitionWriter
 from tidegate.election.elector import Elector, Leader
 from tidegate.home import Home

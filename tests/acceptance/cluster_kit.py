@@ -20,7 +20,7 @@ import pyarrow.dataset
 from cluster_eye import Eye
 from cluster_members import LOOK_S, PATIENCE_S, SPARK_PATIENCE_S, Member, Server, until
 
-from tidegate.coordinator.registry import JobSnapshot, read_job
+from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
 from tidegate.home import Home
 from tidegate.model.document import from_document
 from tidegate.model.records import (

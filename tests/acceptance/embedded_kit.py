@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow.dataset
 
-from tidegate.coordinator.registry import JobSnapshot, read_job
+from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
 from tidegate.home import Home
 from tidegate.model.records import JobStatus
 from tidegate.store.open import open_store

@@ -4,8 +4,8 @@ page by page.
 
 from pathlib import Path
 
-from tidegate.checkpoints.classify import Policy
-from tidegate.checkpoints.collector import Collector, CollectorSettings
+from tidegate.checkpoints.gc.classify import Policy
+from tidegate.checkpoints.gc.collector import Collector, CollectorSettings
 from tidegate.checkpoints.open import open_files
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.collector import StoreWitness

@@ -20,7 +20,7 @@ import pyarrow.dataset
 import pytest
 
 from tidegate.connectors.chaos.sink import committed_ids
-from tidegate.coordinator.registry import JobSnapshot, read_job
+from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
 from tidegate.home import Home
 from tidegate.model.records import PENDING_CLEANUPS, JobStatus
 from tidegate.runner.process import session_members

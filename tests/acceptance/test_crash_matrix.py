@@ -21,7 +21,7 @@ import pytest
 
 from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.connectors.chaos.sink import committed_ids
-from tidegate.coordinator.registry import JobSnapshot, read_job
+from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
 from tidegate.home import Home
 from tidegate.model.job import BlockKind
 from tidegate.model.records import PENDING_CLEANUPS, JobStatus

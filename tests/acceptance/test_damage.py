@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tidegate.cli.checkpoints import checkpoints as checkpoints_command
-from tidegate.coordinator.registry import JobSnapshot, read_job
+from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
 from tidegate.home import Home
 from tidegate.model.errors import TerminalError, UserError
 from tidegate.model.records import CheckpointRef, JobStatus, PipelineState

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.coordinator.registry import read_job
+from tidegate.coordinator.job_snapshot import read_job
 from tidegate.home import Home
 from tidegate.lifecycle.health import PipelineSignals, ProgressPolicy, pipeline_health
 from tidegate.model.records import JobStatus, PipelineMetrics, PipelineState

@@ -16,12 +16,12 @@ import pytest
 
 from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.cli import main
-from tidegate.coordinator.prepare import NeedsConsent
-from tidegate.coordinator.registry import read_job
+from tidegate.coordinator.job_snapshot import read_job
+from tidegate.coordinator.restore.planning import NeedsConsent
 from tidegate.home import Home
 from tidegate.model.errors import TransientError
 from tidegate.model.records import JobOutcome, JobStatus
-from tidegate.pipeline import memory
+from tidegate.pipeline import sink_records as memory
 from tidegate.pipeline.engine import Batch, Written
 from tidegate.pipeline.graph import Graph
 from tidegate.store.open import open_store

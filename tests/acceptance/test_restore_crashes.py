@@ -10,7 +10,7 @@ import pyarrow.dataset
 import pytest
 
 from tidegate.checkpoints.savepoints import Savepoint, Savepoints
-from tidegate.coordinator.claims import claimed_paths
+from tidegate.coordinator.restore.claimed_paths import claimed_paths
 from tidegate.home import Home
 from tidegate.model.records import JobStatus
 from tidegate.store.open import open_store

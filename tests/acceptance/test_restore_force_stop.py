@@ -21,7 +21,7 @@ from click.testing import CliRunner, Result
 
 from tidegate.checkpoints.savepoints import Savepoint, Savepoints
 from tidegate.cli import main
-from tidegate.coordinator.registry import JobSnapshot, read_job
+from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
 from tidegate.home import Home
 from tidegate.model.records import JobStatus
 from tidegate.runner.process import session_members

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 
-from tidegate.coordinator.registry import read_job
+from tidegate.coordinator.job_snapshot import read_job
 from tidegate.home import Home
 from tidegate.model.records import JobStatus
 from tidegate.runner.process import PROC, session_members

@@ -15,14 +15,14 @@ import pyarrow.dataset
 import pytest
 from click.testing import CliRunner
 
-from tidegate.checkpoints import s3_files
-from tidegate.checkpoints.files import Files
+from tidegate.checkpoints.files import s3 as s3_files
+from tidegate.checkpoints.files.base import Files
+from tidegate.checkpoints.files.retry import StorageRefused, StorageUnavailable
+from tidegate.checkpoints.files.s3 import S3Files
 from tidegate.checkpoints.open import open_files
-from tidegate.checkpoints.reach import StorageRefused, StorageUnavailable
-from tidegate.checkpoints.s3_files import S3Files
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.cli.checkpoints import checkpoints
-from tidegate.coordinator.registry import JobSnapshot, read_job
+from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
 from tidegate.home import Home
 from tidegate.runner.process import PROC, session_members
 from tidegate.store.open import open_store

@@ -15,7 +15,7 @@ import pyarrow.dataset
 import pytest
 
 from tidegate.connectors.chaos.sink import committed_ids
-from tidegate.coordinator.registry import read_job
+from tidegate.coordinator.job_snapshot import read_job
 from tidegate.home import Home
 from tidegate.model.records import JobStatus, PipelineState
 from tidegate.pipeline.engine import Batch, Engine, Written

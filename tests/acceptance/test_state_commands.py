@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from tidegate.checkpoints.savepoints import Savepoint, Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.cli import main
-from tidegate.coordinator.registry import read_job
+from tidegate.coordinator.job_snapshot import read_job
 from tidegate.home import Home
 from tidegate.model.records import JobStatus
 from tidegate.store.open import open_store

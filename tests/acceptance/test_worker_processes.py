@@ -16,7 +16,7 @@ import pyarrow.dataset
 import pytest
 
 from tidegate.cli.job_file import planned
-from tidegate.coordinator.registry import JobSnapshot, read_job
+from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
 from tidegate.home import Home
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
@@ -39,9 +39,9 @@ from tidegate.model.records import (
     PipelineStatus,
     WorkerRecord,
 )
+from tidegate.runner.driver_spec import driver_order
 from tidegate.runner.exits import DriverExit
 from tidegate.runner.launch import DriverProcess, Program, launch
-from tidegate.runner.orders import driver_order
 from tidegate.runner.process import kill_session, session_members
 from tidegate.store import Delete, Put
 from tidegate.store.open import open_store

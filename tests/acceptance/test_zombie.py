@@ -17,16 +17,16 @@ from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.cli.job_file import planned
 from tidegate.coordinator.claim import Claimant, Submission
 from tidegate.coordinator.ending import status_of
-from tidegate.coordinator.registry import JobSnapshot, read_job
-from tidegate.coordinator.wish import RestoreOptions
+from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
+from tidegate.coordinator.restore.options import RestoreOptions
 from tidegate.driver.main import Driver
 from tidegate.driver.registration import register
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings
 from tidegate.model.records import JobStatus
+from tidegate.runner.driver_spec import driver_order
 from tidegate.runner.exits import DriverExit
 from tidegate.runner.launch import Program, launch
-from tidegate.runner.orders import driver_order
 from tidegate.runner.process import PROC, reference
 from tidegate.store.open import open_store
 from tidegate.testing.plain_engine import PlainEngine

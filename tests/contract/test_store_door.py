@@ -18,7 +18,7 @@ from tidegate.model.errors import Domain, UserError
 from tidegate.store import Put, StoreDamaged, StoreUnavailable, open_store
 from tidegate.store.backend import Retention
 from tidegate.store.memory import MemoryBackend
-from tidegate.store.sqlite_errors import StoreTooNew, translated
+from tidegate.store.sqlite.errors import StoreTooNew, translated
 from tidegate.testing.servers.postgres import PostgresServer
 
 NO_ADDRESSES = [
@@ -95,7 +95,7 @@ PLAIN = {"create": True, "prefix": "tidegate", "username": "", "password": "", "
 def test_an_address_of_an_etcd_is_taken_apart(
     monkeypatch: pytest.MonkeyPatch, url: str, taken: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr("tidegate.store.etcd.EtcdBackend", RecordedEtcd)
+    monkeypatch.setattr("tidegate.store.etcd.backend.EtcdBackend", RecordedEtcd)
     open_store(url).close()
     assert RecordedEtcd.taken == {**PLAIN, **taken}
 

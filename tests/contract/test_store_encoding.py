@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tidegate.store import DocumentDamaged, StoreRefused
 from tidegate.store.encoding import DEPTH_MAX, decode, encode
-from tidegate.store.sqlite import _behind
+from tidegate.store.sqlite.backend import _behind
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 LEAVES = (

@@ -30,14 +30,14 @@ from tidegate.store import (
     StoreLost,
     StoreRefused,
     StoreUnavailable,
-    etcd_view,
     open_store,
 )
-from tidegate.store import etcd as backend_module
 from tidegate.store.backend import NotCommitted, Retention
-from tidegate.store.etcd import EtcdBackend
-from tidegate.store.etcd_layout import KeyLayout
-from tidegate.store.etcd_view import EtcdView
+from tidegate.store.etcd import backend as backend_module
+from tidegate.store.etcd import view as etcd_view
+from tidegate.store.etcd.backend import EtcdBackend
+from tidegate.store.etcd.key_layout import KeyLayout
+from tidegate.store.etcd.view import EtcdView
 from tidegate.testing.faulty_store import Fault, StoreCall, faulty_store, scripted
 from tidegate.testing.servers.etcd import EtcdServer
 from tidegate.testing.store_durability import (

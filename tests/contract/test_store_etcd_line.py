@@ -28,8 +28,8 @@ from tidegate.store import (
 )
 from tidegate.store.backend import Committed, Retention
 from tidegate.store.errors import AnswerLost
-from tidegate.store.etcd import EtcdBackend
-from tidegate.store.etcd_errors import HistoryGone, TokenExpired, refusal
+from tidegate.store.etcd.backend import EtcdBackend
+from tidegate.store.etcd.errors import HistoryGone, TokenExpired, refusal
 from tidegate.testing.servers.etcd import EtcdCluster, EtcdServer, free_ports
 from tidegate.testing.store_durability import start_worker
 

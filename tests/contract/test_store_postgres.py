@@ -17,11 +17,11 @@ import pytest
 
 from tidegate.model.errors import UserError
 from tidegate.store import Check, Put, Store, StoreDamaged, StoreLost, StoreUnavailable, open_store
-from tidegate.store import postgres as backend_module
-from tidegate.store.postgres import PostgresBackend
-from tidegate.store.postgres_address import read_address
-from tidegate.store.postgres_connections import CONNECTIONS_MAX
-from tidegate.store.postgres_errors import StoreSchemaTooNew
+from tidegate.store.postgres import backend as backend_module
+from tidegate.store.postgres.address import read_address
+from tidegate.store.postgres.backend import PostgresBackend
+from tidegate.store.postgres.connection_pool import CONNECTIONS_MAX
+from tidegate.store.postgres.errors import StoreSchemaTooNew
 from tidegate.testing.servers.postgres import PostgresServer
 from tidegate.testing.store_durability import (
     SOURCES,

@@ -13,8 +13,8 @@ import pytest
 from tidegate.store import Check, OutcomeUnknown, Put, Store, StoreUnavailable, open_store
 from tidegate.store.backend import Committed, Retention, Transaction, TransactionName, Write
 from tidegate.store.errors import AnswerLost
-from tidegate.store.postgres import PostgresBackend
-from tidegate.store.postgres_connections import PoolTimeouts
+from tidegate.store.postgres.backend import PostgresBackend
+from tidegate.store.postgres.connection_pool import PoolTimeouts
 from tidegate.testing.servers.line import Line, RequestFault
 from tidegate.testing.servers.postgres import PostgresServer
 

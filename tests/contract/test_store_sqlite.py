@@ -12,7 +12,7 @@ import pytest
 
 from tidegate.store import Put, Store, StoreLost, StoreUnavailable, open_store
 from tidegate.store.backend import Retention
-from tidegate.store.sqlite import SqliteBackend
+from tidegate.store.sqlite.backend import SqliteBackend
 from tidegate.testing.store_durability import SOURCES, run_workers, start_worker
 from tidegate.testing.store_worker import count
 
@@ -271,7 +271,7 @@ import os, sys, threading
 from pathlib import Path
 from tidegate.store import Put, Store, StoreUnavailable
 from tidegate.store.backend import Retention
-from tidegate.store.sqlite import SqliteBackend
+from tidegate.store.sqlite.backend import SqliteBackend
 store = Store(SqliteBackend(Path(sys.argv[1]), retention=Retention(), busy_timeout_s=float(sys.argv[2])))
 def put(key): store.transact(writes=[Put("jobs", key, {})])
 def end(child): assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

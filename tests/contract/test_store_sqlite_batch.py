@@ -18,8 +18,8 @@ from tidegate.store.backend import (
 )
 from tidegate.store.combine import Outcome
 from tidegate.store.errors import StoreUnavailable
-from tidegate.store.sqlite import SqliteBackend
-from tidegate.store.sqlite_batch import decided
+from tidegate.store.sqlite.backend import SqliteBackend
+from tidegate.store.sqlite.write_batch import decided
 
 MAPS, KEYS = ("a", "b"), ("1", "2", "3")
 PLACES = [(map, key) for map in MAPS for key in KEYS]

@@ -12,7 +12,7 @@ from binlog_kit import BinlogShop
 from capture_kit import Mirror, make_source
 from database_kit import Place
 
-from tidegate.databases.capture.errors import ColumnsAdded, TableChanged
+from tidegate.databases.cdc.errors import ColumnsAdded, TableChanged
 from tidegate.model.change import ChangeChoice
 from tidegate.testing.servers.binlog import BinlogServer
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import psycopg
 
-from tidegate.databases.pgoutput import lsn, messages
-from tidegate.databases.pgoutput.shared_stream import close_streams
-from tidegate.databases.pgoutput.stream import SlotRange, message_lists
-from tidegate.databases.postgres import PostgresSession
+from tidegate.databases.postgres import lsn
+from tidegate.databases.postgres import pgoutput_messages as messages
+from tidegate.databases.postgres.pgoutput_stream import SlotRange, message_lists
+from tidegate.databases.postgres.session import PostgresSession
+from tidegate.databases.postgres.shared_stream import close_streams
 from tidegate.databases.url import parse_url
 
 _slots = itertools.count(1)

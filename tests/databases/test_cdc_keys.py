@@ -31,9 +31,9 @@ from keys_kit import (
     uuid,
 )
 
-from tidegate.databases.capture.errors import OrderChanged
-from tidegate.databases.capture.keys import KeyChunk, split_key
-from tidegate.databases.capture.order import order_of
+from tidegate.databases.cdc.errors import OrderChanged
+from tidegate.databases.cdc.key_order import order_of
+from tidegate.databases.cdc.keys import KeyChunk, split_key
 from tidegate.databases.chunks import as_bound
 from tidegate.databases.errors import DatabaseTrouble, StatementRefused
 from tidegate.model.types import parse_type

@@ -12,9 +12,9 @@ import psycopg
 import pytest
 from database_kit import Place
 
-from tidegate.databases import reuse
+from tidegate.databases import idle_connections as reuse
 from tidegate.databases.errors import DatabaseTrouble
-from tidegate.databases.mysql import MySqlSession
+from tidegate.databases.mysql.session import MySqlSession
 from tidegate.databases.session import Session, open_session
 from tidegate.databases.url import Address, System
 from tidegate.testing.servers.mariadb import MariaDbServer

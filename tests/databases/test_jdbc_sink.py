@@ -11,7 +11,7 @@ import pytest
 from database_kit import CONTEXT, Driven, Place, sink, source, table
 
 from tidegate.connectors.jdbc.merge import ColumnMissing
-from tidegate.connectors.jdbc.merger import UniqueTaken
+from tidegate.connectors.jdbc.merge_statements import UniqueTaken
 from tidegate.connectors.jdbc.names import record_id
 from tidegate.connectors.jdbc.prepare import TableNotPrepared
 from tidegate.connectors.jdbc.record import RecordGone, SinkRowsDropped, TargetOffsetsDiffer

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from database_kit import CONTEXT, Driven, Place, everything, sink, source, table
 
-from tidegate.connectors.jdbc.merger import RowsLost, ValuesChanged
+from tidegate.connectors.jdbc.merge_statements import RowsLost, ValuesChanged
 from tidegate.connectors.jdbc.prepare import TableNotPrepared
 from tidegate.connectors.jdbc.target_check import TargetUnfit
 from tidegate.connectors.jdbc.values import ValueChecks, ValueUnfit

@@ -12,7 +12,7 @@ from binlog_kit import BinlogShop
 from capture_kit import Mirror, rows_of
 from database_kit import Driven, Place, sink
 
-from tidegate.databases.capture.errors import (
+from tidegate.databases.cdc.errors import (
     ColumnsAdded,
     NoKey,
     NotSetUp,

@@ -8,7 +8,7 @@ import pytest
 from binlog_kit import BinlogShop
 from capture_kit import kept, rows_of
 
-from tidegate.databases.binlog.charsets import MULTI, SINGLE, codec_of, table_of
+from tidegate.databases.mysql.binlog_charsets import MULTI, SINGLE, codec_of, table_of
 from tidegate.plugin.contract import Limit
 from tidegate.testing.servers.mysql import MySqlServer
 

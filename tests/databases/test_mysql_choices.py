@@ -9,7 +9,7 @@ from binlog_kit import BinlogShop
 from change_kit import Job, in_source
 from database_kit import Driven, Place, sink
 
-from tidegate.databases.capture.errors import ColumnsAdded, TableChanged
+from tidegate.databases.cdc.errors import ColumnsAdded, TableChanged
 from tidegate.model.change import ChangeChoice
 from tidegate.plugin.contract import Limit
 

@@ -10,7 +10,7 @@ from binlog_kit import BinlogShop
 from change_kit import LATEST, Job, in_source, row_metadata
 from database_kit import Place
 
-from tidegate.databases.capture.errors import TableChanged
+from tidegate.databases.cdc.errors import TableChanged
 from tidegate.model.change import ChangeChoice
 from tidegate.testing.servers.mariadb import MariaDbServer
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from capture_kit import Mirror, kept, make_source, rows_of
 
-from tidegate.databases.binlog.errors import LogBehind
-from tidegate.databases.capture.errors import PositionGone
+from tidegate.databases.cdc.errors import PositionGone
+from tidegate.databases.mysql.binlog_errors import LogBehind
 from tidegate.plugin.contract import Limit
 from tidegate.testing.servers.mariadb import MariaDbServer
 

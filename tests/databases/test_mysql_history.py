@@ -9,7 +9,7 @@ from binlog_kit import BinlogShop
 from capture_kit import kept
 from change_kit import Job, in_source, shop_on
 
-from tidegate.databases.capture.errors import PositionGone
+from tidegate.databases.cdc.errors import PositionGone
 from tidegate.plugin.contract import Limit
 from tidegate.testing.servers.binlog import BinlogServer
 from tidegate.testing.servers.database import ServerMissing

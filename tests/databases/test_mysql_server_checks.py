@@ -11,7 +11,7 @@ import pytest
 from binlog_kit import BinlogShop
 from database_kit import Place
 
-from tidegate.databases.capture.errors import NotSetUp
+from tidegate.databases.cdc.errors import NotSetUp
 from tidegate.databases.errors import AccessDenied
 from tidegate.testing.servers.binlog import BinlogServer
 from tidegate.testing.servers.mariadb import MariaDbServer

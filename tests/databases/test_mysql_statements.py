@@ -9,7 +9,7 @@ import pytest
 from binlog_kit import BinlogShop
 from change_kit import LATEST, Job, in_source, row_metadata, shop_on
 
-from tidegate.databases.capture.errors import TableChanged
+from tidegate.databases.cdc.errors import TableChanged
 from tidegate.model.change import ChangeChoice
 from tidegate.testing.servers.mariadb import MariaDbServer
 
@@ -238,7 +238,7 @@ def test_what_is_not_understood_stops_the_job_where_it_names_a_table(
     binlog_shop: BinlogShop,
 ) -> None:
     """No statement of a server is left that is not understood, so one is made up."""
-    from tidegate.databases.binlog.ddl import Effect, table_statement
+    from tidegate.databases.mysql.binlog_ddl import Effect, table_statement
 
     for text in ("shuffle table a", "import table from '/a.sdi'", "alter something a"):
         found = table_statement(binlog_shop.name, text)

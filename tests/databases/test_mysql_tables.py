@@ -7,7 +7,7 @@ from binlog_kit import BinlogShop
 from change_kit import Job, in_source, shop_on, source_of
 from database_kit import Place
 
-from tidegate.databases.capture.errors import NoTables, NotSetUp, TableChanged
+from tidegate.databases.cdc.errors import NoTables, NotSetUp, TableChanged
 from tidegate.testing.servers.mariadb import MariaDbServer
 from tidegate.testing.servers.mysql import MySqlServer
 

@@ -11,8 +11,8 @@ from capture_kit import Mirror, rows_of
 from change_kit import LATEST, Job, in_source, shop_on, source_of
 from database_kit import Place
 
-from tidegate.databases.binlog.errors import LogRefused
-from tidegate.databases.capture.errors import PositionGone
+from tidegate.databases.cdc.errors import PositionGone
+from tidegate.databases.mysql.binlog_errors import LogRefused
 from tidegate.model.errors import Unsupported
 from tidegate.plugin.contract import Limit
 from tidegate.testing.servers.mariadb import MariaDbServer

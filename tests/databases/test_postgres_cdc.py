@@ -10,9 +10,9 @@ import pytest
 from capture_kit import Mirror, kept, rows_of
 from postgres_kit import FULL, ORDERS, Shop
 
-from tidegate.databases.capture.errors import ColumnsAdded, NotSetUp, PositionGone, TableChanged
-from tidegate.databases.pgoutput import lsn
-from tidegate.databases.pgoutput.errors import IdentityMissing
+from tidegate.databases.cdc.errors import ColumnsAdded, NotSetUp, PositionGone, TableChanged
+from tidegate.databases.postgres import lsn
+from tidegate.databases.postgres.pgoutput_errors import IdentityMissing
 from tidegate.plugin.contract import Limit
 from tidegate.testing.servers.postgres import PostgresServer
 

@@ -9,7 +9,7 @@ import pytest
 from capture_kit import Mirror
 from postgres_kit import Shop
 
-from tidegate.databases.capture.errors import ColumnsAdded, NotSetUp, TableChanged
+from tidegate.databases.cdc.errors import ColumnsAdded, NotSetUp, TableChanged
 
 TABLE = "create table a (id int primary key, b int, c text, f boolean, m mood, p pair)"
 SET_UP = (

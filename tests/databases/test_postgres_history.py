@@ -13,7 +13,7 @@ from database_kit import Place, everything
 from database_kit import source as jdbc_source
 from postgres_kit import Shop
 
-from tidegate.databases.capture.errors import NoTables, NotSetUp, PositionGone
+from tidegate.databases.cdc.errors import NoTables, NotSetUp, PositionGone
 from tidegate.databases.errors import AccessDenied
 from tidegate.plugin.contract import Limit
 from tidegate.testing.servers.postgres import PostgresServer

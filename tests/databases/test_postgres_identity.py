@@ -9,7 +9,7 @@ import pytest
 from capture_kit import kept, rows_of
 from postgres_kit import Shop
 
-from tidegate.databases.capture.errors import NotSetUp, TableChanged
+from tidegate.databases.cdc.errors import NotSetUp, TableChanged
 from tidegate.plugin.contract import Limit
 
 KEYS_ONLY = {"require-replica-identity-full": False}

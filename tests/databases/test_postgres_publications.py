@@ -9,7 +9,7 @@ import pytest
 from capture_kit import Mirror, kept, rows_of
 from postgres_kit import Shop
 
-from tidegate.databases.capture.errors import NotSetUp, TableChanged
+from tidegate.databases.cdc.errors import NotSetUp, TableChanged
 from tidegate.plugin.contract import Limit
 
 A = (

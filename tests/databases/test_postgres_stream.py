@@ -20,12 +20,14 @@ import pytest
 from database_kit import Place
 from postgres_stream_kit import Log, Transaction, transactions, wait_until
 
-from tidegate.databases.capture.errors import PositionGone
+from tidegate.databases.cdc.errors import PositionGone
 from tidegate.databases.errors import DatabaseTrouble
-from tidegate.databases.pgoutput import lsn, messages, replication, shared_stream, stream
-from tidegate.databases.pgoutput.layout import layout_of
-from tidegate.databases.pgoutput.reader import SlotTable, read_range
-from tidegate.databases.pgoutput.stream import message_lists
+from tidegate.databases.postgres import lsn, replication, shared_stream
+from tidegate.databases.postgres import pgoutput_messages as messages
+from tidegate.databases.postgres import pgoutput_stream as stream
+from tidegate.databases.postgres.pgoutput_reader import SlotTable, read_range
+from tidegate.databases.postgres.pgoutput_row_layout import layout_of
+from tidegate.databases.postgres.pgoutput_stream import message_lists
 from tidegate.model.types import Column, Table, parse_type
 from tidegate.testing.servers.postgres import PostgresServer
 
@@ -402,9 +404,9 @@ def test_a_server_without_room_for_a_stream_is_read_without_one(
 
 READER = """
 import json, sys
-from tidegate.databases.pgoutput import stream
-from tidegate.databases.pgoutput.stream import SlotRange, message_lists
-from tidegate.databases.postgres import PostgresSession
+from tidegate.databases.postgres import pgoutput_stream as stream
+from tidegate.databases.postgres.pgoutput_stream import SlotRange, message_lists
+from tidegate.databases.postgres.session import PostgresSession
 from tidegate.databases.url import parse_url
 stream.NEAR_BYTES = -1
 url, slot = sys.argv[1:]

@@ -18,10 +18,10 @@ from typing import Any
 
 from tidegate import __version__
 from tidegate.api.planner_process import PlanningResult
+from tidegate.checkpoints.gc.quarantine import Quarantine
 from tidegate.checkpoints.manifest import Manifest
-from tidegate.checkpoints.quarantine import Quarantine
 from tidegate.checkpoints.savepoints import SavepointSuperseded, _Head
-from tidegate.coordinator.observe import KINDS
+from tidegate.coordinator.cluster_cache import KINDS
 from tidegate.model.document import stored_key, to_document
 from tidegate.model.engine import DriverSpec
 from tidegate.model.records import RESTORE_CLAIMS, ProcessRef, RestoreClaim

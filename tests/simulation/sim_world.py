@@ -24,10 +24,10 @@ from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator import claim as claiming
 from tidegate.coordinator.claim import Claimant, Submission
 from tidegate.coordinator.ending import Owned, end, status_of
-from tidegate.coordinator.registry import JobSnapshot, read_job
+from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
+from tidegate.coordinator.restore.options import RestoreOptions, StartMode
 from tidegate.coordinator.savepoints import ask
 from tidegate.coordinator.supervisor import TakenOver
-from tidegate.coordinator.wish import RestoreOptions, StartMode
 from tidegate.driver.registration import register
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings
@@ -46,9 +46,9 @@ from tidegate.pipeline.engine import Batch, Written
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.ledger import Ledger
 from tidegate.pipeline.loop import PipelineContext
-from tidegate.pipeline.meter import PipelineProgress
-from tidegate.pipeline.savepoint import SavepointCoordinator
-from tidegate.runner.orders import driver_order
+from tidegate.pipeline.progress import PipelineProgress
+from tidegate.pipeline.savepoints import SavepointCoordinator
+from tidegate.runner.driver_spec import driver_order
 from tidegate.store.backend import Transaction
 from tidegate.store.base import Store
 from tidegate.store.open import open_store

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from tidegate.cli.spark_submit import spark_conf as verb
-from tidegate.config.engine import load_engine
+from tidegate.config.engine.settings import load_engine
 from tidegate.model.errors import TransientError, UserError
 from tidegate.spark import cluster, executor, gateway, tasks
 from tidegate.spark.deployment import DeploymentRequest, deployment, engine_block

@@ -13,15 +13,15 @@ NAME = re.compile(r"([a-z0-9_-]+\.[a-z0-9_-]+)\.(before|middle|after)")
 DURABLE_CALLS = {"os.fsync", "os.fdatasync", "os.replace", "os.rename", "os.link"}
 # Modules that make things durable and are not bracketed, with the reason.
 BRACKETED_BY_OTHERS = {
-    "src/tidegate/checkpoints/files.py": (
+    "src/tidegate/checkpoints/files/base.py": (
         "single acts, which the storage, the savepoints and the collector bracket"
     ),
     "src/tidegate/cli/doctor.py": "measures how long a write takes, and keeps nothing",
     "src/tidegate/connectors/localfile/durable.py": (
         "single acts, which the committer, the writer and the save modes bracket"
     ),
-    "src/tidegate/store/sqlite_file.py": (
-        "passes the places that all backends share, which store/places.py names"
+    "src/tidegate/store/sqlite/file.py": (
+        "passes the places that all backends share, which store/failpoints.py names"
     ),
 }
 

@@ -17,22 +17,22 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
-from tidegate.api.access import AuthMiddleware, principal_of
-from tidegate.api.answers import BodyTooLarge, fail, internal_error
-from tidegate.api.checkpoints import Checkpoints
-from tidegate.api.described import document
-from tidegate.api.desk import ApiContext
+from tidegate.api.auth import AuthMiddleware, principal_of
+from tidegate.api.context import ApiContext
 from tidegate.api.health import HealthReport
-from tidegate.api.logs import Logs
-from tidegate.api.many import Many
-from tidegate.api.nodes import Nodes
-from tidegate.api.pending import Pending
-from tidegate.api.prometheus import CONTENT_TYPE, OPEN_CONTENT_TYPE, Scrape
-from tidegate.api.reads import Reads
-from tidegate.api.tools import encrypt_config, option_rules
+from tidegate.api.metrics import CONTENT_TYPE, OPEN_CONTENT_TYPE, Scrape
+from tidegate.api.seatunnel.bulk import Many
+from tidegate.api.seatunnel.checkpoints import Checkpoints
+from tidegate.api.seatunnel.commands import Writes
+from tidegate.api.seatunnel.logs import Logs
+from tidegate.api.seatunnel.nodes import Nodes
+from tidegate.api.seatunnel.openapi import document
+from tidegate.api.seatunnel.pending_jobs import Pending
+from tidegate.api.seatunnel.queries import Reads
+from tidegate.api.seatunnel.responses import BodyTooLarge, fail, internal_error
+from tidegate.api.seatunnel.tools import encrypt_config, option_rules
 from tidegate.api.v1.app import not_here, typed_api
-from tidegate.api.writes import Writes
-from tidegate.checkpoints.reach import StorageRefused
+from tidegate.checkpoints.files.retry import StorageRefused
 from tidegate.model.document import UnreadableDocument
 from tidegate.model.errors import LineageMismatch, TransientError, UserError
 from tidegate.model.records import Role

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tidegate import __version__
-from tidegate.api.access import ANONYMOUS, principal_of
-from tidegate.api.desk import ApiContext
+from tidegate.api.auth import ANONYMOUS, principal_of
+from tidegate.api.context import ApiContext
 
 UNREACHABLE = "the store cannot be reached"
 UNWRITABLE = "the store cannot be written"

@@ -90,7 +90,7 @@ def serve(judge: Judge, cpu_s: int, memory_bytes: int) -> None:
 
 
 if __name__ == "__main__":
-    from tidegate.api.job_text import judge_here
+    from tidegate.api.seatunnel.job_source import judge_here
     from tidegate.config.load import Format
     from tidegate.model.problem import Strictness
 

@@ -5,9 +5,9 @@ CLI, so that all of them mean the same place.
 from collections.abc import Mapping
 from pathlib import Path
 
-from tidegate.checkpoints.files import Files, LocalFiles
-from tidegate.checkpoints.local_reach import WaitedForFiles
-from tidegate.checkpoints.reach import Patience, never
+from tidegate.checkpoints.files.base import Files, LocalFiles
+from tidegate.checkpoints.files.local import WaitedForFiles
+from tidegate.checkpoints.files.retry import Patience, never
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.home import Home
 from tidegate.model.engine import CheckpointSettings
@@ -27,12 +27,12 @@ def open_files(
     if not separator:
         return LocalFiles(Path(root)) if patience is never else WaitedForFiles(Path(root), patience)
     if scheme in S3_SCHEMES:
-        from tidegate.checkpoints.s3_files import (
+        from tidegate.checkpoints.files.s3 import (
             S3Files,
         )  # here: its packages are large, and optional
 
         return S3Files(root, options or {}, patience)
-    from tidegate.checkpoints.fsspec_files import FsspecFiles
+    from tidegate.checkpoints.files.fsspec import FsspecFiles
 
     return FsspecFiles(
         root,

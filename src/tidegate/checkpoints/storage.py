@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.checkpoints import paths
-from tidegate.checkpoints.files import Files, LocalFiles
+from tidegate.checkpoints.files.base import Files, LocalFiles
 from tidegate.checkpoints.manifest import (
     Damaged,
     FileEntry,

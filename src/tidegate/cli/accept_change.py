@@ -20,8 +20,8 @@ from tidegate.cli.savepoint import AS_JSON, CONFIG, HOME, known_job
 from tidegate.client import Client, NotAllowed, Refused
 from tidegate.coordinator.accept import stopped_job
 from tidegate.coordinator.commands import Commands
-from tidegate.coordinator.registry import read_job
-from tidegate.coordinator.wish import RestoreOptions, RestoreSource
+from tidegate.coordinator.job_snapshot import read_job
+from tidegate.coordinator.restore.options import RestoreOptions, RestoreSource
 from tidegate.home import Home
 from tidegate.model.change import AcceptedChange, ChangeChoice
 from tidegate.model.errors import TidegateError

@@ -14,7 +14,7 @@ import click
 from tidegate.cli import exits
 from tidegate.cli.display import duration
 from tidegate.cli.installation import installation
-from tidegate.coordinator.registry import JobSnapshot, job_of_name, read_job
+from tidegate.coordinator.job_snapshot import JobSnapshot, job_of_name, read_job
 from tidegate.coordinator.savepoints import UnknownJob
 from tidegate.model.document import to_document
 from tidegate.model.errors import UserError

@@ -14,9 +14,9 @@ import click
 from tidegate.cli.exits import BAD_INPUT, FINISHED
 from tidegate.cli.job_file import print_problems
 from tidegate.cli.validate import problem_document
-from tidegate.config.engine import EngineSources, load_engine
-from tidegate.config.engine_options import IGNORED
-from tidegate.config.engine_view import Shown, in_force
+from tidegate.config.engine.options import IGNORED
+from tidegate.config.engine.settings import EngineSources, load_engine
+from tidegate.config.engine.view import Shown, in_force
 from tidegate.home import Home
 from tidegate.model.problem import Problem, Severity
 

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import TextIO
 
 from tidegate.cli import output
-from tidegate.cli.view import JobDisplay, PipelineView
+from tidegate.cli.job_display import JobDisplay, PipelineView
 from tidegate.model.document import to_document
 from tidegate.model.records import JobOutcome, JobStatus
 

@@ -16,7 +16,7 @@ from tidegate.cli.validate import problem_document
 from tidegate.model.job import JobEnv, JobMode
 from tidegate.model.plan import Action, Delivery, PipelinePlan, Plan
 from tidegate.model.problem import Strictness
-from tidegate.pipeline.admission import BatchPacing
+from tidegate.pipeline.pacing import BatchPacing
 from tidegate.planner.drawing import draw
 
 _PROMISES = {

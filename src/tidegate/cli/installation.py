@@ -15,7 +15,7 @@ import click
 from tidegate.checkpoints.open import open_storage
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.cli import exits, job_file
-from tidegate.config.engine import load_engine
+from tidegate.config.engine.settings import load_engine
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings
 from tidegate.model.errors import TidegateError, UserError, system_sentence

@@ -12,12 +12,19 @@ import click
 
 from tidegate.checkpoints.open import open_storage
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.cli import exits, job_file, restore_words, run_words
+from tidegate.cli import exits, job_file
+from tidegate.cli import restore_options as restore_words
+from tidegate.cli import run_options as run_words
 from tidegate.cli.run import settings_of
-from tidegate.coordinator.prepare import Incompatible, NeedsConsent, RestoreRequest, prepare_restore
-from tidegate.coordinator.registry import job_of_name, read_job
-from tidegate.coordinator.restore_plan import lines
-from tidegate.coordinator.sink_memory import ask_sink
+from tidegate.coordinator.job_snapshot import job_of_name, read_job
+from tidegate.coordinator.restore.planning import (
+    Incompatible,
+    NeedsConsent,
+    RestoreRequest,
+    prepare_restore,
+)
+from tidegate.coordinator.restore.report import lines
+from tidegate.coordinator.restore.sink_records import ask_sink
 from tidegate.model.document import to_document
 from tidegate.model.errors import TidegateError
 from tidegate.model.job import JobMode

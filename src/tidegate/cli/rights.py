@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidegate.config.engine import load_engine
+from tidegate.config.engine.settings import load_engine
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings
 from tidegate.plugin.secret import secret_texts

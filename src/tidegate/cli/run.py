@@ -18,20 +18,21 @@ from typing import NoReturn
 import click
 
 from tidegate.checkpoints.open import open_storage
-from tidegate.cli import exits, job_file, output, run_words, signals
+from tidegate.cli import exits, job_file, output, signals
+from tidegate.cli import run_options as run_words
 from tidegate.cli.display import Display, JsonDisplay, PlainDisplay, choose
-from tidegate.cli.view import job_view
-from tidegate.config.engine import load_engine
+from tidegate.cli.job_display import job_view
+from tidegate.config.engine.settings import load_engine
 from tidegate.coordinator.accept import stops_of
 from tidegate.coordinator.claim import Claim, Claimant, Submission
 from tidegate.coordinator.driver_stop import DriverStop
 from tidegate.coordinator.ending import Owned, end
-from tidegate.coordinator.registry import JobSnapshot, job_of_name, read_job
-from tidegate.coordinator.sink_memory import ask_recorded
+from tidegate.coordinator.job_snapshot import JobSnapshot, job_of_name, read_job
+from tidegate.coordinator.restore.options import NeedsChoice, RestoreOptions, StartMode
+from tidegate.coordinator.restore.sink_records import ask_recorded
 from tidegate.coordinator.supervisor import DriverLaunch, Supervisor
-from tidegate.coordinator.wish import NeedsChoice, RestoreOptions, StartMode
 from tidegate.home import Home
-from tidegate.lifecycle.view import LifecycleLimits
+from tidegate.lifecycle.observation import LifecycleLimits
 from tidegate.logs import log_to, redact, register_secrets
 from tidegate.model.change import ChangeStop
 from tidegate.model.document import from_document
@@ -43,9 +44,9 @@ from tidegate.model.problem import Severity
 from tidegate.model.records import METRICS, DriverCommand, JobOutcome, JobStatus, PipelineMetrics
 from tidegate.pipeline.clock import SystemClock
 from tidegate.plugin.secret import plan_texts
+from tidegate.runner.driver_spec import driver_order
 from tidegate.runner.java import JavaMissing, SparkMissing, check_spark, find_java
 from tidegate.runner.launch import DriverProcess, Program, launch
-from tidegate.runner.orders import driver_order
 from tidegate.runner.process import reference
 from tidegate.store.base import Store
 from tidegate.store.errors import StoreUnavailable

@@ -18,8 +18,8 @@ from tidegate.checkpoints.manifest import Damaged
 from tidegate.checkpoints.savepoints import NoSavepoint, Savepoint, Savepoints
 from tidegate.cli import exits
 from tidegate.cli.installation import LocalInstallation, installation
+from tidegate.coordinator.job_snapshot import job_of_name, read_job
 from tidegate.coordinator.reconciler import alive_here
-from tidegate.coordinator.registry import job_of_name, read_job
 from tidegate.coordinator.savepoints import UnknownJob, ask, delete, request_of
 from tidegate.model.document import NewerDocument, to_document
 from tidegate.model.errors import TransientError, UserError

@@ -15,7 +15,7 @@ import click
 from tidegate import server as composition
 from tidegate.cli import exits, job_file
 from tidegate.cli.rights import exposed
-from tidegate.config.engine import load_engine
+from tidegate.config.engine.settings import load_engine
 from tidegate.home import Home
 from tidegate.model.errors import TidegateError, UserError
 from tidegate.model.problem import Severity

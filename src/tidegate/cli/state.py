@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 
-from tidegate.checkpoints.classify import MINUTE_MS, UnitKind, UnitVerdict
-from tidegate.checkpoints.collector import Collector, CollectorSettings, Report
+from tidegate.checkpoints.gc.classify import MINUTE_MS, UnitKind, UnitVerdict
+from tidegate.checkpoints.gc.collector import Collector, CollectorSettings, Report
+from tidegate.checkpoints.gc.usage import Usage
 from tidegate.checkpoints.manifest import Damaged
 from tidegate.checkpoints.savepoints import Savepoints
-from tidegate.checkpoints.usage import Usage
 from tidegate.cli import exits
 from tidegate.cli.installation import LocalInstallation, installation
 from tidegate.cli.state_tables import (
@@ -26,8 +26,13 @@ from tidegate.cli.state_tables import (
     verdict_lines,
 )
 from tidegate.coordinator.collector import StoreWitness, last_report, record, report_of, rules_of
+from tidegate.coordinator.damaged_documents import (
+    damage_of,
+    damaged_documents,
+    forget_document,
+    forget_job,
+)
 from tidegate.coordinator.expiry import expire, expired
-from tidegate.coordinator.forget import damage_of, damaged_documents, forget_document, forget_job
 from tidegate.coordinator.namespace import own
 from tidegate.model.amount import size_text as size
 from tidegate.model.document import NewerDocument, from_document, to_document

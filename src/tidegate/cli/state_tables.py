@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from tidegate.checkpoints.classify import UnitKind, UnitVerdict
-from tidegate.checkpoints.quarantine import Quarantine, QuarantinePhase
-from tidegate.checkpoints.usage import AGES, OLDEST, Sum, Usage
+from tidegate.checkpoints.gc.classify import UnitKind, UnitVerdict
+from tidegate.checkpoints.gc.quarantine import Quarantine, QuarantinePhase
+from tidegate.checkpoints.gc.usage import AGES, OLDEST, Sum, Usage
 from tidegate.model.amount import size_text as size
 from tidegate.store.base import MapSize
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from tidegate.cli import exits, job_file, remote
-from tidegate.cli.restore_words import CONSENT_OPTIONS, absolute
+from tidegate.cli.restore_options import CONSENT_OPTIONS, absolute
 from tidegate.client import Client
 from tidegate.config.load import resolved_json
 from tidegate.model.ids import JOB_ID_MAX

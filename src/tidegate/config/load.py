@@ -14,9 +14,9 @@ from typing import TypeAlias
 
 from tidegate.config.document import Document
 from tidegate.config.encryption import decode
-from tidegate.config.hocon import Read, Unreadable, parse_hocon, read_nothing
-from tidegate.config.jsonform import parse_json
-from tidegate.config.sqlform import parse_sql
+from tidegate.config.hocon.parse import Read, Unreadable, parse_hocon, read_nothing
+from tidegate.config.json_form import parse_json
+from tidegate.config.sql_form import parse_sql
 from tidegate.config.structure import Structure
 from tidegate.config.variables import Variables, fill
 from tidegate.model.errors import UserError

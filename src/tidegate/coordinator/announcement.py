@@ -12,7 +12,7 @@ import logging
 import threading
 from dataclasses import replace
 
-from tidegate.coordinator.observe import ClusterCache
+from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.election import Leader
 from tidegate.failpoint import failpoint
 from tidegate.model.document import to_document

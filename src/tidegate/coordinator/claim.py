@@ -13,7 +13,10 @@ from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.cleanup import StillClaimed, carry_out_cleanup
 from tidegate.coordinator.ending import ending_of
 from tidegate.coordinator.history import moved, submitted
-from tidegate.coordinator.prepare import (
+from tidegate.coordinator.job_snapshot import JobSnapshot, name_key, read_job
+from tidegate.coordinator.resources import drop_unneeded, with_resources
+from tidegate.coordinator.restore.options import RestoreOptions, StartMode
+from tidegate.coordinator.restore.planning import (
     Extra,
     PreparedRestore,
     RestoreRequest,
@@ -22,12 +25,9 @@ from tidegate.coordinator.prepare import (
     restore_fields,
     source_changes,
 )
-from tidegate.coordinator.registry import JobSnapshot, name_key, read_job
-from tidegate.coordinator.resources import drop_unneeded, with_resources
-from tidegate.coordinator.restore import adopted, overtake
-from tidegate.coordinator.restore_plan import PositionProbe
-from tidegate.coordinator.sink_memory import AskSink
-from tidegate.coordinator.wish import RestoreOptions, StartMode
+from tidegate.coordinator.restore.points import adopted, overtake
+from tidegate.coordinator.restore.report import PositionProbe
+from tidegate.coordinator.restore.sink_records import AskSink
 from tidegate.failpoint import failpoint
 from tidegate.home import Home
 from tidegate.model.document import to_document

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tidegate.checkpoints import paths
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.coordinator.claims import claimed_paths, is_claimed
+from tidegate.coordinator.restore.claimed_paths import claimed_paths, is_claimed
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document
 from tidegate.model.records import (

@@ -9,13 +9,13 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from tidegate.checkpoints.classify import MINUTE_MS, Facts, JobFacts, Policy
-from tidegate.checkpoints.collector import Collector, CollectorSettings, Report
-from tidegate.checkpoints.files import Files
-from tidegate.checkpoints.reach import StorageRefused
-from tidegate.checkpoints.usage import Quota
-from tidegate.coordinator.claims import claimed_paths
+from tidegate.checkpoints.files.base import Files
+from tidegate.checkpoints.files.retry import StorageRefused
+from tidegate.checkpoints.gc.classify import MINUTE_MS, Facts, JobFacts, Policy
+from tidegate.checkpoints.gc.collector import Collector, CollectorSettings, Report
+from tidegate.checkpoints.gc.usage import Quota
 from tidegate.coordinator.namespace import OtherNamespace, own
+from tidegate.coordinator.restore.claimed_paths import claimed_paths
 from tidegate.election.elector import Leader
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document

@@ -11,18 +11,18 @@ from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.accept import stopped_job
 from tidegate.coordinator.history import commanded, submitted
-from tidegate.coordinator.prepare import (
+from tidegate.coordinator.job_snapshot import JobSnapshot, name_key, read_job, unused
+from tidegate.coordinator.resources import with_resources
+from tidegate.coordinator.restore.options import RestoreOptions, RestoreSource, StartMode
+from tidegate.coordinator.restore.planning import (
     PreparedRestore,
     RestoreRequest,
     prepare_restore,
     restore_fields,
     source_changes,
 )
-from tidegate.coordinator.registry import JobSnapshot, name_key, read_job, unused
-from tidegate.coordinator.resources import with_resources
+from tidegate.coordinator.restore.sink_records import ask_from_here
 from tidegate.coordinator.savepoints import ask
-from tidegate.coordinator.sink_memory import ask_from_here
-from tidegate.coordinator.wish import RestoreOptions, RestoreSource, StartMode
 from tidegate.failpoint import failpoint
 from tidegate.logs import register_secrets
 from tidegate.model.change import AcceptedChange

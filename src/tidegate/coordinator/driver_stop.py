@@ -7,8 +7,8 @@ store, so that neither a driver nor a store that hangs can delay a stop.
 
 import threading
 
+from tidegate.lifecycle.observation import LifecycleLimits
 from tidegate.lifecycle.stopping import ESCALATION, after, patience_ms
-from tidegate.lifecycle.view import LifecycleLimits
 from tidegate.model.records import DriverCommand
 from tidegate.pipeline.clock import Clock
 from tidegate.runner.launch import DriverProcess

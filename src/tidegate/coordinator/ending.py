@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.cleanup import StillClaimed, carry_out_cleanup
 from tidegate.coordinator.history import history_of, moved
-from tidegate.coordinator.registry import JobSnapshot, next_checkpoint, read_job
+from tidegate.coordinator.job_snapshot import JobSnapshot, next_checkpoint, read_job
 from tidegate.coordinator.resources import drop_unneeded
 from tidegate.coordinator.savepoints import at_the_end
 from tidegate.failpoint import failpoint

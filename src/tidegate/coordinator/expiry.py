@@ -8,7 +8,7 @@ the collector knows since when nobody remembers them.
 
 from collections.abc import Iterator, Sequence
 
-from tidegate.coordinator.registry import name_key
+from tidegate.coordinator.job_snapshot import name_key
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
 from tidegate.model.records import (

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tidegate.coordinator.registry import JobSnapshot
+from tidegate.coordinator.job_snapshot import JobSnapshot
 from tidegate.model.records import (
     JobEvent,
     JobEventKind,

@@ -13,10 +13,10 @@ from functools import partial
 
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.announcement import sweep
-from tidegate.coordinator.attention import DueQueue
 from tidegate.coordinator.cleanup import carry_out_cleanup
+from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.coordinator.expiry import expire
-from tidegate.coordinator.observe import ClusterCache
+from tidegate.coordinator.recheck import DueQueue
 from tidegate.coordinator.resources import drop_unneeded
 from tidegate.election.elector import Leader
 from tidegate.model.document import from_document, to_document

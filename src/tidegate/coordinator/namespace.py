@@ -9,8 +9,8 @@ and collects nothing until a person says that the namespace is its own now.
 import json
 import uuid
 
-from tidegate.checkpoints.classify import OWNER
-from tidegate.checkpoints.files import Files
+from tidegate.checkpoints.files.base import Files
+from tidegate.checkpoints.gc.classify import OWNER
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
 from tidegate.model.errors import UserError

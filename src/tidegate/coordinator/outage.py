@@ -8,9 +8,9 @@ job was seen. Nothing is written, and nothing is done about it here. Called by t
 refreshes the picture.
 """
 
-from tidegate.coordinator.observe import ClusterCache
+from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.lifecycle.health import SEVERITY, ProgressPolicy, Stall, health_of
-from tidegate.lifecycle.view import JobHealth
+from tidegate.lifecycle.observation import JobHealth
 from tidegate.model.engine import EngineSettings
 from tidegate.model.records import CheckpointHealth, JobState, JobStatus
 from tidegate.pipeline.clock import Clock

@@ -11,17 +11,17 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 
-from tidegate.coordinator.attention import (
+from tidegate.coordinator.cluster_cache import ClusterCache
+from tidegate.coordinator.job_snapshot import JobSnapshot
+from tidegate.coordinator.parallel import Move, sequentially
+from tidegate.coordinator.recheck import (
     CALM_EVERY_S_MAX,
     RESTLESS_EVERY_S,
     RecheckQueue,
     SlotUsage,
     StateTimers,
 )
-from tidegate.coordinator.observe import ClusterCache
-from tidegate.coordinator.registry import JobSnapshot
 from tidegate.coordinator.savepoints import request_of
-from tidegate.coordinator.together import Move, sequentially
 from tidegate.coordinator.transitions import JobChangedMeanwhile, TransitionWriter
 from tidegate.election import (
     WORKER_PREFIX,
@@ -37,11 +37,9 @@ from tidegate.election import (
 from tidegate.election.watch import LeaderWrites
 from tidegate.failpoint import failpoint
 from tidegate.lifecycle import machine
-from tidegate.lifecycle.calm import calm_ms, is_calm
 from tidegate.lifecycle.decision import NoTransition, Transition
 from tidegate.lifecycle.health import ProgressPolicy, explained, health_of, mark
-from tidegate.lifecycle.placement import Offer, QueuedJob, place
-from tidegate.lifecycle.view import (
+from tidegate.lifecycle.observation import (
     DriverSupervision,
     JobHealth,
     JobObservation,
@@ -49,7 +47,10 @@ from tidegate.lifecycle.view import (
     Placement,
     Unplaceable,
 )
+from tidegate.lifecycle.placement import Offer, QueuedJob, place
+from tidegate.lifecycle.recheck import calm_ms, is_calm
 from tidegate.model.engine import EngineSettings, ScheduleStrategy
+from tidegate.model.log_retention import outlook
 from tidegate.model.records import (
     HEARTBEATS,
     LEASES,
@@ -65,7 +66,6 @@ from tidegate.model.records import (
     ProcessRef,
     WorkerRecord,
 )
-from tidegate.model.runway import outlook
 from tidegate.pipeline.clock import Clock
 from tidegate.runner.process import held_up, is_alive
 from tidegate.store.base import Check, Delete, OutcomeUnknown

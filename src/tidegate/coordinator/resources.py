@@ -2,7 +2,7 @@
 before they are created, dropped when nobody can need them.
 
     submit            what the options tell is recorded with the job, in one transaction; a name that another job has is refused
-    driver            what turns out later is recorded through `Book` (driver/book.py) before it is created
+    driver            what turns out later is recorded through `Book` (driver/resources.py) before it is created
     live, resumable   kept: without its slot a job could not go on. A restore takes the records of the earlier run, or of the job whose lineage goes on, along
     nobody needs it   dropped, by the cleanup of the job, or by any later turn of any leader: marked first, so that no submit takes the name meanwhile. What
                       fails is tried again, with the reason in the record; it keeps nothing else
@@ -17,7 +17,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from tidegate.coordinator.prepare import Extra
+from tidegate.coordinator.restore.planning import Extra
 from tidegate.failpoint import failpoint
 from tidegate.logs import redact
 from tidegate.model.document import from_document, to_document

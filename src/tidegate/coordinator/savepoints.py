@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from tidegate.checkpoints import paths
 from tidegate.checkpoints.savepoints import Savepoint, Savepoints
-from tidegate.coordinator.claims import claimed_paths, is_claimed
 from tidegate.coordinator.history import requested
-from tidegate.coordinator.registry import JobSnapshot, Stored, read_job
+from tidegate.coordinator.job_snapshot import JobSnapshot, Stored, read_job
+from tidegate.coordinator.restore.claimed_paths import claimed_paths, is_claimed
 from tidegate.failpoint import failpoint
 from tidegate.model.document import to_document
 from tidegate.model.errors import TransientError, UserError

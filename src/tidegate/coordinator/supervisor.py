@@ -16,12 +16,12 @@ from tidegate.coordinator.claim import Claim, Claimant
 from tidegate.coordinator.driver_stop import DriverStop
 from tidegate.coordinator.ending import Owned, end, status_of
 from tidegate.coordinator.history import moved
-from tidegate.coordinator.registry import JobSnapshot, read_job
+from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
 from tidegate.coordinator.savepoints import SavepointReply, given_up, request_of
 from tidegate.coordinator.stall import StallWatch
+from tidegate.lifecycle.observation import JobHealth, LifecycleLimits
 from tidegate.lifecycle.retry import Exhausted, next_retry
 from tidegate.lifecycle.stopping import unkillable
-from tidegate.lifecycle.view import JobHealth, LifecycleLimits
 from tidegate.model.document import to_document
 from tidegate.model.engine import CheckpointSettings, DriverSpec
 from tidegate.model.errors import TerminalError

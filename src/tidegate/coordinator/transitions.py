@@ -15,17 +15,18 @@ from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.ending import FAILURES_MAX, ending_of
 from tidegate.coordinator.events import JobChange, events_between
 from tidegate.coordinator.history import appended, history_of, moved
-from tidegate.coordinator.prepare import points_of
-from tidegate.coordinator.registry import JobSnapshot, last_generation, read_job
-from tidegate.coordinator.restore import adopted, overtake
+from tidegate.coordinator.job_snapshot import JobSnapshot, last_generation, read_job
+from tidegate.coordinator.restore.planning import points_of
+from tidegate.coordinator.restore.points import adopted, overtake
 from tidegate.coordinator.savepoints import given_up
 from tidegate.failpoint import failpoint
 from tidegate.lifecycle.decision import NoTransition, Transition
+from tidegate.lifecycle.observation import JobHealth, JobObservation
 from tidegate.lifecycle.terminal import ended_statuses
-from tidegate.lifecycle.view import JobHealth, JobObservation
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
 from tidegate.model.errors import TidegateError, UserError
+from tidegate.model.log_retention import LogRetentionStatus
 from tidegate.model.records import (
     ASSIGNMENTS,
     DRIVERS,
@@ -49,7 +50,6 @@ from tidegate.model.records import (
     PipelineState,
     PipelineStatus,
 )
-from tidegate.model.runway import LogRetentionStatus
 from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Check, Delete, Put, Store
 from tidegate.store.errors import Conflict

@@ -6,7 +6,7 @@ Pure; called by sinks and by what carries a source's new columns to them.
 from collections.abc import Sequence
 from decimal import Decimal
 
-from tidegate.databases.catalogue import TableName
+from tidegate.databases.catalog import TableName
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.url import System
 from tidegate.model.types import Column, TypeName

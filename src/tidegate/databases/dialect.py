@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
-from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
+from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
 from tidegate.databases.session import Session
 from tidegate.databases.url import Address, System
 from tidegate.model.types import DataType
@@ -170,14 +170,14 @@ def dialect_of(system: System) -> Dialect:
     """The ways of a database."""
     match system:
         case System.MYSQL:
-            from tidegate.databases.mysql_dialect import MySqlDialect
+            from tidegate.databases.mysql.dialect import MySqlDialect
 
             return MySqlDialect()
         case System.POSTGRES:
-            from tidegate.databases.postgres_dialect import PostgresDialect
+            from tidegate.databases.postgres.dialect import PostgresDialect
 
             return PostgresDialect()
         case System.SQLITE:
-            from tidegate.databases.sqlite_dialect import SqliteDialect
+            from tidegate.databases.sqlite.dialect import SqliteDialect
 
             return SqliteDialect()

@@ -96,15 +96,15 @@ def open_session(address: Address) -> Session:
     """
     match address.system:
         case System.MYSQL:
-            from tidegate.databases.mysql import MySqlSession
+            from tidegate.databases.mysql.session import MySqlSession
 
             return MySqlSession(address)
         case System.POSTGRES:
-            from tidegate.databases.postgres import PostgresSession
+            from tidegate.databases.postgres.session import PostgresSession
 
             return PostgresSession(address)
         case System.SQLITE:
-            from tidegate.databases.sqlite import SqliteSession
+            from tidegate.databases.sqlite.session import SqliteSession
 
             return SqliteSession(address)
 

@@ -20,13 +20,13 @@ from tidegate.checkpoints.open import open_files
 from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.driver.background import BackgroundEngine
-from tidegate.driver.book import DriverResources
+from tidegate.driver.commands import CommandWatcher, DriverControl
 from tidegate.driver.console import ConsoleLog
+from tidegate.driver.log_retention import LogRetentionMonitor
 from tidegate.driver.metrics import MetricsWriter
 from tidegate.driver.registration import installation_of, register
-from tidegate.driver.runway import LogRetentionMonitor
+from tidegate.driver.resources import DriverResources
 from tidegate.driver.warm import take_over
-from tidegate.driver.watch import CommandWatcher, DriverControl
 from tidegate.logs import log_to, redact_stderr, register_secrets
 from tidegate.model.document import from_document
 from tidegate.model.engine import DriverSpec
@@ -38,10 +38,11 @@ from tidegate.pipeline.clock import SystemClock
 from tidegate.pipeline.engine import Engine, EngineGone
 from tidegate.pipeline.ledger import OUTAGE_PAUSES_S, Ledger, pipeline_key
 from tidegate.pipeline.loop import PipelineContext
-from tidegate.pipeline.meter import PipelineProgress
-from tidegate.pipeline.savepoint import SavepointCoordinator
+from tidegate.pipeline.progress import PipelineProgress
+from tidegate.pipeline.savepoints import SavepointCoordinator
 from tidegate.plugin.secret import plan_texts, secret_texts
-from tidegate.runner import orders, scratch
+from tidegate.runner import driver_spec as orders
+from tidegate.runner import scratch
 from tidegate.runner.exits import DriverExit
 from tidegate.runner.launch import CONSOLE_LOG
 from tidegate.runner.process import end_own_session

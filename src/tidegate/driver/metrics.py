@@ -18,7 +18,7 @@ from tidegate.model.errors import TransientError
 from tidegate.model.records import DRIVERS, METRICS, DriverRecord, PipelineMetrics
 from tidegate.pipeline.clock import Clock
 from tidegate.pipeline.ledger import pipeline_key
-from tidegate.pipeline.meter import PipelineProgress
+from tidegate.pipeline.progress import PipelineProgress
 from tidegate.runner.process import reference
 from tidegate.store.base import Check, Put, Store
 from tidegate.store.errors import Conflict

@@ -17,7 +17,8 @@ from tidegate.model.errors import TidegateError
 from tidegate.model.records import JobRecord
 from tidegate.pipeline.engine import Engine
 from tidegate.plugin import registry
-from tidegate.runner import orders, scratch
+from tidegate.runner import driver_spec as orders
+from tidegate.runner import scratch
 from tidegate.runner.process import reference
 from tidegate.spark import startup_cache
 from tidegate.spark.engine import SparkEngine

@@ -6,7 +6,7 @@ Called by main when it gets its order: from here on it is a driver like any othe
 import os
 
 from tidegate.model.engine import DriverSpec
-from tidegate.runner import orders
+from tidegate.runner import driver_spec as orders
 from tidegate.runner.launch import CONSOLE_LOG, open_errors
 
 STDOUT, STDERR = 1, 2

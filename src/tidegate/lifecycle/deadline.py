@@ -6,7 +6,7 @@ Declared by the states, shown in the docs; the states themselves keep to it.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidegate.lifecycle.view import LifecycleLimits
+from tidegate.lifecycle.observation import LifecycleLimits
 from tidegate.model.records import JobStatus
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from tidegate.lifecycle.view import JobHealth
+from tidegate.lifecycle.observation import JobHealth
 from tidegate.model.engine import CheckpointSettings
 from tidegate.model.job import JobEnv, JobMode
 from tidegate.model.records import CheckpointHealth, PipelineMetrics, PipelineState, PipelineStatus

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from tidegate.lifecycle.deadline import Deadline, ladder_ms
 from tidegate.lifecycle.decision import Decision, NoTransition, Transition
+from tidegate.lifecycle.observation import JobObservation
 from tidegate.lifecycle.recovery import fail
 from tidegate.lifecycle.states import (
     canceled,
@@ -29,7 +30,6 @@ from tidegate.lifecycle.states import (
     unknowable,
 )
 from tidegate.lifecycle.stopping import Gone, life
-from tidegate.lifecycle.view import JobObservation
 from tidegate.model.errors import TerminalError
 from tidegate.model.records import DesiredState, DriverCommand, Failure, JobStatus
 

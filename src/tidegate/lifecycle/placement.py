@@ -8,7 +8,7 @@ blocks one that can.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidegate.lifecycle.view import Placement, Unplaceable
+from tidegate.lifecycle.observation import Placement, Unplaceable
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

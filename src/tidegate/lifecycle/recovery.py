@@ -7,9 +7,9 @@ host that is shut down), or when the worker was lost before there was a driver.
 """
 
 from tidegate.lifecycle.decision import Transition
+from tidegate.lifecycle.observation import JobObservation
 from tidegate.lifecycle.retry import Exhausted, got_on, next_retry
 from tidegate.lifecycle.stopping import hand
-from tidegate.lifecycle.view import JobObservation
 from tidegate.model.records import DriverCommand, DriverEnd, Failure, JobStatus, PipelineStatus
 
 

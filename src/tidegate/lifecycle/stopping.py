@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tidegate.lifecycle.deadline import ladder_ms
 from tidegate.lifecycle.decision import NoTransition
-from tidegate.lifecycle.view import DriverSupervision, JobObservation, LifecycleLimits
+from tidegate.lifecycle.observation import DriverSupervision, JobObservation, LifecycleLimits
 from tidegate.model.records import DesiredState, DriverCommand, Failure, ProcessRef
 
 ESCALATION = (

@@ -29,6 +29,7 @@ from typing import Any
 from tidegate.model.change import AcceptedChange, ChangeStop
 from tidegate.model.job_events import JobEvent as JobEvent
 from tidegate.model.job_events import JobEventKind as JobEventKind
+from tidegate.model.log_retention import LogRetentionMetric, RunwayLevel
 from tidegate.model.members import Heartbeat as Heartbeat
 from tidegate.model.members import Lease as Lease
 from tidegate.model.members import ProcessRef as ProcessRef
@@ -36,7 +37,6 @@ from tidegate.model.members import ServerRecord as ServerRecord
 from tidegate.model.members import WorkerRecord as WorkerRecord
 from tidegate.model.plan import Plan
 from tidegate.model.restore import Replan, RestoreReport
-from tidegate.model.runway import LogRetentionMetric, RunwayLevel
 from tidegate.model.volume import PipelineRates, Volumes
 
 RUNNING_JOBS = "running-job-info"

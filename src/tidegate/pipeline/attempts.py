@@ -14,7 +14,7 @@ from tidegate.pipeline.failures import failure_of
 from tidegate.pipeline.graph import Graph, build
 from tidegate.pipeline.ledger import Ledger
 from tidegate.pipeline.loop import BatchLoop, PipelineContext
-from tidegate.pipeline.meter import PipelineProgress
+from tidegate.pipeline.progress import PipelineProgress
 from tidegate.plugin.contract import Sink, Source
 
 LOG = logging.getLogger("tidegate.pipeline")

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from tidegate import __version__
-from tidegate.checkpoints.identity import IDENTITY, identity_of
 from tidegate.checkpoints.manifest import Damaged, Manifest
+from tidegate.checkpoints.operator_identity import IDENTITY, identity_of
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import SourceUnreachable, TerminalError, TidegateError, agree_on_lineage
@@ -28,16 +28,16 @@ from tidegate.model.records import (
     PipelineStatus,
     SourceRange,
 )
-from tidegate.pipeline.abandon import Abandoned, abandoned, in_batch
-from tidegate.pipeline.admission import BatchPacing
-from tidegate.pipeline.ahead import beginning, ranges_of, to_repeat
+from tidegate.pipeline.abandoned_batches import Abandoned, abandoned, in_batch
 from tidegate.pipeline.clock import Clock
 from tidegate.pipeline.engine import Batch, Engine, Written
 from tidegate.pipeline.failures import failure_of
 from tidegate.pipeline.graph import Graph
-from tidegate.pipeline.held import retained_offsets
 from tidegate.pipeline.ledger import Ledger
-from tidegate.pipeline.memory import (
+from tidegate.pipeline.pacing import BatchPacing
+from tidegate.pipeline.progress import PipelineProgress
+from tidegate.pipeline.savepoints import SavepointCoordinator
+from tidegate.pipeline.sink_records import (
     LINEAGE,
     SinkLostRecord,
     appends_beside,
@@ -45,8 +45,8 @@ from tidegate.pipeline.memory import (
     consented_checkpoint,
     recorded_sinks,
 )
-from tidegate.pipeline.meter import PipelineProgress
-from tidegate.pipeline.savepoint import SavepointCoordinator
+from tidegate.pipeline.source_retention import retained_offsets
+from tidegate.pipeline.uncheckpointed import beginning, ranges_of, to_repeat
 from tidegate.plugin.contract import (
     Commit,
     CommitRange,

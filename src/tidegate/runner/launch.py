@@ -19,7 +19,7 @@ from typing import IO
 from tidegate.failpoint import failpoint
 from tidegate.model.engine import DriverSpec
 from tidegate.model.records import ProcessRef
-from tidegate.runner import orders
+from tidegate.runner import driver_spec as orders
 from tidegate.runner.process import (
     ProvenDead,
     StillThere,

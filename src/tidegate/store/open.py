@@ -7,7 +7,7 @@ from tidegate.model.errors import UserError
 from tidegate.store.backend import DEFAULT_COMPACTION_THRESHOLD, Backend, Retention
 from tidegate.store.base import Store
 from tidegate.store.memory import MemoryBackend
-from tidegate.store.sqlite import SqliteBackend
+from tidegate.store.sqlite.backend import SqliteBackend
 
 CHOICES = (
     "sqlite:///absolute/path (one host, several processes),"
@@ -48,7 +48,7 @@ def _backend(url: str, retention: Retention, *, create: bool) -> Backend:
     if scheme == "sqlite" and rest.startswith("///"):
         return _sqlite(url, "/" + rest.lstrip("/"), retention, create=create)
     if scheme in ("postgresql", "postgres") and rest.startswith("//"):
-        from tidegate.store.postgres import (
+        from tidegate.store.postgres.backend import (
             PostgresBackend,
         )  # loads a client library that the others do not need
 
@@ -65,7 +65,7 @@ def _sqlite(url: str, path: str, retention: Retention, *, create: bool) -> Backe
 
 
 def _etcd(url: str, retention: Retention, *, create: bool) -> Backend:
-    from tidegate.store.etcd import EtcdBackend  # loads what the others do not need
+    from tidegate.store.etcd.backend import EtcdBackend  # loads what the others do not need
 
     try:
         parts = urlsplit(url)

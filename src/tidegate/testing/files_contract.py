@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.checkpoints.files import Files
+from tidegate.checkpoints.files.base import Files
 from tidegate.checkpoints.manifest import Manifest
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.model.errors import Fenced

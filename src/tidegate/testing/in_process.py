@@ -13,10 +13,10 @@ from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.cli.job_file import planned
 from tidegate.coordinator.claim import Claim, Claimant, Submission
 from tidegate.coordinator.ending import Owned, end, status_of
-from tidegate.coordinator.registry import read_job
+from tidegate.coordinator.job_snapshot import read_job
+from tidegate.coordinator.restore.options import RestoreOptions, StartMode, changes_of
+from tidegate.coordinator.restore.sink_records import ask_recorded
 from tidegate.coordinator.savepoints import ask, request_of
-from tidegate.coordinator.sink_memory import ask_recorded
-from tidegate.coordinator.wish import RestoreOptions, StartMode, changes_of
 from tidegate.driver.main import Driver
 from tidegate.driver.registration import register
 from tidegate.home import Home
@@ -27,7 +27,7 @@ from tidegate.model.restore import OnSinkLost
 from tidegate.pipeline.clock import SystemClock
 from tidegate.pipeline.engine import Batch, Engine, TaskCount, Written
 from tidegate.pipeline.graph import Graph
-from tidegate.runner.orders import driver_order
+from tidegate.runner.driver_spec import driver_order
 from tidegate.runner.process import reference
 from tidegate.store.base import Store
 from tidegate.store.open import open_store

@@ -13,7 +13,7 @@ from tidegate.driver import metrics
 from tidegate.driver.main import EngineFactory, main
 from tidegate.model.engine import DriverSpec
 from tidegate.runner import scratch
-from tidegate.runner.orders import home_of
+from tidegate.runner.driver_spec import home_of
 from tidegate.runner.process import reference
 from tidegate.testing.plain_engine import PlainEngine
 

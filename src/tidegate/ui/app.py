@@ -5,10 +5,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from tidegate.api.desk import ApiContext
+from tidegate.api.context import ApiContext
 from tidegate.model.records import Role
-from tidegate.ui.acting import Actions
-from tidegate.ui.frame import HERE, Handler, PageRenderer
+from tidegate.ui.actions import Actions
+from tidegate.ui.page_renderer import HERE, Handler, PageRenderer
 from tidegate.ui.pages import Pages
 
 

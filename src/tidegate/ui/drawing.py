@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidegate.api.v1.models import CheckpointModel, Vertex
-from tidegate.ui.words import number, size
+from tidegate.ui.formats import number, size
 
 NODE_WIDTH, NODE_HEIGHT, GAP_X, GAP_Y, MARGIN = 220, 54, 110, 22, 12
 TABLES_TOLD_MAX = 20

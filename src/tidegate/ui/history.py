@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidegate.api.v1 import models, shapes
-from tidegate.coordinator.observe import ClusterCache
+from tidegate.api.v1 import models
+from tidegate.api.v1 import serializers as shapes
+from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.model.records import JobEventKind, JobStatus
 from tidegate.model.restore import RestoreReport
 

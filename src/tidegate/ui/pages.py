@@ -7,11 +7,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidegate.api.fragments import RunningJob
-from tidegate.api.logs import Logs
-from tidegate.api.reads import job_id_of
-from tidegate.api.roll import matching
-from tidegate.api.v1 import shapes
+from tidegate.api.job_index import matching
+from tidegate.api.running_jobs import RunningJob
+from tidegate.api.seatunnel.logs import Logs
+from tidegate.api.seatunnel.queries import job_id_of
+from tidegate.api.v1 import serializers as shapes
 from tidegate.api.v1.cluster import coordinators_of, overview_of, workers_of
 from tidegate.api.v1.jobs import checkpoints_of, job_details, job_of, submitted_of
 from tidegate.api.v1.paging import page
@@ -19,9 +19,9 @@ from tidegate.api.v1.state import as_plan, savepoint, storage
 from tidegate.model.errors import UserError
 from tidegate.model.records import CheckpointHealth, JobStatus
 from tidegate.ui.drawing import graph, timeline
-from tidegate.ui.frame import PageRenderer
 from tidegate.ui.history import events_of, restored_of
 from tidegate.ui.log_text import unfolded
+from tidegate.ui.page_renderer import PageRenderer
 
 ROWS = 100
 ATTENTION_ROWS = 50

@@ -32,10 +32,10 @@ from tidegate.model.records import (
     WorkerRecord,
 )
 from tidegate.pipeline.clock import Clock
-from tidegate.runner.orders import driver_order
+from tidegate.runner.driver_spec import driver_order
 from tidegate.store import Check, Conflict, Delete, OutcomeUnknown, Put, Store, StoreUnavailable
 from tidegate.store.follow import Follower
-from tidegate.worker.launcher import Alive, DriverHandle, Exited, Launcher
+from tidegate.worker.driver_handle import Alive, DriverHandle, Exited, Launcher
 
 LOG = logging.getLogger("tidegate.worker")
 LAST_WORDS_MAX = 500

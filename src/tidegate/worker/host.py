@@ -15,9 +15,8 @@ from tidegate.home import Home
 from tidegate.model.engine import DriverSpec, EngineSettings
 from tidegate.model.records import ProcessRef, WorkerRecord
 from tidegate.pipeline.clock import Clock
+from tidegate.runner.driver_spec import driver_order
 from tidegate.runner.launch import ERROR_LOG, DriverProcess, Program, last_words, launch
-from tidegate.runner.orders import driver_order
-from tidegate.runner.pool import WarmPool
 from tidegate.runner.process import (
     boot_id,
     is_alive,
@@ -27,9 +26,10 @@ from tidegate.runner.process import (
     terminate_session,
 )
 from tidegate.runner.scratch import Sweeper, remove
+from tidegate.runner.warm_pool import WarmPool
 from tidegate.store import Store
 from tidegate.worker.agent import Worker
-from tidegate.worker.launcher import Alive, DriverHandle, Exited
+from tidegate.worker.driver_handle import Alive, DriverHandle, Exited
 from tidegate.worker.slots import memory_bytes, slots
 
 LOG = logging.getLogger("tidegate.worker")

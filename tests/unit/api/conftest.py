@@ -14,11 +14,11 @@ import pytest
 from starlette.applications import Starlette
 
 from tidegate.api.app import make_app
-from tidegate.api.desk import ApiContext, Me
+from tidegate.api.context import ApiContext, Me
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.config.load import load_text
+from tidegate.coordinator.cluster_cache import COORDINATOR, ClusterCache
 from tidegate.coordinator.commands import Commands
-from tidegate.coordinator.observe import COORDINATOR, ClusterCache
 from tidegate.model.document import to_document
 from tidegate.model.engine import EngineSettings
 from tidegate.model.plan import Plan

@@ -10,7 +10,7 @@ import pytest
 from tidegate.api.app import make_app
 from tidegate.checkpoints.manifest import Manifest
 from tidegate.coordinator.ending import ending_of
-from tidegate.coordinator.registry import read_job
+from tidegate.coordinator.job_snapshot import read_job
 from tidegate.model.change import ChangeChoice, ChangeStop
 from tidegate.model.records import (
     PIPELINES,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tidegate.api.fragments import RunningJobsCache
-from tidegate.api.roll import matching
+from tidegate.api.job_index import matching
+from tidegate.api.running_jobs import RunningJobsCache
 from tidegate.api.v1.jobs import job_of
 from tidegate.model.records import JOB_OUTCOMES, RUNNING_JOBS, JobStatus
 from tidegate.store.follow import CachedEntry

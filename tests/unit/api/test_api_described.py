@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from starlette.routing import Route
 
-from tidegate.api.described import OPERATIONS
+from tidegate.api.seatunnel.openapi import OPERATIONS
 from tidegate.coordinator.tokens import Tokens
 from tidegate.model.engine import EngineSettings
 from tidegate.model.records import CheckpointHealth, Failure, JobStatus, Role

@@ -13,9 +13,9 @@ import pytest
 from fastapi import FastAPI
 from starlette.routing import BaseRoute, Mount, Route
 
-from tidegate.api.answers import BODY_BYTES_MAX
 from tidegate.api.app import make_app
-from tidegate.coordinator.observe import KINDS
+from tidegate.api.seatunnel.responses import BODY_BYTES_MAX
+from tidegate.coordinator.cluster_cache import KINDS
 from tidegate.coordinator.tokens import Tokens
 from tidegate.model.engine import EngineSettings
 from tidegate.model.records import TOKENS, Role

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tidegate.api.fragments import Ended, RunningJobsCache
+from tidegate.api.running_jobs import Ended, RunningJobsCache
 from tidegate.testing.faulty_store import Fault
 
 JSON = {

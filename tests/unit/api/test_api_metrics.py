@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.api.job_figures import FAMILIES
+from tidegate.api.job_metrics import FAMILIES
+from tidegate.model.log_retention import LogRetentionMetric, RunwayLevel
 from tidegate.model.records import (
     PENDING_CLEANUPS,
     PIPELINES,
@@ -17,7 +18,6 @@ from tidegate.model.records import (
     JobStatus,
     PipelineState,
 )
-from tidegate.model.runway import LogRetentionMetric, RunwayLevel
 from tidegate.model.upkeep import COLLECTOR, LAST_PASS, CollectorReport
 from tidegate.model.volume import PipelineRates, Rate
 from tidegate.testing.faulty_store import Fault

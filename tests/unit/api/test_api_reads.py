@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tidegate.model.log_retention import LogRetentionMetric, RunwayLevel
 from tidegate.model.records import (
     JOB_OUTCOMES,
     JOB_STATES,
@@ -16,7 +17,6 @@ from tidegate.model.records import (
     JobStatus,
     PipelineStatus,
 )
-from tidegate.model.runway import LogRetentionMetric, RunwayLevel
 from tidegate.store.base import Put
 
 GOLDEN = Path("/work/shared/seatunnel_rest")

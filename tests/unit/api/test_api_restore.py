@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from starlette.datastructures import QueryParams
 
-from tidegate.api.restore_words import refused, wish_of
+from tidegate.api.seatunnel.restore_params import refused, wish_of
 from tidegate.checkpoints.manifest import Manifest
-from tidegate.coordinator.wish import RestoreOptions, RestoreSource
+from tidegate.coordinator.restore.options import RestoreOptions, RestoreSource
 from tidegate.model.document import from_document
 from tidegate.model.errors import UserError
 from tidegate.model.records import (

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tidegate.api.app import make_app
-from tidegate.api.return_path import local_page, login_path
+from tidegate.api.login_return import local_page, login_path
 from tidegate.api.v1.models import Survey
 from tidegate.coordinator.tokens import Tokens
 from tidegate.model.engine import EngineSettings
@@ -29,8 +29,8 @@ from tidegate.model.records import (
 )
 from tidegate.model.volume import PipelineRates, Rate, Volume
 from tidegate.ui.app import routes as pages
+from tidegate.ui.formats import number, size
 from tidegate.ui.log_text import unfolded
-from tidegate.ui.words import number, size
 
 NOW_MS = 1_790_000_000_000
 SOURCE, SINK = "Source[0]-FakeSource", "Sink[0]-Console"
@@ -341,9 +341,9 @@ def test_a_page_that_is_not_there_is_a_page_that_says_so(site) -> None:
 
 def test_nothing_is_collected_before_it_is_confirmed(site, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
-    monkeypatch.setattr("tidegate.ui.acting.collect", lambda _desk: ran.append("collected"))
+    monkeypatch.setattr("tidegate.ui.actions.collect", lambda _desk: ran.append("collected"))
     monkeypatch.setattr(
-        "tidegate.ui.acting.survey",
+        "tidegate.ui.actions.survey",
         lambda _desk: Survey(bytes={}, units={}, due=2, due_bytes=9, findings=[]),
     )
     assert (site.http.post("/ui/storage/collect").status_code, ran) == (400, [])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.api.answers import BODY_BYTES_MAX
+from tidegate.api.seatunnel.responses import BODY_BYTES_MAX
 from tidegate.model.records import (
     JOB_STATES,
     RUNNING_JOBS,

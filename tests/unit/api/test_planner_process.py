@@ -5,9 +5,10 @@ import threading
 
 import pytest
 
-from tidegate.api import job_text, planner_process
-from tidegate.api.job_text import ISOLATED_CHARS_MIN, judge_here, judged
+from tidegate.api import planner_process
 from tidegate.api.planner_process import JobTooLarge, PlannerBusy, judge_isolated
+from tidegate.api.seatunnel import job_source as job_text
+from tidegate.api.seatunnel.job_source import ISOLATED_CHARS_MIN, judge_here, judged
 from tidegate.config.load import Format
 from tidegate.model.problem import Strictness
 

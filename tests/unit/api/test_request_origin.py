@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tidegate.api.request_origin import RequestCheck
-from tidegate.config.engine import read_engine
+from tidegate.config.engine.settings import read_engine
 from tidegate.model.authority import parse_authority, parse_origin
 from tidegate.model.engine import EngineSettings, HttpSettings
 from tidegate.model.problem import Severity

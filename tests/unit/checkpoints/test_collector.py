@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.checkpoints import collector as collector_module
-from tidegate.checkpoints import quarantine as quarantine_module
-from tidegate.checkpoints.classify import QUARANTINE, Facts, JobFacts, Policy, UnitKind, unit_of
-from tidegate.checkpoints.collector import Collector, CollectorSettings, Report
-from tidegate.checkpoints.files import TEMPORARY, FileEntry, LocalFiles
-from tidegate.checkpoints.fsspec_files import FsspecFiles
-from tidegate.checkpoints.quarantine import NoQuarantine, QuarantinePhase, Quarantines
-from tidegate.checkpoints.usage import Quota, Usage, sooner_ms
+from tidegate.checkpoints.files.base import TEMPORARY, FileEntry, LocalFiles
+from tidegate.checkpoints.files.fsspec import FsspecFiles
+from tidegate.checkpoints.gc import collector as collector_module
+from tidegate.checkpoints.gc import quarantine as quarantine_module
+from tidegate.checkpoints.gc.classify import QUARANTINE, Facts, JobFacts, Policy, UnitKind, unit_of
+from tidegate.checkpoints.gc.collector import Collector, CollectorSettings, Report
+from tidegate.checkpoints.gc.quarantine import NoQuarantine, QuarantinePhase, Quarantines
+from tidegate.checkpoints.gc.usage import Quota, Usage, sooner_ms
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.checkpoints.files import Files, LocalFiles
-from tidegate.checkpoints.fsspec_files import FsspecFiles
+from tidegate.checkpoints.files.base import Files, LocalFiles
+from tidegate.checkpoints.files.fsspec import FsspecFiles
+from tidegate.checkpoints.files.retry import StorageUnavailable, waiting
 from tidegate.checkpoints.open import open_files, open_storage
-from tidegate.checkpoints.reach import StorageUnavailable, waiting
 from tidegate.home import Home
 from tidegate.model.engine import CheckpointSettings
 from tidegate.model.errors import UserError

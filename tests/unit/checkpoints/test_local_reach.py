@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tidegate.checkpoints.files import LocalFiles
-from tidegate.checkpoints.local_reach import WaitedForFiles
+from tidegate.checkpoints.files.base import LocalFiles
+from tidegate.checkpoints.files.local import WaitedForFiles
+from tidegate.checkpoints.files.retry import StorageUnavailable
 from tidegate.checkpoints.open import open_files
-from tidegate.checkpoints.reach import StorageUnavailable
 
 
 class Patience:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.checkpoints.s3_options import S3ClientOptions, client_of
+from tidegate.checkpoints.files.s3_options import S3ClientOptions, client_of
 
 
 @pytest.mark.parametrize(

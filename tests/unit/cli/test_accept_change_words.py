@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tidegate.cli import main
-from tidegate.cli.restore_words import RestoreArguments, options
+from tidegate.cli.restore_options import RestoreArguments, options
 from tidegate.cli.run import decided_with
 from tidegate.home import Home
 from tidegate.model.change import AcceptedChange, ChangeChoice, ChangeStop

@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tidegate.cli import run_words
+from tidegate.cli import run_options as run_words
 
 
 @click.command()

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from tidegate.cli import main
 from tidegate.cli.exits import BAD_INPUT, FINISHED
-from tidegate.config.engine_options import KEYS
+from tidegate.config.engine.options import KEYS
 from tidegate.plugin.option import OptionKind
 from tidegate.plugin.secret import masked, masked_text
 

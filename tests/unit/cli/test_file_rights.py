@@ -8,7 +8,7 @@ import pytest
 from tidegate.cli.doctor import DoctorEnvironment, Level, check_rights
 from tidegate.cli.rights import exposed, holds_secrets
 from tidegate.cli.server import started
-from tidegate.config.engine import read_engine
+from tidegate.config.engine.settings import read_engine
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings, HttpSettings
 

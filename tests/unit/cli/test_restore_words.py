@@ -7,9 +7,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tidegate.cli import restore_words
-from tidegate.cli.restore_words import RestoreArguments
-from tidegate.coordinator.wish import RestoreOptions, RestoreSource
+from tidegate.cli import restore_options as restore_words
+from tidegate.cli.restore_options import RestoreArguments
+from tidegate.coordinator.restore.options import RestoreOptions, RestoreSource
 from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnPositionLost
 
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tidegate.cli.display import JsonDisplay, PlainDisplay, duration, rate, summary
-from tidegate.cli.view import JobDisplay, PipelineView, job_view
-from tidegate.coordinator.registry import JobSnapshot, Stored
+from tidegate.cli.job_display import JobDisplay, PipelineView, job_view
+from tidegate.coordinator.job_snapshot import JobSnapshot, Stored
 from tidegate.model.records import (
     CheckpointRef,
     Failure,

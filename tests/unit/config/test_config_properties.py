@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tidegate.config.document import PROBLEMS_MAX
-from tidegate.config.hocon import parse_hocon
-from tidegate.config.jsonform import parse_json, parse_strictly
+from tidegate.config.hocon.parse import parse_hocon
+from tidegate.config.json_form import parse_json, parse_strictly
 from tidegate.config.load import Format, read_text
-from tidegate.config.quickjson import read_plain
+from tidegate.config.quick_json import read_plain
 from tidegate.model.problem import ProblemKind
 
 LONG = st.integers(-(2**63), 2**63 - 1)

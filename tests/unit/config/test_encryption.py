@@ -3,7 +3,7 @@
 import base64
 
 from tidegate.config.encryption import encode
-from tidegate.config.hocon import parse_hocon
+from tidegate.config.hocon.parse import parse_hocon
 from tidegate.config.load import read_text
 from tidegate.model.problem import Severity
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.config.engine import (
+from tidegate.config.engine.options import IGNORED, KEYS, value_at
+from tidegate.config.engine.settings import (
     EngineSources,
     ValueOrigin,
     ValueSource,
@@ -14,7 +15,6 @@ from tidegate.config.engine import (
     override,
     read_engine,
 )
-from tidegate.config.engine_options import IGNORED, KEYS, value_at
 from tidegate.home import Home
 from tidegate.model.engine import CheckpointSettings, EngineSettings, ScheduleStrategy
 from tidegate.model.errors import UserError

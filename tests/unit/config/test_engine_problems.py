@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.config.engine import read_engine
+from tidegate.config.engine.settings import read_engine
 from tidegate.model.problem import Severity
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.config.document import Document
-from tidegate.config.engine_yaml import CHARS_MAX, parse_yaml
+from tidegate.config.engine.yaml_reader import CHARS_MAX, parse_yaml
 from tidegate.model.problem import Location
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.config.hocon import parse_hocon
+from tidegate.config.hocon.parse import parse_hocon
 from tidegate.model.problem import Severity
 
 

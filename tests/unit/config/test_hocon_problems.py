@@ -3,7 +3,7 @@
 import pytest
 
 from tidegate.config.document import PROBLEMS_MAX
-from tidegate.config.hocon import parse_hocon
+from tidegate.config.hocon.parse import parse_hocon
 from tidegate.model.problem import ProblemKind
 
 

@@ -5,7 +5,7 @@ The expectations were compared once with the reference's own parser.
 
 import pytest
 
-from tidegate.config.hocon import parse_hocon
+from tidegate.config.hocon.parse import parse_hocon
 from tidegate.model.problem import Location
 
 

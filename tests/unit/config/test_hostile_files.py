@@ -7,9 +7,9 @@ import tracemalloc
 import pytest
 
 from tidegate.config.document import PROBLEMS_MAX
-from tidegate.config.lexer import TOKENS_MAX
+from tidegate.config.hocon.lexer import TOKENS_MAX
+from tidegate.config.hocon.resolve import VALUES_MAX
 from tidegate.config.load import Format, read_text
-from tidegate.config.resolve import VALUES_MAX
 
 MEMORY_BYTES_MAX = 120_000_000
 DOUBLINGS = range(1, 30)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.config.jsonform import parse_json
+from tidegate.config.json_form import parse_json
 from tidegate.config.load import Format, load_text
 from tidegate.model.problem import BadJob
 

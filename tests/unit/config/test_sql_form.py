@@ -3,7 +3,7 @@
 import pytest
 
 from tidegate.config.load import Format, load_text, read_text
-from tidegate.config.sqlform import parse_sql
+from tidegate.config.sql_form import parse_sql
 from tidegate.model.job import JobMode
 from tidegate.model.problem import Severity
 

@@ -11,8 +11,8 @@ from tidegate.checkpoints.manifest import Manifest
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.commands import Commands
 from tidegate.coordinator.ending import ending_of
-from tidegate.coordinator.registry import JobSnapshot, read_job
-from tidegate.coordinator.wish import RestoreOptions
+from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
+from tidegate.coordinator.restore.options import RestoreOptions
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
 from tidegate.model.job import BlockKind, JobEnv

@@ -10,7 +10,7 @@ from restore_parts import checkpoints
 
 from tidegate.coordinator.accept import ChoiceNotOffered, NotStopped, stops_of
 from tidegate.coordinator.commands import JobExists, UnknownJob
-from tidegate.coordinator.wish import RestoreOptions, changes_of
+from tidegate.coordinator.restore.options import RestoreOptions, changes_of
 from tidegate.model.change import AcceptedChange, ChangeChoice, ChangeStop
 from tidegate.model.errors import UserError
 from tidegate.model.job import BlockKind

@@ -11,7 +11,10 @@ import pytest
 from coordinator_parts import Installation, plan
 from test_reconciler import DRIVER, LeadingServer, running
 
-from tidegate.coordinator.attention import (
+from tidegate.coordinator.cluster_cache import ClusterCache
+from tidegate.coordinator.housekeeping import Housekeeper
+from tidegate.coordinator.parallel import HANDS_MAX, WorkerThreads, sequentially
+from tidegate.coordinator.recheck import (
     CALM_EVERY_S_MAX,
     SHARES,
     DueQueue,
@@ -19,10 +22,7 @@ from tidegate.coordinator.attention import (
     SlotUsage,
     StateTimers,
 )
-from tidegate.coordinator.housekeeping import Housekeeper
-from tidegate.coordinator.observe import ClusterCache
 from tidegate.coordinator.reconciler import Reconciler
-from tidegate.coordinator.together import HANDS_MAX, WorkerThreads, sequentially
 from tidegate.election import Leader
 from tidegate.model.document import to_document
 from tidegate.model.job import JobEnv, JobMode

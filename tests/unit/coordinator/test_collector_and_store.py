@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from coordinator_parts import Installation
 
-from tidegate.checkpoints.classify import OWNER, UnitKind
-from tidegate.checkpoints.collector import Collector
-from tidegate.checkpoints.files import LocalFiles
-from tidegate.checkpoints.quarantine import Quarantines
+from tidegate.checkpoints.files.base import LocalFiles
+from tidegate.checkpoints.gc.classify import OWNER, UnitKind
+from tidegate.checkpoints.gc.collector import Collector
+from tidegate.checkpoints.gc.quarantine import Quarantines
 from tidegate.coordinator.collector import (
     PASS_EVERY_MS,
     LeadersCollector,

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from coordinator_parts import Installation, plan
 
-from tidegate.checkpoints.files import FileEntry, LocalFiles
+from tidegate.checkpoints.files.base import FileEntry, LocalFiles
+from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.coordinator.commands import CleanupPending, JobExists, UnknownJob
 from tidegate.coordinator.housekeeping import Housekeeper
-from tidegate.coordinator.observe import ClusterCache
-from tidegate.coordinator.wish import NeedsChoice, NothingToRestore
+from tidegate.coordinator.restore.options import NeedsChoice, NothingToRestore
 from tidegate.election.elector import Elector, Leader
 from tidegate.model.job import JobEnv
 from tidegate.model.records import (

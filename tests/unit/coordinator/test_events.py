@@ -23,8 +23,8 @@ from tidegate.coordinator.events import (
 )
 from tidegate.model.engine import EventSettings
 from tidegate.model.errors import UserError
+from tidegate.model.log_retention import RunwayLevel
 from tidegate.model.records import CheckpointHealth, JobState, JobStatus
-from tidegate.model.runway import RunwayLevel
 
 RUNNING = JobState(job_id=7, status=JobStatus.RUNNING, generation=3)
 

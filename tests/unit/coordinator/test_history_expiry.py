@@ -9,9 +9,9 @@ import pytest
 from coordinator_parts import Installation
 
 from tidegate.checkpoints.savepoints import Savepoint, Savepoints
+from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.coordinator.expiry import expire, expired
 from tidegate.coordinator.housekeeping import Housekeeper
-from tidegate.coordinator.observe import ClusterCache
 from tidegate.election.elector import Elector, Leader
 from tidegate.model.document import to_document
 from tidegate.model.records import (

@@ -7,8 +7,8 @@ from coordinator_parts import Installation
 from restore_parts import checkpoints
 
 from tidegate.config.load import load_text
-from tidegate.coordinator.prepare import RestoreRequest, prepare_restore
-from tidegate.coordinator.wish import RestoreOptions, RestoreSource
+from tidegate.coordinator.restore.options import RestoreOptions, RestoreSource
+from tidegate.coordinator.restore.planning import RestoreRequest, prepare_restore
 from tidegate.model.plan import Plan
 from tidegate.model.records import JobStatus
 from tidegate.model.restore import OnIncompatible, OnPositionLost, RestoreReport

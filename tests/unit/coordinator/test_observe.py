@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from coordinator_parts import Installation
 
+from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.coordinator.ending import ending_of
-from tidegate.coordinator.observe import ClusterCache
 from tidegate.model.records import JobStatus
 from tidegate.store.base import Store
 from tidegate.store.follow import Follower

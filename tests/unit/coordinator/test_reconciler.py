@@ -9,17 +9,18 @@ from pathlib import Path
 import pytest
 from coordinator_parts import Installation, plan
 
+from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.coordinator.events import EventKind, JobChange
-from tidegate.coordinator.observe import ClusterCache
+from tidegate.coordinator.job_snapshot import JobSnapshot
 from tidegate.coordinator.reconciler import Reconciler
-from tidegate.coordinator.registry import JobSnapshot
 from tidegate.coordinator.transitions import TransitionWriter
 from tidegate.election import Elector, Leader, worker_office
 from tidegate.lifecycle.decision import Transition
-from tidegate.lifecycle.view import JobObservation
+from tidegate.lifecycle.observation import JobObservation
 from tidegate.model.document import to_document
 from tidegate.model.engine import EngineSettings, WorkerSettings
 from tidegate.model.job import JobEnv, JobMode
+from tidegate.model.log_retention import LogRetentionMetric, RunwayLevel
 from tidegate.model.records import (
     ASSIGNMENTS,
     DRIVERS,
@@ -42,7 +43,6 @@ from tidegate.model.records import (
     ProcessRef,
     WorkerRecord,
 )
-from tidegate.model.runway import LogRetentionMetric, RunwayLevel
 from tidegate.runner.process import reference
 from tidegate.store.base import Check, Delete, Put
 

@@ -9,11 +9,11 @@ from coordinator_parts import OPERATOR, Installation
 
 from tidegate.connectors.chaos import outside
 from tidegate.coordinator.cleanup import carry_out_cleanup
+from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.coordinator.expiry import expire
 from tidegate.coordinator.housekeeping import Housekeeper
-from tidegate.coordinator.observe import ClusterCache
 from tidegate.coordinator.resources import ResourceTaken, drop_unneeded, read
-from tidegate.driver.book import DriverResources
+from tidegate.driver.resources import DriverResources
 from tidegate.home import Home
 from tidegate.model.errors import Fenced
 from tidegate.model.job import BlockKind, JobEnv

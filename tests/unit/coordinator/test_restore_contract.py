@@ -11,11 +11,11 @@ from restore_parts import checkpoints, damage, save, scheduled, without_store
 from test_reconciler import Leader
 
 from tidegate.checkpoints.savepoints import NoSavepoint, Savepoints
-from tidegate.coordinator.claims import claimed_paths, is_claimed
 from tidegate.coordinator.cleanup import StillClaimed, carry_out_cleanup
 from tidegate.coordinator.commands import JobExists, RunElsewhere
-from tidegate.coordinator.origin import ContinuedElsewhere, SavepointOvertaken
-from tidegate.coordinator.wish import NothingToRestore
+from tidegate.coordinator.restore.claimed_paths import claimed_paths, is_claimed
+from tidegate.coordinator.restore.options import NothingToRestore
+from tidegate.coordinator.restore.origin import ContinuedElsewhere, SavepointOvertaken
 from tidegate.model.document import to_document
 from tidegate.model.errors import UserError
 from tidegate.model.records import (

@@ -9,11 +9,11 @@ import pytest
 from coordinator_parts import Installation, plan
 from restore_parts import checkpoints, damage, without_store
 
-from tidegate.checkpoints.identity import IDENTITY, identity_of
 from tidegate.checkpoints.manifest import Manifest
+from tidegate.checkpoints.operator_identity import IDENTITY, identity_of
 from tidegate.coordinator.cleanup import carry_out_cleanup
-from tidegate.coordinator.prepare import Incompatible, NeedsConsent
-from tidegate.coordinator.restore import NewestDamaged
+from tidegate.coordinator.restore.planning import Incompatible, NeedsConsent
+from tidegate.coordinator.restore.points import NewestDamaged
 from tidegate.model.job import BlockKind
 from tidegate.model.plan import Action, PipelinePlan, Plan
 from tidegate.model.records import CheckpointRef, JobStatus, PipelineState

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.coordinator.wish import (
+from tidegate.coordinator.restore.options import (
     NeedsChoice,
     NothingToRestore,
     PreviousRun,

@@ -25,8 +25,8 @@ from tidegate.model.records import (
     ProcessRef,
 )
 from tidegate.pipeline.engine import Engine
-from tidegate.pipeline.meter import PipelineProgress
-from tidegate.runner.orders import driver_order
+from tidegate.pipeline.progress import PipelineProgress
+from tidegate.runner.driver_spec import driver_order
 from tidegate.runner.process import reference
 from tidegate.store import Delete, Put, Store, open_store
 from tidegate.testing.plain_engine import PlainEngine

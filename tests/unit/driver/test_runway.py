@@ -11,15 +11,20 @@ import pytest
 
 from tidegate.checkpoints.manifest import Manifest
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.driver.runway import LogRetentionMonitor
+from tidegate.driver.log_retention import LogRetentionMonitor
 from tidegate.model.document import to_document
 from tidegate.model.engine import DriverSpec
 from tidegate.model.job import BlockKind, JobEnv
+from tidegate.model.log_retention import (
+    LogRetentionMetric,
+    LogRetentionStatus,
+    RunwayLevel,
+    outlook,
+)
 from tidegate.model.plan import Action, PipelinePlan, Plan
 from tidegate.model.records import PIPELINES, CheckpointRef, JobRecord, PipelineState
-from tidegate.model.runway import LogRetentionMetric, LogRetentionStatus, RunwayLevel, outlook
 from tidegate.pipeline.clock import SystemClock
-from tidegate.pipeline.meter import PipelineProgress
+from tidegate.pipeline.progress import PipelineProgress
 from tidegate.store.base import Put, Store
 from tidegate.store.open import open_store
 

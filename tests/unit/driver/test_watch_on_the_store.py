@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.driver.watch import CommandWatcher, DriverControl
+from tidegate.driver.commands import CommandWatcher, DriverControl
 from tidegate.home import Home
 from tidegate.model.document import to_document
 from tidegate.model.engine import EngineSettings
@@ -19,7 +19,7 @@ from tidegate.model.records import (
     JobStatus,
 )
 from tidegate.pipeline.clock import SystemClock
-from tidegate.runner.orders import driver_order
+from tidegate.runner.driver_spec import driver_order
 from tidegate.store import Delete, Put, Store, open_store
 from tidegate.testing.faulty_store import Fault, faulty_store
 

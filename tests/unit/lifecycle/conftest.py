@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.lifecycle.view import DriverSupervision, JobObservation, LifecycleLimits
+from tidegate.lifecycle.observation import DriverSupervision, JobObservation, LifecycleLimits
 from tidegate.model.job import JobEnv
 from tidegate.model.plan import PipelinePlan, Plan
 from tidegate.model.records import (

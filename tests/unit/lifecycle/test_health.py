@@ -18,7 +18,7 @@ from tidegate.lifecycle.health import (
     pipeline_health,
     shown_age_ms,
 )
-from tidegate.lifecycle.view import JobHealth
+from tidegate.lifecycle.observation import JobHealth
 from tidegate.model.engine import CheckpointSettings
 from tidegate.model.job import JobEnv, JobMode
 from tidegate.model.records import (

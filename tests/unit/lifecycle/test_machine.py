@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tidegate.lifecycle import machine
 from tidegate.lifecycle.deadline import ladder_ms
 from tidegate.lifecycle.decision import NoTransition, Transition
-from tidegate.lifecycle.view import (
+from tidegate.lifecycle.observation import (
     DriverSupervision,
     JobHealth,
     JobObservation,

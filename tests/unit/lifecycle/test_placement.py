@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate.lifecycle.observation import Placement, Unplaceable
 from tidegate.lifecycle.placement import Offer, QueuedJob, missing, place
-from tidegate.lifecycle.view import Placement, Unplaceable
 
 TAGS = st.dictionaries(st.sampled_from("ab"), st.sampled_from("xy"), max_size=2)
 QUEUES = st.lists(

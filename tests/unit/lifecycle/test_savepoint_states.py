@@ -4,7 +4,7 @@ import pytest
 
 from tidegate.lifecycle.decision import NoTransition, Transition
 from tidegate.lifecycle.machine import decide
-from tidegate.lifecycle.view import DriverSupervision, Placement
+from tidegate.lifecycle.observation import DriverSupervision, Placement
 from tidegate.model.records import (
     DesiredState,
     DriverCommand,

@@ -4,7 +4,7 @@ import pytest
 
 from tidegate.lifecycle.decision import NoTransition, Transition
 from tidegate.lifecycle.machine import decide
-from tidegate.lifecycle.view import DriverSupervision, JobHealth, Placement, Unplaceable
+from tidegate.lifecycle.observation import DriverSupervision, JobHealth, Placement, Unplaceable
 from tidegate.model.records import (
     TERMINAL,
     CheckpointHealth,

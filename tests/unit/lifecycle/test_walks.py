@@ -10,7 +10,7 @@ import pytest
 
 from tidegate.lifecycle.decision import Decision, Transition
 from tidegate.lifecycle.machine import decide, edges
-from tidegate.lifecycle.view import (
+from tidegate.lifecycle.observation import (
     DriverSupervision,
     JobHealth,
     JobObservation,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.model.job import JobEnv, JobMode
-from tidegate.pipeline.admission import BACKLOG_EVERY_S, FIRST_BYTES, FIRST_ROWS, BatchPacing
+from tidegate.pipeline.pacing import BACKLOG_EVERY_S, FIRST_BYTES, FIRST_ROWS, BatchPacing
 from tidegate.plugin.contract import Limit
 
 BATCH = JobEnv(mode=JobMode.BATCH)

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tidegate.model.records import SourceRange
-from tidegate.pipeline.ahead import SinksDisagree, beginning, ranges_of, to_repeat
+from tidegate.pipeline.uncheckpointed import SinksDisagree, beginning, ranges_of, to_repeat
 from tidegate.plugin.contract import CommitRange
 
 

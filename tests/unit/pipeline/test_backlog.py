@@ -26,7 +26,7 @@ from tidegate.pipeline.engine import Batch, TaskCount, Written
 from tidegate.pipeline.graph import Graph, Node
 from tidegate.pipeline.ledger import Ledger
 from tidegate.pipeline.loop import BatchLoop, PipelineContext
-from tidegate.pipeline.meter import PipelineProgress
+from tidegate.pipeline.progress import PipelineProgress
 from tidegate.plugin.connector import Connector
 from tidegate.plugin.contract import (
     BatchCommitted,

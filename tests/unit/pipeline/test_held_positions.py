@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.model.errors import Unsupported
 from tidegate.model.job import JobMode
-from tidegate.pipeline.held import PositionLost, retained_offsets
+from tidegate.pipeline.source_retention import PositionLost, retained_offsets
 from tidegate.plugin.contract import Limit, LogRetention, OperatorContext, Source
 
 

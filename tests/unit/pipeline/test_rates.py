@@ -6,7 +6,7 @@ import pytest
 
 from tidegate.model.records import CheckpointRef, PipelineState
 from tidegate.model.volume import Volume
-from tidegate.pipeline.meter import PipelineProgress
+from tidegate.pipeline.progress import PipelineProgress
 from tidegate.pipeline.rates import WINDOW_S
 
 

@@ -27,7 +27,7 @@ from tidegate.model.records import (
 from tidegate.pipeline.clock import SystemClock
 from tidegate.pipeline.ledger import Ledger
 from tidegate.pipeline.saved_plan import operators_digest, plan_document
-from tidegate.pipeline.savepoint import SavepointCoordinator
+from tidegate.pipeline.savepoints import SavepointCoordinator
 from tidegate.store.base import Put
 from tidegate.store.open import open_store
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tidegate.home import Home
 from tidegate.model.engine import CheckpointSettings, EngineSettings
-from tidegate.runner.orders import driver_order, encode, receive, send
+from tidegate.runner.driver_spec import driver_order, encode, receive, send
 
 HOME = Home(Path("/somewhere"))
 

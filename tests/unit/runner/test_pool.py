@@ -13,10 +13,10 @@ import pytest
 
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings
+from tidegate.runner.driver_spec import driver_order
 from tidegate.runner.launch import DriverProcess, Program
-from tidegate.runner.orders import driver_order
-from tidegate.runner.pool import RETRY_S, NoneWaits, WarmPool
 from tidegate.runner.process import kill_session
+from tidegate.runner.warm_pool import RETRY_S, NoneWaits, WarmPool
 
 PATIENCE_S = 30
 # Ready at once; then says which job it was given, and ends.

@@ -32,7 +32,7 @@ from tidegate.model.records import (
 from tidegate.store import Delete, Put, Store, open_store
 from tidegate.testing.faulty_store import Fault, faulty_store
 from tidegate.worker.agent import Worker
-from tidegate.worker.launcher import Alive, Exited
+from tidegate.worker.driver_handle import Alive, Exited
 
 JOB = 7
 

@@ -10,14 +10,14 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from tidegate import __version__
-from tidegate.api.answers import BodyTooLarge, internal_error
-from tidegate.api.desk import ApiContext
+from tidegate.api.context import ApiContext
 from tidegate.api.health import HealthReport
+from tidegate.api.seatunnel.responses import BodyTooLarge, internal_error
 from tidegate.api.v1 import catalog, changes, cluster, jobs, state, tokens
 from tidegate.api.v1.live import Live
 from tidegate.api.v1.models import ProblemModel
 from tidegate.api.v1.roles import describe_roles
-from tidegate.checkpoints.reach import StorageRefused
+from tidegate.checkpoints.files.retry import StorageRefused
 from tidegate.model.document import UnreadableDocument
 from tidegate.model.errors import LineageMismatch, TidegateError, TransientError, UserError
 from tidegate.model.problem import BadJob

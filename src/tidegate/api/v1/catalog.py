@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from tidegate.api.job_text import NAME, decoded, format_of, judged
-from tidegate.api.v1 import models, shapes
+from tidegate.api.seatunnel.job_source import NAME, decoded, format_of, judged
+from tidegate.api.v1 import models
+from tidegate.api.v1 import serializers as shapes
 from tidegate.api.v1.roles import OPERATOR, VIEWER
 from tidegate.model.job import BlockKind
 from tidegate.model.problem import Problem

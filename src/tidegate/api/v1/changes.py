@@ -2,12 +2,13 @@
 
 from fastapi import APIRouter, Request
 
-from tidegate.api.desk import ApiContext
-from tidegate.api.reads import job_id_of
-from tidegate.api.v1 import models, shapes
+from tidegate.api.context import ApiContext
+from tidegate.api.seatunnel.commands import Writes
+from tidegate.api.seatunnel.queries import job_id_of
+from tidegate.api.v1 import models
+from tidegate.api.v1 import serializers as shapes
 from tidegate.api.v1.jobs import JobIdPath
 from tidegate.api.v1.roles import OPERATOR
-from tidegate.api.writes import Writes
 from tidegate.model.change import AcceptedChange
 
 

@@ -5,12 +5,13 @@ from collections import Counter
 from fastapi import APIRouter
 
 from tidegate import __version__
-from tidegate.api.desk import ApiContext
-from tidegate.api.fragments import going
-from tidegate.api.v1 import models, shapes
+from tidegate.api.context import ApiContext
+from tidegate.api.running_jobs import going
+from tidegate.api.v1 import models
+from tidegate.api.v1 import serializers as shapes
 from tidegate.api.v1.roles import VIEWER
 from tidegate.coordinator.announcement import living
-from tidegate.coordinator.observe import ClusterCache
+from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.model.records import CheckpointHealth, ServerRecord
 
 

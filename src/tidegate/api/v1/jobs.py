@@ -9,20 +9,21 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 
-from tidegate.api.access import audit_facts, principal_of
-from tidegate.api.desk import ApiContext
-from tidegate.api.fragments import RunningJob, going_of
-from tidegate.api.job_text import format_of
-from tidegate.api.reads import job_id_of
-from tidegate.api.restore_words import query_of
-from tidegate.api.roll import JobRow, matching
-from tidegate.api.v1 import models, shapes
-from tidegate.api.v1.cards import PageCache, tag_of
+from tidegate.api.auth import audit_facts, principal_of
+from tidegate.api.context import ApiContext
+from tidegate.api.job_index import JobRow, matching
+from tidegate.api.running_jobs import RunningJob, going_of
+from tidegate.api.seatunnel.commands import StopMode, Writes
+from tidegate.api.seatunnel.job_source import format_of
+from tidegate.api.seatunnel.queries import job_id_of
+from tidegate.api.seatunnel.restore_params import query_of
+from tidegate.api.v1 import models
+from tidegate.api.v1 import serializers as shapes
+from tidegate.api.v1.page_cache import PageCache, tag_of
 from tidegate.api.v1.paging import page
 from tidegate.api.v1.roles import OPERATOR, VIEWER
-from tidegate.api.writes import StopMode, Writes
+from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.coordinator.commands import UnknownJob
-from tidegate.coordinator.observe import ClusterCache
 from tidegate.model.records import CheckpointHealth, JobStatus
 from tidegate.store.errors import StoreDamaged
 from tidegate.store.follow import CachedEntry

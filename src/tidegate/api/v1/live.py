@@ -19,10 +19,10 @@ from collections.abc import AsyncIterator, Collection, Hashable
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from tidegate.api.access import principal_of
-from tidegate.api.answers import fail
-from tidegate.api.desk import ApiContext
-from tidegate.coordinator.observe import ChangedJobs, ClusterCache
+from tidegate.api.auth import principal_of
+from tidegate.api.context import ApiContext
+from tidegate.api.seatunnel.responses import fail
+from tidegate.coordinator.cluster_cache import ChangedJobs, ClusterCache
 
 LOG = logging.getLogger("tidegate.api")
 LOOK_EVERY_S = 0.1

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from fastapi import APIRouter, Depends, Request
 from fastapi.routing import APIRoute
 
-from tidegate.api.access import principal_of
+from tidegate.api.auth import principal_of
 from tidegate.model.errors import UserError
 from tidegate.model.records import Role
 

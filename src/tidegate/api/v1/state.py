@@ -8,26 +8,27 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 
-from tidegate.api.access import audit_facts, principal_of
-from tidegate.api.desk import ApiContext
-from tidegate.api.job_text import decoded, format_of, plan_text
-from tidegate.api.reads import job_id_of
-from tidegate.api.restore_words import query_of, wish_of
-from tidegate.api.v1 import models, shapes
+from tidegate.api.auth import audit_facts, principal_of
+from tidegate.api.context import ApiContext
+from tidegate.api.seatunnel.job_source import decoded, format_of, plan_text
+from tidegate.api.seatunnel.queries import job_id_of
+from tidegate.api.seatunnel.restore_params import query_of, wish_of
+from tidegate.api.v1 import models
+from tidegate.api.v1 import serializers as shapes
 from tidegate.api.v1.jobs import JobIdPath, job_details
 from tidegate.api.v1.roles import ADMIN, OPERATOR, VIEWER
-from tidegate.checkpoints.classify import UnitKind
-from tidegate.checkpoints.collector import Collector
-from tidegate.checkpoints.quarantine import Quarantine
+from tidegate.checkpoints.gc.classify import UnitKind
+from tidegate.checkpoints.gc.collector import Collector
+from tidegate.checkpoints.gc.quarantine import Quarantine
+from tidegate.checkpoints.gc.usage import Usage
 from tidegate.checkpoints.savepoints import Savepoint
-from tidegate.checkpoints.usage import Usage
 from tidegate.coordinator import savepoints as asking
 from tidegate.coordinator.collector import StoreWitness, last_report, record, report_of, rules_of
+from tidegate.coordinator.job_snapshot import read_job
 from tidegate.coordinator.namespace import own
-from tidegate.coordinator.prepare import Incompatible, NeedsConsent, prepare_restore
-from tidegate.coordinator.prepare import RestoreRequest as Wanted
-from tidegate.coordinator.registry import read_job
-from tidegate.coordinator.sink_memory import ask_from_here
+from tidegate.coordinator.restore.planning import Incompatible, NeedsConsent, prepare_restore
+from tidegate.coordinator.restore.planning import RestoreRequest as Wanted
+from tidegate.coordinator.restore.sink_records import ask_from_here
 from tidegate.model.document import to_document
 from tidegate.model.plan import Plan
 from tidegate.model.records import SavepointRequest

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field
 
-from tidegate.api.access import AUDIT, principal_of
-from tidegate.api.desk import ApiContext
-from tidegate.api.v1 import shapes
+from tidegate.api.auth import AUDIT, principal_of
+from tidegate.api.context import ApiContext
+from tidegate.api.v1 import serializers as shapes
 from tidegate.api.v1.models import Model
 from tidegate.api.v1.roles import ADMIN
 from tidegate.coordinator.tokens import LIVES_S_MAX, NAME_MAX, Tokens, TokenStatus, status_of

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tidegate.connectors.jdbc.stage import stage_place, stage_type
 from tidegate.connectors.jdbc.target import JdbcTarget
-from tidegate.databases.catalogue import TableName
+from tidegate.databases.catalog import TableName
 from tidegate.databases.ddl import create_table
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.session import Session

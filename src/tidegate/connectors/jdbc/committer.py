@@ -28,7 +28,7 @@ from typing import Any
 from tidegate.connectors.jdbc.adopt import Adoption
 from tidegate.connectors.jdbc.connection import open_existing
 from tidegate.connectors.jdbc.merge import Merge
-from tidegate.connectors.jdbc.merger import Merger, merge_parts
+from tidegate.connectors.jdbc.merge_statements import Merger, merge_parts
 from tidegate.connectors.jdbc.names import Stage, is_dead, stage_prefix
 from tidegate.connectors.jdbc.prepare import Preparation
 from tidegate.connectors.jdbc.query import run_query
@@ -42,7 +42,7 @@ from tidegate.connectors.jdbc.target import (
     target_of,
 )
 from tidegate.connectors.jdbc.target_check import SharedTable, TargetFit, check_target
-from tidegate.databases.catalogue import TableInfo, TableName
+from tidegate.databases.catalog import TableInfo, TableName
 from tidegate.databases.ddl import drop_table
 from tidegate.databases.dialect import dialect_of
 from tidegate.databases.errors import DatabaseTrouble, StatementRefused

@@ -33,7 +33,7 @@ from tidegate.connectors.jdbc.foreign_sql import (
     create_record,
     stage_column,
 )
-from tidegate.connectors.jdbc.merger import RowsLost
+from tidegate.connectors.jdbc.merge_statements import RowsLost
 from tidegate.connectors.jdbc.names import Stage, is_dead, record_id, stage_prefix
 from tidegate.connectors.jdbc.query import columns_of, parameters
 from tidegate.connectors.jdbc.record import RecordGone, TargetOffsetsDiffer

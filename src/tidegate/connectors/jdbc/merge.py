@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from tidegate.connectors.jdbc.stage import stage_type
 from tidegate.connectors.jdbc.target import JdbcTarget
-from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
+from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
 from tidegate.databases.dialect import Dialect
-from tidegate.databases.postgres_dialect import plain
+from tidegate.databases.postgres.dialect import plain
 from tidegate.databases.targets.rules import TargetTable
 from tidegate.databases.url import System
 from tidegate.model.errors import UserError

@@ -6,7 +6,7 @@ it.
 """
 
 from tidegate.connectors.jdbc.target import JdbcTarget
-from tidegate.databases.catalogue import TableInfo, TableName
+from tidegate.databases.catalog import TableInfo, TableName
 from tidegate.databases.ddl import (
     add_column,
     create_namespace,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidegate.databases.catalogue import TableName
+from tidegate.databases.catalog import TableName
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.session import Session
 from tidegate.model.errors import UserError

@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.databases.catalogue import TableName
+from tidegate.databases.catalog import TableName
 from tidegate.databases.dialect import Dialect
-from tidegate.databases.postgres_dialect import default_schema
+from tidegate.databases.postgres.dialect import default_schema
 from tidegate.databases.session import Session
 from tidegate.databases.url import Address, System
 from tidegate.model.types import Column, DataType, TypeName

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.connectors.jdbc.stage import StageLoader, stage_type
-from tidegate.databases.catalogue import TableName
+from tidegate.databases.catalog import TableName
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.errors import StatementRefused
-from tidegate.databases.mysql import MySqlSession
+from tidegate.databases.mysql.session import MySqlSession
 from tidegate.databases.session import Session
 from tidegate.databases.targets.mysql_rules import MySqlRules, exact_collation
 from tidegate.databases.url import Address

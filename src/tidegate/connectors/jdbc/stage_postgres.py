@@ -23,11 +23,11 @@ import pyarrow as pa
 import pyarrow.csv
 
 from tidegate.connectors.jdbc.stage import StageLoader, stage_type
-from tidegate.databases.catalogue import TableName
+from tidegate.databases.catalog import TableName
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.errors import StatementRefused
-from tidegate.databases.postgres import PostgresSession
-from tidegate.databases.postgres_rows import FIRST_MICROS, connect, first_micros, translated
+from tidegate.databases.postgres.rows import FIRST_MICROS, connect, first_micros, translated
+from tidegate.databases.postgres.session import PostgresSession
 from tidegate.databases.session import Session
 from tidegate.databases.url import Address
 from tidegate.model.errors import TidegateError

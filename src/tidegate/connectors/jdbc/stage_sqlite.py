@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.connectors.jdbc.stage import StageLoader, stage_type
-from tidegate.databases.catalogue import TableName
+from tidegate.databases.catalog import TableName
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.session import Session
-from tidegate.databases.sqlite import SqliteSession
+from tidegate.databases.sqlite.session import SqliteSession
 from tidegate.databases.url import Address
 from tidegate.model.types import DataType
 

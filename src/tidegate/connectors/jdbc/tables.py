@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from tidegate.connectors.jdbc.position import Nulls
 from tidegate.connectors.jdbc.source_options import TABLE_OPTIONS
-from tidegate.databases.catalogue import SOURCE_TYPES, NativeColumn, TableInfo, TableName
+from tidegate.databases.catalog import SOURCE_TYPES, NativeColumn, TableInfo, TableName
 from tidegate.databases.chunks import Bound, condition, splittable
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.errors import TableMissing

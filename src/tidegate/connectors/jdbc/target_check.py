@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tidegate.connectors.jdbc.target import JdbcTarget
 from tidegate.connectors.jdbc.values import ColumnCheck, ValueChecks
-from tidegate.databases.catalogue import NativeColumn
+from tidegate.databases.catalog import NativeColumn
 from tidegate.databases.targets.fit import CheckKind, ValueCheck, fit
 from tidegate.databases.targets.rules import TargetRules, TargetTable
 from tidegate.model.errors import UserError

@@ -21,7 +21,7 @@ from tidegate.connectors.jdbc.stage import StageLoader, loader_of, stage_place, 
 from tidegate.connectors.jdbc.target import JdbcTarget, as_message, target_of
 from tidegate.connectors.jdbc.target_check import TargetFit, check_names, check_target
 from tidegate.connectors.jdbc.values import ValueChecks, key_text, shown
-from tidegate.databases.catalogue import TableName
+from tidegate.databases.catalog import TableName
 from tidegate.databases.dialect import dialect_of
 from tidegate.databases.errors import StatementRefused
 from tidegate.databases.targets.rules import rules_of

@@ -74,12 +74,12 @@ from tidegate.connectors.localfile.write_record import (
     read_record,
     staged_files,
 )
-from tidegate.connectors.localfile.write_savemode import SaveMode
-from tidegate.connectors.localfile.write_takeback import (
+from tidegate.connectors.localfile.write_rollback import (
     refuse_newer_by_name,
     remembered_by_names,
     take_back_by_name,
 )
+from tidegate.connectors.localfile.write_save_mode import SaveMode
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import Fenced
 from tidegate.plugin.contract import (

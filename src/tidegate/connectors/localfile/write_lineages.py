@@ -41,7 +41,7 @@ from tidegate.connectors.localfile.write_record import (
     checkpoints,
     read_record,
 )
-from tidegate.connectors.localfile.write_takeback import GENERATIONS_MAX, TRANSACTION, data_files
+from tidegate.connectors.localfile.write_rollback import GENERATIONS_MAX, TRANSACTION, data_files
 from tidegate.failpoint import failpoint
 
 SHOWN_MAX = 1000

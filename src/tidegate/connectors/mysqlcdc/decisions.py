@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidegate.databases.binlog.alter import same_definition
-from tidegate.databases.binlog.ddl import Effect, TableStatement
-from tidegate.databases.binlog.definition import Recorded, key_of
-from tidegate.databases.capture.errors import TableChanged
+from tidegate.databases.cdc.errors import TableChanged
+from tidegate.databases.mysql.binlog_alter import same_definition
+from tidegate.databases.mysql.binlog_ddl import Effect, TableStatement
+from tidegate.databases.mysql.binlog_definition import Recorded, key_of
 from tidegate.model.change import ChangeChoice
 
 _ADOPT, _REREAD, _SKIP = ChangeChoice.ADOPT, ChangeChoice.REREAD, ChangeChoice.SKIP

@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.databases.binlog.history import LogFileMark
-from tidegate.databases.binlog.position import LogPosition
-from tidegate.databases.binlog.scan import ReadRange, Scanned
-from tidegate.databases.binlog.xa import PreparedTransaction
+from tidegate.databases.mysql.binlog_history import LogFileMark
+from tidegate.databases.mysql.binlog_position import LogPosition
+from tidegate.databases.mysql.binlog_scan import ReadRange, Scanned
+from tidegate.databases.mysql.binlog_xa import PreparedTransaction
 
 Document = dict[str, Any]
 

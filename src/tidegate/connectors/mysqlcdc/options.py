@@ -6,7 +6,7 @@ Declarations and checks only: `tidegate validate` imports this.
 import re
 from collections.abc import Iterable
 
-from tidegate.databases.capture.options import COMMON, check
+from tidegate.databases.cdc.options import COMMON, check
 from tidegate.databases.url import System
 from tidegate.model.job import BlockKind
 from tidegate.model.problem import Problem

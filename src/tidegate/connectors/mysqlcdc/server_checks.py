@@ -9,7 +9,7 @@ see of them.
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from tidegate.databases.capture.errors import NotSetUp
+from tidegate.databases.cdc.errors import NotSetUp
 from tidegate.databases.errors import AccessDenied, StatementRefused
 from tidegate.databases.session import Session
 

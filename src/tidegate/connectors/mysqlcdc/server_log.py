@@ -10,16 +10,16 @@ from typing import Any
 
 from tidegate.connectors.mysqlcdc import document
 from tidegate.connectors.mysqlcdc.document import Document, ServerIdentity
-from tidegate.databases.binlog.errors import LogBehind, LogRefused, LogReplaced
-from tidegate.databases.binlog.failover import begins_with, find
-from tidegate.databases.binlog.gtid import GtidSet
-from tidegate.databases.binlog.history import LogFileMark, check_mark, mark_at
-from tidegate.databases.binlog.judge import Watched
-from tidegate.databases.binlog.position import FIRST, LogPosition
-from tidegate.databases.binlog.scan import ScanStart, Until, scan
-from tidegate.databases.binlog.stream import Connect
-from tidegate.databases.capture.errors import NotSetUp, PositionGone
+from tidegate.databases.cdc.errors import NotSetUp, PositionGone
 from tidegate.databases.errors import StatementRefused
+from tidegate.databases.mysql.binlog_errors import LogBehind, LogRefused, LogReplaced
+from tidegate.databases.mysql.binlog_failover import begins_with, find
+from tidegate.databases.mysql.binlog_gtid import GtidSet
+from tidegate.databases.mysql.binlog_history import LogFileMark, check_mark, mark_at
+from tidegate.databases.mysql.binlog_position import FIRST, LogPosition
+from tidegate.databases.mysql.binlog_scan import ScanStart, Until, scan
+from tidegate.databases.mysql.binlog_statements import Watched
+from tidegate.databases.mysql.binlog_stream import Connect
 from tidegate.databases.session import Session
 from tidegate.plugin.contract import LogRetention
 

@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.connectors.mysqlcdc import document
+from tidegate.connectors.mysqlcdc.column_defaults import filled, why_not
 from tidegate.connectors.mysqlcdc.decisions import ChangedTable, Decisions
-from tidegate.connectors.mysqlcdc.filled import filled, why_not
 from tidegate.connectors.mysqlcdc.server_checks import FILTERS_OPTION, check_settings
 from tidegate.connectors.mysqlcdc.server_log import ServerLog
 from tidegate.connectors.mysqlcdc.traits import (
@@ -27,8 +27,15 @@ from tidegate.connectors.mysqlcdc.traits import (
     traits_of,
     versioned_tables,
 )
-from tidegate.databases.binlog.ddl import Effect
-from tidegate.databases.binlog.definition import (
+from tidegate.databases.catalog import TableInfo
+from tidegate.databases.cdc.column_defaults import ColumnDefaults
+from tidegate.databases.cdc.errors import NoTables, PositionGone, TableChanged
+from tidegate.databases.cdc.progress import is_done
+from tidegate.databases.cdc.selection import CaptureTable, chosen_databases
+from tidegate.databases.cdc.source import CaptureSource, LogWindow
+from tidegate.databases.errors import DatabaseTrouble
+from tidegate.databases.mysql.binlog_ddl import Effect
+from tidegate.databases.mysql.binlog_definition import (
     Recorded,
     RecordedColumn,
     is_whole,
@@ -36,14 +43,13 @@ from tidegate.databases.binlog.definition import (
     known_charset,
     recorded,
 )
-from tidegate.databases.binlog.errors import LayoutChanged, LogReplaced
-from tidegate.databases.binlog.gtid import GtidSet
-from tidegate.databases.binlog.judge import Watched
-from tidegate.databases.binlog.layout import log_columns
-from tidegate.databases.binlog.position import LogPosition
-from tidegate.databases.binlog.reader import read_range
-from tidegate.databases.binlog.rows import LogTable
-from tidegate.databases.binlog.scan import (
+from tidegate.databases.mysql.binlog_errors import LayoutChanged, LogReplaced
+from tidegate.databases.mysql.binlog_gtid import GtidSet
+from tidegate.databases.mysql.binlog_position import LogPosition
+from tidegate.databases.mysql.binlog_reader import read_range
+from tidegate.databases.mysql.binlog_row_layout import log_columns
+from tidegate.databases.mysql.binlog_rows import LogTable
+from tidegate.databases.mysql.binlog_scan import (
     Part,
     RangeStop,
     ReadRange,
@@ -52,16 +58,10 @@ from tidegate.databases.binlog.scan import (
     Until,
     scan,
 )
-from tidegate.databases.binlog.xa import PreparedTransaction, find_prepared
-from tidegate.databases.capture.errors import NoTables, PositionGone, TableChanged
-from tidegate.databases.capture.filled import ColumnDefaults
-from tidegate.databases.capture.progress import is_done
-from tidegate.databases.capture.selection import CaptureTable, chosen_databases
-from tidegate.databases.capture.source import CaptureSource, LogWindow
-from tidegate.databases.catalogue import TableInfo
-from tidegate.databases.errors import DatabaseTrouble
-from tidegate.databases.mysql import connect
-from tidegate.databases.mysql_dialect import MySqlDialect
+from tidegate.databases.mysql.binlog_statements import Watched
+from tidegate.databases.mysql.binlog_xa import PreparedTransaction, find_prepared
+from tidegate.databases.mysql.dialect import MySqlDialect
+from tidegate.databases.mysql.session import connect
 from tidegate.databases.patience import patiently
 from tidegate.databases.session import Session, open_session
 from tidegate.databases.url import System

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tidegate.databases.binlog.lexer import SqlTokenKind, tokens
-from tidegate.databases.capture.errors import NotSetUp
-from tidegate.databases.catalogue import TableName
+from tidegate.databases.catalog import TableName
+from tidegate.databases.cdc.errors import NotSetUp
+from tidegate.databases.mysql.binlog_lexer import SqlTokenKind, tokens
 from tidegate.databases.session import Session
 
 CASCADES_OPTION = "foreign-key-cascades"

@@ -14,16 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidegate.connectors.postgrescdc import publication as publications
-from tidegate.connectors.postgrescdc.altered import (
-    ADOPT_OR_REREAD,
-    REREAD,
-    DefinitionChange,
-    DefinitionScan,
-    FirstChange,
-    Weight,
-    differences,
-    scan,
-)
+from tidegate.connectors.postgrescdc.column_defaults import filled
 from tidegate.connectors.postgrescdc.definition import (
     CatalogTable,
     Definition,
@@ -34,17 +25,26 @@ from tidegate.connectors.postgrescdc.definition import (
     layout_of_definition,
     roots_of,
 )
-from tidegate.connectors.postgrescdc.filled import filled
+from tidegate.connectors.postgrescdc.definition_changes import (
+    ADOPT_OR_REREAD,
+    REREAD,
+    DefinitionChange,
+    DefinitionScan,
+    FirstChange,
+    Weight,
+    differences,
+    scan,
+)
 from tidegate.connectors.postgrescdc.identity import check_identities
 from tidegate.connectors.postgrescdc.partitions import rows_of_before
-from tidegate.databases.capture.errors import ChangeChoice, NotSetUp, TableChanged
-from tidegate.databases.capture.filled import UNKNOWN, ColumnDefaults
-from tidegate.databases.capture.selection import CaptureTable
-from tidegate.databases.capture.source import CaptureSource
-from tidegate.databases.catalogue import NativeColumn
-from tidegate.databases.pgoutput import lsn
-from tidegate.databases.pgoutput.stream import SlotRange, changes
-from tidegate.databases.postgres import PostgresSession
+from tidegate.databases.catalog import NativeColumn
+from tidegate.databases.cdc.column_defaults import UNKNOWN, ColumnDefaults
+from tidegate.databases.cdc.errors import ChangeChoice, NotSetUp, TableChanged
+from tidegate.databases.cdc.selection import CaptureTable
+from tidegate.databases.cdc.source import CaptureSource
+from tidegate.databases.postgres import lsn
+from tidegate.databases.postgres.pgoutput_stream import SlotRange, changes
+from tidegate.databases.postgres.session import PostgresSession
 from tidegate.databases.session import Session
 from tidegate.plugin.contract import Offset
 

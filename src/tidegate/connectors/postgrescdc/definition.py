@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.databases.pgoutput.layout import RowLayout, layout_of
+from tidegate.databases.postgres.pgoutput_row_layout import RowLayout, layout_of
 from tidegate.databases.session import Session
 
 FIRST_OWN_OID = 16_384

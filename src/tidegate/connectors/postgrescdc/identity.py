@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidegate.connectors.postgrescdc.definition import Definition
-from tidegate.databases.capture.errors import NotSetUp
+from tidegate.databases.cdc.errors import NotSetUp
 
 
 def check_identities(definitions: Sequence[Definition], *, full: bool) -> None:

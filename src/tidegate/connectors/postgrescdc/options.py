@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tidegate.databases.capture.options import COMMON, check
+from tidegate.databases.cdc.options import COMMON, check
 from tidegate.databases.url import System
 from tidegate.model.job import BlockKind
 from tidegate.model.problem import Problem, Severity

@@ -7,7 +7,7 @@ dropped.
 
 from collections.abc import Iterator
 
-from tidegate.databases.postgres import PostgresSession
+from tidegate.databases.postgres.session import PostgresSession
 from tidegate.databases.url import Address, parse_url
 from tidegate.plugin.contract import OperatorContext, Resource
 from tidegate.plugin.option import Values

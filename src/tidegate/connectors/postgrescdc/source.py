@@ -19,15 +19,19 @@ from tidegate.connectors.postgrescdc.check import CheckedSource
 from tidegate.connectors.postgrescdc.definition import CatalogTable
 from tidegate.connectors.postgrescdc.identity import check_identities
 from tidegate.connectors.postgrescdc.outside import PUBLICATION, SLOT, place_of
-from tidegate.databases.capture.errors import ChangeChoice, NoTables, NotSetUp, PositionGone
-from tidegate.databases.capture.selection import CaptureTable
-from tidegate.databases.capture.source import LogWindow
+from tidegate.databases.cdc.errors import ChangeChoice, NoTables, NotSetUp, PositionGone
+from tidegate.databases.cdc.selection import CaptureTable
+from tidegate.databases.cdc.source import LogWindow
 from tidegate.databases.errors import AccessDenied, DatabaseTrouble, StatementRefused
 from tidegate.databases.patience import patiently
-from tidegate.databases.pgoutput import lsn, messages
-from tidegate.databases.pgoutput.layout import layout_of
-from tidegate.databases.pgoutput.reader import SlotTable, read_range
-from tidegate.databases.pgoutput.slots import (
+from tidegate.databases.postgres import lsn
+from tidegate.databases.postgres import pgoutput_messages as messages
+from tidegate.databases.postgres.catalog import KINDS
+from tidegate.databases.postgres.pgoutput_reader import SlotTable, read_range
+from tidegate.databases.postgres.pgoutput_row_layout import layout_of
+from tidegate.databases.postgres.pgoutput_stream import SlotRange, changes
+from tidegate.databases.postgres.session import PostgresSession
+from tidegate.databases.postgres.slots import (
     PLUGIN,
     SlotState,
     advance,
@@ -36,9 +40,6 @@ from tidegate.databases.pgoutput.slots import (
     publish,
     slot_state,
 )
-from tidegate.databases.pgoutput.stream import SlotRange, changes
-from tidegate.databases.postgres import PostgresSession
-from tidegate.databases.postgres_catalogue import KINDS
 from tidegate.databases.session import Session
 from tidegate.databases.url import System
 from tidegate.model.errors import TidegateError

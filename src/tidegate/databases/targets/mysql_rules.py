@@ -5,7 +5,7 @@ without which they change values in silence.
 from collections.abc import Sequence
 from typing import ClassVar
 
-from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
+from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
 from tidegate.databases.errors import DatabaseTrouble
 from tidegate.databases.session import Session
 from tidegate.databases.targets.fit import Holds, Keeps

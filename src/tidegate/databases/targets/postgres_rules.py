@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
-from tidegate.databases.postgres_dialect import plain
+from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
+from tidegate.databases.postgres.dialect import plain
 from tidegate.databases.session import Session
 from tidegate.databases.targets.fit import Holds, Keeps
 from tidegate.databases.targets.rules import SourceColumn, TargetRules, TargetTable, UniqueIndex

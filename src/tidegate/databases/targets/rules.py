@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tidegate.databases.catalogue import SOURCE_TYPES, NativeColumn, TableInfo, TableName
+from tidegate.databases.catalog import SOURCE_TYPES, NativeColumn, TableInfo, TableName
 from tidegate.databases.session import Session
 from tidegate.databases.targets.fit import Holds
 from tidegate.databases.types import base_and_sizes

@@ -4,9 +4,9 @@ round one.
 
 from typing import ClassVar
 
-from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
+from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
 from tidegate.databases.session import Session
-from tidegate.databases.sqlite_dialect import INTEGER_DIGITS, REAL_DIGITS
+from tidegate.databases.sqlite.dialect import INTEGER_DIGITS, REAL_DIGITS
 from tidegate.databases.targets.fit import Holds, Keeps
 from tidegate.databases.targets.rules import TargetRules, TargetTable, UniqueIndex
 

@@ -2,9 +2,9 @@
 
 from tidegate.lifecycle.deadline import Deadline, ladder_ms
 from tidegate.lifecycle.decision import Decision, Transition
+from tidegate.lifecycle.observation import JobObservation
 from tidegate.lifecycle.recovery import pipeline_failure
 from tidegate.lifecycle.stopping import Gone, Overdue, first_order, life, press
-from tidegate.lifecycle.view import JobObservation
 from tidegate.model.records import JobStatus, PipelineStatus
 
 NAME = JobStatus.CANCELING

@@ -5,7 +5,7 @@ The first look of a leader gives it to a worker where there is room, else it put
 
 from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision, Transition
-from tidegate.lifecycle.view import JobObservation, Unplaceable
+from tidegate.lifecycle.observation import JobObservation, Unplaceable
 from tidegate.model.records import JobStatus
 
 NAME = JobStatus.CREATED

@@ -5,10 +5,10 @@ request says why.
 
 from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision, Transition
+from tidegate.lifecycle.observation import JobObservation
 from tidegate.lifecycle.recovery import after_end, fail, pipeline_failure, restart, resume
 from tidegate.lifecycle.states.running import stalled, watched
 from tidegate.lifecycle.stopping import Gone, Overdue, first_order, hand, life, press
-from tidegate.lifecycle.view import JobObservation
 from tidegate.model.records import CheckpointHealth, DriverCommand, JobStatus, PipelineStatus
 
 NAME = JobStatus.DOING_SAVEPOINT

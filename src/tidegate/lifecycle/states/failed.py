@@ -2,7 +2,7 @@
 
 from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision, NoTransition
-from tidegate.lifecycle.view import JobObservation
+from tidegate.lifecycle.observation import JobObservation
 from tidegate.model.records import JobStatus
 
 NAME = JobStatus.FAILED

@@ -2,8 +2,8 @@
 
 from tidegate.lifecycle.deadline import Deadline, ladder_ms
 from tidegate.lifecycle.decision import Decision, Transition
+from tidegate.lifecycle.observation import JobObservation
 from tidegate.lifecycle.stopping import Gone, Overdue, life, press
-from tidegate.lifecycle.view import JobObservation
 from tidegate.model.records import DesiredState, DriverCommand, JobStatus, PipelineStatus
 
 NAME = JobStatus.FAILING

@@ -2,8 +2,8 @@
 
 from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision
+from tidegate.lifecycle.observation import JobObservation
 from tidegate.lifecycle.states import created
-from tidegate.lifecycle.view import JobObservation
 from tidegate.model.records import JobStatus
 
 NAME = JobStatus.INITIALIZING

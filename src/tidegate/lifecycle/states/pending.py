@@ -5,9 +5,9 @@ It may wait for ever, and always says for what.
 
 from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision, NoTransition, Transition
+from tidegate.lifecycle.observation import JobObservation, Unplaceable
 from tidegate.lifecycle.retry import backoff_ms, backoff_ms_max
 from tidegate.lifecycle.stopping import first_order, hand
-from tidegate.lifecycle.view import JobObservation, Unplaceable
 from tidegate.model.records import DriverCommand, Failure, JobStatus
 
 NAME = JobStatus.PENDING

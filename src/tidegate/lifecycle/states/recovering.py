@@ -2,10 +2,10 @@
 
 from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision, Transition
+from tidegate.lifecycle.observation import JobObservation
 from tidegate.lifecycle.recovery import fail, pipeline_failure
 from tidegate.lifecycle.retry import backoff_ms
 from tidegate.lifecycle.stopping import Gone, Overdue, first_order, hand, life, press
-from tidegate.lifecycle.view import JobObservation
 from tidegate.model.records import DriverCommand, JobStatus, PipelineStatus
 
 NAME = JobStatus.RECOVERING

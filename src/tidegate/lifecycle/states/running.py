@@ -5,9 +5,9 @@ It lasts as long as there is progress.
 
 from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision, NoTransition, Transition
+from tidegate.lifecycle.observation import DriverSupervision, JobObservation
 from tidegate.lifecycle.recovery import after_end, fail, pipeline_failure, restart, resume
 from tidegate.lifecycle.stopping import Gone, Overdue, first_order, hand, life, press
-from tidegate.lifecycle.view import DriverSupervision, JobObservation
 from tidegate.model.records import (
     CheckpointHealth,
     DriverCommand,

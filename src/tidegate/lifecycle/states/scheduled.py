@@ -2,9 +2,9 @@
 
 from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision, NoTransition, Transition
+from tidegate.lifecycle.observation import DriverSupervision, JobObservation
 from tidegate.lifecycle.recovery import after_end, elsewhere, restart
 from tidegate.lifecycle.stopping import Gone, first_order, life
-from tidegate.lifecycle.view import DriverSupervision, JobObservation
 from tidegate.model.records import Failure, JobStatus, PipelineStatus
 
 NAME = JobStatus.SCHEDULED

@@ -5,7 +5,7 @@ No state leads here: it is said of what was found so.
 
 from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision, NoTransition
-from tidegate.lifecycle.view import JobObservation
+from tidegate.lifecycle.observation import JobObservation
 from tidegate.model.records import JobStatus
 
 NAME = JobStatus.UNKNOWABLE

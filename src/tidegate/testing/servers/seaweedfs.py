@@ -17,8 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tidegate.checkpoints.files.s3 import S3Files
 from tidegate.checkpoints.open import open_files
-from tidegate.checkpoints.s3_files import S3Files
 from tidegate.testing.servers.etcd import free_ports
 
 START_TIMEOUT_S = 90.0

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tidegate.coordinator.cluster_cache import COORDINATOR
 from tidegate.coordinator.commands import STRENGTH
-from tidegate.coordinator.observe import COORDINATOR
 from tidegate.lifecycle.machine import STATES as MACHINE
 from tidegate.model.records import (
     ASSIGNMENTS,
@@ -37,7 +37,7 @@ from tidegate.testing.simulation.processes import (
     SimulatedDriver,
     WorkerProcess,
 )
-from tidegate.testing.simulation.turns import Actor
+from tidegate.testing.simulation.scheduler import Actor
 
 if TYPE_CHECKING:
     from tidegate.testing.simulation.world import World

@@ -4,7 +4,7 @@ Handed to everything that asks for the time.
 
 import threading
 
-from tidegate.testing.simulation.turns import Turns
+from tidegate.testing.simulation.scheduler import Turns
 
 EPOCH_MS = 1_700_000_000_000
 

@@ -25,7 +25,7 @@ from tidegate.store.backend import (
 from tidegate.store.errors import AnswerLost, Conflict, StoreUnavailable
 from tidegate.testing.faulty_store import Fault
 from tidegate.testing.simulation.processes import Host, Process
-from tidegate.testing.simulation.turns import Actor
+from tidegate.testing.simulation.scheduler import Actor
 
 if TYPE_CHECKING:
     from tidegate.testing.simulation.world import World

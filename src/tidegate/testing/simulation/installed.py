@@ -21,7 +21,7 @@ from tidegate.pipeline import attempts
 from tidegate.pipeline.graph import Graph
 from tidegate.store import follow
 from tidegate.testing.failpoints import failpoint_names
-from tidegate.testing.simulation import parts
+from tidegate.testing.simulation import connectors as parts
 from tidegate.testing.simulation.backend import document_of, forget_documents
 
 T = TypeVar("T")

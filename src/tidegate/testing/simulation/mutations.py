@@ -11,14 +11,16 @@ from typing import Any
 
 from tidegate.checkpoints.savepoints import SavedPoint
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.coordinator import cleanup, commands, housekeeping, prepare, registry, savepoints
+from tidegate.coordinator import cleanup, commands, housekeeping, savepoints
+from tidegate.coordinator import job_snapshot as registry
 from tidegate.coordinator.ending import Ending, ending_of
-from tidegate.coordinator.origin import RestoreOrigin
+from tidegate.coordinator.job_snapshot import JobSnapshot
 from tidegate.coordinator.reconciler import Reconciler
-from tidegate.coordinator.registry import JobSnapshot
-from tidegate.coordinator.restore import Numbers, condition_of
+from tidegate.coordinator.restore import planning as prepare
+from tidegate.coordinator.restore.options import PreviousRun
+from tidegate.coordinator.restore.origin import RestoreOrigin
+from tidegate.coordinator.restore.points import Numbers, condition_of
 from tidegate.coordinator.transitions import StateUpdate, TransitionWriter
-from tidegate.coordinator.wish import PreviousRun
 from tidegate.driver import registration
 from tidegate.driver.metrics import MetricsWriter
 from tidegate.election import lease as lease_arithmetic
@@ -26,7 +28,7 @@ from tidegate.election import watch
 from tidegate.election.lease import Observed, Take, Timing
 from tidegate.lifecycle import retry
 from tidegate.lifecycle.decision import NoTransition, Transition
-from tidegate.lifecycle.view import JobObservation
+from tidegate.lifecycle.observation import JobObservation
 from tidegate.model.document import to_document
 from tidegate.model.records import (
     CHECKPOINT_HISTORY,
@@ -50,7 +52,7 @@ from tidegate.model.records import (
 )
 from tidegate.pipeline import ledger
 from tidegate.pipeline.ledger import pipeline_key
-from tidegate.pipeline.savepoint import SavepointCoordinator
+from tidegate.pipeline.savepoints import SavepointCoordinator
 from tidegate.store.base import Check, Delete, Entry, Put, Store
 from tidegate.store.errors import StoreUnavailable
 from tidegate.store.follow import Follower

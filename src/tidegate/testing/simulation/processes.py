@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tidegate.coordinator.announcement import Announcement
+from tidegate.coordinator.cluster_cache import COORDINATOR, ClusterCache
 from tidegate.coordinator.commands import Commands
 from tidegate.coordinator.events import EventLog
 from tidegate.coordinator.housekeeping import Housekeeper
-from tidegate.coordinator.observe import COORDINATOR, ClusterCache
 from tidegate.coordinator.reconciler import Reconciler
 from tidegate.coordinator.transitions import TransitionWriter
+from tidegate.driver.commands import CommandWatcher, DriverControl
 from tidegate.driver.metrics import MetricsWriter
 from tidegate.driver.registration import register
-from tidegate.driver.watch import CommandWatcher, DriverControl
 from tidegate.election import Elector, Leader
 from tidegate.home import Home
-from tidegate.lifecycle.view import LifecycleLimits
+from tidegate.lifecycle.observation import LifecycleLimits
 from tidegate.model.document import from_document
 from tidegate.model.engine import DriverSpec
 from tidegate.model.errors import Fenced, TerminalError, TransientError
@@ -43,16 +43,16 @@ from tidegate.model.records import (
 from tidegate.pipeline.attempts import run_pipeline
 from tidegate.pipeline.ledger import Ledger, pipeline_key
 from tidegate.pipeline.loop import PipelineContext
-from tidegate.pipeline.meter import PipelineProgress
-from tidegate.pipeline.savepoint import SavepointCoordinator
+from tidegate.pipeline.progress import PipelineProgress
+from tidegate.pipeline.savepoints import SavepointCoordinator
 from tidegate.runner.exits import DriverExit
 from tidegate.store.base import OutcomeUnknown, Store
 from tidegate.store.errors import StoreUnavailable
 from tidegate.testing.simulation.clock import HostClock
-from tidegate.testing.simulation.parts import FaultPlan, SimEngine
-from tidegate.testing.simulation.turns import Actor, Killed
+from tidegate.testing.simulation.connectors import FaultPlan, SimEngine
+from tidegate.testing.simulation.scheduler import Actor, Killed
 from tidegate.worker.agent import Worker
-from tidegate.worker.launcher import Alive, DriverHandle, Exited
+from tidegate.worker.driver_handle import Alive, DriverHandle, Exited
 
 if TYPE_CHECKING:
     from tidegate.testing.simulation.world import World

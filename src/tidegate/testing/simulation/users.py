@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegate.coordinator.commands import STRENGTH
-from tidegate.coordinator.wish import RestoreOptions, RestoreSource
+from tidegate.coordinator.restore.options import RestoreOptions, RestoreSource
 from tidegate.model.document import to_document
 from tidegate.model.errors import TransientError, UserError
 from tidegate.model.plan import Plan
@@ -25,7 +25,7 @@ from tidegate.model.records import (
 from tidegate.store.base import Put
 from tidegate.testing.simulation.plans import drawn_plan
 from tidegate.testing.simulation.processes import ServerProcess, WorkerProcess
-from tidegate.testing.simulation.turns import Actor
+from tidegate.testing.simulation.scheduler import Actor
 
 if TYPE_CHECKING:
     from tidegate.testing.simulation.world import World

@@ -24,8 +24,9 @@ from tidegate.testing.simulation import installed
 from tidegate.testing.simulation.backend import QuickStore, WatchedBackend
 from tidegate.testing.simulation.checkers import Checker
 from tidegate.testing.simulation.clock import HostClock
+from tidegate.testing.simulation.connectors import MemoryTarget
 from tidegate.testing.simulation.faults import Blows, FaultRates, Front
-from tidegate.testing.simulation.parts import MemoryTarget
+from tidegate.testing.simulation.final_checks import Reckoning
 from tidegate.testing.simulation.processes import (
     Host,
     Process,
@@ -33,9 +34,8 @@ from tidegate.testing.simulation.processes import (
     SimulatedDriver,
     WorkerProcess,
 )
-from tidegate.testing.simulation.reckoning import Reckoning
+from tidegate.testing.simulation.scheduler import Actor, Killed, Over, Owner, Turns
 from tidegate.testing.simulation.storage import MemorySavepoints, MemoryStorage
-from tidegate.testing.simulation.turns import Actor, Killed, Over, Owner, Turns
 from tidegate.testing.simulation.users import Users
 
 TRACE_LINES_MAX = 200_000

@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidegate.databases.capture.errors import ChangeChoice, ColumnsAdded, TableChanged
-from tidegate.databases.capture.filled import ColumnDefaults
-from tidegate.databases.capture.progress import is_done
-from tidegate.databases.capture.selection import CaptureTable
-from tidegate.databases.capture.source import CaptureSource, LogWindow
+from tidegate.databases.cdc.column_defaults import ColumnDefaults
+from tidegate.databases.cdc.errors import ChangeChoice, ColumnsAdded, TableChanged
+from tidegate.databases.cdc.progress import is_done
+from tidegate.databases.cdc.selection import CaptureTable
+from tidegate.databases.cdc.source import CaptureSource, LogWindow
 from tidegate.databases.errors import TableMissing
 from tidegate.databases.session import Session, open_session
 from tidegate.databases.url import System

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.databases.binlog import values
-from tidegate.databases.binlog.charsets import codec_of
-from tidegate.databases.binlog.ddl import Effect, table_statement
-from tidegate.databases.binlog.definition import Recorded, RecordedColumn, difference
-from tidegate.databases.binlog.errors import LogDamaged, PartialImages
-from tidegate.databases.binlog.events import (
+from tidegate.databases.mysql import binlog_values as values
+from tidegate.databases.mysql.binlog_charsets import codec_of
+from tidegate.databases.mysql.binlog_ddl import Effect, table_statement
+from tidegate.databases.mysql.binlog_definition import Recorded, RecordedColumn, difference
+from tidegate.databases.mysql.binlog_errors import LogDamaged, PartialImages
+from tidegate.databases.mysql.binlog_events import (
     ROW_EVENTS,
     EventReader,
     EventType,
@@ -27,10 +27,10 @@ from tidegate.databases.binlog.events import (
     statement,
     unpacked,
 )
-from tidegate.databases.binlog.json_text import json_text
-from tidegate.databases.binlog.layout import LogColumn
-from tidegate.databases.binlog.position import LogPosition
-from tidegate.databases.binlog.values import compiled, decoder, raw_column
+from tidegate.databases.mysql.binlog_json import json_text
+from tidegate.databases.mysql.binlog_position import LogPosition
+from tidegate.databases.mysql.binlog_row_layout import LogColumn
+from tidegate.databases.mysql.binlog_values import compiled, decoder, raw_column
 from tidegate.model.errors import TidegateError, Unsupported
 
 DECODERS = [None, *([compiled()] if compiled() is not None else [])]

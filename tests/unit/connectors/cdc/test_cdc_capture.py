@@ -10,13 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidegate.databases.capture import order, spool
-from tidegate.databases.capture.changes import SnapshotRollback, settle
-from tidegate.databases.capture.keys import KeyChunk, SplitKey, split_key
-from tidegate.databases.capture.order import PlainOrder
-from tidegate.databases.capture.progress import budget, chunks_between, is_done
-from tidegate.databases.capture.selection import CaptureTable
-from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
+from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
+from tidegate.databases.cdc import key_order as order
+from tidegate.databases.cdc import spool
+from tidegate.databases.cdc.changes import SnapshotRollback, settle
+from tidegate.databases.cdc.key_order import PlainOrder
+from tidegate.databases.cdc.keys import KeyChunk, SplitKey, split_key
+from tidegate.databases.cdc.progress import budget, chunks_between, is_done
+from tidegate.databases.cdc.selection import CaptureTable
 from tidegate.databases.dialect import Dialect, dialect_of
 from tidegate.databases.patience import patiently
 from tidegate.databases.session import open_session

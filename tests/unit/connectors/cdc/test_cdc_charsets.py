@@ -4,7 +4,7 @@ are no text.
 
 import pytest
 
-from tidegate.databases.binlog.charsets import MULTI, SINGLE, WITH_ASCII, codec_of, table_of
+from tidegate.databases.mysql.binlog_charsets import MULTI, SINGLE, WITH_ASCII, codec_of, table_of
 
 ASCII = bytes(range(128))
 

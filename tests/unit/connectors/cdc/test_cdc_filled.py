@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tidegate.connectors.mysqlcdc.filled import filled, why_not
-from tidegate.databases.binlog.ddl import table_statement
-from tidegate.databases.capture.filled import UNKNOWN, absent, plain, told
-from tidegate.databases.capture.selection import CaptureTable
-from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
+from tidegate.connectors.mysqlcdc.column_defaults import filled, why_not
+from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
+from tidegate.databases.cdc.column_defaults import UNKNOWN, absent, plain, told
+from tidegate.databases.cdc.selection import CaptureTable
 from tidegate.databases.ddl import add_column
 from tidegate.databases.dialect import dialect_of
+from tidegate.databases.mysql.binlog_ddl import table_statement
 from tidegate.databases.url import System
 from tidegate.model.types import Column, Table, parse_type
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.databases.binlog.errors import LogDamaged
-from tidegate.databases.binlog.events import EventType, LogEvent
-from tidegate.databases.binlog.gtid import GtidSet, gtid_of, list_of
+from tidegate.databases.mysql.binlog_errors import LogDamaged
+from tidegate.databases.mysql.binlog_events import EventType, LogEvent
+from tidegate.databases.mysql.binlog_gtid import GtidSet, gtid_of, list_of
 
 A, B = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4e11fa47-71ca-11e1-9e33-c80aa9429562"
 

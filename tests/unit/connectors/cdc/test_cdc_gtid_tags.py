@@ -4,9 +4,9 @@ MySQL 9.7.
 
 import pytest
 
-from tidegate.databases.binlog.errors import LogDamaged
-from tidegate.databases.binlog.events import EventType, LogEvent
-from tidegate.databases.binlog.gtid import GtidSet, gtid_of, list_of
+from tidegate.databases.mysql.binlog_errors import LogDamaged
+from tidegate.databases.mysql.binlog_events import EventType, LogEvent
+from tidegate.databases.mysql.binlog_gtid import GtidSet, gtid_of, list_of
 
 A = "cf581ed5-e36b-11f1-b2c4-02fc00000001"
 UUID = "cf 58 1e d5 e3 6b 11 f1 b2 c4 02 fc 00 00 00 01"

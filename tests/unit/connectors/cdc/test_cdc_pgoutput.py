@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.databases.errors import ValueUnreadable
-from tidegate.databases.pgoutput import lsn, messages
-from tidegate.databases.pgoutput.columns import array_of, elements
-from tidegate.databases.pgoutput.errors import SlotDamaged
-from tidegate.databases.pgoutput.reader import with_mask
-from tidegate.databases.pgoutput.rows import compiled
-from tidegate.databases.pgoutput.stream import rows_of_copy
+from tidegate.databases.postgres import lsn
+from tidegate.databases.postgres import pgoutput_messages as messages
+from tidegate.databases.postgres.pgoutput_columns import array_of, elements
+from tidegate.databases.postgres.pgoutput_errors import SlotDamaged
+from tidegate.databases.postgres.pgoutput_reader import with_mask
+from tidegate.databases.postgres.pgoutput_rows import compiled
+from tidegate.databases.postgres.pgoutput_stream import rows_of_copy
 from tidegate.model.errors import TidegateError
 from tidegate.model.types import parse_type
 

@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.databases.capture.errors import TableChanged
-from tidegate.databases.pgoutput import messages, reader, rows
-from tidegate.databases.pgoutput.errors import IdentityMissing, SlotDamaged
-from tidegate.databases.pgoutput.layout import layout_of
-from tidegate.databases.pgoutput.reader import MessagePass, SlotTable
-from tidegate.databases.pgoutput.rows import compiled
-from tidegate.databases.pgoutput.stream import SlotRange
+from tidegate.databases.cdc.errors import TableChanged
+from tidegate.databases.postgres import pgoutput_messages as messages
+from tidegate.databases.postgres import pgoutput_reader as reader
+from tidegate.databases.postgres import pgoutput_rows as rows
+from tidegate.databases.postgres.pgoutput_errors import IdentityMissing, SlotDamaged
+from tidegate.databases.postgres.pgoutput_reader import MessagePass, SlotTable
+from tidegate.databases.postgres.pgoutput_row_layout import layout_of
+from tidegate.databases.postgres.pgoutput_rows import compiled
+from tidegate.databases.postgres.pgoutput_stream import SlotRange
 from tidegate.model.errors import TidegateError
 from tidegate.model.types import Column, Table, parse_type
 

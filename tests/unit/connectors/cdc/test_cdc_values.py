@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from tidegate.databases.binlog.columns import (
+from tidegate.databases.errors import LoggedValueUnfit
+from tidegate.databases.mysql.binlog_columns import (
     ColumnTarget,
     finisher,
     located,
     span_text,
     unpacked_value,
 )
-from tidegate.databases.binlog.errors import LogDamaged
-from tidegate.databases.binlog.json_text import double_text, json_text
-from tidegate.databases.binlog.layout import LogColumn
-from tidegate.databases.binlog.values import RawColumn, compiled, days_of, decoder, raw_column
-from tidegate.databases.errors import LoggedValueUnfit
+from tidegate.databases.mysql.binlog_errors import LogDamaged
+from tidegate.databases.mysql.binlog_json import double_text, json_text
+from tidegate.databases.mysql.binlog_row_layout import LogColumn
+from tidegate.databases.mysql.binlog_values import RawColumn, compiled, days_of, decoder, raw_column
 from tidegate.model.types import parse_type
 
 DECODERS = [None, *([compiled()] if compiled() else [])]

@@ -22,7 +22,7 @@ from tidegate.connectors.jdbc.position import ChunkPosition, TableChunks, thinne
 from tidegate.connectors.jdbc.query import columns_of, parameters
 from tidegate.connectors.jdbc.stage_mysql import encoded
 from tidegate.connectors.jdbc.target import KeyMissing, as_message, from_message, target_of
-from tidegate.databases.catalogue import NativeColumn, TableInfo, TableName
+from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
 from tidegate.databases.chunks import ChunkStrategy, as_bound, condition, even
 from tidegate.databases.dialect import dialect_of
 from tidegate.databases.targets.rules import TargetTable, UniqueIndex

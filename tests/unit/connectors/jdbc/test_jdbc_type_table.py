@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.databases.catalogue import NativeColumn
+from tidegate.databases.catalog import NativeColumn
 from tidegate.databases.dialect import dialect_of
 from tidegate.databases.url import System
 from tidegate.model.types import TypeName, parse_type

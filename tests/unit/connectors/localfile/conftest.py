@@ -17,10 +17,10 @@ from tidegate.connectors.localfile import (
     write_fence,
     write_lineages,
     write_publish,
-    write_savemode,
-    write_takeback,
     writer,
 )
+from tidegate.connectors.localfile import write_rollback as write_takeback
+from tidegate.connectors.localfile import write_save_mode as write_savemode
 from tidegate.connectors.localfile.options import SINK_OPTIONS
 from tidegate.connectors.localfile.sink import LocalFileSink
 from tidegate.model.job import JobMode

@@ -16,7 +16,7 @@ from tidegate.connectors.localfile.write_fence import (
     SinkFilesDropped,
     highest_fence,
 )
-from tidegate.connectors.localfile.write_takeback import NewerFiles
+from tidegate.connectors.localfile.write_rollback import NewerFiles
 from tidegate.model.errors import Fenced, OtherCopy
 from tidegate.plugin.contract import BatchCommitted
 

@@ -15,14 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidegate.connectors.localfile import (
-    committer,
-    write_lineages,
-    write_publish,
-    write_savemode,
-    write_takeback,
-    writer,
-)
+from tidegate.connectors.localfile import committer, write_lineages, write_publish, writer
+from tidegate.connectors.localfile import write_rollback as write_takeback
+from tidegate.connectors.localfile import write_save_mode as write_savemode
 from tidegate.connectors.localfile.durable import DiskRefused, DiskTrouble
 from tidegate.connectors.localfile.write_record import BadRecord, CommitOffsetsDiffer
 from tidegate.model.errors import Fenced, UserError

@@ -1,0 +1,161 @@
+"""What the handlers share: the picture of the store, how old it is, and the way to write wishes.
+Made by the composition root, one for each server.
+
+The picture is refreshed by a thread of the server, and once more before the first request that
+comes after a wish was written here, so that the caller finds what it wrote. A picture that could
+not be refreshed for a while is not shown: an answer that may be wrong is worse than none.
+"""
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate.api.job_index import JobIndex
+from tidegate.coordinator.cluster_cache import ClusterCache
+from tidegate.coordinator.commands import Commands
+from tidegate.coordinator.outage import OutageHealth, jobs_in_words
+from tidegate.model.engine import EngineSettings
+from tidegate.model.errors import TidegateError, TransientError
+from tidegate.pipeline.clock import Clock
+from tidegate.store.base import Store
+from tidegate.store.errors import StoreUnavailable
+
+PICTURE_AGE_S_MAX = 5.0
+MOMENT_S = 1.0  # several turns of the picture
+
+
+class OutOfDate(StoreUnavailable):
+    """What this server knows is too old to be shown."""
+
+    condition = "out-of-date"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"the store cannot be reached at the moment, so that nothing is known for sure: {why}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Me:
+    id: str
+    address: str
+    since_ms: int = 0
+
+
+class ApiContext:
+    """One for each server. Threads may share it."""
+
+    def __init__(
+        self,
+        *,
+        picture: ClusterCache,
+        commands: Commands,
+        store: Store,
+        settings: EngineSettings,
+        clock: Clock,
+        me: Me,
+    ) -> None:
+        self.picture = picture
+        self.commands = commands
+        self.store = store
+        self.settings = settings
+        self.clock = clock
+        self.me = me
+        self.roll = JobIndex(picture)  # the jobs in the orders in which they are shown
+        self._trouble = "this server has only just started"
+        # when a wish was last written here
+        self._written_s = float("-inf")
+        self._writing = threading.Lock()
+        self.logs: Path | None = None  # the folder of the logs that this server shows
+        self.retag: Callable[[Mapping[str, str]], None] | None = (
+            None  # other tags for this server's worker, where it has one
+        )
+        self.write_trouble: Callable[[float], str] = lambda _after_s: (
+            ""
+        )  # why the store has not been writable for so long
+        self._outage = OutageHealth(picture, settings, clock)
+        self.listeners_max = (
+            sys.maxsize
+        )  # streams of events that this server takes; its connections decide
+        self.on_write: Callable[[], None] = lambda: (
+            None
+        )  # called after every wish that was written here
+
+    def refresh(self, behind_s: float = float("inf")) -> None:
+        """One turn of the picture, unless one has begun after that time; what goes wrong is raised,
+        and kept as the reason that callers are told.
+        """
+        try:
+            self.picture.refresh(behind_s)
+            self._trouble = ""
+        except Exception as error:
+            self._trouble = (
+                str(error)
+                if isinstance(error, TidegateError)
+                else f"it cannot be read ({type(error).__name__})"
+            )
+            raise
+        finally:
+            self._outage.step(self.trouble())
+
+    def trouble(self) -> str:
+        """Why the store cannot be used, read or written, where that has been so for a while; empty
+        where it can.
+        """
+        return self._unread() or self.write_trouble(PICTURE_AGE_S_MAX)
+
+    def wrote(self) -> None:
+        """After a write: the next read on this server must know of it.
+
+        Those who write one wish after the other, and read nothing, wait for no turn.
+        """
+        with self._writing:  # so that the latest one is kept
+            self._written_s = self.clock.monotonic_s()
+        self.on_write()
+
+    def behind(self) -> bool:
+        """Whether something was written here a moment ago that the picture may not have. After that
+        it is the store that does not answer, and no reader waits for it.
+        """
+        return (
+            not self.picture.begun_after(self._written_s)
+            and self.clock.monotonic_s() - self._written_s <= MOMENT_S
+        )
+
+    def catch_up(self) -> None:
+        """After a write of which the same answer tells."""
+        self.wrote()
+        self.look()
+
+    def look(self) -> None:
+        """One turn, unless one has begun after the last write; many share it.
+
+        Where it fails the write is done all the same, so nothing is raised.
+        """
+        with contextlib.suppress(TransientError):
+            self.refresh(self._written_s)
+
+    def out_of_date(self) -> OutOfDate | None:
+        """Why the picture must not be shown; None where it may."""
+        why = self._unread()
+        if not why:
+            return None
+        jobs = jobs_in_words(self.picture)
+        return OutOfDate(f"{why}. {jobs}" if jobs else why)
+
+    def _unread(self) -> str:
+        """Why the picture is too old; empty where it is not."""
+        return (
+            ""
+            if self.picture.age_s() <= PICTURE_AGE_S_MAX
+            else self._trouble or "it was not read in time"
+        )
+
+    def current(self) -> ClusterCache:
+        """The picture, if it is fresh enough to be shown."""
+        if (reason := self.out_of_date()) is not None:
+            raise reason
+        return self.picture

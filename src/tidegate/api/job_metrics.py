@@ -1,0 +1,256 @@
+"""The figures of each job for scrapers, as text that is kept until something of the job changes.
+Called by prometheus, on the event loop only.
+
+A family's samples must stand together, so the text of a job is kept by family, and what is sent is
+put together from them. Only the age of the last checkpoint is made for every answer.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegate.api.changed_jobs import Due
+from tidegate.api.rates import rates_of
+from tidegate.api.running_jobs import RunningJob, going_of
+from tidegate.api.seatunnel.serializers import confirmed_ms, lagging, restorable
+from tidegate.api.seatunnel.volumes import byte_counts, byte_rates, merged
+from tidegate.coordinator.cluster_cache import ClusterCache
+from tidegate.model.log_retention import RunwayLevel
+from tidegate.model.records import CheckpointHealth, PipelineMetrics, PipelineState
+
+AGE = "tidegate_job_checkpoint_age_seconds"
+FAMILIES: Mapping[str, tuple[str, str]] = {
+    AGE: ("gauge", "Since the last checkpoint was made or confirmed."),
+    "tidegate_job_status": ("gauge", "1, with the status as a label."),
+    "tidegate_job_checkpoint_health": ("gauge", "0 OK, 1 LATE, 2 STALLED."),
+    "tidegate_job_restorable": ("gauge", "1 where there is a checkpoint to go on from."),
+    "tidegate_job_last_checkpoint_id": ("gauge", "The highest id of a completed checkpoint."),
+    "tidegate_job_checkpoint_duration_seconds": (
+        "gauge",
+        (
+            "How long the last checkpoint took, from the begin of its batch; of several pipelines,"
+            " the slowest."
+        ),
+    ),
+    "tidegate_job_checkpoint_bytes": (
+        "gauge",
+        "The size of the last checkpoint, of all pipelines.",
+    ),
+    "tidegate_job_checkpoints_retained": ("gauge", "Checkpoints that are kept."),
+    "tidegate_job_checkpoints_retained_bytes": (
+        "gauge",
+        "The size of all checkpoints that are kept.",
+    ),
+    "tidegate_job_checkpoints_total": ("counter", "Completed checkpoints."),
+    "tidegate_job_generation": ("gauge", "Which attempt to run this job this is."),
+    "tidegate_job_restarts": ("gauge", "All restarts of this run of the job."),
+    "tidegate_job_restarts_without_progress": (
+        "gauge",
+        "Restarts without a checkpoint between them: what job.retry.times limits.",
+    ),
+    "tidegate_job_lag": (
+        "gauge",
+        "What is still to be read, in the unit of the sources, where they can tell.",
+    ),
+    "tidegate_job_rows_uncommitted": ("gauge", "Rows that are read, and in no checkpoint yet."),
+    "tidegate_job_runway_level": (
+        "gauge",
+        "Whether the sources hold what the oldest restore point needs: 0 OK, 1 LOW, 2 GONE.",
+    ),
+    "tidegate_job_runway_seconds": (
+        "gauge",
+        "For how long they still hold it, where they can tell.",
+    ),
+    "tidegate_job_runway_bytes": (
+        "gauge",
+        "How much more they can write before they do not, where they can tell.",
+    ),
+    "tidegate_job_rows_read_total": ("counter", "Rows read from the sources, committed."),
+    "tidegate_job_rows_written_total": ("counter", "Rows written to the sinks, committed."),
+    "tidegate_job_bytes_read_total": ("counter", "Bytes read from the sources, committed."),
+    "tidegate_job_bytes_written_total": ("counter", "Bytes written to the sinks, committed."),
+    "tidegate_job_rows_read_per_second": (
+        "gauge",
+        "Rows read and committed, over the last 30 s; absent while a job starts.",
+    ),
+    "tidegate_job_rows_written_per_second": (
+        "gauge",
+        "Rows written and committed, over the last 30 s; absent while a job starts.",
+    ),
+    "tidegate_job_bytes_read_per_second": (
+        "gauge",
+        "Bytes read and committed, over the last 30 s; absent while a job starts.",
+    ),
+    "tidegate_job_bytes_written_per_second": (
+        "gauge",
+        "Bytes written and committed, over the last 30 s; absent while a job starts.",
+    ),
+}
+SAME_FOR_MS = (
+    200  # ages are late by so much at most: scrapers that come together are given the same text
+)
+_HEALTH = {level: number for number, level in enumerate(CheckpointHealth)}
+_RUNWAY = {level: number for number, level in enumerate(RunwayLevel)}
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+Labels = tuple[tuple[str, str], ...]
+
+
+def label_text(labels: Labels) -> str:
+    """As they stand in braces."""
+    return ",".join(f'{key}="{text.translate(_ESCAPES)}"' for key, text in labels)
+
+
+def number_text(value: float) -> str:
+    """A value as it is written."""
+    return str(int(value)) if value == int(value) else f"{value:.3f}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSamples:
+    """The samples of one job by family, and what they were made from."""
+
+    key: Hashable
+    age: str  # the sample of its age, up to the number
+    confirmed_ms: int
+    families: Mapping[str, str]
+
+
+class JobFigures:
+    """The figures of all jobs that have not ended. Not for threads."""
+
+    def __init__(self, picture: ClusterCache) -> None:
+        self.picture, self.due = picture, Due(picture, self._look)
+        self._jobs: dict[int, JobSamples] = {}
+        self._text: tuple[int, str] | None = None
+
+    def text(self, now_ms: int) -> str:
+        """All families that have a sample, as the picture has them now."""
+        self.due.now()
+        if self._text is None or self._text[0] != now_ms // SAME_FOR_MS:
+            self._text = now_ms // SAME_FOR_MS, self._made(now_ms)
+        return self._text[1]
+
+    def _made(self, now_ms: int) -> str:
+        jobs = list(self._jobs.values())
+        parts = []
+        for name, (kind, words) in FAMILIES.items():
+            if name == AGE:
+                samples = "".join(
+                    [
+                        f"{job.age}{number_text((now_ms - job.confirmed_ms) / 1000)}\n"
+                        for job in jobs
+                        if job.confirmed_ms
+                    ]
+                )
+            else:
+                samples = "".join([job.families.get(name, "") for job in jobs])
+            if samples:
+                parts.append(f"# HELP {name} {words}\n# TYPE {name} {kind}\n{samples}")
+        return "".join(parts)
+
+    def _look(self, job_id: int) -> None:
+        record, known = self.picture.jobs().get(job_id), self._jobs.get(job_id)
+        job = going_of(self.picture, record) if record is not None else None
+        if job is None or job.state.status.terminal:
+            self._text = None if self._jobs.pop(job_id, None) else self._text
+            return
+        pipelines, metrics = (
+            self.picture.pipelines(job_id),
+            [m.value for m in self.picture.metrics(job_id)],
+        )
+        counts = tuple(
+            (m.generation, m.rows_read, m.done, m.total, m.unit, m.runway, m.rates) for m in metrics
+        )
+        key = (job.record.version, job.version, tuple(p.version for p in pipelines), counts)
+        if known is None or known.key != key:
+            self._jobs[job_id], self._text = (
+                _lines(job, key, [p.value for p in pipelines], metrics),
+                None,
+            )
+
+
+def _lines(
+    job: RunningJob,
+    key: Hashable,
+    pipelines: Sequence[PipelineState],
+    metrics: Sequence[PipelineMetrics],
+) -> JobSamples:
+    own = label_text((("job_id", str(job.state.job_id)), ("job_name", job.record.value.name)))
+    families: dict[str, str] = {}
+    for name, labels, value in samples(
+        job, pipelines, [m for m in metrics if m.generation == job.state.generation]
+    ):
+        inside = f"{own},{label_text(labels)}" if labels else own
+        families[name] = f"{families.get(name, '')}{name}{{{inside}}} {number_text(value)}\n"
+    last = lagging(pipelines)
+    return JobSamples(key, f"{AGE}{{{own}}} ", confirmed_ms(last) if last else 0, families)
+
+
+def samples(
+    job: RunningJob, pipelines: Sequence[PipelineState], live: Sequence[PipelineMetrics]
+) -> Iterator[tuple[str, Labels, float]]:
+    """Family, labels besides those of the job, and value.
+
+    `live` is what the driver of this generation has said last.
+    """
+    state = job.state
+    yield "tidegate_job_status", (("status", state.status.value),), 1
+    yield "tidegate_job_checkpoint_health", (), _HEALTH[state.health]
+    yield "tidegate_job_restorable", (), restorable(pipelines)
+    yield "tidegate_job_generation", (), state.generation
+    yield "tidegate_job_restarts", (), max(state.restarts, state.restarts_total)
+    yield "tidegate_job_restarts_without_progress", (), state.restarts
+    yield from _checkpoints(pipelines)
+    yield from _runway(live)
+    committed = sum(p.rows_read for p in pipelines)
+    yield "tidegate_job_rows_uncommitted", (), max(0, sum(m.rows_read for m in live) - committed)
+    yield "tidegate_job_rows_read_total", (), committed
+    yield "tidegate_job_rows_written_total", (), sum(p.rows_written for p in pipelines)
+    read, written = byte_counts(job.record.value.plan, merged(pipelines))
+    yield "tidegate_job_bytes_read_total", (), read
+    yield "tidegate_job_bytes_written_total", (), written
+    yield from _rates(job, live)
+    for unit in sorted({m.unit for m in live if m.unit}):
+        yield (
+            "tidegate_job_lag",
+            (("unit", unit),),
+            sum(max(0, m.total - m.done) for m in live if m.unit == unit),
+        )
+
+
+def _rates(job: RunningJob, live: Sequence[PipelineMetrics]) -> Iterator[tuple[str, Labels, float]]:
+    rates = rates_of(job.state, live)
+    if rates is None:
+        return
+    read, written = byte_rates(job.record.value.plan, rates)
+    yield "tidegate_job_rows_read_per_second", (), rates.rows_read
+    yield "tidegate_job_rows_written_per_second", (), rates.rows_written
+    yield "tidegate_job_bytes_read_per_second", (), read
+    yield "tidegate_job_bytes_written_per_second", (), written
+
+
+def _checkpoints(pipelines: Sequence[PipelineState]) -> Iterator[tuple[str, Labels, float]]:
+    latest = [p.latest for p in pipelines if p.latest]
+    kept = [ref for p in pipelines for ref in p.retained]
+    if latest:
+        yield "tidegate_job_last_checkpoint_id", (), max(ref.checkpoint for ref in latest)
+        yield (
+            "tidegate_job_checkpoint_duration_seconds",
+            (),
+            max(0, *(ref.completed_ms - ref.begun_ms for ref in latest)) / 1000,
+        )
+        yield "tidegate_job_checkpoint_bytes", (), sum(ref.bytes for ref in latest)
+    yield "tidegate_job_checkpoints_retained", (), len(kept)
+    yield "tidegate_job_checkpoints_retained_bytes", (), sum(ref.bytes for ref in kept)
+    yield "tidegate_job_checkpoints_total", (), sum(p.checkpoints for p in pipelines)
+
+
+def _runway(live: Sequence[PipelineMetrics]) -> Iterator[tuple[str, Labels, float]]:
+    figures = [figure for m in live for figure in m.runway]
+    if not figures:
+        return
+    yield "tidegate_job_runway_level", (), max(_RUNWAY[figure.level] for figure in figures)
+    if left := [figure.seconds_left for figure in figures if figure.seconds_left is not None]:
+        yield "tidegate_job_runway_seconds", (), min(left)
+    if room := [figure.bytes_left for figure in figures if figure.bytes_left is not None]:
+        yield "tidegate_job_runway_bytes", (), min(room)

@@ -1,0 +1,262 @@
+"""Figures for scrapers, in the text formats of Prometheus and of OpenMetrics. Called by app.py, on
+the event loop.
+
+Where the store cannot be reached the jobs are left out instead of being shown as they were: an
+alert on `tidegate_store_reachable == 0` is then the right one.
+"""
+
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from starlette.concurrency import run_in_threadpool
+
+from tidegate import __version__
+from tidegate.api.context import ApiContext
+from tidegate.api.job_metrics import JobFigures, Labels, label_text, number_text
+from tidegate.coordinator.cluster_cache import ClusterCache
+from tidegate.coordinator.collector import last_report
+from tidegate.model.errors import TidegateError
+from tidegate.model.upkeep import CollectorReport
+from tidegate.store.base import MapSize
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+LOOK_EVERY_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One metric family: samples with their labels."""
+
+    name: str
+    kind: str
+    help: str
+    samples: Iterable[tuple[Labels, float]]
+
+    def lines(self) -> Iterator[str]:
+        """The family as text; nothing where there is no sample."""
+        first = True
+        for labels, value in self.samples:
+            if first:
+                yield f"# HELP {self.name} {self.help}"
+                yield f"# TYPE {self.name} {self.kind}"
+                first = False
+            inside = label_text(labels)
+            yield (
+                f"{self.name}{{{inside}}} {number_text(value)}"
+                if inside
+                else f"{self.name} {number_text(value)}"
+            )
+
+
+def gauge(name: str, words: str, value: float) -> Figure:
+    return Figure(name, "gauge", words, [((), value)])
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What the store was asked for, and when."""
+
+    at_s: float = float("-inf")
+    sizes: Mapping[str, MapSize] | None = None
+    report: CollectorReport | None = None
+
+
+class Scrape:
+    """Makes the text.
+
+    Remembers the sizes of the store's maps for a while: counting them reads all of it.
+    """
+
+    def __init__(self, desk: ApiContext) -> None:
+        self.desk = desk
+        self.jobs = JobFigures(desk.picture)
+        self._known = Sample()
+        self._looking = threading.Lock()
+
+    async def catch_up(self) -> None:
+        """Before the text is made: so that making it takes little."""
+        if self._stale():
+            await run_in_threadpool(self._look)
+        await self.jobs.due.in_slices()
+
+    def _stale(self) -> bool:
+        """Whether the store has to be asked again."""
+        return (
+            self.desk.out_of_date() is None
+            and self.desk.clock.monotonic_s() - self._known.at_s > LOOK_EVERY_S
+        )
+
+    def _look(self) -> None:
+        """Ask the store how big it is, and what the collector said last.
+
+        Many who come together share it; where it fails, these figures are left out.
+        """
+        with self._looking:
+            if not self._stale():
+                return
+            now_s = self.desk.clock.monotonic_s()
+            try:
+                self._known = Sample(
+                    now_s, self.desk.store.size_by_map(), last_report(self.desk.store)
+                )
+            except TidegateError:
+                self._known = Sample()
+
+    def text(self) -> str:
+        picture = self.desk.picture if self.desk.out_of_date() is None else None
+        figures = [*self._server(picture), *(self._of_store() if picture else ())]
+        jobs = self.jobs.text(self.desk.clock.now_ms()) if picture else ""
+        return "".join(f"{line}\n" for figure in figures for line in figure.lines()) + jobs
+
+    def open_text(self) -> str:
+        """The same in the text format of OpenMetrics: a counter's family is named without `_total`,
+        and the end is marked.
+        """
+        return re.sub(r"(?m)^(# (?:HELP|TYPE) \S+?)_total ", r"\1 ", self.text()) + "# EOF\n"
+
+    def _server(self, picture: ClusterCache | None) -> Iterator[Figure]:
+        yield Figure(
+            "tidegate_info",
+            "gauge",
+            "The version of this server.",
+            [((("version", __version__),), 1)],
+        )
+        yield gauge(
+            "tidegate_store_reachable",
+            "1 where this server can read and write the store.",
+            not self.desk.trouble(),
+        )
+        yield gauge(
+            "tidegate_store_damaged_documents",
+            "Documents of the store that are damaged, and not used.",
+            self.desk.picture.damaged(),
+        )
+        if picture is None:
+            return
+        lease = picture.lease()
+        yield gauge(
+            "tidegate_leader",
+            "1 on the server that leads.",
+            lease is not None and lease.value.holder == self.desk.me.id,
+        )
+        yield Figure(
+            "tidegate_leader_term",
+            "gauge",
+            "How often leadership has changed hands.",
+            [((), lease.value.term)] if lease else [],
+        )
+        yield gauge("node_count", "Workers.", len(picture.workers()))
+        yield Figure(
+            "tidegate_worker_slots",
+            "gauge",
+            "Slots of each worker.",
+            [((("worker", key),), w.value.slots) for key, w in picture.workers().items()],
+        )
+        yield self._job_counts()
+        yield from self._cleanups(picture)
+
+    def _cleanups(self, picture: ClusterCache) -> Iterator[Figure]:
+        """The queue of what ended jobs have left."""
+        records, now_ms = (
+            [seen.value for seen in picture.cleanups().values()],
+            self.desk.clock.now_ms(),
+        )
+        late_ms = [now_ms - record.due_ms for record in records if record.due_ms <= now_ms]
+        yield gauge(
+            "tidegate_cleanup_pending", "Ended jobs whose remains wait to be deleted.", len(records)
+        )
+        yield gauge("tidegate_cleanup_due", "Those of them whose time has come.", len(late_ms))
+        yield gauge(
+            "tidegate_cleanup_late_seconds",
+            "For how long the oldest of these has been due.",
+            max(late_ms, default=0) / 1000,
+        )
+        yield gauge(
+            "tidegate_cleanup_failing",
+            "Those of them that could not be deleted yet.",
+            sum(record.attempts > 0 for record in records),
+        )
+
+    def _job_counts(self) -> Figure:
+        """`job_count` with the types of the reference, and `pending`."""
+        names = {"canceling": "cancelling", "recovering": "pending", "initializing": "created"}
+        counts = dict.fromkeys(
+            (
+                "canceled",
+                "cancelling",
+                "created",
+                "pending",
+                "failed",
+                "failing",
+                "finished",
+                "running",
+                "scheduled",
+            ),
+            0,
+        )
+        roll = self.desk.roll
+        for status, count in [
+            *((row.status, 1) for row in roll.rows(ended=False)),
+            *roll.ended_counts().items(),
+        ]:
+            name = names.get(status.lower(), status.lower())
+            counts[name] = counts.get(name, 0) + count
+        return Figure(
+            "job_count",
+            "gauge",
+            "Jobs by state.",
+            [((("type", name),), count) for name, count in counts.items()],
+        )
+
+    def _of_store(self) -> Iterator[Figure]:
+        sizes = self._known.sizes or {}
+        yield Figure(
+            "tidegate_store_entries",
+            "gauge",
+            "Documents of each map of the store.",
+            [((("map", m),), s.entries) for m, s in sizes.items()],
+        )
+        yield Figure(
+            "tidegate_store_bytes",
+            "gauge",
+            "Bytes of each map of the store.",
+            [((("map", m),), s.bytes) for m, s in sizes.items()],
+        )
+        if self._known.report is not None:
+            yield from _collected(self._known.report, self.desk.clock.now_ms())
+
+
+def _collected(report: CollectorReport, now_ms: int) -> Iterator[Figure]:
+    """The last pass of the collector over the checkpoint storage."""
+    kinds = [((("kind", kind),), float(size)) for kind, size in report.bytes.items()]
+    units = [((("kind", kind),), float(count)) for kind, count in report.units.items()]
+    yield gauge(
+        "tidegate_collector_pass_age_seconds",
+        "Since the last pass over the checkpoint storage.",
+        max(0, now_ms - report.at_ms) / 1000,
+    )
+    yield gauge(
+        "tidegate_collector_pass_duration_seconds", "How long it took.", report.took_ms / 1000
+    )
+    yield Figure(
+        "tidegate_checkpoint_storage_bytes", "gauge", "What it has seen there, by kind.", kinds
+    )
+    yield Figure(
+        "tidegate_checkpoint_storage_units",
+        "gauge",
+        "The same in directories and files that belong together.",
+        units,
+    )
+    yield gauge(
+        "tidegate_collector_due", "Units whose time to be moved or deleted had come.", report.due
+    )
+    yield gauge("tidegate_collector_moved", "What it has moved into quarantine.", report.moved)
+    yield gauge("tidegate_collector_deleted", "What it has deleted.", report.deleted)
+    yield gauge("tidegate_collector_failures", "What it could not move or delete.", report.failures)
+    if report.quota_bytes:
+        yield gauge(
+            "tidegate_checkpoint_storage_quota_bytes", "How much there may be.", report.quota_bytes
+        )

@@ -1,0 +1,1 @@
+"""SeaTunnel's REST API, version 2: its paths, shapes and meanings."""

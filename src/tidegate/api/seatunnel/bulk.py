@@ -1,0 +1,131 @@
+"""POST: wishes in other wrappings than one by one: lists of jobs, a job as an uploaded file.
+Handlers for app.py, on top of `writes`.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from email.parser import BytesParser
+from email.policy import HTTP
+from pathlib import PurePosixPath
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from tidegate.api.auth import audit_facts, principal_of
+from tidegate.api.context import ApiContext
+from tidegate.api.seatunnel.commands import Writes, body_of, parse_stop_mode, scalar_text
+from tidegate.api.seatunnel.queries import job_id_of
+from tidegate.config.load import Format
+from tidegate.model.errors import TransientError, UserError
+
+JOBS_MAX = 1_000
+PART = "config_file"
+FORMATS = {".json": Format.JSON, ".conf": Format.HOCON, ".config": Format.HOCON, ".sql": Format.SQL}
+
+
+class Many:
+    def __init__(self, desk: ApiContext, writes: Writes) -> None:
+        self.desk = desk
+        self.writes = writes
+
+    async def submit_jobs(self, request: Request) -> Response:
+        """Each item is a job with `params` besides.
+
+        Each is taken in by itself; the answer tells what became of it.
+        """
+        items = _list(await body_of(request))
+        answers = [
+            await run_in_threadpool(self._submit_one, item, i, principal_of(request).name)
+            for i, item in enumerate(items)
+        ]
+        taken = [answer["jobId"] for answer in answers if "jobId" in answer]
+        audit_facts(request, action="submit", jobs=taken, refused=len(answers) - len(taken))
+        return JSONResponse(answers)
+
+    def _submit_one(self, item: Mapping[str, Any], index: int, by: str) -> dict[str, str]:
+        params = item.get("params", {})
+        try:
+            if not isinstance(params, Mapping):
+                raise UserError("params is not an object")
+            query = {
+                str(key): (
+                    scalar_text(value).lower() if isinstance(value, bool) else scalar_text(value)
+                )
+                for key, value in params.items()
+            }
+            job = {key: value for key, value in item.items() if key != "params"}
+            record = self.writes.submit(json.dumps(job).encode(), Format.JSON, query, by)
+        except (UserError, TransientError) as error:
+            return {"status": "fail", "message": f"job {index + 1}: {error}"}
+        return {"jobId": str(record.job_id), "jobName": record.name}
+
+    async def stop_jobs(self, request: Request) -> Response:
+        """Every id must be one before any job is stopped."""
+        items = _list(await body_of(request))
+        wishes = [
+            (job_id_of(scalar_text(item.get("jobId"))), parse_stop_mode(item)) for item in items
+        ]
+        audit_facts(
+            request, action="stop", jobs=[f"{job_id} {wish.value}" for job_id, wish in wishes]
+        )
+        for job_id, wish in wishes:
+            await run_in_threadpool(self.writes.stop, job_id, wish, principal_of(request).name)
+        return JSONResponse([{"jobId": job_id} for job_id, _ in wishes])
+
+    async def upload(self, request: Request) -> Response:
+        """A job file as a form's part `config_file`; its name says what it is written in."""
+        name, content = part_of(request.headers.get("content-type", ""), await body_of(request))
+        format = FORMATS.get(PurePosixPath(name).suffix.lower())
+        if format is None:
+            raise UserError(
+                f"the file {name!r} is no job file: its name must end with {', '.join(FORMATS)}"
+            )
+        record = await run_in_threadpool(
+            self.writes.submit,
+            content,
+            format,
+            dict(request.query_params),
+            principal_of(request).name,
+        )
+        audit_facts(request, jobId=str(record.job_id), jobName=record.name, action="submit")
+        return JSONResponse({"jobId": str(record.job_id), "jobName": record.name})
+
+
+def _list(body: bytes) -> list[Mapping[str, Any]]:
+    try:
+        items = json.loads(body)
+    except (ValueError, RecursionError):
+        raise UserError("the body of the request is not JSON") from None
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise UserError("the body of the request is not a list of objects")
+    if len(items) > JOBS_MAX:
+        raise UserError(f"{len(items)} jobs are too many for one request: send {JOBS_MAX} at most")
+    return items
+
+
+def part_of(content_type: str, body: bytes) -> tuple[str, bytes]:
+    """File name and content of the part `config_file` of a form."""
+    if not content_type.lower().startswith("multipart/form-data"):
+        raise UserError(
+            f"the request is no form: send the job file as the part {PART} of multipart/form-data"
+        )
+    for name, file, content in parts_of(content_type, body):
+        if name == PART:
+            return file, content
+    raise UserError(f"the form has no part {PART}: the job file")
+
+
+def parts_of(content_type: str, body: bytes) -> Iterator[tuple[str, str, bytes]]:
+    """Name, file name and content of every part of a form."""
+    message = BytesParser(policy=HTTP).parsebytes(
+        b"Content-Type: " + content_type.encode("latin-1") + b"\r\n\r\n" + body
+    )
+    for part in message.iter_parts() if message.is_multipart() else ():
+        content = part.get_payload(decode=True)
+        yield (
+            str(part.get_param("name", header="content-disposition") or ""),
+            part.get_filename() or "",
+            content if isinstance(content, bytes) else b"",
+        )

@@ -1,0 +1,161 @@
+"""POST: wishes.
+
+Handlers for app.py. What they do to the store is done in threads, and durable before the answer;
+the answer does not wait for its effect.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from tidegate.api.auth import audit_facts, principal_of
+from tidegate.api.context import ApiContext
+from tidegate.api.seatunnel.job_source import decoded, format_of, plan_text, strictness_of
+from tidegate.api.seatunnel.queries import job_id_of
+from tidegate.api.seatunnel.restore_params import flag, refused, wish_of
+from tidegate.config.load import Format
+from tidegate.model.change import AcceptedChange
+from tidegate.model.errors import UserError
+from tidegate.model.ids import JOB_ID_MAX
+from tidegate.model.records import DesiredState, JobRecord
+
+
+class StopMode(StrEnum):
+    """How a job shall end."""
+
+    CANCEL = "cancel"  # at its next checkpoint
+    SAVEPOINT = "savepoint"  # with a savepoint
+    FORCE = "force-stop"  # killed now
+
+
+class Writes:
+    def __init__(self, desk: ApiContext) -> None:
+        self.desk = desk
+
+    async def submit_job(self, request: Request) -> Response:
+        """Take a job in; the answer has its id."""
+        query, body = request.query_params, await body_of(request)
+        record = await run_in_threadpool(
+            self.submit, body, format_of(query.get("format")), query, principal_of(request).name
+        )
+        audit_facts(request, jobId=str(record.job_id), jobName=record.name, action="submit")
+        return JSONResponse({"jobId": str(record.job_id), "jobName": record.name})
+
+    def submit(
+        self, body: bytes, format: Format, query: Mapping[str, str], by: str, request_key: str = ""
+    ) -> JobRecord:
+        """Take a job in, in a thread; `query` are the parameters of the request."""
+        if "dryRun" in query:
+            raise UserError(
+                "dryRun is not known here: `tidegate validate` judges a job file without starting"
+                " anything"
+            )
+        wish, name = wish_of(query), query.get("jobName") or None
+        job_id = job_id_of(query["jobId"]) if "jobId" in query else None
+        if request_key and job_id is None:
+            job_id = id_of_key(request_key, by)
+        plan = plan_text(decoded(body), format, strictness_of(query.get("lenient")))
+        try:
+            record = self.desk.commands.submit(
+                plan,
+                file="",
+                job_id=job_id,
+                name=name,
+                restore=wish,
+                by=by,
+                key=digest_of(request_key),
+            )
+        except UserError as error:
+            raise refused(error) from error
+        self.desk.wrote()
+        return record
+
+    def accept_change(self, job_id: int, change: AcceptedChange, request: Request) -> JobRecord:
+        """Resume a job with a decision about the change that has stopped it, in a thread."""
+        audit_facts(request, action="accept-change", change=str(change)[:200])
+        try:
+            record = self.desk.commands.accept_change(job_id, change, by=principal_of(request).name)
+        except UserError as error:
+            raise refused(error) from error
+        self.desk.wrote()
+        return record
+
+    async def stop_job(self, request: Request) -> Response:
+        """Want a job to end.
+
+        An id that nobody knows is answered like any other, as the reference does.
+        """
+        given = object_of(await body_of(request))
+        job_id = job_id_of(scalar_text(given.get("jobId")))
+        how = parse_stop_mode(given)
+        audit_facts(request, jobId=str(job_id), action=how.value)
+        await run_in_threadpool(self.stop, job_id, how, principal_of(request).name)
+        return JSONResponse({"jobId": str(job_id)})
+
+    def stop(self, job_id: int, how: StopMode, by: str) -> None:
+        """Record the wish, in a thread.
+
+        A job that has ended, or was never there, stays as it is.
+        """
+        try:
+            if how is StopMode.SAVEPOINT:
+                self.desk.commands.savepoint(job_id, stop=True, by=by)
+            else:
+                self.desk.commands.stop(job_id, DesiredState(how.value), by=by)
+        except UserError as error:
+            if error.condition not in ("unknown-job", "job-ended"):
+                raise
+        self.desk.wrote()
+
+
+async def body_of(request: Request) -> bytes:
+    """The whole body, within the limit."""
+    parts = [part async for part in request.stream()]  # BodyTooLarge comes from the door
+    if not any(parts):
+        raise UserError("the body of the request is empty")
+    return b"".join(parts)
+
+
+def id_of_key(key: str, by: str) -> int:
+    """The id of a job that has none: the same for the same key of the same caller."""
+    return int.from_bytes(hashlib.sha256(f"{by}\n{key}".encode()).digest()[:8]) % JOB_ID_MAX + 1
+
+
+def digest_of(key: str) -> str:
+    """What is kept of an idempotency key."""
+    return hashlib.sha256(key.encode()).hexdigest() if key else ""
+
+
+def object_of(body: bytes) -> Mapping[str, Any]:
+    """A body that is a JSON object."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        raise UserError("the body of the request is not JSON") from None
+    if not isinstance(value, dict):
+        raise UserError("the body of the request is not a JSON object")
+    return value
+
+
+def parse_stop_mode(given: Mapping[str, Any]) -> StopMode:
+    """What a request to stop wants."""
+    if flag(given, "isStopWithSavePoint"):
+        return StopMode.SAVEPOINT
+    return StopMode.FORCE if flag(given, "force") else StopMode.CANCEL
+
+
+def scalar_text(value: Any) -> str:
+    """A plain value as text; empty where there is none."""
+    return (
+        str(value)
+        if isinstance(value, int | str) and not isinstance(value, bool)
+        else ""
+        if value is None
+        else json.dumps(value)
+    )

@@ -1,0 +1,134 @@
+"""GET: the log files of this server's home. Handlers for app.py; files are read in threads.
+
+A file is named by where it lies below the log folder (`server-8080.log`, `77/driver.log`); nothing
+outside of it can be named, by no spelling and by no link. Only the last part of a large file is
+sent.
+"""
+
+import html
+from collections.abc import Iterator
+from pathlib import Path
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+
+from tidegate.api.context import ApiContext
+from tidegate.logs import redact
+from tidegate.model.errors import UserError
+from tidegate.model.ids import JOB_ID_MAX, whole_number
+from tidegate.plugin.secret import plan_texts
+
+BYTES_MAX = 64 * 1024 * 1024
+SUFFIXES = (".log", ".err")
+
+
+class NoSuchLog(UserError):
+    """No log file of this name."""
+
+    condition = "unknown-log"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no log file {name!r} on this server")
+
+
+class Logs:
+    """The handlers. Without a folder there are no logs to show."""
+
+    def __init__(self, desk: ApiContext) -> None:
+        self.desk = desk
+
+    async def listed(self, request: Request) -> Response:
+        """Links to the files of this server: all of them, or those of one job.
+
+        Or, where the name is a file's, its text.
+        """
+        name = request.path_params.get("name", "")
+        if name.endswith(SUFFIXES):
+            return await self._text(name)
+        names = [each for each in await run_in_threadpool(self.file_names) if name in each]
+        node = self.desk.me.address.removeprefix("http://").removeprefix("https://")
+        links = [
+            {
+                "node": node,
+                "logLink": f"{self.desk.me.address}{self._prefix()}/logs/{each}",
+                "logName": each,
+            }
+            for each in names
+        ]
+        if request.query_params.get("format", "html").lower() == "json":
+            return JSONResponse(links)
+        return _page([(link["logLink"], f"{link['node']}-{link['logName']}") for link in links])
+
+    async def here(self, request: Request) -> Response:
+        """The same for this node alone, with links below it."""
+        name = request.path_params.get("name", "")
+        if name:
+            return await self._text(name)
+        return _page([(f"log/{each}", each) for each in await run_in_threadpool(self.file_names)])
+
+    async def names(self, _request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(self.file_names))
+
+    async def _text(self, name: str) -> Response:
+        return PlainTextResponse(await run_in_threadpool(self.tail, name))
+
+    def _prefix(self) -> str:
+        path = self.desk.settings.http.context_path.strip("/")
+        return f"/{path}" if path else ""
+
+    def file_names(self) -> list[str]:
+        """What there is, below the folder."""
+        folder = self.desk.logs
+        return (
+            sorted(path.relative_to(folder).as_posix() for path in _files(folder)) if folder else []
+        )
+
+    def tail(self, name: str, bytes_max: int = BYTES_MAX) -> str:
+        """The last part of a file."""
+        folder = self.desk.logs
+        if (
+            folder is None or name not in self.file_names()
+        ):  # only what is listed can be asked for: no path is ever made of what was sent
+            raise NoSuchLog(name)
+        try:
+            with open(folder / name, "rb") as file:
+                size = file.seek(0, 2)
+                file.seek(max(0, size - bytes_max))
+                return redact(file.read(bytes_max).decode("utf-8", "replace"), self._secrets(name))
+        except OSError:
+            raise NoSuchLog(name) from None
+
+    def _secrets(self, name: str) -> frozenset[str]:
+        """What the job whose file this is must not show: a JVM, or a library, may have written it
+        there.
+        """
+        word, picture = name.partition("/")[0], self.desk.picture
+        job_id = whole_number(word, 1, JOB_ID_MAX)
+        if job_id is None:
+            return frozenset()
+        record, outcome = picture.jobs().get(job_id), picture.outcome(job_id)
+        plans = [record.value.plan if record else None, outcome.value.plan if outcome else None]
+        return frozenset().union(*(plan_texts(plan) for plan in plans if plan is not None))
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Plain log files in the folder and in those of jobs; links are not followed."""
+    for path in [*folder.glob("*"), *folder.glob("*/*")]:
+        if (
+            path.suffix in SUFFIXES
+            and path.is_file()
+            and not path.is_symlink()
+            and not path.parent.is_symlink()
+        ):
+            yield path
+
+
+def _page(links: list[tuple[str, str]]) -> Response:
+    items = "".join(
+        f'<li><a href="{html.escape(link)}">{html.escape(text)}</a></li>\n' for link, text in links
+    )
+    return HTMLResponse(
+        "<html><head><title>Tidegate log</title></head>\n<body>\n <h2>Tidegate log</h2>\n"
+        f" <ul>\n{items} </ul>\n</body></html>"
+    )

@@ -1,0 +1,180 @@
+"""GET: what the server knows, from its picture of the store.
+
+Handlers for app.py; none of them touches the store or waits for anything.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from tidegate import __version__
+from tidegate.api.context import ApiContext
+from tidegate.api.running_jobs import Ended, RunningJob, RunningJobsCache, dumps
+from tidegate.api.seatunnel import serializers as shapes
+from tidegate.api.seatunnel.serializers import WAITING
+from tidegate.coordinator.cluster_cache import ClusterCache
+from tidegate.model.errors import UserError
+from tidegate.model.ids import JOB_ID_MAX, whole_number
+from tidegate.model.records import JobStatus
+from tidegate.store.errors import StoreDamaged
+
+T = TypeVar("T")
+ROWS_DEFAULT = 10
+FAILURES_DEFAULT = 100
+SHOWN_CHARS_MAX = 80
+
+
+class Reads:
+    """The handlers, with the texts of the jobs that they share."""
+
+    def __init__(self, desk: ApiContext) -> None:
+        self.desk = desk
+        self.board = RunningJobsCache(desk.picture)
+        self.ended = Ended()
+
+    async def overview(self, request: Request) -> Response:
+        """How many workers, slots and jobs.
+
+        Query parameters are tags that a worker must have to be counted.
+        """
+        await self.board.due.in_slices()
+        picture = self.desk.current()
+        jobs, ended = [entry.job for entry in self.board.entries()], self.desk.roll.ended_counts()
+        return JSONResponse(overview(picture, jobs, ended, dict(request.query_params)))
+
+    async def running_jobs(self, request: Request) -> Response:
+        """Jobs that have not ended, the newest first."""
+        await self.board.due.in_slices()
+        self.desk.current()
+        now_ms, page = self.desk.clock.now_ms(), _page(request)
+        return (
+            _listed(self.board.entries(), lambda entry: entry.json(now_ms), page)
+            if page
+            else json_text(self.board.whole(now_ms))
+        )
+
+    async def finished_jobs(self, request: Request) -> Response:
+        """Jobs that have ended, the last one first; `state` in any case, a state that does not
+        exist has no jobs.
+        """
+        picture, wanted = self.desk.current(), request.path_params.get("state", "").upper()
+        self.ended.forget(picture)
+        return _listed(
+            self.desk.roll.finished(wanted),
+            lambda row: self.ended.json(row.outcome),
+            _page(request),
+        )
+
+    async def job_info(self, request: Request) -> Response:
+        """One job, running or ended. An unknown id is answered with itself."""
+        job_id, picture = job_id_of(request.path_params.get("job_id", "")), self.desk.current()
+        entry, outcome = self.board.entry(job_id), picture.outcome(job_id)
+        if entry is not None and (outcome is None or not entry.job.state.status.terminal):
+            return json_text(entry.json(self.desk.clock.now_ms()))
+        if outcome is None and (damage := picture.damage(job_id)):
+            raise StoreDamaged(damage)
+        return json_text(
+            self.ended.json(outcome) if outcome is not None else dumps({"jobId": str(job_id)})
+        )
+
+    async def failures(self, request: Request) -> Response:
+        """What went wrong with a job, the newest first; bounded where it is written."""
+        job_id, picture, limit = (
+            job_id_of(request.path_params["job_id"]),
+            self.desk.current(),
+            positive(request, "limit") or FAILURES_DEFAULT,
+        )
+        state, outcome = picture.state(job_id), picture.outcome(job_id)
+        failures = (
+            state.value.failures
+            if state and (state.value.failures or outcome is None)
+            else outcome.value.failures
+            if outcome
+            else ()
+        )
+        return JSONResponse([shapes.failure(each) for each in reversed(failures)][:limit])
+
+
+def overview(
+    picture: ClusterCache,
+    jobs: Sequence[RunningJob],
+    ended: Mapping[str, int],
+    tags: Mapping[str, str],
+) -> dict[str, str]:
+    """The counts, all of them text."""
+    workers = {
+        key: w.value
+        for key, w in picture.workers().items()
+        if all(w.value.tags.get(tag) == value for tag, value in tags.items())
+    }
+    slots = sum(worker.slots for worker in workers.values())
+    held = [
+        a
+        for job in jobs
+        if (a := picture.assignment(job.state.job_id)) and a.value.worker in workers
+    ]
+    waiting = sum(job.state.status in WAITING for job in jobs)
+    counts = {
+        "totalSlot": slots,
+        "unassignedSlot": max(0, slots - len(held)),
+        "workers": len(workers),
+        "runningJobs": len(jobs) - waiting,
+        "pendingJobs": waiting,
+        "finishedJobs": ended.get(JobStatus.FINISHED, 0),
+        "failedJobs": ended.get(JobStatus.FAILED, 0),
+        "cancelledJobs": ended.get(JobStatus.CANCELED, 0),
+    }
+    return {
+        "projectVersion": __version__,
+        "gitCommitAbbrev": "",
+        **{key: str(count) for key, count in counts.items()},
+    }
+
+
+def job_id_of(text: str) -> int:
+    """A job id as people write it."""
+    if not text:
+        raise UserError("the jobId is missing")
+    job_id = whole_number(text, 1, JOB_ID_MAX)
+    if job_id is None:
+        raise UserError(
+            f"{text[:SHOWN_CHARS_MAX]!r} is not a jobId: that is a whole number from 1 to"
+            f" {JOB_ID_MAX}"
+        )
+    return job_id
+
+
+def _page(request: Request) -> slice | None:
+    """The part of a list that is asked for; None = all of it."""
+    page, rows = positive(request, "page"), positive(request, "rows")
+    if page is None:
+        return None
+    rows = rows or ROWS_DEFAULT
+    return slice((page - 1) * rows, page * rows)
+
+
+def _listed(items: Sequence[T], text: Callable[[T], str], page: slice | None) -> Response:
+    """All items, or one page of them and how many there are."""
+    if page is None:
+        return json_text(f"[{','.join(map(text, items))}]")
+    return json_text(f'{{"data":[{",".join(map(text, items[page]))}],"total":{len(items)}}}')
+
+
+def positive(request: Request, name: str) -> int | None:
+    """A parameter that is a whole number from 1; None where it is not given."""
+    given = request.query_params.get(name)
+    if given is None:
+        return None
+    value = whole_number(given, 1, 2**31 - 1)
+    if value is None:
+        raise UserError(
+            f"{name}={given[:SHOWN_CHARS_MAX]} is not a whole number from 1 to {2**31 - 1}"
+        )
+    return value
+
+
+def json_text(text: str | bytes) -> Response:
+    """JSON that is text already."""
+    return Response(text, media_type="application/json")

@@ -1,0 +1,135 @@
+"""From where a submitted job shall go on, as query parameters: ours, and the reference's
+isStartWithSavePoint and restoreMode. Called by writes.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from starlette.datastructures import QueryParams
+
+from tidegate.api.seatunnel.queries import job_id_of
+from tidegate.coordinator.restore.options import (
+    RestoreOptions,
+    RestoreSource,
+    changes_of,
+    files_of,
+    parse_choice,
+)
+from tidegate.model.errors import UserError
+from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnPositionLost, OnSinkLost
+
+PARAMETERS = {
+    "--restore-from": "restoreFrom",
+    "--restore": "restore",
+    "--on-missing": "onMissing",
+    "--on-damaged": "onDamaged",
+    "--on-incompatible": "onIncompatible",
+    "--on-not-held": "onNotHeld",
+    "--skip-file": "skipFile",
+    "--accept-file": "acceptFile",
+    "--accept-change": "acceptChange",
+    "--on-sink-lost": "onSinkLost",
+}
+FLAGS = {"--takeover": "takeover=true", "--allow-duplicates": "allowDuplicates=true"}
+
+
+def flag(values: Mapping[str, Any], name: str) -> bool:
+    """A boolean, or its text."""
+    match values.get(name, False):
+        case bool(value):
+            return value
+        case "true" | "false" as text:
+            return bool(text == "true")
+        case other:
+            raise UserError(f"{name} is {json.dumps(other)}; it must be true or false")
+
+
+def query_of(
+    id: str | None, name: str | None, restore: str | None, on_sink_lost: str | None
+) -> dict[str, str]:
+    """The fields of a submission as the parameters of a request."""
+    given = {"jobId": id, "jobName": name, "restore": restore, "onSinkLost": on_sink_lost}
+    return {key: value for key, value in given.items() if value}
+
+
+def wish_of(query: Mapping[str, str]) -> RestoreOptions:
+    """From where the job shall go on; a UserError where that cannot be understood."""
+    try:
+        return _wish(query)
+    except UserError as error:
+        raise refused(error) from error
+
+
+def _wish(query: Mapping[str, str]) -> RestoreOptions:
+    wish = replace(
+        RestoreOptions.parse(query.get("restore")),
+        takeover=_flag(query, "takeover"),
+        duplicates=_flag(query, "allowDuplicates"),
+        skip_files=files_of("--skip-file", _all(query, "skipFile")),
+        accept_files=files_of("--accept-file", _all(query, "acceptFile")),
+        accept_changes=changes_of(_all(query, "acceptChange")),
+        on_missing=parse_choice(OnMissing, "--on-missing", query.get("onMissing"), OnMissing.FAIL),
+        on_damaged=parse_choice(OnDamaged, "--on-damaged", query.get("onDamaged"), OnDamaged.OLDER),
+        on_incompatible=parse_choice(
+            OnIncompatible, "--on-incompatible", query.get("onIncompatible"), OnIncompatible.FAIL
+        ),
+        on_not_held=parse_choice(
+            OnPositionLost, "--on-not-held", query.get("onNotHeld"), OnPositionLost.FAIL
+        ),
+        on_sink_lost=parse_choice(
+            OnSinkLost, "--on-sink-lost", query.get("onSinkLost"), OnSinkLost.FAIL
+        ),
+    )
+    if _flag(query, "isStartWithSavePoint"):
+        if "jobId" not in query:
+            raise UserError("isStartWithSavePoint=true needs the jobId of the job that shall go on")
+        wish = (
+            replace(wish, start=RestoreSource.LATEST) if wish.start is RestoreSource.ASK else wish
+        )
+    own = job_id_of(query["jobId"]) if "jobId" in query else None
+    return wish.of_job(_source(query), own)
+
+
+def _all(query: Mapping[str, str], name: str) -> list[str]:
+    """All values of a parameter that may be given several times; several lines are several values
+    too.
+    """
+    given = query.getlist(name) if isinstance(query, QueryParams) else [query.get(name, "")]
+    return [line for text in given for line in text.splitlines() if line.strip()]
+
+
+def _source(query: Mapping[str, str]) -> int | None:
+    """Whose state: restoreFrom, or the reference's restoreMode=CHECKPOINT&restoreSourceJobId."""
+    mode = query.get("restoreMode")
+    if mode is None:
+        if "restoreSourceJobId" in query:
+            raise UserError("restoreSourceJobId goes with restoreMode=CHECKPOINT")
+        return job_id_of(query["restoreFrom"]) if "restoreFrom" in query else None
+    if mode.upper() not in ("CHECKPOINT", "SAVEPOINT"):
+        raise UserError(f"restoreMode={mode} is not known: say CHECKPOINT")
+    if "restoreSourceJobId" not in query:
+        raise UserError(
+            f"restoreMode={mode} needs restoreSourceJobId, the job whose state shall be restored"
+        )
+    return job_id_of(query["restoreSourceJobId"])
+
+
+def _flag(query: Mapping[str, str], name: str) -> bool:
+    return flag({name: query.get(name, "false").lower()}, name)
+
+
+def refused(error: UserError) -> UserError:
+    """The same refusal in the words of a request: what is an option of the command line is a
+    parameter here.
+    """
+    text = str(error).replace("without --restore", "without restore")
+    for option, parameter in FLAGS.items():
+        text = text.replace(option, parameter)
+    for option, parameter in PARAMETERS.items():
+        text = re.sub(rf"{option} (?=\S)", f"{parameter}=", text)
+    changed = UserError(text)
+    changed.condition = error.condition
+    return changed

@@ -1,0 +1,1 @@
+"""Garbage collection of orphaned state: classify, quarantine, delete."""

@@ -1,0 +1,228 @@
+"""One pass over a namespace: everything is classified, orphans whose time has come go into
+quarantine, quarantines whose time has come are deleted.
+
+Callers: the leader's loop (coordinator/collector) and `tidegate state gc`. Two passes at once do no
+harm: every move is checked against the store right before it, and looked at again right after it. A
+job is in the store before it has a directory, so what the store does not know, and nobody has
+touched for the grace period, is nobody's. Something that cannot be moved or deleted is reported,
+and the rest goes on.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from tidegate.checkpoints.files.base import Files
+from tidegate.checkpoints.files.retry import StorageRefused
+from tidegate.checkpoints.gc.classify import (
+    Facts,
+    Policy,
+    UnitKind,
+    UnitShape,
+    UnitVerdict,
+    classify,
+    units,
+)
+from tidegate.checkpoints.gc.quarantine import Quarantine, QuarantinePhase, Quarantines
+from tidegate.checkpoints.gc.usage import Quota, Usage, sooner_ms
+
+FAILURES_MAX = 20  # that are named; the rest are counted
+
+
+class Witness(Protocol):
+    """What the store says, at this moment."""
+
+    def everything(self) -> Facts: ...
+
+    def of_job(self, job_id: int | None) -> Facts:
+        """Of one job, and of all restores."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CollectorSettings:
+    """What a pass obeys.
+
+    `delay_ms` is how long a quarantine waits; `orphans_ms` how long what was taken back is left
+    alone.
+    """
+
+    policy: Policy
+    delay_ms: int
+    orphans_ms: int
+    quota: Quota = field(default_factory=Quota)
+
+
+@dataclass(slots=True)
+class Report:
+    """What a pass saw and did."""
+
+    usage: Usage = field(default_factory=Usage)
+    quarantine: str = ""
+    moved: int = 0
+    moved_bytes: int = 0
+    put_back: int = 0
+    deleted: int = 0
+    whole: bool = False  # the pass came to its end
+    failed: list[str] = field(default_factory=list)
+    failures: int = 0
+
+    def fail(self, what: str) -> None:
+        """One thing that could not be done."""
+        self.failures += 1
+        if len(self.failed) < FAILURES_MAX:
+            self.failed.append(what)
+
+
+class Collector:
+    """The collector of one namespace.
+
+    `going` is asked again and again: a leader that is not sure of itself any more stops.
+    """
+
+    def __init__(
+        self, files: Files, witness: Witness, going: Callable[[], bool] = lambda: True
+    ) -> None:
+        self.files = files
+        self.witness = witness
+        self.going = going
+        self.quarantines = Quarantines(files)
+
+    def survey(self, rules: CollectorSettings, facts: Facts | None = None) -> Iterator[UnitVerdict]:
+        """Every unit and what it is; changes nothing."""
+        known = self.held(rules, facts or self.witness.everything())
+        for unit in units(self.files.walk("")):
+            yield classify(unit, known, rules.policy)
+
+    def plan(self, rules: CollectorSettings) -> CollectorSettings:
+        """The rules with what the quota adds to them: one more look at everything, where there is a
+        quota.
+        """
+        if not rules.quota.bytes:
+            return rules
+        usage = Usage()
+        for verdict in self.survey(rules):
+            usage.add(verdict)
+        return replace(rules, policy=replace(rules.policy, sooner_ms=sooner_ms(usage, rules.quota)))
+
+    def held(self, rules: CollectorSettings, facts: Facts) -> Facts:
+        """The facts, and what a person took back."""
+        back = [each for each in self.quarantines.all() if each.phase is QuarantinePhase.TAKEN_BACK]
+        return replace(
+            facts,
+            held={
+                place: each.closed_ms + rules.orphans_ms for each in back for place in each.places
+            },
+        )
+
+    def collect(self, rules: CollectorSettings) -> Report:
+        """One pass. Broken off at any moment, the next one goes on with what is left."""
+        report = Report()
+        rules = self.plan(rules)
+        self._finish_older(rules, report)
+        quarantine: Quarantine | None = None
+        for verdict in self.survey(rules):
+            if not self.going():
+                return report
+            report.usage.add(verdict)
+            if not verdict.due:
+                continue
+            quarantine = quarantine or self.quarantines.open(rules.policy.now_ms)
+            report.quarantine = quarantine.id
+            self._collect(quarantine, verdict, rules, report)
+        if self.going():
+            for each in [
+                each for each in self.quarantines.all() if each.phase is QuarantinePhase.OPEN
+            ]:  # also that of a pass that died after its last move
+                self.quarantines.close(each, rules.policy.now_ms)
+            report.whole = True
+        return report
+
+    def delete_only(self, rules: CollectorSettings) -> Report:
+        """Delete quarantines whose time is over; nothing new is collected."""
+        report = Report()
+        self._finish_older(rules, report)
+        return report
+
+    def _collect(
+        self, quarantine: Quarantine, verdict: UnitVerdict, rules: CollectorSettings, report: Report
+    ) -> None:
+        """Move one unit, if it is still what it was; and back again, if somebody came to want it in
+        that moment.
+        """
+        unit = verdict.unit
+        if not self._still_due(verdict, rules):
+            return
+        try:
+            self.quarantines.put(quarantine, unit)
+            if self._wanted(verdict):
+                self.quarantines.put_back(quarantine, unit.path)
+                report.put_back += 1
+                return
+        except (OSError, StorageRefused) as error:
+            report.fail(f"{unit.path}: {error}")
+            return
+        report.moved += 1
+        report.moved_bytes += unit.bytes
+        self._prune(unit.path)
+
+    def _still_due(self, verdict: UnitVerdict, rules: CollectorSettings) -> bool:
+        now = next(units(self.files.walk(verdict.unit.path)), None)
+        if now is None and verdict.unit.shape is UnitShape.LEFTOVER:
+            now = verdict.unit  # a file has nothing below it
+        if now is None or now.newest_ms != verdict.unit.newest_ms:
+            return False
+        return (
+            classify(
+                now, replace(self.witness.of_job(verdict.unit.job_id), expired={}), rules.policy
+            ).kind
+            is UnitKind.ORPHAN
+        )
+
+    def _wanted(self, verdict: UnitVerdict) -> bool:
+        """Whether the store names it now.
+
+        It was the store that said before that nobody does; so this is somebody who came in between.
+        """
+        return (
+            classify(verdict.unit, self.witness.of_job(verdict.unit.job_id), Policy(now_ms=0)).kind
+            is not UnitKind.ORPHAN
+        )
+
+    def _prune(self, path: str) -> None:
+        above = path.split("/")[:-1]
+        for depth in range(len(above), 0, -1):
+            self.files.prune("/".join(above[:depth]))
+
+    def _finish_older(self, rules: CollectorSettings, report: Report) -> None:
+        """Quarantines of earlier passes: what is named again goes back; what has waited long enough
+        goes.
+        """
+        for quarantine in self.quarantines.all():
+            if not self.going():
+                return
+            waited_ms = rules.policy.now_ms - quarantine.closed_ms
+            if quarantine.phase is QuarantinePhase.TAKEN_BACK:
+                if waited_ms >= rules.orphans_ms:
+                    self.quarantines.forget(quarantine)
+                continue
+            over = quarantine.phase is QuarantinePhase.CLOSED and waited_ms >= rules.delay_ms
+            if quarantine.phase is QuarantinePhase.OPEN or over:
+                self._return_named(quarantine, report)
+            if over:
+                failed = self.quarantines.delete(quarantine)
+                report.deleted += quarantine.units - len(failed)
+                for what in failed:
+                    report.fail(what)
+
+    def _return_named(self, quarantine: Quarantine, report: Report) -> None:
+        """A pass that died between a move and its second look left this to us."""
+        for held in self.quarantines.contents(quarantine):
+            facts = self.witness.of_job(held.unit.job_id)
+            job = facts.jobs.get(held.unit.job_id) if held.unit.job_id is not None else None
+            named = held.origin in facts.claimed or (job is not None and held.origin in job.named)
+            if named and self.quarantines.free(held):
+                try:
+                    self.quarantines.put_back(quarantine, held.origin)
+                    report.put_back += 1
+                except (OSError, StorageRefused) as error:
+                    report.fail(f"{held.origin}: {error}")

@@ -1,0 +1,1 @@
+"""The engine's settings file (seatunnel.yaml): read, checked, shown."""

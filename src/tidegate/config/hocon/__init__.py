@@ -1,0 +1,1 @@
+"""HOCON in SeaTunnel's dialect: lexer, parser, merge, substitution."""

@@ -1,0 +1,36 @@
+"""What PostgreSQL shows in the rows of a table that has got a column. Called by source.py, in the
+driver.
+
+The catalogue keeps that value for rows that were not written since. Where it keeps none and there
+is a default, every row may have its own.
+"""
+
+from tidegate.databases.cdc.column_defaults import UNKNOWN, ColumnDefaults, plain
+from tidegate.databases.cdc.selection import CaptureTable
+from tidegate.databases.dialect import Dialect
+from tidegate.databases.postgres.pgoutput_columns import elements
+from tidegate.databases.session import Session
+
+_MISSING = """
+select attname, case when atthasmissing then attmissingval::text end, atthasdef or attidentity <> '' from pg_attribute
+where attrelid = to_regclass(%s) and attnum > 0 and not attisdropped"""
+
+
+def filled(session: Session, dialect: Dialect, captured: CaptureTable) -> ColumnDefaults:
+    types = {c.name: c.type for c in captured.table.columns}
+    found: ColumnDefaults = {}
+    for name, missing, computed in session.query(
+        _MISSING, (dialect.qualified(captured.info.name),)
+    ):
+        if name not in types:
+            continue
+        if missing is None:
+            found[name] = UNKNOWN if computed else None
+            continue
+        try:
+            (text,) = elements(missing)
+        except ValueError:  # an array in an array
+            found[name] = UNKNOWN
+            continue
+        found[name] = None if text is None else plain(text, types[name])
+    return found

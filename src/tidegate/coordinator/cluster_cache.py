@@ -1,0 +1,409 @@
+"""What a server knows of the whole installation: a copy of all maps, by the change log. Every
+server has one; all its reads are answered from it.
+
+`refresh` may be called by any thread; reads see the last complete turn. Whoever wants to be told
+what has changed asks for a `Changed` of its own: of everything, or only of what is news. That a
+driver lives, and gets on, is none.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, ValuesView
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
+
+from tidegate.coordinator.job_snapshot import JobSnapshot, Stored
+from tidegate.lifecycle.observation import JobHealth
+from tidegate.lifecycle.recheck import figures_mark, state_mark
+from tidegate.model.records import (
+    ASSIGNMENTS,
+    CHECKPOINT_HISTORY,
+    DRIVERS,
+    HEARTBEATS,
+    JOB_OUTCOMES,
+    JOB_STATES,
+    LEASES,
+    METRICS,
+    PENDING_CLEANUPS,
+    PIPELINES,
+    RUNNING_JOBS,
+    SAVEPOINTS,
+    SERVERS,
+    TOKENS,
+    WORKERS,
+    AccessToken,
+    Assignment,
+    CheckpointHistory,
+    CleanupRecord,
+    DriverRecord,
+    Heartbeat,
+    JobOutcome,
+    JobRecord,
+    JobState,
+    Lease,
+    PipelineMetrics,
+    PipelineState,
+    SavepointRequest,
+    ServerRecord,
+    WorkerRecord,
+)
+from tidegate.model.resources import RESOURCES, ResourceRecord
+from tidegate.pipeline.clock import Clock
+from tidegate.store.base import Check, Store
+from tidegate.store.follow import CachedEntry, Follower
+
+T = TypeVar("T")
+COORDINATOR = "coordinator"  # the office of the leader
+KINDS: dict[str, type] = {
+    LEASES: Lease,
+    HEARTBEATS: Heartbeat,
+    WORKERS: WorkerRecord,
+    SERVERS: ServerRecord,
+    RUNNING_JOBS: JobRecord,
+    JOB_STATES: JobState,
+    ASSIGNMENTS: Assignment,
+    DRIVERS: DriverRecord,
+    PIPELINES: PipelineState,
+    METRICS: PipelineMetrics,
+    CHECKPOINT_HISTORY: CheckpointHistory,
+    PENDING_CLEANUPS: CleanupRecord,
+    JOB_OUTCOMES: JobOutcome,
+    TOKENS: AccessToken,
+    SAVEPOINTS: SavepointRequest,
+    RESOURCES: ResourceRecord,
+}
+OF_PIPELINES = (PIPELINES, METRICS, CHECKPOINT_HISTORY)  # their keys are <job>/<pipeline>
+OF_JOBS = (
+    RUNNING_JOBS,
+    JOB_STATES,
+    ASSIGNMENTS,
+    DRIVERS,
+    PENDING_CLEANUPS,
+    JOB_OUTCOMES,
+    SAVEPOINTS,
+)
+DISPLAYED = (METRICS, CHECKPOINT_HISTORY)  # nothing depends on them, and drivers write them again
+# Records that are written again and again while all is well, with what is news of them. Of
+# histories nothing is; of all others everything.
+MARKS: dict[str, Callable[[Any], object]] = {PIPELINES: state_mark, METRICS: figures_mark}
+
+
+class ByJob(Mapping[int, CachedEntry[T]], Generic[T]):
+    """A map whose keys are job ids, as such."""
+
+    def __init__(self, records: Mapping[str, CachedEntry[T]]) -> None:
+        self._records = records
+
+    def __getitem__(self, job_id: int) -> CachedEntry[T]:
+        return self._records[str(job_id)]
+
+    def __iter__(self) -> Iterator[int]:
+        return (int(key) for key in self._records if key.isdigit())
+
+    def __len__(self) -> int:
+        return sum(key.isdigit() for key in self._records)
+
+    def values(self) -> ValuesView[CachedEntry[T]]:
+        """All of them, without a look at each key by its number: there may be thousands, and they
+        are counted often.
+        """
+        return {key: record for key, record in self._records.items() if key.isdigit()}.values()
+
+
+class ChangedJobs:
+    """The ids of jobs that have changed since they were last taken."""
+
+    def __init__(self) -> None:
+        self._ids: set[int] = set()
+        self._lock = threading.Lock()
+
+    def add(self, ids: set[int]) -> None:
+        with self._lock:
+            self._ids |= ids
+
+    def take(self) -> set[int]:
+        """All of them, and forget them."""
+        with self._lock:
+            taken, self._ids = self._ids, set()
+        return taken
+
+
+class ClusterCache:
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store = store
+        self.clock = clock
+        self._maps = Follower(
+            store, KINDS, clock.monotonic_s, lazy=(JOB_OUTCOMES, CHECKPOINT_HISTORY, RESOURCES)
+        )
+        # All maps as of the last complete turn: during a turn some are newer than others, and a job
+        # that has just ended would be in none of them.
+        self._view: dict[str, Mapping[str, CachedEntry[Any]]] = {
+            map: self._maps.all(map) for map in KINDS
+        }
+        self._parts: dict[str, dict[int, tuple[CachedEntry[Any], ...]]] = {
+            map: {} for map in OF_PIPELINES
+        }
+        self._listeners: list[ChangedJobs] = []
+        self._listeners_for_news: list[ChangedJobs] = []
+        self._refreshing = threading.Lock()
+        self._fresh_s: float | None = None
+        self._shown: Mapping[int, JobHealth] = {}
+
+    def listen(self) -> ChangedJobs:
+        """Be told of every job that changes from now on."""
+        changed = ChangedJobs()
+        self._listeners.append(changed)
+        return changed
+
+    def listen_for_news(self) -> ChangedJobs:
+        """Be told of every job of which there is news from now on."""
+        changed = ChangedJobs()
+        self._listeners_for_news.append(changed)
+        return changed
+
+    def refresh(self, behind_s: float = float("inf")) -> set[int]:
+        """Catch up with the store; the jobs that have changed. Nothing is done where another turn
+        has begun after `behind_s` on the monotonic clock: all who wait to see what was written
+        before then share it. StoreUnavailable leaves the copy as it was.
+        """
+        with self._refreshing:
+            if self.begun_after(behind_s):
+                return set()
+            began_s = self.clock.monotonic_s()
+            changed, before = self._maps.refresh(), self._view
+            if changed:
+                self._view = {map: self._maps.all(map) for map in KINDS}
+            ids, news = self._sorted_out(changed, before)
+            self._fresh_s = began_s
+            for listener in (
+                self._listeners
+            ):  # inside: whoever comes next must not be done before everybody is told
+                listener.add(ids)
+            for listener in self._listeners_for_news:
+                listener.add(news)
+        return ids
+
+    def begun_after(self, at_s: float) -> bool:
+        """Whether the last turn began after this time on the monotonic clock, so that everything is
+        here that was written before it.
+        """
+        return self._fresh_s is not None and self._fresh_s > at_s
+
+    def age_s(self) -> float:
+        """How old the copy may be."""
+        return float("inf") if self._fresh_s is None else self.clock.monotonic_s() - self._fresh_s
+
+    def known(self, job_id: int) -> JobSnapshot:
+        """All records of one job, each with its version: whoever writes on the strength of them
+        makes those versions the conditions.
+        """
+        view, key = self._view, str(job_id)
+        pipelines, figures = self._of(PIPELINES, job_id), view[METRICS]
+        outcome = view[JOB_OUTCOMES].get(key)
+        return JobSnapshot(
+            job_id=job_id,
+            record=_stored(view[RUNNING_JOBS].get(key)),
+            state=_stored(view[JOB_STATES].get(key)),
+            pipelines=tuple(Stored(p.value, p.version) for p in pipelines),
+            outcome=outcome.value if outcome else None,
+            driver=_stored(view[DRIVERS].get(key)),
+            assignment=_stored(view[ASSIGNMENTS].get(key)),
+            cleanup=_stored(view[PENDING_CLEANUPS].get(key)),
+            histories=tuple(each.key for each in self._of(CHECKPOINT_HISTORY, job_id)),
+            savepoint=_stored(view[SAVEPOINTS].get(key)),
+            beats=tuple(
+                Check(METRICS, p.key, seen.version if (seen := figures.get(p.key)) else 0)
+                for p in pipelines
+            ),
+        )
+
+    def jobs(self) -> ByJob[JobRecord]:
+        """All jobs that have not ended."""
+        return ByJob(self._view[RUNNING_JOBS])
+
+    def state(self, job_id: int) -> CachedEntry[JobState] | None:
+        """Where a job is, or its tombstone."""
+        return self._view[JOB_STATES].get(str(job_id))
+
+    def shown_state(self, job_id: int) -> JobState | None:
+        """The state for displays: with the health that holds while it cannot be written.
+
+        Whoever writes takes `state` or `known`.
+        """
+        seen, shown = self.state(job_id), self._shown.get(job_id)
+        if seen is None or shown is None:
+            return seen.value if seen else None
+        return replace(seen.value, health=shown.level, health_reason=shown.reason)
+
+    def shown_health(self, job_id: int) -> JobHealth | None:
+        """What is shown instead of the stored health, where something is."""
+        return self._shown.get(job_id)
+
+    def show_health(self, shown: Mapping[int, JobHealth]) -> None:
+        """From now on show these instead of what is stored.
+
+        All others are shown as they are stored.
+        """
+        before, self._shown = self._shown, shown
+        changed = {
+            job_id
+            for job_id in before.keys() | shown.keys()
+            if before.get(job_id) != shown.get(job_id)
+        }
+        if changed:
+            for listener in self._listeners:
+                listener.add(changed)
+
+    def damaged_jobs(self) -> set[int]:
+        """The jobs of which a document that counts cannot be read.
+
+        Nothing is decided about them; their drivers are left alone.
+        """
+        if not self._maps.unreadable:
+            return set()
+        return {
+            job
+            for map, key in list(self._maps.unreadable)
+            if map not in DISPLAYED and (job := _job(map, key)) is not None
+        }
+
+    def damage(self, job_id: int) -> str:
+        """What is wrong with a document of a job; empty where all that counts can be read."""
+        if not self._maps.unreadable:
+            return ""
+        unreadable = dict(self._maps.unreadable)
+        return next(
+            (
+                why
+                for (map, key), why in sorted(unreadable.items())
+                if map not in DISPLAYED and _job(map, key) == job_id
+            ),
+            "",
+        )
+
+    def damaged(self) -> int:
+        """How many documents cannot be read."""
+        return len(self._maps.unreadable)
+
+    def states(self) -> ByJob[JobState]:
+        """All of them, tombstones too."""
+        return ByJob(self._view[JOB_STATES])
+
+    def pipelines(self, job_id: int) -> tuple[CachedEntry[PipelineState], ...]:
+        """The pipelines of a job, by id."""
+        return self._of(PIPELINES, job_id)
+
+    def metrics(self, job_id: int) -> tuple[CachedEntry[PipelineMetrics], ...]:
+        """The figures of a running job."""
+        return self._of(METRICS, job_id)
+
+    def history(self, job_id: int) -> tuple[CachedEntry[CheckpointHistory], ...]:
+        """The last checkpoints of a job, by pipeline."""
+        return self._of(CHECKPOINT_HISTORY, job_id)
+
+    def assignment(self, job_id: int) -> CachedEntry[Assignment] | None:
+        """Who has the job in hand."""
+        return self._view[ASSIGNMENTS].get(str(job_id))
+
+    def assignments(self) -> ByJob[Assignment]:
+        return ByJob(self._view[ASSIGNMENTS])
+
+    def driver(self, job_id: int) -> CachedEntry[DriverRecord] | None:
+        """The newest driver of a job."""
+        return self._view[DRIVERS].get(str(job_id))
+
+    def outcome(self, job_id: int) -> CachedEntry[JobOutcome] | None:
+        """How the last incarnation of a job ended."""
+        return self._view[JOB_OUTCOMES].get(str(job_id))
+
+    def savepoint(self, job_id: int) -> CachedEntry[SavepointRequest] | None:
+        """The last savepoint that was asked for of a job."""
+        return self._view[SAVEPOINTS].get(str(job_id))
+
+    def outcomes(self) -> ByJob[JobOutcome]:
+        return ByJob(self._view[JOB_OUTCOMES])
+
+    def cleanups(self) -> ByJob[CleanupRecord]:
+        """What is still to be deleted."""
+        return ByJob(self._view[PENDING_CLEANUPS])
+
+    def resources(self) -> Mapping[str, CachedEntry[ResourceRecord]]:
+        return self._view[RESOURCES]
+
+    def workers(self) -> Mapping[str, CachedEntry[WorkerRecord]]:
+        """All workers that are registered."""
+        return self._view[WORKERS]
+
+    def servers(self) -> Mapping[str, CachedEntry[ServerRecord]]:
+        """All servers that have announced themselves."""
+        return self._view[SERVERS]
+
+    def tokens(self) -> Mapping[str, CachedEntry[AccessToken]]:
+        """Who may come in, by the id of the token."""
+        return self._view[TOKENS]
+
+    def lease(self, office: str = COORDINATOR) -> CachedEntry[Lease] | None:
+        return self._view[LEASES].get(office)
+
+    def beat(self, office: str) -> CachedEntry[Heartbeat] | None:
+        """The last sign of life of its holder."""
+        return self._view[HEARTBEATS].get(office)
+
+    def of_jobs(self, map: str) -> set[int]:
+        """The jobs that have anything in a map."""
+        return set(self._parts[map]) if map in OF_PIPELINES else set(ByJob(self._view[map]))
+
+    def _sorted_out(
+        self, changed: set[tuple[str, str]], before: Mapping[str, Mapping[str, CachedEntry[Any]]]
+    ) -> tuple[set[int], set[int]]:
+        """The jobs that have changed, and those of which that is news."""
+        ids: set[int] = set()
+        news: set[int] = set()
+        for map, key in changed:
+            job = _job(map, key)
+            if job is None:
+                continue
+            ids.add(job)
+            if job not in news and _is_news(map, before[map].get(key), self._view[map].get(key)):
+                news.add(job)
+            if map in OF_PIPELINES:
+                self._regroup(map, job, key)
+        return ids, news
+
+    def _of(self, map: str, job_id: int) -> tuple[CachedEntry[Any], ...]:
+        return self._parts[map].get(job_id, ())
+
+    def _regroup(self, map: str, job: int, key: str) -> None:
+        """One part of a job is new, another one, or gone."""
+        seen = self._view[map].get(key)
+        parts = [part for part in self._of(map, job) if part.key != key]
+        if seen is not None:
+            parts.append(seen)
+        if parts:
+            self._parts[map][job] = tuple(
+                sorted(parts, key=lambda part: (len(part.key), part.key))
+                if len(parts) > 1
+                else parts
+            )
+        else:
+            self._parts[map].pop(job, None)
+
+
+def _is_news(map: str, before: CachedEntry[Any] | None, after: CachedEntry[Any] | None) -> bool:
+    """Whether a change is more than a sign of life or of progress."""
+    if map == CHECKPOINT_HISTORY:
+        return False
+    mark = MARKS.get(map)
+    return (
+        mark is None or before is None or after is None or mark(before.value) != mark(after.value)
+    )
+
+
+def _stored(seen: CachedEntry[T] | None) -> Stored[T] | None:
+    return Stored(seen.value, seen.version) if seen else None
+
+
+def _job(map: str, key: str) -> int | None:
+    if map not in OF_PIPELINES and map not in OF_JOBS:
+        return None
+    head = key.partition("/")[0]
+    return int(head) if head.isdigit() else None

@@ -1,0 +1,1 @@
+"""Restore: options, where state comes from, the plan and its report."""

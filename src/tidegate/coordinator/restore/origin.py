@@ -1,0 +1,375 @@
+"""Where the state of a restore comes from: the job's own last run, another job's, a savepoint, a
+place in the storage. Called by prepare; reads only.
+
+What is found here is the place of every pipeline as its origin tells it. Which checkpoint is taken,
+and whose lineage goes on, is decided by the callers.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidegate.checkpoints import paths
+from tidegate.checkpoints.manifest import Damaged, Manifest
+from tidegate.checkpoints.savepoints import Savepoint, Savepoints
+from tidegate.checkpoints.storage import CheckpointStorage, Published, reference
+from tidegate.coordinator.job_snapshot import (
+    JobSnapshot,
+    last_generation,
+    next_checkpoint,
+    read_job,
+)
+from tidegate.coordinator.restore.options import NothingToRestore, RestoreOptions, RestoreSource
+from tidegate.model.document import NewerDocument
+from tidegate.model.errors import UserError, agree_on_lineage
+from tidegate.model.plan import Plan
+from tidegate.model.records import PIPELINES, RUNNING_JOBS, CheckpointRef, PipelineState
+from tidegate.store.base import DamagedEntry, Store, sound
+
+
+class SavepointOvertaken(UserError):
+    """The sinks do not hold any more what a savepoint tells of."""
+
+    condition = "savepoint-overtaken"
+
+
+class ContinuedElsewhere(UserError):
+    """Another job has taken up this job's state."""
+
+    condition = "continued-elsewhere"
+
+    def __init__(self, job_id: int, by: int) -> None:
+        super().__init__(
+            f"the state of job {job_id} has been continued by job {by}: go on with that one, or"
+            f" take it back with --restore-from {by}"
+        )
+        self.job_id = job_id
+        self.by = by
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RestoreOrigin:
+    """State that can be continued.
+
+    `known` is what the store knows of the job that made it; `plan` the plan that it was made with,
+    where that is known.
+    """
+
+    what: str  # in words
+    job_id: int
+    lineage: str
+    states: tuple[PipelineState, ...]
+    known: JobSnapshot
+    next_checkpoint: int
+    generation: int
+    plan: Plan | None = None
+    savepoint: Savepoint | None = None
+    named: bool = False  # by its place: exactly these checkpoints, whatever else there is
+
+
+def own_origin(known: JobSnapshot, storage: CheckpointStorage) -> RestoreOrigin:
+    """The last run of a job: by the store, else by what it has left in the storage.
+
+    LineageMismatch where its records are not of one run.
+    """
+    check_lineage(known)
+    states = tuple(p.value for p in known.pipelines) or (
+        rebuilt(storage, known.job_id) if forgotten(known) and not known.unused else ()
+    )
+    what = (
+        f"the last run of job {known.job_id}"
+        if known.pipelines
+        else f"what is left of job {known.job_id} under {storage.files.place(str(known.job_id))}"
+    )
+    return _origin(what, known, states)
+
+
+def check_lineage(known: JobSnapshot) -> None:
+    """Whether the job and its pipelines say the same."""
+    job = (
+        known.record.value.lineage
+        if known.record
+        else known.outcome.lineage
+        if known.outcome
+        else None
+    )
+    claims = {} if job is None else {"the job": job}
+    agree_on_lineage(
+        known.job_id,
+        claims | {f"pipeline {p.value.pipeline}": p.value.lineage for p in known.pipelines},
+    )
+
+
+def origin_of(
+    store: Store, storage: CheckpointStorage, known: JobSnapshot, wish: RestoreOptions
+) -> RestoreOrigin:
+    """What a wish names; `known` is the job that shall go on. NothingToRestore, NoSavepoint and
+    Damaged say what is not there.
+    """
+    if wish.start is RestoreSource.SAVEPOINT:
+        return _of_savepoint(
+            store,
+            storage,
+            Savepoints(storage.files).find(wish.source_job or known.job_id, wish.where),
+        )
+    if wish.start is RestoreSource.PATH:
+        return _of_path(store, storage, wish.where)
+    source = known if wish.source_job is None else read_job(store, wish.source_job)
+    if wish.start is not RestoreSource.CHECKPOINT and _continues(known, source):
+        source = (
+            known  # asked for again by an orchestrator that repeats itself: it has gone on since
+        )
+    origin = own_origin(source, storage)
+    if (
+        wish.start is RestoreSource.LATEST
+        and not origin.states
+        and forgotten(origin.known)
+        and not origin.known.unused
+    ):
+        left = [
+            savepoint
+            for savepoint in Savepoints(storage.files).list(origin.job_id)
+            if savepoint.overtaken is None
+        ]
+        return _of_savepoint(store, storage, left[-1]) if left else origin
+    return origin
+
+
+def _continues(known: JobSnapshot, source: JobSnapshot) -> bool:
+    """Whether a job has taken up this other job's state already."""
+    own = {p.value.lineage for p in known.pipelines} | (
+        {known.outcome.lineage} if known.outcome else set()
+    )
+    state = source.state.value if source.state else None
+    return (
+        state is not None
+        and state.continued_by == known.job_id
+        and {p.value.lineage for p in source.pipelines} <= own
+    )
+
+
+def forgotten(known: JobSnapshot) -> bool:
+    """Whether the store has nothing of a job: it never ran, its history has expired, or the store
+    was lost.
+    """
+    return (
+        known.record is None
+        and known.state is None
+        and known.outcome is None
+        and not known.pipelines
+    )
+
+
+def rebuilt(storage: CheckpointStorage, job_id: int) -> tuple[PipelineState, ...]:
+    """The place of every pipeline of a job that the store has forgotten, by its manifests: the
+    newest lineage, all numbers above what is there.
+    """
+    found = {
+        pipeline: storage.checkpoints(job_id, pipeline) for pipeline in storage.pipelines(job_id)
+    }
+    manifests = {
+        path: manifest
+        for entries in found.values()
+        for _, path in entries
+        if (manifest := _manifest(storage, path)) is not None
+    }
+    newest = max(manifests.values(), key=lambda m: (m.generation, m.checkpoint), default=None)
+    following = max((id for entries in found.values() for id, _ in entries), default=0) + 1
+    states = []
+    for pipeline, entries in found.items():
+        refs = tuple(
+            ref
+            for id, path in entries
+            if (ref := _left(id, path, manifests.get(path), newest)) is not None
+        )
+        if refs:
+            states.append(_state(storage, job_id, pipeline, newest, refs, following))
+    return tuple(states)
+
+
+def _left(
+    id: int, path: str, manifest: Manifest | None, newest: Manifest | None
+) -> CheckpointRef | None:
+    """A checkpoint of the newest lineage.
+
+    One that cannot be read counts too: it is tried, found damaged, and told of.
+    """
+    if manifest is None:
+        return CheckpointRef(checkpoint=id, path=path, generation=0, begun_ms=0, completed_ms=0)
+    if newest is not None and manifest.lineage == newest.lineage:
+        return _found(manifest, path)
+    return None
+
+
+def _found(manifest: Manifest, path: str) -> CheckpointRef:
+    return reference(
+        manifest, Published(path, sum(entry.bytes for entry in manifest.files.values()))
+    )
+
+
+def _state(
+    storage: CheckpointStorage,
+    job_id: int,
+    pipeline: int,
+    newest: Manifest | None,
+    refs: tuple[CheckpointRef, ...],
+    following: int,
+) -> PipelineState:
+    return PipelineState(
+        job_id=job_id,
+        pipeline=pipeline,
+        lineage=newest.lineage if newest else "",
+        generation=newest.generation if newest else 0,
+        initial=_offsets(storage, reversed(refs)),
+        next_checkpoint=following,
+        retained=refs,
+        rows_read=sum(ref.rows_read for ref in refs),
+        rows_written=sum(ref.rows_written for ref in refs),
+        checkpoints=len(refs),
+    )
+
+
+def _offsets(storage: CheckpointStorage, refs: Iterable[CheckpointRef]) -> dict[str, Any] | None:
+    """The positions of the first of these checkpoints that is sound."""
+    for ref in refs:
+        try:
+            states = storage.read(ref.path).states
+        except (Damaged, NewerDocument):
+            continue
+        return {
+            operator: state["offset"]
+            for operator, state in states.items()
+            if isinstance(state, dict) and "offset" in state
+        }
+    return None
+
+
+def _of_savepoint(store: Store, storage: CheckpointStorage, savepoint: Savepoint) -> RestoreOrigin:
+    """A savepoint: exactly its checkpoints, in the place where they stand."""
+    states = []
+    for pipeline, point in savepoint.pipelines.items():
+        manifest = storage.manifest(point.path)
+        states.append(
+            _state(
+                storage,
+                savepoint.job_id,
+                pipeline,
+                manifest,
+                (_found(manifest, point.path),),
+                manifest.checkpoint + 1,
+            )
+        )
+    origin = _origin(
+        f"savepoint {savepoint.id} of job {savepoint.job_id}",
+        read_job(store, savepoint.job_id),
+        tuple(states),
+    )
+    return replace(origin, savepoint=savepoint, named=True, lineage=savepoint.lineage)
+
+
+def _of_path(store: Store, storage: CheckpointStorage, text: str) -> RestoreOrigin:
+    """A savepoint's directory, one checkpoint's, or all that is left of a job."""
+    path = _below(storage, text)
+    if storage.files.exists(f"{path}/{paths.SAVEPOINT_HEAD}"):
+        return _of_savepoint(store, storage, Savepoints(storage.files).read(path))
+    if path.isdecimal():
+        known = read_job(store, int(path))
+        states = rebuilt(storage, int(path))
+        if states:
+            return replace(
+                _origin(f"the checkpoints under {storage.files.place(path)}", known, states),
+                named=True,
+            )
+    elif storage.files.exists(path):
+        manifest = storage.manifest(path)
+        state = _state(
+            storage,
+            manifest.job_id,
+            manifest.pipeline,
+            manifest,
+            (_found(manifest, path),),
+            manifest.checkpoint + 1,
+        )
+        return replace(
+            _origin(
+                f"the checkpoint {storage.files.place(path)}",
+                read_job(store, manifest.job_id),
+                (state,),
+            ),
+            named=True,
+        )
+    raise NothingToRestore(
+        f"there is no state under {storage.files.place(path)}: say the directory of a savepoint, of"
+        " a checkpoint (<job>/<pipeline>/<checkpoint>) or of a job"
+    )
+
+
+def _below(storage: CheckpointStorage, text: str) -> str:
+    """A path from the root of the storage."""
+    root = storage.files.place().rstrip("/")
+    path = text.removeprefix("file://") if root.startswith("/") else text
+    if path.rstrip("/").startswith(f"{root}/"):
+        path = path[len(root) + 1 :]
+    path = path.strip("/") if not path.startswith("/") else path.rstrip("/")
+    if not path or path.startswith("/") or "://" in path or ".." in path.split("/"):
+        raise NothingToRestore(
+            f"{text} is not below the checkpoint storage {root}: bring it there first (`tidegate"
+            " savepoints import` for a savepoint)"
+        )
+    return path
+
+
+def _origin(what: str, known: JobSnapshot, states: tuple[PipelineState, ...]) -> RestoreOrigin:
+    record = known.record.value if known.record else None
+    return RestoreOrigin(
+        what=what,
+        job_id=known.job_id,
+        lineage=states[0].lineage if states else "",
+        states=states,
+        known=known,
+        next_checkpoint=max([next_checkpoint(known), *(s.next_checkpoint for s in states)]),
+        generation=max([last_generation(known), *(s.generation for s in states)]),
+        plan=record.plan if record else known.outcome.plan if known.outcome else None,
+    )
+
+
+def _manifest(storage: CheckpointStorage, path: str) -> Manifest | None:
+    try:
+        return storage.manifest(path)
+    except (Damaged, NewerDocument):
+        return None
+
+
+def in_use_by(store: Store, lineage: str, except_for: int) -> int | None:
+    """The job that goes on with this lineage at this moment, besides this one."""
+    for entry in store.list(RUNNING_JOBS):
+        if entry.key == str(except_for):
+            continue
+        records = (
+            [entry, *store.list(PIPELINES, f"{entry.key}/")]
+            if isinstance(entry, DamagedEntry)
+            else [entry]
+        )
+        if any(record.value.get("lineage") == lineage for record in sound(records)):
+            return int(entry.key)
+    return None
+
+
+def check_free(origin: RestoreOrigin, job_id: int, *, fork: bool) -> None:
+    """Whether a job may continue this lineage: nobody else has, and no one has gone back behind the
+    savepoint.
+    """
+    if fork:
+        return
+    state = origin.known.state.value if origin.known.state else None
+    if state is not None and state.status.terminal and state.continued_by not in (0, job_id):
+        raise ContinuedElsewhere(origin.job_id, state.continued_by)
+    if origin.savepoint is not None and origin.savepoint.overtaken is not None:
+        mark = origin.savepoint.overtaken
+        there = ", ".join(f"checkpoint {c} of pipeline {p}" for p, c in mark.checkpoints.items())
+        raise SavepointOvertaken(
+            f"{origin.what} cannot be restored any more: job {mark.job_id} has gone back behind it"
+            f" (to {there}), and its sinks have taken rows back that the savepoint counts as"
+            " written. Take a newer savepoint or checkpoint; another job may still begin from it"
+            " while this one runs"
+        )

@@ -1,0 +1,559 @@
+"""What a submission will begin with: decided and checked before anything is written. Called by
+claim (`tidegate run`), commands (submit) and `restore-plan`.
+
+It reads the store and the checkpoint storage, and answers with the states of the new incarnation's
+pipelines, its lineage, its numbers and its restore plan. A refusal is a UserError that says what is
+wrong, where, and which option would change it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidegate.checkpoints import paths
+from tidegate.checkpoints.savepoints import NoSavepoint
+from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.coordinator.accept import acceptance_notes, check_offered, stops_of
+from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
+from tidegate.coordinator.restore.leftover_rows import fresh_notes, not_held_notes
+from tidegate.coordinator.restore.options import (
+    CHANGES_MAX,
+    NothingToRestore,
+    RestoreOptions,
+    StartMode,
+    decide,
+)
+from tidegate.coordinator.restore.origin import (
+    ContinuedElsewhere,
+    RestoreOrigin,
+    check_free,
+    forgotten,
+    in_use_by,
+    origin_of,
+    own_origin,
+)
+from tidegate.coordinator.restore.points import (
+    Numbers,
+    RestorePoint,
+    condition_of,
+    numbers_of,
+    place_of,
+    restore_points,
+)
+from tidegate.coordinator.restore.report import PipelineRestore, PositionProbe, report_of
+from tidegate.coordinator.restore.sink_records import (
+    AskSink,
+    Findings,
+    fresh_findings,
+    resumed_findings,
+)
+from tidegate.model.change import AcceptedChange, merged
+from tidegate.model.document import to_document
+from tidegate.model.errors import UserError
+from tidegate.model.plan import Plan
+from tidegate.model.records import (
+    JOB_STATES,
+    RESTORE_CLAIMS,
+    RUNNING_JOBS,
+    JobRecord,
+    PipelineState,
+    PipelineStatus,
+    RestoreClaim,
+)
+from tidegate.model.restore import (
+    OnIncompatible,
+    OnMissing,
+    OnPositionLost,
+    OnSinkLost,
+    PipelineReport,
+    Replan,
+    RestoreReport,
+    Verdict,
+)
+from tidegate.model.volume import without
+from tidegate.pipeline.sink_records import CHOICES
+from tidegate.store.base import Check, Delete, Put, Store
+
+
+class Incompatible(UserError):
+    """The checkpoint and the job file do not fit together."""
+
+    condition = "restore-incompatible"
+
+    def __init__(self, report: RestoreReport) -> None:
+        super().__init__(
+            "the job file does not fit the state of its unfinished run:\n  "
+            + "\n  ".join(report.problems)
+            + "\nBring it back, give that state up with "
+            "--on-incompatible drop, or start over with --restore fresh"
+        )
+        self.report = report
+
+
+class NeedsConsent(UserError):
+    """Rows would be there twice, or a sink has lost what it held, and nobody has agreed to that."""
+
+    condition = "needs-consent"
+
+    def __init__(self, report: RestoreReport) -> None:
+        texts = []
+        if twice := [text for text in report.consents if text not in report.lost]:
+            words = "\n  ".join(twice)
+            texts.append(
+                f"going back would leave rows twice:\n  {words}\nAgree with --allow-duplicates, or"
+                " choose a newer restore point"
+            )
+        if report.lost:
+            texts.append("\n".join(report.lost) + f".\n{CHOICES}")
+        super().__init__("\n".join(texts))
+        self.report = report
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RestoreRequest:
+    """Who wants to go on, with which job file, from where.
+
+    `held` asks a source whether it still has a position, where that can be asked.
+    """
+
+    known: JobSnapshot
+    name: str
+    plan: Plan
+    wish: RestoreOptions
+    status: str  # of the last run, in words
+    held: PositionProbe | None = None
+    ask: AskSink | None = None  # what the sinks remember, where they can be asked from here
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PreparedRestore:
+    """What the new incarnation begins with.
+
+    `states` are the pipelines that have a past; checkpoints that stand elsewhere are copied before
+    a driver starts.
+    """
+
+    start: StartMode
+    report: RestoreReport
+    numbers: Numbers
+    lineage: str = ""  # empty: a new one
+    states: Mapping[int, PipelineState]
+    source: JobSnapshot | None = None  # the ended job, other than this one, whose lineage goes on
+    claimed: tuple[str, ...] = ()  # paths of checkpoints that stand elsewhere
+    left: bool = False  # the store knew nothing of this job, and its checkpoints are there
+    accepted_changes: tuple[
+        AcceptedChange, ...
+    ] = ()  # of the state's earlier runs, and what is decided now
+
+
+def prepare_restore(
+    store: Store, storage: CheckpointStorage, request: RestoreRequest
+) -> PreparedRestore:
+    """Everything that can be known before the first write."""
+    wish, known = request.wish, request.known
+    try:
+        origin = origin_of(store, storage, known, wish)
+    except (NoSavepoint, NothingToRestore):
+        if wish.on_missing is not OnMissing.FRESH:
+            raise
+        return _fresh(storage, request)
+    own = origin.job_id == known.job_id
+    start = _decide(storage, request, origin)
+    if start is StartMode.FRESH:
+        return _fresh(storage, request, origin if own and not origin.named else None)
+    if start is StartMode.NOTHING and own:
+        states = {s.pipeline: s for s in origin.states}
+        return PreparedRestore(
+            start=start,
+            report=_base(request, start, origin),
+            numbers=numbers_of(known, storage),
+            lineage=origin.lineage,
+            states=states,
+        )
+    try:
+        return _resumed(store, storage, request, origin)
+    except Incompatible:
+        if wish.on_incompatible is not OnIncompatible.FRESH:
+            raise
+        return _fresh(storage, request)
+
+
+def _decide(
+    storage: CheckpointStorage, request: RestoreRequest, origin: RestoreOrigin
+) -> StartMode:
+    known, wish = origin.known, request.wish
+    cleanup = known.cleanup.value if known.cleanup else None
+    other = known.job_id != request.known.job_id
+    return decide(
+        wish,
+        condition_of(known, cleanup, left=bool(origin.states)),
+        job=f"job {known.job_id}" if other else f"job {request.name!r} ({known.job_id})",
+        status=request.status or "the store knows nothing of it",
+        place=place_of(origin.states),
+        looked=f"the store and {storage.files.place(str(known.job_id))}",
+        checkpoints=any(state.latest for state in origin.states),
+    )
+
+
+def _fresh(
+    storage: CheckpointStorage, request: RestoreRequest, own: RestoreOrigin | None = None
+) -> PreparedRestore:
+    """From the beginning; `own` is what the job has left, where that has been looked for already."""
+    own = own or own_origin(request.known, storage)
+    base = _base(request, StartMode.FRESH, None)
+    report = report_of(base, request.plan, None, {}, drop=False, consent=True, held=None)
+    before = fresh_notes(request.plan) if own.states or request.known.outcome is not None else ()
+    report = replace(
+        report, notes=(*report.notes, *before, *fresh_findings(request.ask, request.plan).notes)
+    )
+    left = bool(own.states) and not request.known.pipelines
+    return PreparedRestore(
+        start=StartMode.FRESH,
+        report=report,
+        numbers=numbers_of(request.known, storage, own),
+        states={},
+        left=left,
+    )
+
+
+def _resumed(
+    store: Store, storage: CheckpointStorage, request: RestoreRequest, origin: RestoreOrigin
+) -> PreparedRestore:
+    wish, known = request.wish, request.known
+    same = origin.job_id == known.job_id and not origin.named
+    # Of its own last run the store knows whether another job has taken it up; only a store that was
+    # lost does not.
+    user = in_use_by(store, origin.lineage, known.job_id) if not same or forgotten(known) else None
+    if same and user is not None:
+        raise ContinuedElsewhere(known.job_id, user)
+    fork = user is not None
+    check_free(origin, known.job_id, fork=fork)
+    numbers = numbers_of(known, storage, origin)
+    points = {
+        p.state.pipeline: p
+        for p in restore_points(storage, origin.states, wish.checkpoint or None, wish.on_damaged)
+    }
+    if origin.named and not fork:
+        points = {number: _named(origin, point) for number, point in points.items()}
+    finished = {s.pipeline: s for s in origin.states if s.status is PipelineStatus.FINISHED}
+    places = {s.pipeline: _place(storage, points.get(s.pipeline), s) for s in origin.states}
+    base = replace(_base(request, StartMode.RESUME, origin), fork=fork)
+    for change in wish.accept_changes:
+        check_offered(change, stops_of(origin.known.outcome))
+    report = report_of(
+        base,
+        request.plan,
+        origin.plan,
+        places,
+        drop=wish.on_incompatible is OnIncompatible.DROP,
+        consent=wish.duplicates,
+        held=request.held,
+    )
+    if not fork:
+        going = {number: (point.state, places[number].states) for number, point in points.items()}
+        found = resumed_findings(
+            request.ask, request.plan, going, report.dropped, numbers.last_generation + 1
+        )
+        report = with_findings(report, found, consent=wish.on_sink_lost is OnSinkLost.CONTINUE)
+    judge(report)
+    states = (
+        {s.pipeline: s for s in origin.states}
+        if same
+        else {**{number: point.state for number, point in points.items()}, **finished}
+    )
+    planned = {p.id for p in request.plan.pipelines}
+    states = {n: _without(s, report.dropped) for n, s in states.items() if n in planned}
+    if not same:
+        states = {n: _moved(s, request, numbers, origin, fork=fork) for n, s in states.items()}
+    own = paths.job_directory(known.job_id).as_posix()
+    return PreparedRestore(
+        start=StartMode.RESUME,
+        report=report,
+        numbers=numbers,
+        lineage="" if fork else origin.lineage,
+        states=states,
+        source=origin.known if not same and not fork and origin.job_id != known.job_id else None,
+        claimed=tuple(
+            ref.path for s in states.values() for ref in s.retained if ref.path.split("/")[0] != own
+        ),
+        accepted_changes=merged(() if fork else accepted_before(origin), wish.accept_changes)[
+            -CHANGES_MAX:
+        ],
+    )
+
+
+def accepted_before(origin: RestoreOrigin) -> tuple[AcceptedChange, ...]:
+    """What was decided in earlier runs of this state: a position that is reached again needs no
+    second decision.
+    """
+    record, outcome = origin.known.record, origin.known.outcome
+    last = record.value if record is not None else outcome
+    return last.accepted_changes if last is not None and last.lineage == origin.lineage else ()
+
+
+def judge(report: RestoreReport) -> None:
+    """Raise what the verdict asks for."""
+    if report.verdict is Verdict.IMPOSSIBLE:
+        raise Incompatible(report)
+    if report.verdict is Verdict.CONSENT:
+        raise NeedsConsent(report)
+
+
+def with_findings(report: RestoreReport, found: Findings, *, consent: bool) -> RestoreReport:
+    """The plan with what the targets said."""
+    if consent or not found.lost:
+        agreed = [f"{text}; it goes on all the same, as was said" for text in found.lost]
+        return replace(report, notes=(*report.notes, *found.notes, *agreed))
+    verdict = report.verdict if report.verdict is Verdict.IMPOSSIBLE else Verdict.CONSENT
+    return replace(
+        report,
+        verdict=verdict,
+        lost=found.lost,
+        consents=(*report.consents, *found.lost),
+        notes=(*report.notes, *found.notes),
+    )
+
+
+def _named(origin: RestoreOrigin, point: RestorePoint) -> RestorePoint:
+    """State that was named by its place: how far the lineage has gone beyond it, as far as the
+    store knows. Where it knows nothing, the sinks are rewound.
+    """
+    state = point.state
+    assert state.latest is not None
+    there = next(
+        (
+            p.value
+            for p in origin.known.pipelines
+            if (p.value.pipeline, p.value.lineage) == (state.pipeline, state.lineage)
+        ),
+        None,
+    )
+    if there is None:
+        return replace(point, state=replace(state, back=True))
+    newer = [ref for ref in there.retained if ref.checkpoint > state.latest.checkpoint]
+    rows = (
+        max(0, there.rows_read - sum(ref.rows_read for ref in newer)),
+        max(0, there.rows_written - sum(ref.rows_written for ref in newer)),
+    )
+    beyond = (
+        bool(newer)
+        or there.pending is not None
+        or there.next_checkpoint > state.latest.checkpoint + 1
+    )
+    moved = replace(
+        state,
+        back=beyond,
+        initial=there.initial or state.initial,
+        rows_read=rows[0],
+        rows_written=rows[1],
+        volumes=without(there.volumes, (ref.volumes for ref in newer)),
+        checkpoints=there.checkpoints,
+    )
+    return replace(point, state=moved, replays_rows=sum(ref.rows_read for ref in newer))
+
+
+def _place(
+    storage: CheckpointStorage, point: RestorePoint | None, before: PipelineState
+) -> PipelineRestore:
+    state = point.state if point else before
+    latest = state.latest
+    whole = storage.read(latest.path).states if latest and point else {}
+    known = set(whole) if latest else set()
+    report = PipelineReport(
+        pipeline=state.pipeline,
+        checkpoint=latest.checkpoint if latest else 0,
+        path=storage.files.place(latest.path) if latest else "",
+        replays_rows=point.replays_rows if point else 0,
+        back=state.back,
+    )
+    return PipelineRestore(
+        report=report,
+        states=whole,
+        known=frozenset(known | set(state.initial or ())),
+        finished=state.status is PipelineStatus.FINISHED,
+        pending=state.pending is not None,
+        notes=point.notes if point else (),
+    )
+
+
+def _without(state: PipelineState, dropped: tuple[str, ...]) -> PipelineState:
+    """The state without what is given up."""
+    if not dropped:
+        return state
+    initial = (
+        {k: v for k, v in state.initial.items() if k not in dropped}
+        if state.initial is not None
+        else None
+    )
+    return replace(state, dropped=dropped, initial=initial)
+
+
+def _moved(
+    state: PipelineState,
+    request: RestoreRequest,
+    numbers: Numbers,
+    origin: RestoreOrigin,
+    *,
+    fork: bool,
+) -> PipelineState:
+    """Another job's place, or a named one, as this job's: only the checkpoint that it begins from,
+    and of a savepoint of its own the older ones before it.
+    """
+    latest = state.latest
+    mine = [
+        p.value
+        for p in request.known.pipelines
+        if (p.value.pipeline, p.value.lineage) == (state.pipeline, state.lineage)
+    ]
+    own = origin.job_id == request.known.job_id and not fork
+    older = (
+        tuple(
+            ref
+            for place in mine
+            for ref in place.retained
+            if latest and ref.checkpoint < latest.checkpoint
+        )
+        if own
+        else ()
+    )
+    return replace(
+        state,
+        job_id=request.known.job_id,
+        lineage="" if fork else state.lineage,
+        back=state.back and not fork,
+        pending=None if fork or origin.named else state.pending,
+        retained=(*older, latest) if latest and state.status is not PipelineStatus.FINISHED else (),
+        doomed=(),
+        next_checkpoint=numbers.next_checkpoint,
+    )
+
+
+def _base(request: RestoreRequest, start: StartMode, origin: RestoreOrigin | None) -> RestoreReport:
+    wish = request.wish
+    notes = [
+        f"{path} is left out (--skip-file): what is not read of it is given up"
+        for path in wish.skip_files
+    ]
+    notes += [f"{path} is read as it is now (--accept-file)" for path in wish.accept_files]
+    notes += acceptance_notes(
+        wish.accept_changes, (origin or request).known.outcome, resumed=start is not StartMode.FRESH
+    )
+    notes += (
+        not_held_notes(request.plan)
+        if wish.on_not_held is OnPositionLost.INITIAL and start is StartMode.RESUME
+        else ()
+    )
+    return RestoreReport(
+        notes=tuple(notes),
+        job_id=request.known.job_id,
+        start=start.value,
+        origin=origin.what if origin else "",
+        source_job=origin.job_id if origin and origin.job_id != request.known.job_id else 0,
+        lineage=origin.lineage if origin else "",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """What a restore adds to the transaction that submits a job."""
+
+    checks: tuple[Check, ...] = ()
+    writes: tuple[Put | Delete, ...] = ()
+
+
+def source_changes(prepared: PreparedRestore, job_id: int, now_ms: int) -> Extra:
+    """The claim on checkpoints that stand elsewhere, and the mark of the ended job whose lineage
+    goes on: it must not be resumed beside this one.
+    """
+    checks, writes = [], []
+    if prepared.claimed:
+        source = prepared.report.source_job
+        claim = RestoreClaim(job_id=job_id, paths=prepared.claimed, source_job=source, at_ms=now_ms)
+        writes.append(Put(RESTORE_CLAIMS, str(job_id), to_document(claim)))
+    if prepared.source is not None:
+        key, state = str(prepared.source.job_id), prepared.source.state
+        checks += [
+            Check(RUNNING_JOBS, key, 0),
+            Check(JOB_STATES, key, state.version if state else 0),
+        ]
+        if state is not None:
+            writes.append(
+                Put(JOB_STATES, key, to_document(replace(state.value, continued_by=job_id)))
+            )
+    return Extra(tuple(checks), tuple(writes))
+
+
+def restore_fields(prepared: PreparedRestore, wish: RestoreOptions) -> dict[str, Any]:
+    """What the record of an incarnation keeps of its restore."""
+    resumed = prepared.start is not StartMode.FRESH
+    return {
+        "restored": resumed,
+        "checkpoint": wish.checkpoint if resumed else 0,
+        "source_job": prepared.report.source_job,
+        "fork": prepared.report.fork,
+        "on_damaged": wish.on_damaged.value,
+        "on_not_held": wish.on_not_held.value,
+        "on_sink_lost": wish.on_sink_lost.value,
+        "restore": prepared.report if resumed else None,
+        "skip_files": wish.skip_files,
+        "accept_files": wish.accept_files,
+        "accepted_changes": prepared.accepted_changes,
+    }
+
+
+def points_of(
+    store: Store,
+    storage: CheckpointStorage,
+    job: JobRecord,
+    states: Sequence[PipelineState],
+    *,
+    first: bool,
+) -> list[RestorePoint]:
+    """The restore points of a generation: of the first one as it was wished, of later ones the
+    newest that are sound.
+    """
+    if not first or not job.restored:
+        return restore_points(storage, states, None)
+    if job.fork and not job.checkpoint:
+        states = [_forked(store, storage, job, state) for state in states]
+    points = restore_points(storage, states, job.checkpoint or None, job.on_damaged)
+    return [
+        replace(
+            point,
+            state=replace(point.state, replan=Replan.ASKED if job.checkpoint else Replan.CHANGED),
+        )
+        for point in points
+    ]
+
+
+def _forked(
+    store: Store, storage: CheckpointStorage, job: JobRecord, state: PipelineState
+) -> PipelineState:
+    """A fork of a job that goes on: it may have deleted the checkpoint meanwhile, and then has
+    newer ones.
+    """
+    latest, theirs = (
+        state.latest,
+        paths.pipeline_directory(job.source_job, state.pipeline).as_posix(),
+    )
+    if (
+        latest is None
+        or latest.path.rpartition("/")[0] != theirs
+        or not storage.damage(latest.path)
+    ):
+        return state
+    there = [
+        p.value
+        for p in read_job(store, job.source_job).pipelines
+        if p.value.pipeline == state.pipeline
+    ]
+    refs = tuple(ref for p in there for ref in p.retained if ref.path.rpartition("/")[0] == theirs)
+    return (
+        replace(
+            state,
+            retained=refs,
+            next_checkpoint=max([state.next_checkpoint, *(ref.checkpoint + 1 for ref in refs)]),
+        )
+        if refs
+        else state
+    )

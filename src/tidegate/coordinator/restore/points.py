@@ -1,0 +1,263 @@
+"""From where a job goes on: what there is of an earlier run, which checkpoint each pipeline takes,
+and the copy of it that is the job's own.
+
+Called by claim (embedded runs), commands (submit) and transitions (every start of a generation).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tidegate.checkpoints import paths
+from tidegate.checkpoints.resolve import (
+    AllDamaged,
+    Candidate,
+    Chosen,
+    NoCheckpoint,
+    NotRetained,
+    Resolution,
+    WantedDamaged,
+    resolve,
+)
+from tidegate.checkpoints.savepoints import Savepoints
+from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.coordinator.job_snapshot import JobSnapshot, last_generation, next_checkpoint
+from tidegate.coordinator.restore.options import PreviousRun
+from tidegate.coordinator.restore.origin import RestoreOrigin, forgotten
+from tidegate.failpoint import failpoint
+from tidegate.model.errors import UserError
+from tidegate.model.records import (
+    CheckpointRef,
+    CleanupRecord,
+    JobStatus,
+    PipelineState,
+    PipelineStatus,
+)
+from tidegate.model.restore import OnDamaged
+from tidegate.model.volume import without
+
+GENERATIONS_UNSEEN_MAX = 1000
+"""Generations that completed no checkpoint are not in the storage, but the sinks have been fenced
+by them: a new one begins above them too.
+"""
+
+
+class NewestDamaged(UserError):
+    """The newest checkpoint cannot be used, and no older one shall be."""
+
+    condition = "checkpoint-damaged"
+
+    def __init__(self, resolution: Chosen) -> None:
+        reasons = "; ".join(c.damage for c in resolution.skipped)
+        rows = sum(ref.rows_read for ref in resolution.newer)
+        super().__init__(
+            f"{reasons}. --on-damaged fail was said; checkpoint {resolution.ref.checkpoint} is"
+            f" sound: with --on-damaged older the job goes on from there, and {rows} rows are read"
+            " again"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePoint:
+    """Where one pipeline goes on: its state from there, and what a person should know."""
+
+    state: PipelineState
+    notes: tuple[str, ...] = ()
+    replays_rows: int = 0  # of checkpoints that lie after it
+
+
+def restore_points(
+    storage: CheckpointStorage,
+    pipelines: Iterable[PipelineState],
+    wanted: int | None,
+    on_damaged: str = OnDamaged.OLDER.value,
+) -> list[RestorePoint]:
+    """The restore point of every unfinished pipeline; raises, in words for a person, where one of
+    them has none.
+    """
+    points = []
+    for state in pipelines:
+        if state.status is not PipelineStatus.FINISHED:
+            resolution = resolve(
+                [Candidate(ref, storage.damage(ref.path)) for ref in state.retained], wanted
+            )
+            if (
+                isinstance(resolution, Chosen)
+                and resolution.skipped
+                and on_damaged == OnDamaged.FAIL
+            ):
+                raise NewestDamaged(resolution)
+            points.append(
+                RestorePoint(
+                    restored_state(
+                        state, resolution, storage.files.place(), on_purpose=wanted is not None
+                    ),
+                    tuple(describe(state.pipeline, resolution)),
+                    (
+                        sum(ref.rows_read for ref in resolution.newer)
+                        if isinstance(resolution, Chosen)
+                        else 0
+                    ),
+                )
+            )
+    return points
+
+
+def adopted(storage: CheckpointStorage, state: PipelineState, generation: int) -> PipelineState:
+    """The same place with every checkpoint in the job's own directory, under its own id: a copy is
+    made of what stands elsewhere. Repeatable.
+    """
+    own = paths.pipeline_directory(state.job_id, state.pipeline).as_posix()
+
+    def mine(ref: CheckpointRef) -> CheckpointRef:
+        if ref.path.rpartition("/")[0] == own:
+            return ref
+        copy = storage.adopt(
+            ref.path, state.job_id, state.pipeline, generation, lineage=state.lineage
+        )
+        return replace(copy, completed_ms=ref.completed_ms)
+
+    failpoint("restore.adopt.before")
+    # Older ones of a run that had ended may be gone, by the cleanup of that run.
+    retained = tuple(
+        mine(ref)
+        for ref in state.retained
+        if ref == state.latest or storage.files.exists(f"{ref.path}/{paths.MANIFEST}")
+    )
+    failpoint("restore.adopt.after")
+    return replace(state, retained=retained)
+
+
+def overtake(storage: CheckpointStorage, states: Iterable[PipelineState], now_ms: int) -> None:
+    """Pipelines that go back on purpose: savepoints of the lineage after that place are marked,
+    before any sink takes a row back.
+    """
+    back = {state.pipeline: state for state in states if state.back}
+    if back:
+        first = next(iter(back.values()))
+        places = {
+            pipeline: state.latest.checkpoint if state.latest else 0
+            for pipeline, state in back.items()
+        }
+        Savepoints(storage.files).overtake(first.lineage, places, job_id=first.job_id, at_ms=now_ms)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Numbers:
+    """Where the numbers of a new incarnation begin: above all that the id has ever had."""
+
+    next_checkpoint: int
+    last_generation: int
+
+
+def numbers_of(known: JobSnapshot, storage: CheckpointStorage, *origins: RestoreOrigin) -> Numbers:
+    """By what the store knows; where it has forgotten the id, by the checkpoints that were left on
+    disk: nothing deletes them when a history expires. Above those of the state that is continued,
+    too, which may be another job's.
+    """
+    checkpoint = max([next_checkpoint(known), *(o.next_checkpoint for o in origins)])
+    generation = max([last_generation(known), *(o.generation for o in origins)])
+    if known.unused or known.state is not None or known.outcome is not None:
+        return Numbers(next_checkpoint=checkpoint, last_generation=generation)
+    left = storage.newest(known.job_id)
+    unseen = GENERATIONS_UNSEEN_MAX if left.checkpoint else 0
+    return Numbers(
+        next_checkpoint=max(checkpoint, left.checkpoint + 1),
+        last_generation=max(generation, left.generation) + unseen,
+    )
+
+
+def condition_of(
+    known: JobSnapshot, cleanup: CleanupRecord | None, *, left: bool = False
+) -> PreviousRun:
+    """What there is of an earlier run; `cleanup` is what is still to be deleted of it. `left`: the
+    store knows nothing, and its checkpoints are there.
+    """
+    if left and forgotten(known):
+        return PreviousRun.UNFINISHED
+    status = (
+        known.state.value.status if known.state else known.outcome.status if known.outcome else None
+    )
+    if status is JobStatus.FINISHED:
+        return PreviousRun.FINISHED
+    if status is None or not known.pipelines:
+        return PreviousRun.NONE
+    if cleanup is not None and known.record is None and not cleanup.resumable:
+        return (
+            PreviousRun.DISCARDED
+        )  # whether its cleanup has begun or not: a restore must not depend on who is quicker
+    return PreviousRun.WORK_DONE if known.work_done else PreviousRun.UNFINISHED
+
+
+def place_of(states: Sequence[PipelineState]) -> str:
+    """Where an unfinished run stands, in words."""
+    latest = {state.pipeline: state.latest.checkpoint for state in states if state.latest}
+    if not latest:
+        return "no checkpoint completed yet"
+    if len(states) == 1:
+        return f"last completed checkpoint {next(iter(latest.values()))}"
+    return "last completed checkpoints " + ", ".join(
+        f"{c} of pipeline {p}" for p, c in latest.items()
+    )
+
+
+def restored_state(
+    state: PipelineState, resolution: Resolution, root: str, *, on_purpose: bool = False
+) -> PipelineState:
+    """The state from which the next generation starts. Raises, in words for a person, where there
+    is no such state.
+
+    Only who goes back on purpose has the sinks take back what is newer; where newer checkpoints are
+    damaged, the records of the sinks tell how to go forward.
+    """
+    started = replace(
+        state, status=PipelineStatus.CREATED, ready_to_close=(), error=None, confirmed_ms=0
+    )
+    match resolution:
+        case NoCheckpoint():
+            return started
+        case Chosen(ref, _, newer):
+            # Batches after the restore point are undone or told by the sinks, so the pending one is
+            # only repeated when nothing was skipped.
+            pending = state.pending if not newer else None
+            kept = tuple(r for r in state.retained if r.checkpoint <= ref.checkpoint)
+            return replace(
+                started,
+                retained=kept,
+                doomed=(*state.doomed, *newer),
+                pending=pending,
+                back=state.back or (on_purpose and bool(newer)),
+                rows_read=state.rows_read - sum(r.rows_read for r in newer),
+                rows_written=state.rows_written - sum(r.rows_written for r in newer),
+                volumes=without(state.volumes, (r.volumes for r in newer)),
+            )
+        case NotRetained(wanted, available):
+            there = ", ".join(map(str, available)) or "none"
+            raise UserError(
+                f"checkpoint {wanted} of pipeline {state.pipeline} is not retained under {root};"
+                f" there are: {there}"
+            )
+        case WantedDamaged(candidate, available):
+            there = ", ".join(map(str, available)) or "none"
+            raise UserError(
+                f"{candidate.damage}. Sound checkpoints of pipeline {state.pipeline}: {there}"
+            )
+        case AllDamaged(skipped):
+            reasons = "\n".join(f"  {c.damage}" for c in skipped)
+            raise UserError(
+                f"no checkpoint of pipeline {state.pipeline} can be used:\n{reasons}\nRestore them"
+                f" under {root}, or start over with --restore fresh"
+            )
+
+
+def describe(pipeline: int, resolution: Resolution) -> list[str]:
+    """What a person should know about a restore."""
+    if not isinstance(resolution, Chosen):
+        return []
+    notes = [f"{c.damage}; it is not used" for c in resolution.skipped]
+    if resolution.newer:
+        rows = sum(ref.rows_read for ref in resolution.newer)
+        notes.append(
+            f"pipeline {pipeline} goes back to checkpoint {resolution.ref.checkpoint}: {rows} rows"
+            " will be read again"
+        )
+    return notes

@@ -1,0 +1,292 @@
+"""What a restore would do, before anything is done: each source, transform and sink of the job file
+against the state that it would go on from. Pure.
+
+The verdict is impossible where state finds no owner or its owner is another one than it was, needs
+consent where rows would be there twice on purpose.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidegate.checkpoints.operator_identity import IDENTITY, differences, identity_of
+from tidegate.model.errors import UserError
+from tidegate.model.job import BlockKind
+from tidegate.model.plan import Action, Delivery, Plan
+from tidegate.model.restore import OperatorReport, PipelineReport, RestoreReport, Verdict
+from tidegate.plugin import registry
+from tidegate.plugin.connector import GoBack
+from tidegate.plugin.secret import unpacked
+
+NOT_ASKED = "asked when the driver starts"
+PositionProbe = Callable[[Action, Any], str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PipelineRestore:
+    """Where one pipeline would go on.
+
+    `states` are those of its checkpoint, by operator; `known` those that have any, also before the
+    first checkpoint.
+    """
+
+    report: PipelineReport
+    states: Mapping[str, Any]
+    known: frozenset[str]
+    finished: bool = False
+    pending: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StateDifference:
+    """State that does not fit.
+
+    `operator` is whose it is: it can be given up. `sink`: a fork writes elsewhere as a matter of
+    course.
+    """
+
+    operator: str
+    text: str
+    sink: bool = False
+
+
+def report_of(
+    base: RestoreReport,
+    plan: Plan,
+    before: Plan | None,
+    places: Mapping[int, PipelineRestore],
+    *,
+    drop: bool,
+    consent: bool,
+    held: PositionProbe | None,
+) -> RestoreReport:
+    """The restore plan.
+
+    `drop`: state without an owner may be given up; `consent`: rows may be there twice; `held` asks
+    a source about a position.
+    """
+    found = list(misfits(plan, places))
+    given_up = [each for each in found if drop or (base.fork and each.sink)]
+    dropped = tuple(sorted({each.operator for each in given_up}))
+    found = [each for each in found if each not in given_up]
+    problems = tuple(dict.fromkeys(each.text for each in found))
+    operators = tuple(
+        _operator(
+            action, pipeline.id, places.get(pipeline.id), _before(before, action), dropped, held
+        )
+        for pipeline in plan.pipelines
+        for action in pipeline.actions
+    )
+    misfit = {each.operator: each.text for each in found}
+    operators = tuple(replace(each, problem=misfit.get(each.operator, "")) for each in operators)
+    consents = () if consent else tuple(_consents(plan, places))
+    notes = [*base.notes, *(note for place in places.values() for note in place.notes)]
+    notes += [f"the state of {operator} is given up" for operator in dropped]
+    report = replace(
+        base,
+        pipelines=tuple(p.report for p in places.values()),
+        operators=operators,
+        dropped=dropped,
+        problems=problems,
+        consents=consents,
+        notes=tuple(notes),
+    )
+    return replace(report, verdict=_verdict(report))
+
+
+def misfits(plan: Plan, places: Mapping[int, PipelineRestore]) -> Iterator[StateDifference]:
+    """State without an owner, and state whose owner reads or writes something else now."""
+    owners = {
+        action.operator: (pipeline.id, action)
+        for pipeline in plan.pipelines
+        for action in pipeline.actions
+    }
+    for number, place in places.items():
+        for operator in sorted(place.known):
+            state = place.states.get(operator)
+            sink = isinstance(state, Mapping) and "offset" not in state
+            identity = state.get(IDENTITY) if isinstance(state, Mapping) else None
+            yield from (
+                StateDifference(operator=operator, text=text, sink=sink)
+                for text in _misfit(operator, number, identity, owners.get(operator))
+            )
+
+
+def _misfit(
+    operator: str,
+    pipeline: int,
+    identity: Mapping[str, str] | None,
+    owner: tuple[int, Action] | None,
+) -> Iterator[str]:
+    if owner is None:
+        yield f"{operator} has state in the unfinished run and is no longer in the job file"
+    elif owner[0] != pipeline:
+        yield f"{operator} has moved from pipeline {pipeline} to pipeline {owner[0]}"
+    elif identity:
+        yield from (f"{operator}: {text}" for text in differences(identity, identity_of(owner[1])))
+
+
+def _verdict(report: RestoreReport) -> Verdict:
+    if report.problems:
+        return Verdict.IMPOSSIBLE
+    if report.consents:
+        return Verdict.CONSENT
+    return (
+        Verdict.REPLAY
+        if any(p.replays_rows or p.back for p in report.pipelines)
+        or any(o.replays for o in report.operators)
+        else Verdict.OK
+    )
+
+
+def _operator(
+    action: Action,
+    pipeline: int,
+    place: PipelineRestore | None,
+    before: Action | None,
+    dropped: tuple[str, ...],
+    held: PositionProbe | None,
+) -> OperatorReport:
+    state = place.states.get(action.operator) if place and action.operator not in dropped else None
+    return OperatorReport(
+        operator=action.operator,
+        kind=action.kind.value,
+        pipeline=pipeline,
+        resumes=_resumes(action, place, state is not None),
+        replays=_replays(action, place) if place else "",
+        changes=_changes(action, before),
+        held=_held(action, state, place, held) if action.kind is BlockKind.SOURCE else "",
+    )
+
+
+def _resumes(action: Action, place: PipelineRestore | None, stateful: bool) -> str:
+    if place is not None and place.finished:
+        return "nothing: its pipeline has finished"
+    if place is None or not place.report.checkpoint:
+        return "its beginning"
+    if action.kind is BlockKind.TRANSFORM:
+        return "nothing: it keeps no state"
+    if stateful:
+        return f"checkpoint {place.report.checkpoint}"
+    return (
+        "its beginning"
+        if action.kind is BlockKind.SOURCE
+        else f"rows after checkpoint {place.report.checkpoint}: it is new"
+    )
+
+
+def _replays(action: Action, place: PipelineRestore) -> str:
+    report = place.report
+    if action.kind is BlockKind.SOURCE:
+        return f"{report.replays_rows} rows are read again" if report.replays_rows else ""
+    if action.kind is not BlockKind.SINK or not (
+        report.replays_rows or report.back or place.pending
+    ):
+        return ""
+    way = go_back(action)
+    if not report.back:
+        if way is GoBack.DUPLICATE and action.delivery is not Delivery.EXACTLY_ONCE:
+            return "rows that it has may come again"
+        return "batches that it has are recognised, and skipped" if report.replays_rows else ""
+    return {
+        GoBack.REWIND: f"rewind: what is newer than checkpoint {report.checkpoint} is taken back",
+        GoBack.REPLAY: "replay: rows come again, and converge by their key",
+        GoBack.DUPLICATE: "duplicate: rows that it has come again",
+    }[way]
+
+
+def _consents(plan: Plan, places: Mapping[int, PipelineRestore]) -> Iterator[str]:
+    for pipeline in plan.pipelines:
+        place = places.get(pipeline.id)
+        if place is None or not place.report.back or not place.report.replays_rows:
+            continue
+        for action in pipeline.of_kind(BlockKind.SINK):
+            if go_back(action) is GoBack.DUPLICATE:
+                rows, checkpoint = place.report.replays_rows, place.report.checkpoint
+                yield (
+                    f"{action.operator} cannot take rows back: up to {rows} rows after checkpoint"
+                    f" {checkpoint} will be there twice"
+                )
+
+
+def _changes(action: Action, before: Action | None) -> tuple[str, ...]:
+    """Against the plan that the state was made with; names of options only, as values may be
+    secrets.
+    """
+    if before is None:
+        return ()
+    changed = sorted(
+        key
+        for key in {*action.options, *before.options}
+        if action.options.get(key) != before.options.get(key)
+    )
+    changes = [f"options: {', '.join(changed)}"] if changed else []
+    if action.parallelism != before.parallelism:
+        changes.append(f"parallelism {before.parallelism} -> {action.parallelism}")
+    if action.inputs != before.inputs:
+        changes.append(
+            f"reads from {', '.join(action.inputs) or 'nothing'} instead of"
+            f" {', '.join(before.inputs) or 'nothing'}"
+        )
+    return tuple(changes)
+
+
+def _before(plan: Plan | None, action: Action) -> Action | None:
+    return (
+        next((a for p in plan.pipelines for a in p.actions if a.operator == action.operator), None)
+        if plan
+        else None
+    )
+
+
+def _held(
+    action: Action, state: Any, place: PipelineRestore | None, held: PositionProbe | None
+) -> str:
+    if place is None or place.finished or not isinstance(state, Mapping) or "offset" not in state:
+        return ""
+    return held(action, state["offset"]) if held else NOT_ASKED
+
+
+def go_back(action: Action) -> GoBack:
+    """What a sink does when an older point is wanted; the worst where nobody knows the plugin."""
+    try:
+        connector = registry.find(action.kind, action.plugin)
+    except UserError:
+        return GoBack.DUPLICATE
+    return connector.capabilities_of(unpacked(action.options)).go_back or GoBack.DUPLICATE
+
+
+def lines(report: RestoreReport) -> Iterator[str]:
+    """The plan for a person."""
+    yield (
+        f"job {report.job_id}: {report.start}"
+        + (f" from {report.origin}" if report.origin else "")
+        + (", as a fork with a lineage of its own" if report.fork else "")
+    )
+    for pipeline in report.pipelines:
+        after = (
+            f"after checkpoint {pipeline.checkpoint} ({pipeline.path})"
+            if pipeline.checkpoint
+            else "from its beginning"
+        )
+        again = f"; {pipeline.replays_rows} rows are read again" if pipeline.replays_rows else ""
+        yield f"  pipeline {pipeline.pipeline} {after}{again}"
+    for operator in report.operators:
+        told = [
+            f"resumes from {operator.resumes}",
+            operator.replays,
+            *(f"changed: {c}" for c in operator.changes),
+        ]
+        told += [
+            f"position held: {operator.held}" if operator.held else "",
+            f"PROBLEM: {operator.problem}" if operator.problem else "",
+        ]
+        yield f"  {operator.kind} {operator.operator}: " + "; ".join(text for text in told if text)
+    for heading, texts in (
+        ("note", report.notes),
+        ("impossible", report.problems),
+        ("needs consent", report.consents),
+    ):
+        yield from (f"  {heading}: {text}" for text in texts)
+    yield f"verdict: {report.verdict.value}"

@@ -1,0 +1,154 @@
+"""Asks the targets of a job's sinks what they remember, for restore plans: before anything is
+written, and outside of a driver.
+
+Called by prepare. A target that cannot be asked from here is a note in the plan: the driver asks
+again before it writes.
+"""
+
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.model.document import from_document
+from tidegate.model.errors import TidegateError
+from tidegate.model.job import BlockKind, JobMode
+from tidegate.model.plan import Action, Plan
+from tidegate.model.records import WORKERS, PipelineState, WorkerRecord
+from tidegate.pipeline.sink_records import appends_beside, lost_words, recorded_sinks
+from tidegate.plugin import registry
+from tidegate.plugin.contract import OperatorContext, SinkMemory, SinkRestore
+from tidegate.plugin.secret import unpacked
+from tidegate.store.base import Store
+
+AskSink = Callable[[Plan, Action, int, SinkRestore], SinkMemory | None]
+"""What a sink of this pipeline says of a lineage; raises what its target says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """`lost`: what the targets do not remember, in words; `notes`: what else a person should know."""
+
+    lost: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def ask_sink(plan: Plan, action: Action, pipeline: int, resume: SinkRestore) -> SinkMemory | None:
+    """As the driver would ask it, from this process."""
+    context = OperatorContext(
+        job_id=0,
+        job_name=plan.job_name,
+        pipeline=pipeline,
+        operator=action.operator,
+        mode=plan.env.mode or JobMode.BATCH,
+        parallelism=action.parallelism,
+    )
+    values = unpacked(action.options)
+    memory: SinkMemory | None = (
+        registry.find(action.kind, action.plugin)
+        .of(values)
+        .load()(values, context)
+        .committer()
+        .memory(resume)
+    )
+    return memory
+
+
+def ask_recorded(
+    plan: Plan, action: Action, pipeline: int, resume: SinkRestore
+) -> SinkMemory | None:
+    """As ask_sink, where a checkpoint is restored.
+
+    Of a fresh start the driver says what is in the target: so a start loads no connector here.
+    """
+    return ask_sink(plan, action, pipeline, resume) if resume.checkpoint else None
+
+
+def ask_from_here(store: Store, *, fresh: bool = False) -> AskSink:
+    """For servers: asked only where every worker runs on this host, since another host has other
+    disks; of a fresh start only on request.
+    """
+
+    def ask(plan: Plan, action: Action, pipeline: int, resume: SinkRestore) -> SinkMemory | None:
+        if not resume.checkpoint and not fresh:
+            return None
+        hosts = {
+            from_document(WorkerRecord, entry.value, "a worker").host
+            for entry in store.list(WORKERS)
+        }
+        return ask_sink(plan, action, pipeline, resume) if hosts == {socket.gethostname()} else None
+
+    return ask
+
+
+def fresh_findings(ask: AskSink | None, plan: Plan) -> Findings:
+    """A fresh start: targets that hold rows of others, which stay beside the new ones."""
+    if ask is None:
+        return Findings()
+    notes = []
+    for pipeline in plan.pipelines:
+        for action in pipeline.of_kind(BlockKind.SINK):
+            said = _asked(
+                ask, plan, action, pipeline.id, SinkRestore(lineage="", generation=1, checkpoint=0)
+            )
+            if isinstance(said, SinkMemory) and said.others:
+                notes.append(f"warning: {appends_beside(said)}")
+    return Findings(notes=tuple(notes))
+
+
+def resumed_findings(
+    ask: AskSink | None,
+    plan: Plan,
+    states: Mapping[int, tuple[PipelineState, Mapping[str, Any]]],
+    dropped: tuple[str, ...],
+    generation: int,
+) -> Findings:
+    """A restore: `states` are the place of each pipeline that goes on, and the states of its
+    checkpoint.
+    """
+    lost: list[str] = []
+    notes: list[str] = []
+    for pipeline, action, resume in (
+        _resumes(plan, states, dropped, generation) if ask is not None else ()
+    ):
+        assert ask is not None
+        said = _asked(ask, plan, action, pipeline, resume)
+        if isinstance(said, str):
+            notes.append(f"{action.operator}: its target could not be asked what it holds: {said}")
+        elif said is not None and said.checkpoint < resume.checkpoint:
+            lost.append(lost_words(action.operator, said, resume.checkpoint))
+    return Findings(tuple(lost), tuple(notes))
+
+
+def _resumes(
+    plan: Plan,
+    states: Mapping[int, tuple[PipelineState, Mapping[str, Any]]],
+    dropped: tuple[str, ...],
+    generation: int,
+) -> Iterator[tuple[int, Action, SinkRestore]]:
+    for pipeline in plan.pipelines:
+        if pipeline.id not in states or (latest := states[pipeline.id][0].latest) is None:
+            continue
+        state, saved = states[pipeline.id]
+        expected = recorded_sinks(state, saved) - set(dropped)
+        for action in pipeline.of_kind(BlockKind.SINK):
+            if action.operator in expected:
+                resume = SinkRestore(
+                    lineage=state.lineage,
+                    generation=generation,
+                    checkpoint=latest.checkpoint,
+                    state=saved[action.operator].get("state"),
+                )
+                yield pipeline.id, action, resume
+
+
+def _asked(
+    ask: AskSink, plan: Plan, action: Action, pipeline: int, resume: SinkRestore
+) -> SinkMemory | str | None:
+    """What the target says; a text where it could not be asked."""
+    try:
+        return ask(plan, action, pipeline, resume)
+    except TidegateError as error:
+        return str(error)
+    except Exception as error:  # whatever a connector or its server raises: the plan shows it
+        return f"{type(error).__name__}: {error}"

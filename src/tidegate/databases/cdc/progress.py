@@ -1,0 +1,77 @@
+"""How far the snapshot of each table is, and the chunks that come next. Called by source.py, in the
+driver.
+
+A chunk is a range of one column of the key, the first where the job file names none (keys.py tells
+what can be cut). The progress of a table is JSON:
+
+    None                                     nothing is read
+    {"upto": 16192, "cuts": [8096, 16192]}   keys up to 16192 are read; the last batch read them in these pieces
+    {"upto": null, "cuts": [24288, null]}    everything is read; null is the open end
+
+and has "order": [column, collation], which gives the ends their meaning; former versions, which
+knew whole numbers only, wrote none. Ends of other types are texts, {"number": "1.5"} or {"bytes":
+"0a"}, as chunks.py writes them.
+"""
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from tidegate.databases.cdc.keys import KeyChunk, SplitKey
+from tidegate.databases.chunks import Bound, walk
+from tidegate.databases.session import Session
+
+CHUNKS_MAX = 256
+Progress = dict[str, Any] | None
+
+
+def is_done(progress: Progress) -> bool:
+    """Whether all of a table is read."""
+    return progress is not None and progress["upto"] is None
+
+
+def done() -> dict[str, Any]:
+    """A table of which nothing but the log is read."""
+    return {"upto": None, "cuts": []}
+
+
+def chunks_between(start: Progress, end: Progress) -> list[KeyChunk]:
+    """The chunks that a batch reads of a table."""
+    if end is None or start == end or is_done(start):
+        return []
+    low = start["upto"] if start else None
+    found = []
+    for high in end["cuts"]:
+        found.append(KeyChunk(low, high))
+        low = high
+    return found
+
+
+def next_cuts(
+    session: Session,
+    relation: str,
+    key: SplitKey | None,
+    progress: Progress,
+    rows_each: int,
+    count: int,
+) -> dict[str, Any]:
+    """The progress after about `count` more chunks."""
+    if key is None:
+        return {"upto": None, "cuts": [None]}
+    low = progress["upto"] if progress else None
+    cuts: list[Bound] = list(
+        islice(walk(session, key.keys(relation), rows_each, ahead=rows_each - 1, after=low), count)
+    )
+    if len(cuts) < count:
+        cuts.append(None)  # the index has no more: the last one is open
+    return {"upto": cuts[-1], "cuts": cuts, "order": key.order}
+
+
+def budget(limit_rows: int | None, rows_each: int, parallelism: int) -> int:
+    """How many chunks one batch reads."""
+    return max(parallelism, min(CHUNKS_MAX, (limit_rows or CHUNKS_MAX * rows_each) // rows_each), 1)
+
+
+def unfinished(progress: dict[str, Any], paths: Sequence[str]) -> list[str]:
+    """The tables that are not read to their end, in order."""
+    return [path for path in paths if not is_done(progress.get(path))]

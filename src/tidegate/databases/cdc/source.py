@@ -1,0 +1,585 @@
+"""The Source of all databases that have a log: what `__init__` of this package says, with the log
+left open. Subclassed by the CDC connectors.
+
+The offset:
+
+    {"log": position,
+     "tables": {path: {"columns": ..., "read": progress, "definition": ...?}},
+     "touched": [paths that changed in the last range],
+     "gone": [paths that the catalogue has lost and a person has given up]?,
+     "stop": position?}
+
+The position, the columns and the definition are the database's own words, which only its subclass
+reads. A change of a table that is not carried on stops the job (TableChanged) before it, until a
+person has chosen what to do about it (`accepted`).
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from tidegate.databases.catalog import NativeColumn
+from tidegate.databases.cdc.changes import SnapshotRollback, inserted, settle
+from tidegate.databases.cdc.column_defaults import ColumnDefaults, told
+from tidegate.databases.cdc.errors import ChangeChoice, ColumnsAdded, OrderChanged, TableChanged
+from tidegate.databases.cdc.key_order import KeyOrder, order_of
+from tidegate.databases.cdc.keys import KeyChunk, SplitKey, split_key
+from tidegate.databases.cdc.progress import (
+    budget,
+    chunks_between,
+    done,
+    is_done,
+    next_cuts,
+    unfinished,
+)
+from tidegate.databases.cdc.selection import CaptureTable, is_wanted, select
+from tidegate.databases.cdc.spool import Spool
+from tidegate.databases.dialect import Dialect, dialect_of
+from tidegate.databases.errors import TableMissing
+from tidegate.databases.session import Session
+from tidegate.databases.tls import of_debezium
+from tidegate.databases.url import Address, System, parse_url
+from tidegate.failpoint import failpoint
+from tidegate.model.change import decided
+from tidegate.model.types import Table
+from tidegate.plugin.arrow import table_schema
+from tidegate.plugin.contract import JOINT_TABLE, Limit, Offset, OperatorContext, Source, Split
+from tidegate.plugin.option import Values
+
+IDLE_BYTES_MAX = 4 << 20
+"""Log of other tables that is passed over before the position moves; until then a turn that finds
+nothing writes nothing.
+"""
+
+
+GONE_WORDS = (
+    "the catalogue does not have it any more (dropped, renamed, or its rights were taken away);"
+    " what the log still has of it is not delivered"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogWindow:
+    """What the log holds after a position.
+
+    `idle_bytes` is how much of it there is where no table that is read was touched.
+    """
+
+    log: dict[str, Any]
+    touched: frozenset[str]
+    caught_up: bool
+    idle_bytes: int = 0
+    columns: Mapping[str, list[Any]] | None = (
+        None  # of tables that were altered, where the change is carried on
+    )
+    reread: frozenset[str] = frozenset()  # tables that are to be read again from their beginning
+    definitions: Mapping[str, Any] | None = (
+        None  # what is recorded of tables beside their columns, in the database's own words
+    )
+
+
+class CaptureSource(Source):
+    """Snapshot and log of one database."""
+
+    system: ClassVar[System]
+    logs_generated: ClassVar[bool] = True
+    """Whether the log has columns that the database computes."""
+
+    def __init__(self, values: Values, context: OperatorContext) -> None:
+        super().__init__(values, context)
+        properties = {
+            **of_debezium(values["debezium"]),
+            "connect_timeout_s": str(max(1, int(values["connect.timeout.ms"]) // 1000)),
+        }
+        self.address: Address = parse_url(
+            str(values["url"]), values["username"], values["password"], properties
+        )
+        self.dialect: Dialect = dialect_of(self.system)
+        self._missing: dict[
+            str, TableMissing
+        ] = {}  # tables that the job file names and the catalogue does not have
+        self._nothing_read: frozenset[str] = (
+            frozenset()
+        )  # tables of which nothing is read at the beginning of the range that is planned
+        # whether the last look stopped before the end; who has not looked yet had better do so soon
+        self._more = True
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to the tasks; the tables too, so that a task need not look."""
+        own = {
+            "values": self.values,
+            "context": self.context,
+            "address": self.address,
+            "dialect": self.dialect,
+        }
+        return (
+            {**own, "captured": self.__dict__["captured"]} if "captured" in self.__dict__ else own
+        )
+
+    # What a database gives.
+
+    @abstractmethod
+    def session(self) -> Session:
+        """A connection; a server that is just starting is waited for."""
+
+    @abstractmethod
+    def check_server(self, session: Session) -> None:
+        """Raise NotSetUp where the server does not write the log that is needed, with all that is
+        wrong.
+        """
+
+    @abstractmethod
+    def log_begin(self, session: Session) -> dict[str, Any]:
+        """Where the log is read from, by startup.mode."""
+
+    @abstractmethod
+    def log_stop(self, session: Session) -> dict[str, Any] | None:
+        """Where it ends, by stop.mode; None: never."""
+
+    @abstractmethod
+    def look(self, session: Session, start: Offset, limit: Limit) -> LogWindow:
+        """The end of the next range of the log; PositionGone where it is not there any more."""
+
+    @abstractmethod
+    def passed(self, log: Mapping[str, Any], stop: Mapping[str, Any]) -> bool:
+        """Whether a position is at or after another."""
+
+    @abstractmethod
+    def log_now(self, session: Session) -> dict[str, Any]:
+        """A position that is not before anything that a read which has ended can have seen."""
+
+    @abstractmethod
+    def read_log(
+        self, start: Mapping[str, Any], end: Mapping[str, Any], columns: Mapping[str, list[Any]]
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The changes of (start, end] of these tables, as (path, batch)."""
+
+    @abstractmethod
+    def columns_of(self, captured: CaptureTable) -> list[Any]:
+        """What the log's reader must know of a table's columns, as JSON."""
+
+    @abstractmethod
+    def filled(self, session: Session, captured: CaptureTable) -> ColumnDefaults:
+        """What each column holds in rows that were there before it was added."""
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether the log has whole images before, so that chunks can be taken back to a position."""
+        return True
+
+    # What is the same for all.
+
+    @cached_property
+    def captured(self) -> dict[str, CaptureTable]:
+        """The tables that are read, by path."""
+        with self.session() as session:
+            self.check_server(session)
+            found = select(session, self.dialect, self.values, generated=self.logs_generated)
+            self._missing = found.missing
+            if not self.values["schema-changes.enabled"]:
+                return found.tables
+            return {path: self._with_defaults(session, c) for path, c in found.tables.items()}
+
+    def _with_defaults(self, session: Session, captured: CaptureTable) -> CaptureTable:
+        """Sinks that add a column to their table look for these: what rows of before have in it."""
+        options = {**captured.table.options, "defaults": told(self.filled(session, captured))}
+        return replace(captured, table=replace(captured.table, options=options))
+
+    def tables(self) -> tuple[Table, ...]:
+        """As the catalogue has them now."""
+        return tuple(c.table for c in self.captured.values())
+
+    @property
+    def bounded(self) -> bool:
+        """Only where a stop is asked for."""
+        return bool(
+            self.values["stop.mode"] != "never" or self.values["startup.mode"] == "snapshot-only"
+        )
+
+    def initial(self) -> Offset:
+        """The log from where startup.mode says; tables unread where it says initial."""
+        captured = self.captured
+        for missing in self._missing.values():
+            raise missing
+        with self.session() as session:
+            log, stop = self.log_begin(session), self.log_stop(session)
+        snapshot = self.values["startup.mode"] in ("initial", "snapshot-only")
+        tables = {
+            path: {"columns": self.columns_of(c), "read": None if snapshot else done()}
+            for path, c in captured.items()
+        }
+        return {
+            "log": log,
+            "tables": tables,
+            "touched": [],
+            **({"stop": stop} if stop is not None else {}),
+        }
+
+    def latest(self, start: Offset, limit: Limit) -> Offset:
+        """The next range of the log, and the next chunks of tables that are not read yet, where the
+        log is read to its end.
+        """
+        known = self._without_gone(self._with_new_tables(start))
+        if self.at_end(known):
+            self._more = False
+            return known
+        with self.session() as session:
+            look = self._carried(known, self._look(session, known, limit))
+            tables = {path: dict(entry) for path, entry in known["tables"].items()}
+            for path, columns in (look.columns or {}).items():
+                self._carry_on(session, path, columns)
+                tables[path]["columns"] = columns
+            for path, definition in (look.definitions or {}).items():
+                tables[path]["definition"] = definition
+            for path in look.reread:
+                tables[path]["read"] = None
+            todo = unfinished(
+                {p: t["read"] for p, t in tables.items()}, [p for p in tables if p in self.captured]
+            )
+            if (
+                look.caught_up and todo and not look.reread
+            ):  # chunks are counted from the progress at the beginning of the range
+                self._plan_chunks(session, tables, todo, limit)
+        self._more = not look.caught_up or any(not is_done(tables[path]["read"]) for path in todo)
+        moves = (
+            tables != known["tables"]
+            or look.idle_bytes > IDLE_BYTES_MAX
+            or any(known["tables"][p]["read"] for p in look.touched)
+        )
+        moves = moves or (
+            not look.caught_up and look.log != known["log"]
+        )  # whoever stops before the end of the log must go on from there
+        reached = (
+            "stop" in known and self.passed(look.log, known["stop"]) and look.log != known["log"]
+        )
+        if not (moves or reached):
+            return start if known == start else known
+        return {**known, "log": look.log, "tables": tables, "touched": sorted(look.touched)}
+
+    def _with_new_tables(self, start: Offset) -> Offset:
+        """Tables that match since the last start are read from their beginning."""
+        fresh = {
+            p: {"columns": self.columns_of(c), "read": None}
+            for p, c in self.captured.items()
+            if p not in start["tables"]
+        }
+        if not fresh:
+            return start
+        gone = [path for path in start.get("gone", ()) if path not in fresh]
+        return {
+            **start,
+            "tables": {**start["tables"], **fresh},
+            **({"gone": gone} if "gone" in start else {}),
+        }
+
+    def _without_gone(self, start: Offset) -> Offset:
+        """Tables that the job file asks for and the catalogue does not have any more are left out
+        once a person has said so, and are not asked about again.
+        """
+        known = start["tables"]
+        gone = [
+            path
+            for path in known
+            if path not in self.captured and (path in self._missing or is_wanted(self.values, path))
+        ]
+        for path, missing in self._missing.items():
+            if path not in known and path not in start.get("gone", ()):
+                raise missing
+        at = self.position_text(start["log"])
+        for path in gone:
+            if self.accepted(path, at) is not ChangeChoice.SKIP:
+                raise TableChanged(path, GONE_WORDS, at, choices=(ChangeChoice.SKIP,)).of_job(
+                    self.context.job_id
+                )
+        if not gone:
+            return start
+        left = {path: entry for path, entry in known.items() if path not in gone}
+        return {**start, "tables": left, "gone": sorted({*start.get("gone", ()), *gone})}
+
+    def position_text(self, log: Mapping[str, Any]) -> str:
+        """A position of the log for people: the same whenever it is asked."""
+        return str(log["lsn"]) if "lsn" in log else f"{log['file']}:{log['pos']}"
+
+    def _look(self, session: Session, start: Offset, limit: Limit) -> LogWindow:
+        """The next range; a change that nobody has decided about stops the job with the commands
+        that do.
+        """
+        self._nothing_read = frozenset(
+            path for path, entry in start["tables"].items() if entry["read"] is None
+        )
+        try:
+            return self.look(session, start, limit)
+        except TableChanged as error:
+            raise error.of_job(self.context.job_id) from None
+
+    def _carried(self, start: Offset, look: LogWindow) -> LogWindow:
+        """Rows of the range must fit the pipeline, which was built with the columns of the
+        catalogue: that may be ahead of the log.
+        """
+        at = self.position_text(start["log"])
+        reread = set()
+        for path in sorted(look.touched):
+            entry = start["tables"].get(path)
+            if entry is None or entry["read"] is None or path not in self.captured:
+                continue
+            lost = self._lost_columns(path, entry["columns"])
+            choice = self.accepted(path, at) if lost else ChangeChoice.ADOPT
+            if choice not in (ChangeChoice.ADOPT, ChangeChoice.REREAD):
+                what = (
+                    f"the log has rows with {', '.join(lost)}, from before a change that the table"
+                    " has had since; adopt delivers them without these values, reread brings the"
+                    " table as it is now"
+                )
+                raise TableChanged(
+                    path, what, at, choices=(ChangeChoice.ADOPT, ChangeChoice.REREAD)
+                ).of_job(self.context.job_id)
+            if choice is ChangeChoice.REREAD:
+                reread.add(path)
+        return (
+            replace(look, touched=look.touched - reread, reread=look.reread | reread)
+            if reread
+            else look
+        )
+
+    def _lost_columns(self, path: str, columns: Sequence[Any]) -> list[str]:
+        """Columns of rows in the log that the pipeline does not have, or has with another type."""
+        captured = self.captured[path]
+        flows = {c.name: c.type for c in captured.table.columns}
+        lost = []
+        for name, native, *_ in columns:
+            now = captured.info.column(str(name))
+            if str(name) in flows and now is not None and now.native == native:
+                continue
+            if (
+                str(name) not in flows
+                or self.dialect.data_type(NativeColumn(name=str(name), native=str(native)))
+                != flows[str(name)]
+            ):
+                lost.append(f"{name} {native}")
+        return lost
+
+    def accepted(self, path: str, at: str) -> ChangeChoice | None:
+        """What a person has decided about the change of a table at a position.
+
+        A table of which nothing is read is read as it is then.
+        """
+        return decided(self.context.accepted_changes, path, at) or (
+            ChangeChoice.REREAD if path in self._nothing_read else None
+        )
+
+    def _carry_on(self, session: Session, path: str, columns: Sequence[Any]) -> None:
+        """Columns flow through the whole pipeline, which is built when it starts: it starts again
+        where the catalogue has others since.
+        """
+        captured = self.captured.get(path)
+        if captured is None:
+            return
+        names = {c.name for c in captured.table.columns}
+        lacking = [str(c[0]) for c in columns if str(c[0]) not in names]
+        if lacking:
+            raise ColumnsAdded(
+                path, "the column" + ("s " if len(lacking) > 1 else " ") + ", ".join(lacking)
+            )
+        if self._outdated(session, captured):
+            raise ColumnsAdded(path, "other columns than it had when the pipeline started")
+
+    def _plan_chunks(
+        self, session: Session, tables: dict[str, Any], todo: Sequence[str], limit: Limit
+    ) -> None:
+        rows_each = int(self.values["snapshot.split.size"])
+        left = budget(limit.rows, rows_each, self.context.parallelism)
+        for path in todo:
+            before = tables[path]["read"]
+            key = self._split(path, (before or {}).get("order"))
+            tables[path]["read"] = next_cuts(
+                session, self.relation(self.captured[path]), key, before, rows_each, left
+            )
+            self._check_order(session, path, key)
+            left -= len(tables[path]["read"]["cuts"])
+            if left <= 0:
+                return
+
+    def _outdated(self, session: Session, captured: CaptureTable) -> bool:
+        """Whether the catalogue has other columns than those that the pipeline was built with."""
+        info = self.dialect.table_info(session, captured.info.name)
+        return info is None or self.columns_of(replace(captured, info=info)) != self.columns_of(
+            captured
+        )
+
+    def relation(self, captured: CaptureTable) -> str:
+        """What the rows of a table are selected from."""
+        return self.dialect.qualified(captured.info.name)
+
+    def _split(self, path: str, order: list[str] | None) -> SplitKey | None:
+        return split_key(self.captured[path], self.dialect, order)
+
+    def _check_order(self, session: Session, path: str, key: SplitKey | None) -> None:
+        """After new ends of chunks were found: they must rise in the order of those before them."""
+        if key is None or not key.column.collation:
+            return
+        info = self.dialect.table_info(session, self.captured[path].info.name)
+        now = info.column(key.column.name) if info is not None else None
+        if now is None or now.collation != key.column.collation:
+            became = now.collation if now is not None else "gone"
+            raise OrderChanged(path, key.column.name, key.column.collation, became)
+
+    def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # chunks are as many as they are
+        """A split for each table that changed, as its changes must stay in order, and one for each
+        chunk.
+        """
+        log = [
+            Split(path, payload, 1)
+            for payload in self._log_payloads(start, end)
+            for path in payload["tables"]
+        ]
+        return [*log, *self._chunk_splits(start, end)]
+
+    def joint_splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # chunks are as many as they are
+        """One read of the log for all tables, and a split for each chunk."""
+        log = [
+            Split(
+                JOINT_TABLE if len(payload["tables"]) > 1 else next(iter(payload["tables"])),
+                payload,
+                1,
+            )
+            for payload in self._log_payloads(start, end)
+            if payload["tables"]
+        ]
+        return [*log, *self._chunk_splits(start, end)]
+
+    def _log_payloads(self, start: Offset, end: Offset) -> Iterator[dict[str, Any]]:
+        if start["log"] == end["log"]:
+            return
+        known = {
+            p: t
+            for p, t in start["tables"].items()
+            if t["read"] is not None and p in self.captured and p in end["touched"]
+        }
+        yield {
+            "log": [start["log"], end["log"]],
+            "tables": {p: _known(t) for p, t in known.items()},
+        }
+
+    def _chunk_splits(self, start: Offset, end: Offset) -> Iterator[Split]:
+        for path, after in end["tables"].items():
+            before = start["tables"].get(path, {"read": None})["read"]
+            for chunk in chunks_between(before, after["read"]) if path in self.captured else ():
+                payload = {
+                    "chunk": [chunk.low, chunk.high],
+                    "order": after["read"].get("order"),
+                    "at": end["log"],
+                    "columns": after["columns"],
+                }
+                yield Split(path, payload, int(self.values["snapshot.split.size"]) * 64)
+
+    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """In a task: changes of a range, or rows of a chunk."""
+        if "chunk" in split.payload:
+            yield from self._read_chunk(split.table, split.payload)
+            return
+        wanted = (
+            split.payload["tables"]
+            if split.table == JOINT_TABLE
+            else {split.table: split.payload["tables"][split.table]}
+        )
+        start, end = split.payload["log"]
+        with ExitStack() as stack:
+            orders = {
+                path: stack.enter_context(self._order(path, known))
+                for path, known in wanted.items()
+                if known["upto"] is not None
+            }
+            for path, batch in self.read_log(
+                start, end, {p: t["columns"] for p, t in wanted.items()}
+            ):
+                inside = orders[path].upto(batch, wanted[path]["upto"]) if path in orders else None
+                settled = settle(batch, self.captured[path].table.primary_key, inside)
+                if settled.num_rows:
+                    yield (
+                        settled.replace_schema_metadata({"table": path})
+                        if split.table == JOINT_TABLE
+                        else settled
+                    )
+
+    def _order(self, path: str, known: Mapping[str, Any]) -> KeyOrder:
+        key = self._split(path, known.get("order"))
+        assert key is not None, "it was cut by this key before"
+        return order_of(key, self.session)
+
+    def _read_chunk(self, path: str, payload: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+        """Rows as they are now, then taken back to the position.
+
+        A table without rows gives an empty batch, so that sinks know of it.
+        """
+        chunk = KeyChunk(*payload["chunk"])
+        table = self.captured[path].table
+        schema, key = table_schema(table), table.primary_key
+        whole = chunk == KeyChunk(None, None)
+        with (
+            Spool(schema) as spool,
+            nullcontext() if whole else self._order(path, payload) as order,
+        ):
+            failpoint("capture.chunk.before")
+            for batch in self._rows(path, chunk, payload.get("order")):
+                spool.add(inserted(batch, schema))
+            failpoint("capture.chunk.middle")
+            back = SnapshotRollback(
+                key, None if order is None else lambda batch: order.inside(batch, chunk)
+            )
+            if self.takes_back:
+                with self.session() as session:
+                    now = self.log_now(session)
+                for _, batch in self.read_log(payload["at"], now, {path: payload["columns"]}):
+                    back.add(settle(batch, key))
+            empty = chunk.low is None
+            for batch in back.apply(spool, schema):
+                empty = False
+                yield batch
+            if empty:
+                yield pa.RecordBatch.from_pylist([], schema=schema)
+            failpoint("capture.chunk.after")
+
+    def _rows(
+        self, path: str, chunk: KeyChunk, order: list[str] | None
+    ) -> Iterator[pa.RecordBatch]:
+        captured = self.captured[path]
+        types = {c.name: c.type for c in captured.table.columns}
+        selected = ", ".join(
+            self.dialect.expression(c, types[c.name]) for c in captured.info.columns
+        )
+        key = self._split(path, order)
+        condition = key.condition(chunk) if key is not None else ""
+        sql = f"select {selected} from {self.relation(captured)}" + (
+            f" where {condition}" if condition else ""
+        )
+        return self.dialect.batches(
+            self.address, sql, list(types.items()), int(self.values["snapshot.fetch.size"])
+        )
+
+    def behind(self, offset: Offset) -> bool:  # noqa: ARG002  # the last look knows
+        """Whether there was more of the log, or of the tables, than the batch might take."""
+        return self._more
+
+    def at_end(self, offset: Offset) -> bool:
+        """Whether everything is read up to the stop."""
+        if not self.bounded:
+            return False
+        whole = all(is_done(t["read"]) for t in offset["tables"].values())
+        return whole and (
+            self.values["stop.mode"] == "never"
+            or ("stop" in offset and self.passed(offset["log"], offset["stop"]))
+        )
+
+
+def _known(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What a task must know of a table that is read at least in part."""
+    return {
+        "columns": entry["columns"],
+        "upto": entry["read"]["upto"],
+        "order": entry["read"].get("order"),
+    }

@@ -1,0 +1,233 @@
+"""What the rows of a table are decoded by, recorded in the offset and compared with every table map
+of the log.
+
+Called by scan, rows and CDC. A column is recorded as [name, type, character set, nullable, key]:
+`key` is its place in the key that tells rows apart, from 1 on, negative where that is not the
+primary key, 0 where it is in none. Offsets of former versions have the first three: what is not
+recorded is not compared.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pymysql.charset import charset_by_id
+
+from tidegate.databases.mysql.binlog_charsets import codec_of
+from tidegate.databases.mysql.binlog_events import TableMap
+from tidegate.databases.mysql.binlog_row_layout import LogColumn, fits
+from tidegate.databases.types import base_and_sizes
+from tidegate.model.errors import Unsupported
+
+_WIDE = {
+    "utf8mb4": 4,
+    "utf8mb3": 3,
+    "utf8": 3,
+    "ucs2": 2,
+    "utf16": 4,
+    "utf16le": 4,
+    "utf32": 4,
+    "gbk": 2,
+    "gb2312": 2,
+    "gb18030": 4,
+    "big5": 2,
+    "sjis": 2,
+}
+_WIDE |= {"cp932": 2, "ujis": 3, "eucjpms": 3, "euckr": 2}
+_BLOB_BYTES = {
+    "tinyblob": 1,
+    "tinytext": 1,
+    "blob": 2,
+    "text": 2,
+    "mediumblob": 3,
+    "mediumtext": 3,
+    "longblob": 4,
+    "longtext": 4,
+}
+_FRACTIONS = {"time": 19, "datetime": 18, "timestamp": 17}
+_SAME_CHARSET = {"utf8": "utf8mb3"}
+_BEYOND_BMP = re.compile("[\U00010000-\U0010ffff]")
+_NUMBERS = {
+    "tinyint",
+    "smallint",
+    "mediumint",
+    "int",
+    "integer",
+    "bigint",
+    "float",
+    "double",
+    "decimal",
+    "numeric",
+}
+Charsets = Callable[[int], str | None]
+"""The character set of a collation by its number; None where it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedColumn:
+    """A column as the offset keeps it; None for what an offset of a former version did not keep."""
+
+    log: LogColumn
+    nullable: bool | None = None
+    key: int | None = None
+
+    def json(self) -> list[Any]:
+        """As an offset keeps it."""
+        return [*self.log.json(), self.nullable, self.key]
+
+
+Recorded = tuple[RecordedColumn, ...]
+
+
+def recorded(document: Sequence[Sequence[Any]]) -> Recorded:
+    return tuple(RecordedColumn(LogColumn(*entry[:3]), *entry[3:5]) for entry in document)
+
+
+def is_whole(columns: Recorded) -> bool:
+    """Whether everything is recorded that is compared now."""
+    return all(c.nullable is not None and c.key is not None for c in columns)
+
+
+def key_of(columns: Recorded) -> tuple[str, ...]:
+    """The columns that tell rows apart, in order."""
+    return tuple(
+        c.log.name for c in sorted((c for c in columns if c.key), key=lambda c: abs(c.key or 0))
+    )
+
+
+def known_charset(collation: int) -> str | None:
+    """By the client library's list, for readers that have asked no server."""
+    try:
+        return str(charset_by_id(collation).name)  # type: ignore[attr-defined]  # its description lacks it
+    except KeyError:
+        return None
+
+
+def difference(map_: TableMap, columns: Recorded, charset: Charsets = known_charset) -> str:
+    """How a table in the log differs from what is recorded, for a person; empty where it does not."""
+    count = len(map_.types)
+    if count != len(columns):
+        return (
+            f"it has {count} columns in the log, and {len(columns)} are recorded"
+            f" ({', '.join(c.log.name for c in columns)})"
+        )
+    for number, column in enumerate(columns):
+        if wrong := _column_difference(map_, number, column, charset):
+            return f"column {number + 1}, {column.log.name} {column.log.type}, {wrong}"
+    key = map_.metadata.key
+    ours = tuple(
+        n
+        for n, c in sorted(enumerate(columns), key=lambda item: item[1].key or 0)
+        if (c.key or 0) > 0
+    )
+    if (
+        key is not None
+        and all(c.key is not None for c in columns)
+        and not any((c.key or 0) < 0 for c in columns)
+        and key != ours
+    ):
+        names = [c.log.name for c in columns]
+        return (
+            f"its primary key is ({', '.join(names[n] for n in key)}) in the log, and"
+            f" ({', '.join(names[n] for n in ours)}) is recorded"
+        )
+    return ""
+
+
+def _column_difference(
+    map_: TableMap, number: int, column: RecordedColumn, charset: Charsets
+) -> str:
+    meta, log = map_.metadata, column.log
+    if meta.names is not None and meta.names[number] != log.name:
+        return f"is called {meta.names[number]} in the log"
+    kind, parameter = map_.types[number], map_.metas[number]
+    wanted = _expected(log)
+    if not fits(log, kind) or (wanted is not None and wanted[0] == kind and wanted[1] != parameter):
+        return f"has the type {kind} with the parameter {parameter} in the log" + (
+            f" instead of {wanted[0]} with {wanted[1]}" if wanted else ""
+        )
+    if meta.unsigned is not None and log.word in _NUMBERS and meta.unsigned[number] != log.unsigned:
+        return f"is {'unsigned' if meta.unsigned[number] else 'signed'} in the log"
+    if column.nullable is not None and meta.nullable[number] != column.nullable:
+        return f"is {'nullable' if meta.nullable[number] else 'not nullable'} in the log"
+    return _text_difference(meta.collations[number], meta.labels[number], log, charset)
+
+
+def _text_difference(
+    collation: int | None, labels: tuple[bytes, ...] | None, log: LogColumn, charset: Charsets
+) -> str:
+    found = charset(collation) if collation is not None else None
+    if (
+        found is not None
+        and log.charset is not None
+        and _SAME_CHARSET.get(found, found) != _SAME_CHARSET.get(log.charset, log.charset)
+    ):
+        return f"has the character set {found} in the log"
+    if labels is None or not log.charset:
+        return ""
+    try:
+        texts = tuple(label.decode(codec_of(log.charset)) for label in labels)
+    except (
+        Unsupported,
+        UnicodeDecodeError,
+    ):  # a label that cannot be read is no label that is recorded
+        texts = ()
+    shown = tuple(_BEYOND_BMP.sub("?", text) for text in texts)  # as the catalogue shows them
+    return (
+        ""
+        if shown == log.labels
+        else f"has the labels {', '.join(map(repr, texts or labels))} in the log"
+    )
+
+
+def _expected(column: LogColumn) -> tuple[int, int] | None:
+    """The type byte and its parameter that a column must have in the log; None where only the type
+    can be told.
+    """
+    word, (_, sizes) = column.word, base_and_sizes(column.type)
+    size = sizes[0] if sizes else 0
+    wide = _WIDE.get(column.charset or "", 1)
+    match word:
+        case "decimal" | "numeric" if len(sizes) == 2:
+            return 246, size << 8 | sizes[1]
+        case "time" | "datetime" | "timestamp":
+            return _FRACTIONS[word], size
+        case "char" | "binary" if sizes:
+            length = size * (wide if word == "char" else 1)
+            return 254, (254 ^ (length & 0x300) >> 4) << 8 | length & 255
+        case "varchar" | "varbinary" if sizes:
+            return 15, size * (wide if word == "varchar" else 1)
+        case "enum":
+            return 254, 247 << 8 | (1 if len(column.labels) < 256 else 2)
+        case "set":
+            count = (len(column.labels) + 7) // 8
+            return 254, 248 << 8 | (8 if count > 4 else count)
+        case "bit" if sizes:
+            return 16, size % 8 << 8 | size // 8
+        case text if text in _BLOB_BYTES:
+            return 252, _BLOB_BYTES[text]
+        case _:
+            return None
+
+
+class MapChecker:
+    """Compares table maps with what is recorded, each different one once."""
+
+    def __init__(self, tables: Mapping[str, Recorded], charset: Charsets = known_charset) -> None:
+        self._tables = tables
+        self._charset = charset
+        self._known: dict[int, tuple[TableMap, str]] = {}
+
+    def difference(self, map_: TableMap, path: str) -> str:
+        """As `difference`, for a table that is read.
+
+        The event reader gives the same object for the same bytes.
+        """
+        known = self._known.get(map_.table_id)
+        if known is None or known[0] is not map_:
+            known = self._known[map_.table_id] = (
+                map_,
+                difference(map_, self._tables[path], self._charset),
+            )
+        return known[1]

@@ -1,0 +1,149 @@
+"""MariaDB and MySQL: rows of a statement as Arrow, by connectorx. Called by mysql_dialect.py, in
+tasks.
+
+connectorx waits half a minute for a server that is not there and tells little about it, so a
+connection of ours is tried first. It may end by a panic, which is no Exception: that is caught by
+its name. It cannot encrypt: where the URL asks for that, pymysql reads the rows as texts, some
+times slower, and Arrow makes columns of them.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import connectorx
+import pyarrow as pa
+import pymysql
+
+from tidegate.databases.errors import DatabaseTrouble, StatementRefused, ValueUnreadable
+from tidegate.databases.mysql.binlog_columns import span_text
+from tidegate.databases.mysql.session import connect, tls_of, translated
+from tidegate.databases.session import check_session
+from tidegate.databases.tls import Mode
+from tidegate.databases.types import fit, fitted
+from tidegate.databases.url import Address
+from tidegate.model.errors import TidegateError
+from tidegate.model.types import DataType, TypeName
+from tidegate.plugin.arrow import arrow_type
+
+ROWS_MAX = 16_384
+_NO_VALUE = "Couldn't convert the value"
+_REFUSED = ("(42000)", "(42S02)", "(42S22)", "(22")
+
+
+def batches(
+    address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int
+) -> Iterator[pa.RecordBatch]:
+    """Batches of about rows_max rows."""
+    if tls_of(address).mode is not Mode.NONE:
+        yield from _encrypted(address, sql, columns, rows_max or ROWS_MAX)
+        return
+    check_session(address)
+    try:
+        reader = connectorx.read_sql(
+            address.uri("mysql"), sql, return_type="arrow_stream", batch_size=rows_max or ROWS_MAX
+        )
+        for batch in reader:
+            if batch.num_rows:
+                yield _fitted(batch, columns)
+    except TidegateError:
+        raise
+    except (RuntimeError, pa.ArrowException) as error:
+        raise _ours(address, str(error), columns) from None
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise _ours(address, str(error), columns) from None
+
+
+def _fitted(batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]]) -> pa.RecordBatch:
+    """The batch in our types; an error tells the value that does not fit, and how its row begins."""
+    try:
+        return fitted(batch, columns)
+    except ValueUnreadable as error:
+        index = [name for name, _ in columns].index(error.column)
+        raise _located(error, batch, columns, index) from None
+
+
+def _located(
+    error: ValueUnreadable,
+    batch: pa.RecordBatch,
+    columns: Sequence[tuple[str, DataType]],
+    index: int,
+) -> ValueUnreadable:
+    name, kind = columns[index]
+    for row in range(batch.num_rows):
+        try:
+            fit(batch.column(index).slice(row, 1), kind, name)
+        except ValueUnreadable as found:
+            value = batch.column(index)[row].as_py()
+            spans = kind.name is TypeName.TIME and isinstance(value, int)
+            shown = (
+                f"{span_text(value)} (with time-as-text = true, MySQL-CDC reads columns of the type"
+                " TIME as texts)"
+                if spans
+                else value
+            )
+            return ValueUnreadable(
+                name,
+                str(kind),
+                f"{shown} in the row with {columns[0][0]} = {batch.column(0)[row].as_py()}:"
+                f" {found.why}",
+            )
+    return error
+
+
+def _ours(address: Address, text: str, columns: Sequence[tuple[str, DataType]]) -> TidegateError:
+    text = address.masked(text)
+    if _NO_VALUE in text:  # connectorx does not tell the column
+        return ValueUnreadable(
+            " or ".join(
+                name for name, kind in columns if kind.name in (TypeName.STRING, TypeName.TIMESTAMP)
+            ),
+            "its type",
+            text,
+        )
+    if any(state in text for state in _REFUSED):
+        return StatementRefused(str(address), text)
+    return DatabaseTrouble(str(address), text)
+
+
+def _encrypted(
+    address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int
+) -> Iterator[pa.RecordBatch]:
+    with (
+        closing(connect(address, conv={}, cursorclass=pymysql.cursors.SSCursor)) as connection,
+        closing(connection.cursor()) as cursor,
+    ):
+        translated(address, lambda: cursor.execute(sql))
+        while rows := translated(address, lambda: cursor.fetchmany(rows_max)):
+            arrays: list[Any] = [
+                _column(values, kind, name)
+                for values, (name, kind) in zip(zip(*rows, strict=True), columns, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(
+                arrays,
+                schema=pa.schema([pa.field(name, arrow_type(kind)) for name, kind in columns]),
+            )
+
+
+def _column(values: Sequence[Any], kind: DataType, name: str) -> Any:
+    """The texts of a column as `Dialect.expression` has them read: whole numbers for most, and what
+    a text says for itself.
+    """
+    try:
+        match kind.name:
+            case TypeName.BYTES | TypeName.BINARY_VECTOR:
+                return fit(pa.array(values, pa.binary()), kind, name)
+            case (
+                TypeName.STRING
+                | TypeName.DECIMAL
+                | TypeName.FLOAT
+                | TypeName.DOUBLE
+                | TypeName.TIMESTAMP
+            ):
+                return fit(pa.array(values, pa.string()), kind, name)
+            case _:
+                return fit(pa.array(values, pa.string()).cast(pa.int64()), kind, name)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise ValueUnreadable(name, str(kind), str(error)) from None

@@ -1,0 +1,231 @@
+"""MariaDB and MySQL: the connection, by pymysql.
+
+Times are UTC, modes are strict, text is utf8mb4, whatever the server's defaults are.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+import pymysql
+from pymysql.constants import CLIENT, SERVER_STATUS
+
+from tidegate.databases import idle_connections as reuse
+from tidegate.databases.errors import (
+    AccessDenied,
+    DatabaseMissing,
+    DatabaseTrouble,
+    DatabaseUnreachable,
+    StatementRefused,
+    Untrusted,
+)
+from tidegate.databases.session import Row, Session
+from tidegate.databases.tls import Mode, Tls, context, mysql_tls
+from tidegate.databases.url import Address
+from tidegate.model.errors import TidegateError
+
+T = TypeVar("T")
+_RESET_CONNECTION = 0x1F
+_DENIED = {1044, 1045, 1142, 1143, 1227, 1698}
+_LOST = {2003, 2002, 2005}
+_UNTRUSTED = (
+    "certificate verify failed",
+    "ssl is required",
+    "wrong_version_number",
+    "wrong version number",
+    "support ssl",
+)
+# Connection lost, server shutting down, deadlock, lock wait, too many connections, read-only
+# failover: another try may end well.
+_PASSING = {
+    1040,
+    1053,
+    1077,
+    1152,
+    1158,
+    1159,
+    1160,
+    1161,
+    1184,
+    1203,
+    1205,
+    1213,
+    1226,
+    1290,
+    1412,
+    1637,
+    1927,
+    2006,
+    2013,
+    2014,
+    2055,
+    3024,
+    4031,
+}
+_NEEDS_ENCRYPTION = (  # pymysql says so where it cannot encrypt the password alone
+    "caching_sha2_password"
+)
+SET_UP = (
+    "set session time_zone = '+00:00'",
+    (
+        "set session sql_mode ="
+        " 'STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
+    ),
+    "set session transaction isolation level read committed",
+)
+
+
+def connect(address: Address, **more: Any) -> "pymysql.Connection[Any]":
+    """A pymysql connection in autocommit, with our session settings; also for readers of the binary
+    log.
+    """
+    tls = tls_of(address)
+    protection: dict[str, Any] = (
+        {"ssl_disabled": True} if tls.mode is Mode.NONE else {"ssl": context(tls, str(address))}
+    )
+    given: dict[str, Any] = {
+        "host": address.host,
+        "port": address.port,
+        "user": address.user,
+        "password": address.password.encode(),  # as text it would be taken for latin1
+        "database": address.database or None,
+        "charset": "utf8mb4",
+        "autocommit": True,
+        "connect_timeout": address.connect_timeout_s,
+        "client_flag": CLIENT.FOUND_ROWS,
+        **protection,
+        **more,
+    }
+    connection: pymysql.Connection[Any] = translated(address, lambda: pymysql.connect(**given))
+    try:
+        with connection.cursor() as cursor:
+            for statement in SET_UP:
+                translated(address, partial(cursor.execute, statement))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def tls_of(address: Address) -> Tls:
+    """How the connection is protected."""
+    try:
+        return mysql_tls(address.properties)
+    except ValueError as error:
+        raise Untrusted(str(address), str(error)) from None
+
+
+def translated(address: Address, act: Callable[[], T]) -> T:
+    """Do something with the driver; its errors are ours."""
+    try:
+        return act()
+    except pymysql.err.MySQLError as error:
+        raise _ours(address, error) from None
+    except (OSError, RuntimeError) as error:
+        if _NEEDS_ENCRYPTION in str(error):
+            raise AccessDenied(
+                str(address),
+                "this server takes the password of this user (caching_sha2_password) only"
+                " encrypted: add ?sslMode=REQUIRED to the URL",
+            ) from None
+        raise DatabaseUnreachable(str(address), address.masked(str(error))) from None
+
+
+def _ours(address: Address, error: pymysql.err.MySQLError) -> TidegateError:
+    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    text = address.masked(str(error.args[1] if len(error.args) > 1 else error))
+    where = str(address)
+    if code in _DENIED:
+        return AccessDenied(where, f"{text} ({code})")
+    if any(sign in text.lower() for sign in _UNTRUSTED):
+        return Untrusted(where, text)
+    if code == 1049:
+        return DatabaseMissing(where, text)
+    if code in _LOST or (code == 2013 and "handshake" in text):
+        return DatabaseUnreachable(where, text)
+    if code in _PASSING or code == 0 or isinstance(error, pymysql.err.InterfaceError):
+        return DatabaseTrouble(where, f"{text} ({code})", str(code))
+    return StatementRefused(where, f"{text} ({code})", str(code))
+
+
+class MySqlSession(Session):
+    def __init__(self, address: Address, *, loads: bool = False) -> None:
+        """`loads` allows LOAD DATA LOCAL: only for who needs it, as a server that is not ours could
+        then ask for any file.
+        """
+        super().__init__(address)
+        self._key = reuse.key_of(address, "loads" if loads else "")
+        kept = reuse.take(self._key)
+        self._opened_s = kept.opened_s if kept else time.monotonic()
+        self.connection: Any = kept.connection if kept else connect(address, local_infile=loads)
+
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """Run a statement; its rows."""
+        with self.connection.cursor() as cursor:
+            translated(self.address, lambda: cursor.execute(sql, tuple(parameters) or None))
+            return list(cursor.fetchall())
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        """Run a statement; how many rows it changed."""
+        with self.connection.cursor() as cursor:
+            return int(
+                translated(self.address, lambda: cursor.execute(sql, tuple(parameters) or None))
+            )
+
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement for every row."""
+        with self.connection.cursor() as cursor:
+            translated(self.address, lambda: cursor.executemany(sql, [tuple(row) for row in rows]))
+
+    def begin(self) -> None:
+        translated(self.address, self.connection.begin)
+
+    def commit(self) -> None:
+        translated(self.address, self.connection.commit)
+
+    def rollback(self) -> None:
+        translated(self.address, self.connection.rollback)
+
+    def close(self) -> None:
+        connection = self.connection
+        if isinstance(connection, reuse.ClosedConnection):
+            return
+        self.connection = reuse.ClosedConnection(self.address)
+        if (
+            self.reusable
+            and connection.open
+            and not connection.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS
+        ):
+            with suppress(pymysql.err.MySQLError, OSError, RuntimeError, TidegateError):
+                _reset(self.address, connection)
+                reuse.keep(
+                    self._key,
+                    connection,
+                    connection._sock.fileno(),
+                    lambda: _closed(connection),
+                    self._opened_s,
+                )
+                return
+        _closed(connection)
+
+
+def _reset(address: Address, connection: Any) -> None:
+    """A session as a new connection has it: variables, temporary tables, locks and prepared
+    statements of the last one go.
+    """
+    connection._execute_command(_RESET_CONNECTION, b"")
+    connection._read_ok_packet()
+    if address.database:
+        connection.select_db(address.database)  # its character set is a variable of the session
+    connection.set_character_set("utf8mb4")
+    connection.autocommit(True)
+    with connection.cursor() as cursor:
+        for statement in SET_UP:
+            translated(address, partial(cursor.execute, statement))
+
+
+def _closed(connection: Any) -> None:
+    with suppress(pymysql.err.MySQLError):
+        connection.close()

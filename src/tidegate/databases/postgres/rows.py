@@ -1,0 +1,122 @@
+"""PostgreSQL: rows of a statement as Arrow, by the Arrow driver.
+
+Called by postgres_dialect.py, in tasks.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+import adbc_driver_manager
+import pyarrow as pa
+import pyarrow.compute as pc
+from adbc_driver_postgresql import StatementOptions, dbapi  # type: ignore[import-untyped]  # ships no types
+
+from tidegate.databases.errors import DatabaseTrouble, ValueUnreadable
+from tidegate.databases.postgres.dialect import BOUNDS, DIMENSIONS
+from tidegate.databases.postgres.session import ours, uri_of
+from tidegate.databases.session import check_session
+from tidegate.databases.types import fitted
+from tidegate.databases.url import Address
+from tidegate.model.errors import TidegateError
+from tidegate.model.types import DataType, TypeName
+
+ROW_BYTES = 256
+"""A guess at the size of a row: the driver counts bytes."""
+DAY_NANOS = 86_400_000_000_000
+READING = {"row_security": "off"}
+"""Rows that a policy hides from the user are an error, and never left out."""
+FIRST_MICROS = -210_866_803_200_000_000
+"""The first moment that the server has, in 4714 before Christ.
+
+One after the last that Arrow has, in the year 294247, comes round to before it.
+"""
+
+
+def connect(
+    address: Address,
+    *,
+    known: bool = False,
+    settings: Mapping[str, str] | None = None,
+    autocommit: bool = False,
+) -> dbapi.Connection:
+    """A connection of the Arrow driver, in autocommit; `known` where another one was just made.
+    With settings of its own it is for one transaction.
+    """
+    if not known:
+        check_session(address)  # it tells better what is wrong
+    try:
+        return dbapi.connect(
+            uri_of(address, settings or {}), autocommit=autocommit or settings is None
+        )
+    except adbc_driver_manager.Error as error:
+        raise translated(address, error) from None
+
+
+def translated(address: Address, error: adbc_driver_manager.Error) -> TidegateError:
+    """Our error for one of the driver."""
+    state = getattr(error, "sqlstate", None)
+    if not state or state.strip("\0") == "":
+        return DatabaseTrouble(str(address), address.masked(str(error)))
+    return ours(address, state, str(error))
+
+
+def batches(
+    address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int
+) -> Iterator[pa.RecordBatch]:
+    """Batches of about rows_max rows."""
+    with (
+        closing(connect(address, settings=READING, autocommit=True)) as connection,
+        closing(connection.cursor()) as cursor,
+    ):
+        try:
+            if rows_max:
+                cursor.adbc_statement.set_options(
+                    **{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(rows_max * ROW_BYTES)}
+                )
+            cursor.execute(sql)
+            with cursor.fetch_record_batch() as reader:
+                for batch in reader:
+                    if batch.num_rows:
+                        yield _within_time(fitted(batch, columns), columns)
+        except adbc_driver_manager.Error as error:
+            raise _unreadable(str(error), columns) or translated(address, error) from None
+        except (pa.ArrowInvalid, OSError) as error:
+            raise _unreadable(str(error), columns) or DatabaseTrouble(
+                str(address), address.masked(str(error))
+            ) from None
+
+
+def _within_time(batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]]) -> pa.RecordBatch:
+    """The batch, where each of its moments is the server's."""
+    for index, (name, kind) in enumerate(columns):
+        first = first_micros(batch.column(index))
+        if first is not None and first < FIRST_MICROS:
+            raise ValueUnreadable(
+                name, str(kind), "it is after 294247-01-10 04:00:54.775807 or infinite"
+            )
+        if (
+            kind.name is TypeName.TIME
+            and (pc.max(batch.column(index).view(pa.int64())).as_py() or 0) >= DAY_NANOS
+        ):
+            raise ValueUnreadable(name, str(kind), "it is 24:00, which is no time of a day")
+    return batch
+
+
+def first_micros(column: Any) -> int | None:
+    """The earliest moment of a column, also within lists; None where there is none."""
+    if pa.types.is_list(column.type):
+        column = column.flatten()
+    if not pa.types.is_timestamp(column.type):
+        return None
+    found: int | None = pc.min(column.view(pa.int64())).as_py()
+    return found
+
+
+def _unreadable(text: str, columns: Sequence[tuple[str, DataType]]) -> ValueUnreadable | None:
+    """What the server was made to say of a value that does not travel."""
+    for name, kind in columns:
+        for why in (DIMENSIONS, BOUNDS):
+            if f'"{name} {why} ' in text:
+                return ValueUnreadable(name, str(kind), f"it {why}")
+    return None

@@ -1,0 +1,184 @@
+"""PostgreSQL: the connection, by psycopg.
+
+Times are UTC, dates ISO, whatever the server's defaults are.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+import psycopg
+
+from tidegate.databases import idle_connections as reuse
+from tidegate.databases.errors import (
+    AccessDenied,
+    DatabaseMissing,
+    DatabaseTrouble,
+    DatabaseUnreachable,
+    StatementRefused,
+    Untrusted,
+)
+from tidegate.databases.session import Row, Session
+from tidegate.databases.url import Address
+from tidegate.model.errors import TidegateError
+
+T = TypeVar("T")
+# Classes of SQLSTATE: connection, transaction rollback (deadlock), resources, lock and operator
+# intervention, system.
+_PASSING = ("08", "40", "53", "55", "57", "58", "XX")
+_UNTRUSTED = (
+    "certificate verify failed",
+    "server certificate for",
+    "root certificate file",
+    "server does not support SSL",
+    "could not load",
+    "sslmode value",
+)
+_LIBPQ = (
+    "sslmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "application_name",
+    "connect_timeout",
+    "target_session_attrs",
+)
+
+
+def uri_of(address: Address, more: Mapping[str, str] = MappingProxyType({})) -> str:
+    """For libpq; holds the password, so it must not be shown.
+
+    `more` are settings of the session beside ours.
+    """
+    given = {key.lower(): value for key, value in address.properties.items()}
+    if given.get("ssl", "").lower() == "true" and "sslmode" not in given:
+        given["sslmode"] = "verify-full"  # as the JDBC driver takes it
+    parameters = {
+        "connect_timeout": str(address.connect_timeout_s),
+        "application_name": "tidegate",
+    } | {k: given[k] for k in _LIBPQ if k in given}
+    settings = (
+        "-c TimeZone=UTC -c DateStyle=ISO,YMD -c IntervalStyle=iso_8601 -c extra_float_digits=3 -c"
+        " client_encoding=UTF8"
+    )
+    # whoever stands still holds others up no longer than this
+    settings += " -c lock_timeout=120s -c idle_in_transaction_session_timeout=300s"
+    settings += "".join(f" -c {name}={value}" for name, value in more.items())
+    if schema := address.properties.get("currentSchema"):
+        names = ",".join('"' + name.strip().replace('"', '""') + '"' for name in schema.split(","))
+        settings += " -c search_path=" + names.replace("\\", "\\\\").replace(" ", "\\ ")
+    return (
+        address.uri("postgresql")
+        + "?"
+        + urlencode({**parameters, "options": settings}).replace("+", "%20")
+    )
+
+
+def connect(address: Address, **more: Any) -> "psycopg.Connection[Any]":
+    """A psycopg connection in autocommit, with our session settings; also for readers of
+    replication slots.
+    """
+    return translated(
+        address, lambda: psycopg.connect(uri_of(address), autocommit=True, **more), connecting=True
+    )
+
+
+def translated(address: Address, act: Callable[[], T], *, connecting: bool = False) -> T:
+    """Do something with the driver; its errors are ours."""
+    try:
+        return act()
+    except psycopg.Error as error:
+        raise ours(address, error.sqlstate, str(error), connecting) from None
+
+
+def ours(address: Address, state: str | None, text: str, connecting: bool = False) -> TidegateError:
+    """Our error for an SQLSTATE and the text beside it."""
+    where, text = str(address), " ".join(address.masked(text).split())
+    if state in ("42501", "28000", "28P01") or (
+        connecting and ("authentication failed" in text or "no password supplied" in text)
+    ):
+        return AccessDenied(where, text)
+    if connecting and state is None and any(sign in text for sign in _UNTRUSTED):
+        return Untrusted(where, text)
+    if connecting and (state is None or state.startswith("08") or state in ("57P03", "53300")):
+        return (
+            DatabaseMissing(where, text)
+            if "does not exist" in text
+            else DatabaseUnreachable(where, text)
+        )
+    if state is None or state.startswith(_PASSING):
+        return DatabaseTrouble(where, text, state or "")
+    return StatementRefused(where, f"{text} ({state})", state)
+
+
+class PostgresSession(Session):
+    def __init__(self, address: Address) -> None:
+        super().__init__(address)
+        self._key = reuse.key_of(address)
+        kept = reuse.take(self._key)
+        self._opened_s = kept.opened_s if kept else time.monotonic()
+        self.connection: Any = kept.connection if kept else connect(address, prepare_threshold=None)
+
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """Run a statement; its rows."""
+        return translated(self.address, lambda: self._run(sql, parameters).fetchall())
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        """Run a statement; how many rows it changed."""
+        return translated(self.address, lambda: self._run(sql, parameters).rowcount)
+
+    def _run(self, sql: str, parameters: Sequence[Any]) -> "psycopg.Cursor[Any]":
+        # As bytes, since psycopg takes text for a literal only. Without parameters a % is a %.
+        cursor: psycopg.Cursor[Any] = self.connection.execute(
+            sql.encode(), tuple(parameters) or None
+        )
+        return cursor
+
+    def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement for every row."""
+        with psycopg.ClientCursor(
+            self.connection
+        ) as cursor:  # values in the statement: the server need not guess the types of parameters
+            translated(self.address, lambda: cursor.executemany(sql.encode(), rows))
+
+    def trouble(self, error: psycopg.Error) -> TidegateError:
+        """Our error for one of the driver, of whoever uses its connection."""
+        return ours(self.address, error.sqlstate, str(error))
+
+    def begin(self) -> None:
+        self.execute("begin isolation level read committed")
+
+    def commit(self) -> None:
+        self.execute("commit")
+
+    def rollback(self) -> None:
+        self.execute("rollback")
+
+    def close(self) -> None:
+        connection = self.connection
+        if isinstance(connection, reuse.ClosedConnection):
+            return
+        self.connection = reuse.ClosedConnection(self.address)
+        if (
+            self.reusable
+            and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        ):
+            with suppress(psycopg.Error):
+                connection.execute(b"discard all")
+                reuse.keep(
+                    self._key,
+                    connection,
+                    connection.fileno(),
+                    lambda: _closed(connection),
+                    self._opened_s,
+                )
+                return
+        _closed(connection)
+
+
+def _closed(connection: "psycopg.Connection[Any]") -> None:
+    with suppress(psycopg.Error):
+        connection.close()

@@ -1,0 +1,1 @@
+"""SQLite: session and dialect."""

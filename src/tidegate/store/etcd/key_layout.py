@@ -1,0 +1,196 @@
+"""What a store looks like inside etcd. Called by etcd.py; pure.
+
+Below the prefix of a store:
+  charter                      which store this is, how its revisions are counted, and up to where its log was pruned
+  last                         written by every transaction: its etcd revision is the revision of the store, its count the number of transactions
+  entry/<map>/<key>            the text; its etcd revision is its version
+  log/<hint>/<token>/<rows>    what one transaction changed; its etcd revision is that of the transaction
+  void/<token>                 the revision when the token was given up
+
+**Revisions.** A revision of the store is etcd's, counted from the charter's own, without those at which a token was given up: these are the `gaps`. Where
+others write to the same etcd, revisions jump.
+
+**Order of the log.** A transaction does not know its revision, so the key of its record has a hint: the newest revision that its author had seen. It is
+written only if `last` is less than WINDOW above the hint. So whatever came after revision s has a hint above s - WINDOW, and a reader who begins there has
+all of it. Whatever has a hint below f - WINDOW came at f or earlier, and goes when the log is pruned up to f.
+"""
+
+import bisect
+import json
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegate.model.errors import UserError
+from tidegate.store.backend import Change, ChangeKind, StoredRow
+from tidegate.store.errors import StoreDamaged
+from tidegate.store.etcd.requests import KeyValue
+
+FORMAT = 1
+DIGITS = 20
+WINDOW = 1000
+
+
+class EtcdStoreTooNew(UserError):
+    """A store that a newer Tidegate has made."""
+
+    condition = "store-too-new"
+
+    def __init__(self, prefix: str, found: object) -> None:
+        super().__init__(
+            f"the store under {prefix} in etcd has format {found}; this Tidegate knows {FORMAT}:"
+            " upgrade it, or use another prefix"
+        )
+        self.prefix = prefix
+        self.found = found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Charter:
+    """What changes rarely.
+
+    The log is complete after revision `floor`; `history` is etcd's revision when it was pruned
+    last.
+    """
+
+    store: str  # made with the store, so that one that took its place is not taken for it
+    floor: int = 0
+    history: int = 0
+    gaps: tuple[int, ...] = ()  # etcd's revisions, ascending
+    base: int = 0  # etcd's revision of the first writing of this charter,
+    mod: int = 0  # and of the last one
+
+    def number(self, mod: int) -> int:
+        """The store's revision of one of etcd's; 0 = absent, which is also that of the new store."""
+        return mod - self.base - bisect.bisect_left(self.gaps, mod) if mod else 0
+
+    def mod_of(self, number: int) -> int:
+        """Etcd's revision of one of the store's: the other way round."""
+        mod = number + self.base
+        for gap in self.gaps:
+            if gap > mod:
+                break
+            mod += 1
+        return mod
+
+    def version_mod(self, version: int) -> int:
+        """The same for the version of an entry: 0 = absent."""
+        return self.mod_of(version) if version else 0
+
+    def encoded(self, *, gap: bool = False) -> bytes:
+        """As it is stored. `gap`: the etcd revision of this very writing is one."""
+        fields = {
+            "format": FORMAT,
+            "store": self.store,
+            "floor": self.floor,
+            "history": self.history,
+            "gaps": self.gaps,
+            "gap": gap,
+        }
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One transaction. The change feed has it."""
+
+    revision: int
+    token: str
+    rows: tuple[tuple[str, str, str], ...] = field(repr=False)  # map, key, kind
+    hint: int
+
+    def changes(self, maps: Collection[str]) -> list[Change]:
+        """Of these maps, by map and key."""
+        rows = sorted(row for row in self.rows if row[0] in maps)
+        return [Change(map, key, self.revision, ChangeKind(kind)) for map, key, kind in rows]
+
+
+class KeyLayout:
+    """The names of the keys of one store, and what is under them."""
+
+    window = WINDOW
+
+    def __init__(self, prefix: str) -> None:
+        self.root = f"{prefix.strip('/')}/".encode()
+        if self.root == b"/":
+            raise UserError(
+                "the address of the store on etcd names no prefix: it is"
+                " etcd://host:port[,host:port...]/prefix"
+            )
+        self.charter, self.last = self.root + b"charter", self.root + b"last"
+        self.entries, self.log, self.voids = (
+            self.root + b"entry/",
+            self.root + b"log/",
+            self.root + b"void/",
+        )
+
+    def map(self, map: str) -> bytes:
+        """Where the entries of a map begin."""
+        return self.entries + map.encode() + b"/"
+
+    def entry(self, map: str, key: str) -> bytes:
+        return self.map(map) + key.encode()
+
+    def hint(self, number: int) -> bytes:
+        """Where the log records with this hint begin."""
+        return self.log + b"%0*d" % (DIGITS, max(number, 0))
+
+    def record(self, hint: int, token: bytes, rows: int) -> bytes:
+        return self.hint(hint) + f"/{token.hex()}/{rows}".encode()
+
+    def void(self, token: bytes) -> bytes:
+        """The mark of a token that was given up."""
+        return self.voids + token.hex().encode()
+
+    def read_charter(self, pairs: list[KeyValue]) -> Charter | None:
+        """The charter, if there is one."""
+        if not pairs:
+            return None
+        pair = pairs[0]
+        try:
+            fields: dict[str, Any] = json.loads(pair.value)
+            if fields.pop("format") != FORMAT:
+                raise EtcdStoreTooNew(self.root.decode(), json.loads(pair.value)["format"])
+            gaps = (*fields.pop("gaps"), *([pair.mod] if fields.pop("gap") else ()))
+            return Charter(**fields, gaps=gaps, base=pair.created, mod=pair.mod)
+        except (ValueError, KeyError, TypeError) as error:
+            raise StoreDamaged(
+                f"what is under {self.charter.decode()} in etcd is not the charter of a store: use"
+                " another prefix"
+            ) from error
+
+    def read_record(self, charter: Charter, pair: KeyValue) -> LogRecord:
+        """A record of the log."""
+        try:
+            hint, token, _ = pair.key[len(self.log) :].decode().split("/")
+            return LogRecord(
+                charter.number(pair.mod),
+                token,
+                tuple((map, key, kind) for map, key, kind in json.loads(pair.value)),
+                int(hint),
+            )
+        except (ValueError, TypeError) as error:
+            raise StoreDamaged(
+                f"the change log under {self.log.decode()} in etcd is damaged"
+            ) from error
+
+    def rows_of(self, pair: KeyValue) -> int:
+        """How many rows a record has."""
+        return int(pair.key.rpartition(b"/")[2])
+
+    def read_row(self, charter: Charter, start: bytes, pair: KeyValue) -> StoredRow:
+        """An entry of the map whose keys begin with `start`.
+
+        Bytes that are no text become text that its checksum does not fit.
+        """
+        key, text = pair.key[len(start) :], pair.value
+        return StoredRow(
+            key.decode(errors="backslashreplace"),
+            text.decode(errors="backslashreplace"),
+            charter.number(pair.mod),
+        )
+
+
+def encoded_rows(rows: list[tuple[str, str, str]]) -> bytes:
+    """The value of a log record."""
+    return json.dumps(rows, separators=(",", ":"), ensure_ascii=False).encode()

@@ -1,0 +1,310 @@
+"""What must be true in the end, when the world has been kind for a while. Called by the world; asks
+the store and the checker's memory.
+
+Four waits, each bounded: until every job is at rest or healthy; until the jobs that run without an
+end have been stopped; until what they left has been cleaned up and the history has expired; then
+nothing may be left.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tidegate.coordinator.cluster_cache import ClusterCache
+from tidegate.model.document import from_document
+from tidegate.model.job import BlockKind, JobMode
+from tidegate.model.records import (
+    ASSIGNMENTS,
+    CHECKPOINT_HISTORY,
+    DRIVERS,
+    HEARTBEATS,
+    JOB_NAMES,
+    JOB_OUTCOMES,
+    JOB_STATES,
+    LEASES,
+    METRICS,
+    PENDING_CLEANUPS,
+    PIPELINES,
+    RUNNING_JOBS,
+    SAVEPOINTS,
+    SERVERS,
+    TERMINAL,
+    WORKERS,
+    CheckpointHealth,
+    DesiredState,
+    JobRecord,
+    JobStatus,
+    SavepointStatus,
+)
+from tidegate.testing.simulation.backend import QuickStore
+from tidegate.testing.simulation.checkers import Incarnation
+from tidegate.testing.simulation.connectors import MemoryTable, expected
+
+if TYPE_CHECKING:
+    from tidegate.testing.simulation.world import World
+
+REST_WITHIN_S = 250.0
+STOP_WITHIN_S = 150.0
+TIDY_WITHIN_S = 330.0
+LOOK_S = 1.0
+LINGERING = 0.15  # of the worlds
+LINGER_S = 70.0
+AGAIN = 0.3  # of the worlds
+AGAIN_S = 20.0
+KIND_LEISURE = 1.4  # turns are as much rarer while nothing goes wrong: worlds are many
+MAPS = (
+    RUNNING_JOBS,
+    JOB_STATES,
+    PIPELINES,
+    METRICS,
+    CHECKPOINT_HISTORY,
+    PENDING_CLEANUPS,
+    JOB_OUTCOMES,
+    JOB_NAMES,
+    ASSIGNMENTS,
+    DRIVERS,
+    SAVEPOINTS,
+)
+
+
+class Reckoning:
+    """The end of one world."""
+
+    def __init__(self, world: "World") -> None:
+        self.world = world
+        self.again = False  # the ids have been used once more
+
+    def begin(self) -> None:
+        """The world has just become kind."""
+        self.world.leisure = KIND_LEISURE
+        self._until(self._unrested, REST_WITHIN_S, self._rested)
+
+    def _until(
+        self, open_questions: Callable[[], list[str]], within_s: float, then: Callable[[], None]
+    ) -> None:
+        world, end_s = self.world, self.world.turns.now_s + within_s
+
+        def look() -> None:
+            left = open_questions()
+            if not left:
+                return then()
+            if world.turns.now_s > end_s:
+                world.broken(f"not within {within_s:.0f} s of kindness: {'; '.join(left[:4])}")
+            world.turns.at(world.turns.now_s + LOOK_S, world.event(look))
+
+        world.turns.at(world.turns.now_s + LOOK_S, world.event(look))
+
+    def _unrested(self) -> list[str]:
+        """Jobs that are neither ended, nor healthy, nor waiting for a slot with a reason."""
+        left = [
+            f"{actor.name} has not been answered"
+            for actor in self.world.users.waiting
+            if actor.owner.alive
+        ]
+        for key, row in self.world.backend.entries.get(RUNNING_JOBS, {}).items():
+            state = self.world.backend.read(JOB_STATES, key)
+            wish = DesiredState(row.value["intent"]["wish"])
+            if (
+                state is None
+                or wish is not DesiredState.RUN
+                or not self._settled(key, state.value, row.value)
+            ):
+                left.append(
+                    f"job {key} is {state.value['status'] if state else 'without a state'}"
+                    f" ({state.value['reason'] if state else ''}), wanted: {wish}"
+                )
+        return left
+
+    def _settled(self, key: str, state: dict[str, Any], record: dict[str, Any]) -> bool:
+        if state["status"] == JobStatus.PENDING:
+            return "slots" in str(state["reason"])
+        streaming = record["plan"]["env"]["mode"] == JobMode.STREAMING
+        driver = self.world.backend.read(DRIVERS, key)
+        lives = (
+            driver is not None
+            and driver.value["generation"] == state["generation"]
+            and self.world.drivers[driver.value["process"]["pid"]].alive
+        )
+        moody = record["plan"]["env"]["custom_parameters"]["mood"] == "hanging"
+        return (
+            state["status"] == JobStatus.RUNNING
+            and streaming
+            and state["health"] == CheckpointHealth.OK
+            and lives
+            and not moody
+        )
+
+    def _rested(self) -> None:
+        self.nothing_ended_is_listed()
+        self.world.note("WORLD", "all jobs are at rest or healthy")
+        if self.world.rng.random() < LINGERING:
+            self.world.turns.at(
+                self.world.turns.now_s + LINGER_S, self.world.event(self._still_rested)
+            )
+        else:
+            self._stop()
+
+    def _still_rested(self) -> None:
+        """Nothing happened for longer than the history lasts: nothing may have changed."""
+        if left := self._unrested():
+            self.world.broken(f"was at rest or healthy, and is not any more: {left[0]}")
+        self._stop()
+
+    def _stop(self) -> None:
+        self._stop_again()
+        self._until(self._unstopped, STOP_WITHIN_S, self._stopped)
+
+    def _stop_again(self) -> None:
+        """People repeat themselves until it is done: a job may come to its turn only after another
+        one has ended.
+        """
+        if self.world.backend.entries.get(RUNNING_JOBS):
+            self.world.users.stop_all()
+            self.world.turns.at(self.world.turns.now_s + 10.0, self.world.event(self._stop_again))
+
+    def _unstopped(self) -> list[str]:
+        jobs = [
+            f"job {key} is still there" for key in self.world.backend.entries.get(RUNNING_JOBS, {})
+        ]
+        return jobs or [f"{d.name} still lives" for d in self.world.drivers.values() if d.alive]
+
+    def _stopped(self) -> None:
+        self.nothing_ended_is_listed()
+        self._every_wish_was_granted()
+        self._every_savepoint_was_answered()
+        self._nothing_fails_without_a_reason()
+        self._rows_are_exact()
+        self.world.note("WORLD", "all jobs have ended")
+        self.world.leisure = 4.0
+        self.world.server_count = self.world.worker_count = 1
+        for processes in (self.world.servers, self.world.workers):
+            for process in [p for p in processes if p.alive][1:]:
+                self.world.kill(process, "no longer needed")
+        self._until(self._untidy, TIDY_WITHIN_S, self._tidy)
+
+    def _untidy(self) -> list[str]:
+        entries = self.world.backend.entries
+        left = [f"{map}/{key}" for map in MAPS for key in entries.get(map, {})]
+        named = {w.name for w in self.world.workers if w.alive}
+        left += [f"{WORKERS}/{key}" for key in entries.get(WORKERS, {}) if key not in named]
+        serving = {s.name for s in self.world.servers if s.alive}
+        left += [f"{SERVERS}/{key}" for key in entries.get(SERVERS, {}) if key not in serving]
+        offices = {"coordinator", *(f"worker/{name}" for name in named)}
+        return left + [
+            f"{map}/{key}"
+            for map in (LEASES, HEARTBEATS)
+            for key in entries.get(map, {})
+            if key not in offices
+        ]
+
+    def _tidy(self) -> None:
+        self.world.note("WORLD", "nothing is left")
+        self._checkpoints_are_owned()
+        if self.again or self.world.rng.random() >= AGAIN:
+            return self.world.turns.end()
+        self.again = True
+        self.world.leisure = KIND_LEISURE
+        self.world.users.submit_again()
+        self.world.turns.at(
+            self.world.turns.now_s + AGAIN_S,
+            self.world.event(lambda: self._until(self._unrested, REST_WITHIN_S, self._stop)),
+        )
+
+    # -- the questions
+    # -----------------------------------------------------------------------------------------------------------------------------
+
+    def nothing_ended_is_listed(self) -> None:
+        """By a picture of the store as any server has one, and the rule of the API."""
+        from tidegate.api.running_jobs import going
+
+        picture = ClusterCache(QuickStore(self.world.backend), self.world.hosts[0].clock)
+        picture.refresh()
+        for job in going(picture):
+            if job.state.status in TERMINAL:
+                self.world.broken(f"job {job.state.job_id} has ended and is listed")
+
+    def _every_wish_was_granted(self) -> None:
+        checker = self.world.checker
+        for accepted in self.world.users.accepted:
+            known = checker.incarnations.get((accepted.job_id, accepted.initialization_ms))
+            if known is None or not known.ended:
+                self.world.broken(f"job {accepted.job_id} was accepted and never came to an end")
+        for incarnation in checker.incarnations.values():
+            if not incarnation.ended:
+                self.world.broken(
+                    f"an incarnation of job {incarnation.job_id} never came to an end"
+                )
+
+    def _every_savepoint_was_answered(self) -> None:
+        """Done once, and still there; or given up, with the reason."""
+        for known in self.world.checker.savepoints.values():
+            whole = (known.job_id, known.id) in self.world.savepoints.sealed
+            if known.status == SavepointStatus.WANTED:
+                self.world.broken(
+                    f"savepoint {known.id} of job {known.job_id} was asked for, and nobody has said"
+                    " what became of it"
+                )
+            if known.status == SavepointStatus.DONE and not whole:
+                self.world.broken(
+                    f"savepoint {known.id} of job {known.job_id} is done, and is not there"
+                )
+
+    def _checkpoints_are_owned(self) -> None:
+        """What can be resumed keeps its checkpoints; of anything else none is left."""
+        last = {i.job_id: i for i in self.world.checker.incarnations.values()}
+        for path in self.world.storage.directories:
+            job_id = int(path.partition("/")[0])
+            if not last[job_id].resumable:
+                self.world.broken(
+                    f"checkpoint {path} is left, and job {job_id} ended as {last[job_id].ended}"
+                )
+
+    def _nothing_fails_without_a_reason(self) -> None:
+        """What was begun in a kind world, and behaves, comes to a good end, whatever there was
+        under its id before.
+        """
+        for incarnation in self.world.checker.incarnations.values():
+            mood = incarnation.document["plan"]["env"]["custom_parameters"]["mood"]
+            behaves = mood in ("good", "moody", "deaf")
+            if (
+                incarnation.began_s > self.world.kind_s
+                and behaves
+                and incarnation.ended == JobStatus.FAILED
+            ):
+                self.world.broken(f"job {incarnation.job_id} failed in a kind world")
+
+    def _rows_are_exact(self) -> None:
+        for (lineage, pipeline), initial in self.world.checker.initial.items():
+            finished = self.world.checker.finished_lineages.get(lineage)
+            if finished is not None:
+                self._finished(finished, lineage, pipeline, initial)
+        for (lineage, pipeline, sink), shelf in self.world.target.shelves.items():
+            rows = [i for ids in shelf.rows.values() for i in ids]
+            if len(rows) != len(set(rows)):
+                self.world.broken(f"{sink} of {lineage}/{pipeline} holds rows twice")
+
+    def _finished(
+        self,
+        incarnation: Incarnation,
+        lineage: str,
+        pipeline: int,
+        initial: dict[str, dict[str, int]],
+    ) -> None:
+        job = from_document(JobRecord, incarnation.document)
+        if job.plan.env.mode is JobMode.STREAMING:
+            self.world.broken(f"job {job.job_id} has no end, and has finished")
+        plan = next(p for p in job.plan.pipelines if p.id == pipeline)
+        for sink in plan.of_kind(BlockKind.SINK):
+            held = sorted(
+                i
+                for ids in self.world.target.shelves.get(
+                    (lineage, pipeline, sink.operator), MemoryTable()
+                ).rows.values()
+                for i in ids
+            )
+            wanted = expected(job, pipeline, initial)
+            if held != wanted:
+                lost, strange = sorted(set(wanted) - set(held)), sorted(set(held) - set(wanted))
+                self.world.broken(
+                    f"{sink.operator} of job {job.job_id}/{pipeline}: {len(held)} rows of"
+                    f" {len(wanted)}; lost {lost[:5]}, strange {strange[:5]}"
+                )

@@ -1,0 +1,318 @@
+"""What changes something. Each is a page that says what it keeps and what it costs, with its twin
+on the command line; then the wish; then back to the fact.
+
+Forms work without scripts. Who is let in by a token has it in a cookie that scripts cannot read and
+other sites cannot use.
+"""
+
+from collections.abc import Mapping
+from urllib.parse import parse_qs
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tidegate.api.auth import COOKIE, audit_facts, principal_of
+from tidegate.api.login_return import KEY as NEXT
+from tidegate.api.login_return import local_page
+from tidegate.api.seatunnel.bulk import FORMATS, parts_of
+from tidegate.api.seatunnel.commands import StopMode, Writes, body_of
+from tidegate.api.seatunnel.job_source import format_of, judged
+from tidegate.api.seatunnel.queries import job_id_of
+from tidegate.api.seatunnel.restore_params import query_of, wish_of
+from tidegate.api.v1 import serializers as shapes
+from tidegate.api.v1.jobs import job_details
+from tidegate.api.v1.state import collect, restore_plan, savepoint, storage, survey, undo
+from tidegate.coordinator import savepoints as asking
+from tidegate.coordinator.accept import stopped_job
+from tidegate.coordinator.commands import UnknownJob
+from tidegate.coordinator.tokens import recognised
+from tidegate.model.change import AcceptedChange
+from tidegate.model.errors import UserError
+from tidegate.model.problem import BadJob
+from tidegate.ui.drawing import graph
+from tidegate.ui.page_renderer import PageRenderer
+
+EXAMPLE = """env {
+  job.mode = "BATCH"
+  job.name = "hello"
+}
+source {
+  FakeSource {
+    plugin_output = "people"
+    row.num = 1000
+    schema { fields { id = bigint, name = string } }
+  }
+}
+sink {
+  Console { plugin_input = "people" }
+}
+"""
+HOW = {
+    StopMode.CANCEL: "at its next checkpoint",
+    StopMode.SAVEPOINT: "with a savepoint",
+    StopMode.FORCE: "by force",
+}
+COOKIE_S = 12 * 3600
+
+
+class Actions:
+    def __init__(self, frame: PageRenderer) -> None:
+        self.frame = frame
+        self.desk = frame.desk
+        self.writes = Writes(frame.desk)
+
+    async def stop(self, request: Request) -> Response:
+        """What stopping means for this job; then the wish."""
+        job_id = job_id_of(request.path_params["job_id"])
+        job = job_details(self.desk.current(), job_id, self.desk.clock.now_ms())
+        if request.method == "POST":
+            how = _how((await _form(request)).get("how", ""))
+            audit_facts(request, action=how.value)
+            await run_in_threadpool(self.writes.stop, job_id, how, principal_of(request).name)
+            return self.frame.moved(f"/ui/jobs/{job_id}")
+        how = _how(request.query_params.get("how", StopMode.CANCEL.value))
+        return self.frame.page(request, "stop.html", job=job, how=how.value, words=HOW[how])
+
+    async def savepoint(self, request: Request) -> Response:
+        """What a savepoint keeps; then the wish. The job goes on."""
+        job_id = job_id_of(request.path_params["job_id"])
+        if request.method == "POST":
+            await run_in_threadpool(
+                lambda: self.desk.commands.savepoint(
+                    job_id, stop=False, by=principal_of(request).name
+                )
+            )
+            self.desk.wrote()
+            return self.frame.moved(f"/ui/jobs/{job_id}")
+        return self.frame.page(
+            request,
+            "savepoint.html",
+            job=job_details(self.desk.current(), job_id, self.desk.clock.now_ms()),
+        )
+
+    async def delete_savepoint(self, request: Request) -> Response:
+        """What is lost with a savepoint; then it goes, unless a job needs it at this moment."""
+        job_id, there = job_id_of(request.path_params["job_id"]), self.desk.commands.savepoints
+        found = await run_in_threadpool(there.find, job_id, request.path_params["savepoint_id"])
+        if request.method == "POST":
+            await run_in_threadpool(asking.delete, self.desk.store, there, found)
+            return self.frame.moved("/ui/storage")
+        return self.frame.page(request, "delete_savepoint.html", savepoint=savepoint(found))
+
+    async def resume(self, request: Request) -> Response:
+        """The restore plan of an ended job, from where one wants; then it goes on."""
+        job_id = job_id_of(request.path_params["job_id"])
+        outcome, given = (
+            self.desk.current().outcome(job_id),
+            request.query_params.get("restore", "latest"),
+        )
+        if outcome is None or outcome.value.plan is None:
+            raise UnknownJob(job_id)
+        plan, name = outcome.value.plan, outcome.value.name
+        if request.method == "POST":
+            form = await _form(request)
+            query = query_of(
+                str(job_id), None, form.get("restore", "latest"), form.get("onSinkLost")
+            )
+            wish, by = wish_of(query), principal_of(request).name
+            audit_facts(request, action="resume", restore=query["restore"][:100])
+            await run_in_threadpool(
+                lambda: self.desk.commands.submit(
+                    plan, file="", job_id=job_id, name=name, restore=wish, by=by
+                )
+            )
+            self.desk.wrote()
+            return self.frame.moved(f"/ui/jobs/{job_id}")
+        planned, refusal = None, ""
+        try:
+            planned = await run_in_threadpool(
+                restore_plan,
+                self.desk,
+                plan,
+                job_id,
+                name,
+                {"jobId": str(job_id), "restore": given},
+            )
+        except UserError as error:
+            refusal = str(error)
+        return self.frame.page(
+            request,
+            "resume.html",
+            job_id=job_id,
+            name=name,
+            given=given,
+            plan=planned,
+            refusal=refusal,
+        )
+
+    async def accept_change(self, request: Request) -> Response:
+        """What a decision about a change of a table means, with the restore plan; then the job goes
+        on with it.
+        """
+        job_id = job_id_of(request.path_params["job_id"])
+        if request.method == "POST":
+            decided = _decision(await _form(request))
+            await run_in_threadpool(self.writes.accept_change, job_id, decided, request)
+            return self.frame.moved(f"/ui/jobs/{job_id}")
+        decided = _decision(request.query_params)
+        outcome = stopped_job(self.desk.current().known(job_id), decided)
+        assert outcome.plan is not None, "who has failed has run"
+        query = {"jobId": str(job_id), "restore": "latest", "acceptChange": str(decided)}
+        planned, refusal = None, ""
+        try:
+            planned = await run_in_threadpool(
+                restore_plan, self.desk, outcome.plan, job_id, outcome.name, query
+            )
+        except UserError as error:
+            refusal = str(error)
+        return self.frame.page(
+            request,
+            "accept_change.html",
+            job_id=job_id,
+            name=outcome.name,
+            change=decided,
+            plan=planned,
+            refusal=refusal,
+        )
+
+    async def survey(self, request: Request) -> Response:
+        """Look at the storage now; nothing is moved."""
+        found, seen = await run_in_threadpool(lambda: (survey(self.desk), storage(self.desk)))
+        saved = await run_in_threadpool(self.desk.commands.savepoints.list)
+        return self.frame.page(
+            request,
+            "storage.html",
+            storage=seen,
+            savepoints=[savepoint(each) for each in saved],
+            survey=found,
+        )
+
+    async def collect(self, request: Request) -> Response:
+        """What a pass of the collector would move; then the pass, for those who have seen it."""
+        if request.method == "POST" and (await _form(request)).get("confirmed") == "yes":
+            await run_in_threadpool(collect, self.desk)
+            return self.frame.moved("/ui/storage")
+        return self.frame.page(
+            request, "collect.html", survey=await run_in_threadpool(survey, self.desk)
+        )
+
+    async def undo(self, request: Request) -> Response:
+        await run_in_threadpool(undo, self.desk, (await _form(request)).get("id", ""))
+        return self.frame.moved("/ui/storage")
+
+    async def submit(self, request: Request) -> Response:
+        """A job file to paste or upload: judged with its lines and its graph, then taken in."""
+        if request.method == "GET":
+            return self._submission(request, {"text": EXAMPLE})
+        form = await _form(request)
+        text, format = form.get("text", ""), form.get("format") or "hocon"
+        if form.get("act") != "submit":
+            plan, problems = await run_in_threadpool(judged, text, format_of(format))
+            drawn = graph(shapes.graph(plan)) if plan is not None else None
+            return self._submission(
+                request, form, problems=problems, drawn=drawn, good=plan is not None
+            )
+        query = {key: form[key] for key in ("jobId", "jobName", "restore") if form.get(key)}
+        try:
+            record = await run_in_threadpool(
+                self.writes.submit,
+                text.encode(),
+                format_of(format),
+                query,
+                principal_of(request).name,
+            )
+        except BadJob as error:
+            return self._submission(request, form, problems=error.problems, status=422)
+        except UserError as error:
+            return self._submission(request, form, refusal=str(error), status=409)
+        audit_facts(request, jobId=str(record.job_id), jobName=record.name, action="submit")
+        return self.frame.moved(f"/ui/jobs/{record.job_id}")
+
+    def _submission(
+        self, request: Request, form: dict[str, str], *, status: int = 200, **found: object
+    ) -> Response:
+        values = {"problems": [], "drawn": None, "good": None, "refusal": "", **found}
+        given = {
+            key: form.get(key, "") for key in ("text", "format", "jobId", "jobName", "restore")
+        }
+        marked = sorted({problem.at.line for problem in values["problems"] if problem.at.line})  # type: ignore[attr-defined]  # Problems
+        return self.frame.page(
+            request, "submit.html", status=status, given=given, marked=marked, **values
+        )
+
+    async def login(self, request: Request) -> Response:
+        """Bring a token; it stays in a cookie until the browser or the evening ends."""
+        if request.method == "GET":
+            return self.frame.page(
+                request,
+                "login.html",
+                refused=False,
+                wanted=local_page(request.query_params.get(NEXT, "")),
+            )
+        form = await _form(request)
+        text, wanted = form.get("token", "").strip(), local_page(form.get(NEXT, ""))
+        seen = self.desk.picture.tokens()
+        if (
+            recognised(
+                text, lambda key: seen[key].value if key in seen else None, self.desk.clock.now_ms()
+            )
+            is None
+        ):
+            return self.frame.page(request, "login.html", status=401, refused=True, wanted=wanted)
+        answer = self.frame.moved(wanted)
+        answer.set_cookie(
+            COOKIE,
+            text,
+            max_age=COOKIE_S,
+            path="/",
+            httponly=True,
+            samesite="strict",
+            secure=self._secure(),
+        )
+        return answer
+
+    async def logout(self, _request: Request) -> Response:
+        answer = self.frame.moved("/ui/login")
+        answer.delete_cookie(
+            COOKIE, path="/", httponly=True, samesite="strict", secure=self._secure()
+        )
+        return answer
+
+    def _secure(self) -> bool:
+        """Whether browsers reach these pages by https, here or through a proxy."""
+        http = self.desk.settings.http
+        return http.https or http.external_url.lower().startswith("https:")
+
+
+def _how(word: str) -> StopMode:
+    if word not in {how.value for how in HOW}:
+        raise UserError(f"{word!r} is no way to stop a job: {', '.join(how.value for how in HOW)}")
+    return StopMode(word)
+
+
+def _decision(given: Mapping[str, str]) -> AcceptedChange:
+    """What a form says about a change."""
+    at, word, table = given.get("at", ""), given.get("choice", ""), given.get("table", "")
+    return AcceptedChange.parse(f"{table + '@' if table else ''}{at}={word}")
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """The fields of a form; a file that was chosen is the text, in the format of its name."""
+    content_type, body = request.headers.get("content-type", ""), await body_of(request)
+    if not content_type.lower().startswith("multipart/form-data"):
+        return {
+            key: values[0]
+            for key, values in parse_qs(
+                body.decode("utf-8", "replace"), keep_blank_values=True
+            ).items()
+        }
+    form = {}
+    for name, file, content in parts_of(content_type, body):
+        if name == "file" and file:
+            form["text"] = content.decode("utf-8", "replace")
+            suffix = file[file.rfind(".") :].lower()
+            form["format"] = FORMATS[suffix].value if suffix in FORMATS else "hocon"
+        elif name != "file":
+            form.setdefault(name, content.decode("utf-8", "replace"))
+    return form
