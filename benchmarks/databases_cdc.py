@@ -291,9 +291,9 @@ def read_alone(connector: str, options: dict[str, Any], wanted: int) -> dict[str
         ),
     )
     start = source.initial()
-    while not source.at_end(start):
+    while not source.is_exhausted(start):
         end = source.latest(start, Limit(bytes=BATCH_BYTES))
-        for split in source.joint_splits(start, end, 1):
+        for split in source.shared_splits(start, end, 1):
             for batch in source.read(split):
                 rows += (
                     batch.num_rows

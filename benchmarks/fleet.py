@@ -128,7 +128,7 @@ class Hull:
             rows_written=ROWS,
         )
         self.ledger.complete(
-            ref, (), RETAINED, [doomed.path for doomed in self.ledger.state.doomed]
+            ref, (), RETAINED, [doomed.path for doomed in self.ledger.state.pending_deletion]
         )
 
     def end(self) -> None:

@@ -104,7 +104,7 @@ def left_of(planned: Plan, job_id: int, ended_ms: int) -> list[Put | Delete]:
         rows_written=ROWS,
         checkpoints=6,
     )
-    known = JobSnapshot(
+    snapshot = JobSnapshot(
         job_id=job_id,
         record=Stored(record, 1),
         state=Stored(state, 1),
@@ -122,7 +122,7 @@ def left_of(planned: Plan, job_id: int, ended_ms: int) -> list[Put | Delete]:
         if status is JobStatus.FAILED
         else None
     )
-    writes = ending_of(known, status, ended_ms, failure=failure).writes
+    writes = ending_of(snapshot, status, ended_ms, failure=failure).writes
     resumable = any(
         write.map == PENDING_CLEANUPS and isinstance(write, Put) and write.value["resumable"]
         for write in writes

@@ -58,7 +58,7 @@ def description() -> Any:
     with closing(open_store("memory:")) as store:
         commands = Commands(store, CheckpointStorage(Path("/nowhere")), settings, clock)
         desk = ApiContext(
-            picture=ClusterCache(store, clock),
+            cache=ClusterCache(store, clock),
             commands=commands,
             store=store,
             settings=settings,

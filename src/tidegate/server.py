@@ -197,14 +197,14 @@ class LeaderTask:
 class HttpServer(uvicorn.Server):
     """uvicorn that leaves the signals to us, and whose connections are bounded."""
 
-    def __init__(self, config: uvicorn.Config, told: threading.Event, desk: ApiContext) -> None:
+    def __init__(self, config: uvicorn.Config, told: threading.Event, context: ApiContext) -> None:
         super().__init__(config)
         self.told = told
-        http = desk.settings.http
+        http = context.settings.http
         self.connections = ConnectionTable(
-            http, limits(http), lambda: self.server_state.connections, desk.clock.monotonic_s
+            http, limits(http), lambda: self.server_state.connections, context.clock.monotonic_s
         )
-        desk.listeners_max = (
+        context.listeners_max = (
             self.connections.limits.total * 3 // 4
         )  # streams never end: others need a place too
 
@@ -233,9 +233,9 @@ class Server:
             since_ms=clock.now_ms(),
         )
         storage = checkpoint_storage(start)
-        picture = ClusterCache(store, clock)
-        self.desk = ApiContext(
-            picture=picture,
+        cache = ClusterCache(store, clock)
+        self.context = ApiContext(
+            cache=cache,
             commands=Commands(store, storage, settings, clock),
             store=store,
             settings=settings,
@@ -249,7 +249,7 @@ class Server:
             started_ms=self.me.since_ms,
         )
         self.announcement = Announcement(store, record, settings.coordinator.lease_ms, clock)
-        self.desk.write_trouble = self.announcement.trouble
+        self.context.write_trouble = self.announcement.trouble
         self.elector = Elector(
             store, COORDINATOR, self.me.id, self.me.address, settings.coordinator.lease_ms, clock
         )
@@ -258,17 +258,17 @@ class Server:
             store, storage, settings, clock, EventLog(*([self.webhook] if self.webhook else []))
         )
         self.worker = worker_thread(start, store, clock, self.me.address) if start.worker else None
-        self.desk.logs = start.home.root / "logs"
-        self.desk.retag = self.worker.retag if self.worker is not None else None
+        self.context.logs = start.home.root / "logs"
+        self.context.retag = self.worker.retag if self.worker is not None else None
         moved = self.worker.wake if self.worker is not None else lambda: None
-        reconciler = Reconciler(picture, recorder, settings, clock, many=WorkerThreads())
+        reconciler = Reconciler(cache, recorder, settings, clock, many=WorkerThreads())
         leadership = LeaderTask(
-            self.elector, reconciler, Housekeeper(picture, storage, settings, clock), moved
+            self.elector, reconciler, Housekeeper(cache, storage, settings, clock), moved
         )
         leader = PeriodicTask("leader", leadership.step, LEAD_EVERY_S, clock)
-        self.desk.on_write = leader.wake
+        self.context.on_write = leader.wake
         self.loops = [
-            PeriodicTask("picture", self.desk.refresh, PICTURE_EVERY_S, clock),
+            PeriodicTask("picture", self.context.refresh, PICTURE_EVERY_S, clock),
             PeriodicTask(
                 "election", self.elector.step, settings.coordinator.lease_ms / 10_000, clock
             ),
@@ -296,11 +296,11 @@ class Server:
             self._end()
 
     def _serve(self, told: threading.Event) -> None:
-        if not self.desk.settings.http.enabled:
+        if not self.context.settings.http.enabled:
             told.wait()
             return
         config = uvicorn.Config(
-            make_app(self.desk, pages(self.desk)),
+            make_app(self.context, pages(self.context)),
             loop="asyncio",
             http="h11",
             ws="none",
@@ -310,10 +310,10 @@ class Server:
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=REQUESTS_END_WITHIN_S,
-            timeout_keep_alive=math.ceil(self.desk.settings.http.keep_alive_timeout_ms / 1000),
-            **uvicorn_options(self.desk.settings.http),
+            timeout_keep_alive=math.ceil(self.context.settings.http.keep_alive_timeout_ms / 1000),
+            **uvicorn_options(self.context.settings.http),
         )
-        server = HttpServer(config, told, self.desk)
+        server = HttpServer(config, told, self.context)
         server.run(sockets=[Listener.around(self.listener, server.connections)])
 
     def _end(self) -> None:
@@ -416,7 +416,7 @@ def end_on_signals(told: threading.Event) -> None:
 
 def announce(start: ServerSettings, server: Server, say: Say) -> None:
     """One line for a person, when everything that can be known at the start is known."""
-    server.desk.catch_up()
+    server.context.catch_up()
     standing = server.elector.step()
     role = (
         f"leads (term {standing.term})"

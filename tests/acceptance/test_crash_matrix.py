@@ -409,7 +409,7 @@ class Story:
         known = known_of(self.home)
         self.check_counts(known)
         retained = {r.path for p in known.pipelines for r in p.value.retained}
-        doomed = {r.path for p in known.pipelines for r in p.value.doomed}
+        doomed = {r.path for p in known.pipelines for r in p.value.pending_deletion}
         root = Home(self.home).checkpoints
         on_disk = {p.relative_to(root).as_posix() for p in root.glob("[0-9]*/*/*")}
         # The state of a finished job goes with its checkpoints, by a cleanup that may have been
@@ -433,12 +433,12 @@ class Story:
         ):
             assert not list((self.home / "work").glob("*/*")), "scratch files are left"
 
-    def check_counts(self, known: JobSnapshot) -> None:
+    def check_counts(self, snapshot: JobSnapshot) -> None:
         """What was counted is what is there: each batch once, however often it was tried.
 
         What was counted is lost with the store.
         """
-        outcome = known.outcome
+        outcome = snapshot.outcome
         if outcome is None or outcome.plan is None or self.scenario.meanwhile is lose_the_store:
             return
         counted = {

@@ -135,13 +135,13 @@ sink {{ {files(tmp_path, "u")}, Console {{ plugin_input = "u" }} }}"""
         while time.monotonic() < end:
             if (home.root / "store" / "tidegate.db").exists():
                 store = open_store(home.store_url)
-                known = read_job(store, 7)
+                snapshot = read_job(store, 7)
                 store.close()
                 if (
-                    known.driver
-                    and sum(p.value.checkpoints for p in known.pipelines) >= checkpoints
+                    snapshot.driver
+                    and sum(p.value.checkpoints for p in snapshot.pipelines) >= checkpoints
                 ):
-                    return session_members(known.driver.value.process)
+                    return session_members(snapshot.driver.value.process)
             time.sleep(0.1)  # between two looks at another process
         pytest.fail(f"no {checkpoints} checkpoints within {PATIENCE_S} s")
 

@@ -94,7 +94,7 @@ def test_a_writer_that_was_overtaken_between_its_files_and_its_manifest_changes_
     files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage, rival = CheckpointStorage(files), CheckpointStorage(files)
-    real = files.look
+    real = files.read_versioned
 
     def late(path: str) -> object:
         """Between this look and the swap after it, the successor publishes."""
@@ -140,7 +140,7 @@ class World:
         self.out = root / "out"
         self.engine = root / "engine.yaml"
         options = "".join(f"        {key}: '{value}'\n" for key, value in s3.options.items())
-        bucket, _, folder = files.place().removeprefix("s3://").partition("/")
+        bucket, _, folder = files.describe().removeprefix("s3://").partition("/")
         self.engine.write_text(
             "tidegate:\n  checkpoint:\n    storage:\n      type: hdfs\n      plugin-config:\n     "
             f"   storage.type: s3\n        s3.bucket: s3a://{bucket}\n        namespace:"

@@ -244,7 +244,7 @@ def test_who_dies_on_the_way_back_goes_on_going_back(
         )
     )
     assert result.code == KILLED, result.error
-    assert world.state().back
+    assert world.state().rewind
     world.resume("auto")
     assert [ids_in(output) for output in world.outputs] == [list(range(ROWS))] * 2
 

@@ -93,7 +93,7 @@ def test_a_leader_that_dies_under_a_busy_client_loses_no_wish_and_doubles_no_job
     }
     waiting = caller.accepted - caller.stopped
     assert waiting <= set(records) <= caller.accepted
-    assert {records[job_id].intent.wish for job_id in waiting} == {DesiredState.RUN}
+    assert {records[job_id].intent.desired for job_id in waiting} == {DesiredState.RUN}
     assert len({records[job_id].name for job_id in waiting}) == len(waiting)
     (left,) = own_cluster.servers
     until(

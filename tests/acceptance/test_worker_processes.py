@@ -39,7 +39,7 @@ from tidegate.model.records import (
     PipelineStatus,
     WorkerRecord,
 )
-from tidegate.runner.driver_spec import driver_order
+from tidegate.runner.driver_spec import driver_spec
 from tidegate.runner.exits import DriverExit
 from tidegate.runner.launch import DriverProcess, Program, launch
 from tidegate.runner.process import kill_session, session_members
@@ -173,10 +173,10 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
 
     @property
     def known(self) -> JobSnapshot:
-        known = read_job(self.store, JOB)
-        if known.driver is not None:
-            self.seen.append(known.driver.value)
-        return known
+        snapshot = read_job(self.store, JOB)
+        if snapshot.driver is not None:
+            self.seen.append(snapshot.driver.value)
+        return snapshot
 
     @property
     def driver(self) -> DriverRecord:
@@ -348,7 +348,7 @@ def test_a_driver_whose_generation_was_moved_ends_itself_and_writes_nothing_more
 def test_a_second_driver_for_one_generation_is_refused(world: World) -> None:
     id = world.run()
     process = world.driver.process
-    order = driver_order(
+    order = driver_spec(
         EngineSettings(), world.home, job_id=JOB, generation=1, worker=id, detached=True
     )
     second = launch(order, Program(environ=os.environ, module="tidegate.testing.plain_driver"))
@@ -367,7 +367,7 @@ def test_a_driver_that_dies_before_it_could_register_is_reported_with_its_last_w
     world.until(world.ended)
     end = world.driver.end
     assert end is not None
-    assert (end.code, end.last_words) == (-9, "failpoint driver.register.before: kill")
+    assert (end.code, end.stderr_tail) == (-9, "failpoint driver.register.before: kill")
     assert (world.driver.generation, world.driver.worker) == (1, id)
 
 

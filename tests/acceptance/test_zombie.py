@@ -24,7 +24,7 @@ from tidegate.driver.registration import register
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings
 from tidegate.model.records import JobStatus
-from tidegate.runner.driver_spec import driver_order
+from tidegate.runner.driver_spec import driver_spec
 from tidegate.runner.exits import DriverExit
 from tidegate.runner.launch import Program, launch
 from tidegate.runner.process import PROC, reference
@@ -40,7 +40,7 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{out}", file_format_type = "par
 class OtherHost(Claimant):
     """A leader that cannot reach the old driver's processes."""
 
-    def _bury(self, known: JobSnapshot) -> None:
+    def _bury(self, snapshot: JobSnapshot) -> None:
         pass
 
 
@@ -90,7 +90,7 @@ def test_a_driver_that_wakes_up_too_late_makes_nothing_visible(tmp_path: Path, p
             name="zombie",
             plan=plan,
             file=str(file),
-            wish=RestoreOptions.parse(wish),
+            options=RestoreOptions.parse(wish),
             me=me,
             now_ms=1,
         )
@@ -101,17 +101,17 @@ def test_a_driver_that_wakes_up_too_late_makes_nothing_visible(tmp_path: Path, p
         "TIDEGATE_FAILPOINT": f"{place}@3=stop",
         "TIDEGATE_TEST_METRICS_DELAY_S": "3600",
     }
-    order = driver_order(EngineSettings(), home, job_id=7, generation=first.generation)
+    order = driver_spec(EngineSettings(), home, job_id=7, generation=first.generation)
     old = launch(order, Program(environ=environ, module="tidegate.testing.plain_driver"))
     try:
         end = time.monotonic() + PATIENCE_S
         while not stopped(old.process.pid):
-            assert old.poll() is None, old.last_words(5)
+            assert old.poll() is None, old.stderr_tail(5)
             assert time.monotonic() < end
             time.sleep(0.01)  # between two looks at another process
 
         second = OtherHost(store, storage, home).claim(submission("latest"))
-        newer = driver_order(EngineSettings(), home, job_id=7, generation=second.generation)
+        newer = driver_spec(EngineSettings(), home, job_id=7, generation=second.generation)
         register(store, newer, 2)
         Driver(newer, store, second.job, lambda *_: PlainEngine()).run()
         assert status_of(read_job(store, 7)) is JobStatus.FINISHED
@@ -119,7 +119,7 @@ def test_a_driver_that_wakes_up_too_late_makes_nothing_visible(tmp_path: Path, p
         checkpoints = sorted(p.name for p in home.checkpoints.glob("7/1/*"))
 
         os.kill(old.process.pid, signal.SIGCONT)
-        assert old.process.wait(PATIENCE_S) == DriverExit.FENCED, old.last_words(5)
+        assert old.process.wait(PATIENCE_S) == DriverExit.FENCED, old.stderr_tail(5)
     finally:
         old.kill()
         old.close()

@@ -238,7 +238,7 @@ def test_who_follows_with_an_old_charter_gets_just_what_is_new(world: EtcdWorld)
     for n in range(3):
         first.transact(writes=[Put("jobs", "a", {"n": n})])
     token = first._token()
-    assert first.settle(token) == NotCommitted()
+    assert first.resolve_outcome(token) == NotCommitted()
     version = first.transact(writes=[Put("jobs", "a", {})])
     assert (version, events(second, "jobs", 3)) == (4, (Change("jobs", "a", 4, ChangeKind.PUT),))
     second.transact([Check("jobs", "a", version)], [Put("jobs", "a", {})])
@@ -323,7 +323,7 @@ def test_given_up_tokens_beyond_those_that_are_listed_make_revisions_jump_and_no
 def test_two_that_give_up_the_same_token_both_get_to_know(world: EtcdWorld, store: Store) -> None:
     other = world.open()
     token = store._token()
-    assert (other.settle(token), store.settle(token), world.count("void/")) == (
+    assert (other.resolve_outcome(token), store.resolve_outcome(token), world.count("void/")) == (
         NotCommitted(),
         NotCommitted(),
         1,

@@ -305,7 +305,7 @@ def test_when_the_leader_of_three_is_killed_writing_goes_on_and_nothing_is_lost(
             try:
                 acknowledged[f"{n:03d}"] = store.transact(writes=[Put("jobs", f"{n:03d}", {})])
             except OutcomeUnknown as unknown:  # a slow election
-                if isinstance(outcome := store.settle(unknown.token), Committed):
+                if isinstance(outcome := store.resolve_outcome(unknown.token), Committed):
                     acknowledged[f"{n:03d}"] = outcome.revision
             except StoreUnavailable:
                 refused += 1

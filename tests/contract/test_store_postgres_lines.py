@@ -107,7 +107,9 @@ def test_on_a_line_that_says_nothing_the_outcome_is_unknown_until_it_speaks_agai
                 Transaction(token=token, checks=(), writes=(Write("jobs", "a", "{}"),))
             )
         line.unmute()
-        assert isinstance(store.settle(token), Committed) == (store.get("jobs", "a") is not None)
+        assert isinstance(store.resolve_outcome(token), Committed) == (
+            store.get("jobs", "a") is not None
+        )
 
 
 def test_a_server_that_stands_still_is_not_waited_for(
@@ -278,7 +280,7 @@ class Writer:
         while True:
             self.up.wait(60)
             try:
-                outcome = self._store.settle(token)
+                outcome = self._store.resolve_outcome(token)
             except OutcomeUnknown:
                 continue
             return outcome.revision if isinstance(outcome, Committed) else 0

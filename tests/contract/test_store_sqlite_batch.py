@@ -79,7 +79,7 @@ def test_a_batch_is_the_same_as_one_after_the_other(tmp_path: Path, seed: int) -
             given = transaction(chance, together.revision(), number)
             batch.append(aware(together, chance, given) if chance.random() < 0.7 else given)
         late = [chance.choice(batch).token] if chance.random() < 0.3 else []
-        assert [each.settle(token) for token in late for each in (together, alone)] == [
+        assert [each.resolve_outcome(token) for token in late for each in (together, alone)] == [
             NotCommitted(),
             NotCommitted(),
         ] * len(late)
@@ -90,8 +90,8 @@ def test_a_batch_is_the_same_as_one_after_the_other(tmp_path: Path, seed: int) -
             each.token in late for each in batch
         ]
         assert left(together) == left(alone)
-        assert [together.settle(each.token) for each in batch] == [
-            alone.settle(each.token) for each in batch
+        assert [together.resolve_outcome(each.token) for each in batch] == [
+            alone.resolve_outcome(each.token) for each in batch
         ]
     together.close()
     alone.close()

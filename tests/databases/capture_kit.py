@@ -54,7 +54,7 @@ def rows_of(
     source: Any, start: Any, end: Any, *, joint: bool = True
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """All rows of a batch as (path, row)."""
-    for split in (source.joint_splits if joint else source.splits)(kept(start), kept(end), 4):
+    for split in (source.shared_splits if joint else source.splits)(kept(start), kept(end), 4):
         for batch in source.read(split):
             path = (
                 split.table

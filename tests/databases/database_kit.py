@@ -203,7 +203,7 @@ def batches(
     source: JdbcSource, start: Offset, limit: Limit, count: int = 2
 ) -> Iterator[tuple[Offset, pa.Table]]:
     """A whole bounded read from an offset, batch by batch: each one's end and rows."""
-    while not source.at_end(start):
+    while not source.is_exhausted(start):
         end = source.latest(start, limit)
         assert end != start
         found = [b for split in source.splits(start, end, count) for b in source.read(split)]

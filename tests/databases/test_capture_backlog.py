@@ -22,9 +22,9 @@ def steps(source: Any, offset: Any, limit: Limit) -> tuple[Any, list[bool]]:
     for _ in range(ROUNDS_MAX):
         end = kept(source.latest(offset, limit))
         if end == offset:
-            assert not source.behind(end)
+            assert not source.has_backlog(end)
             return end, said
-        said.append(source.behind(end))
+        said.append(source.has_backlog(end))
         offset = end
     raise AssertionError("the source does not come to an end")
 
@@ -44,7 +44,7 @@ def test_mariadb_is_behind_until_tables_and_log_are_read(
     }
     source = make_source("MySQL-CDC", options)
     offset = kept(source.initial())
-    assert source.behind(offset)  # nobody has looked yet
+    assert source.has_backlog(offset)  # nobody has looked yet
     offset, said = steps(source, offset, Limit(rows=200))
     assert said == [True] * (len(said) - 1) + [False]
     assert len(said) > 1
@@ -90,7 +90,7 @@ def test_postgres_is_behind_until_tables_and_log_are_read(
                 "insert into orders select n, repeat('y', 2000) from generate_series(1001, 2000) n"
             )
             end = kept(source.latest(offset, Limit(bytes=1)))
-            assert (end != offset, source.behind(end)) == (True, True)
+            assert (end != offset, source.has_backlog(end)) == (True, True)
             _, said = steps(source, end, Limit(bytes=1 << 30))
             assert not any(said)
         finally:

@@ -61,8 +61,8 @@ def test_a_table_is_read_in_many_batches_and_goes_on_at_a_split(place: Place) ->
     again = pickle.loads(pickle.dumps(source(place, table_path="orders")))
     rest = pa.concat_tables([rows for _, rows in batches(again, found[1][0], Limit(rows=60))])
     assert ids(rest) == list(range(201, 501))
-    assert again.at_end(found[-1][0])
-    assert not again.at_end(start)
+    assert again.is_exhausted(found[-1][0])
+    assert not again.is_exhausted(start)
     progress = again.progress(found[1][0])
     assert progress is not None
     assert (progress.done, progress.total) == (200, 500)

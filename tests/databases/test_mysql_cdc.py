@@ -208,7 +208,7 @@ def test_a_large_transaction_comes_in_many_batches(shop: BinlogShop) -> None:
     start = source.initial()
     shop(ROWS.format(50_000))
     end = source.latest(start, Limit(bytes=1000))
-    (split,) = source.joint_splits(start, end, 4)
+    (split,) = source.shared_splits(start, end, 4)
     sizes = [batch.num_rows for batch in source.read(split)]
     assert sum(sizes) == 50_000
     assert max(sizes) < 20_000
@@ -231,7 +231,7 @@ def test_many_tables_are_one_read_of_the_log_and_new_ones_are_read_on_restore(
     )
     source = mirror.source
     end = source.latest(mirror.offset, Limit())
-    assert [split.table for split in source.joint_splits(mirror.offset, end, 4)] == [""]
+    assert [split.table for split in source.shared_splits(mirror.offset, end, 4)] == [""]
     assert sorted(split.table for split in source.splits(mirror.offset, end, 4)) == [
         f"{shop.name}.codes",
         f"{shop.name}.orders",
@@ -252,7 +252,7 @@ def test_a_table_without_rows_is_made_in_the_target(shop: BinlogShop, pg: Place)
     shop("create table bare (id int primary key, v int)")
     source = shop.source()
     start = source.initial()
-    (split,) = source.joint_splits(start, source.latest(start, Limit()), 4)
+    (split,) = source.shared_splits(start, source.latest(start, Limit()), 4)
     (bare,) = source.tables()
     (rows,) = source.read(split)
     assert (rows.num_rows, rows.schema) == (0, table_schema(bare))
@@ -306,7 +306,7 @@ def _all(source: Any) -> list[dict[str, Any]]:
     """All rows of a source that ends."""
     offset, found = source.initial(), []
     for _ in range(50):
-        if source.at_end(offset):
+        if source.is_exhausted(offset):
             return found
         end = source.latest(offset, Limit())
         found += [row for _, row in rows_of(source, offset, end)]
@@ -320,7 +320,7 @@ def test_a_position_that_was_purged_is_named_with_the_oldest_and_the_choices(
     shop(ORDERS, ROWS.format(10))
     source = shop.source(startup__mode="latest")
     old = source.initial()
-    assert source.runway(old).held
+    assert source.log_retention(old).held
     shop(
         "flush binary logs",
         "insert into orders values (77, 'x', 1, null)",
@@ -348,13 +348,13 @@ def test_a_position_that_was_purged_is_named_with_the_oldest_and_the_choices(
         ),
     ):
         source.latest(old, Limit())
-    gone = source.runway(old)
+    gone = source.log_retention(old)
     assert not gone.held
     assert (gone.position, gone.oldest) == (
         f"{old['log']['file']}:{old['log']['pos']}",
         f"{oldest}:4",
     )
-    assert not source.runway({"log": {"file": "binlog.999999", "pos": 4}}).held
+    assert not source.log_retention({"log": {"file": "binlog.999999", "pos": 4}}).held
 
 
 def test_an_idle_table_does_not_fall_off_the_log(shop: BinlogShop, mariadb: MariaDbServer) -> None:

@@ -87,7 +87,7 @@ def test_a_job_goes_on_at_the_replica_that_took_over(
         moved.latest(
             mirror.offset, Limit()
         )  # a row was delivered that the replica does not have yet
-    assert not moved.runway(mirror.offset).held
+    assert not moved.log_retention(mirror.offset).held
     replica.execute("start slave")
     wait_until_same(primary, replica)
 
@@ -100,7 +100,7 @@ def test_a_job_goes_on_at_the_replica_that_took_over(
     )
     mirror.source = moved
     assert mirror.offset["log"]["server"] == "1"
-    assert moved.runway(mirror.offset).held
+    assert moved.log_retention(mirror.offset).held
     mirror.run()
     assert mirror.offset["log"]["server"] == "2"
     rows = {row["id"]: row["name"] for row in mirror.table("shop.orders")}

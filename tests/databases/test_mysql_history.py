@@ -54,13 +54,13 @@ def test_a_log_that_was_reset_is_another_history_although_its_positions_are_the_
     shop("insert into a values (1, 1)", "insert into a values (2, 2)")
     job.run()
     at = kept(job.mirror.offset)
-    assert job.mirror.source.runway(at).held
+    assert job.mirror.source.log_retention(at).held
     shop("truncate table a")
     reset(server)
     shop(
         "insert into a values (5, 5)", "insert into a values (6, 6)", "insert into a values (7, 7)"
     )
-    assert not job.mirror.source.runway(at).held
+    assert not job.mirror.source.log_retention(at).held
     for _ in range(2):
         with pytest.raises(PositionGone, match="another history"):
             job.run()
@@ -102,7 +102,7 @@ def test_a_position_of_a_former_version_is_taken_as_it_is_and_gets_what_it_lacks
             entry.pop("definition")
             entry["columns"] = [c[:3] for c in entry["columns"]]
     job.restart()
-    for split in job.mirror.source.joint_splits(
+    for split in job.mirror.source.shared_splits(
         start, end, 4
     ):  # a batch that a former version had begun
         assert [

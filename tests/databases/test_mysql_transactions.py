@@ -266,7 +266,7 @@ def test_the_log_of_a_prepared_transaction_is_needed_until_it_is_decided(shop: B
     job.mirror.offset["log"]["xa"] = {
         xid: ["binlog.000000", *entry[1:]] for xid, entry in prepared.items()
     }
-    assert not job.mirror.source.runway(job.mirror.offset).held
+    assert not job.mirror.source.log_retention(job.mirror.offset).held
     with pytest.raises((PositionGone, LogRefused), match="XA transaction"):
         job.run()
     shop("xa rollback 'needed'")

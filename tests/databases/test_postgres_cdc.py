@@ -220,7 +220,7 @@ def test_a_slot_that_somebody_reads_is_read_all_the_same(
         assert other.pgconn.exec_(begin.encode()).status == psycopg.pq.ExecStatus.COPY_BOTH
         assert len(list(rows_of(source, start, end))) == 400
         source.release(end)  # does not move, as the slot is in use, and does no harm
-        assert source.runway(start).held
+        assert source.log_retention(start).held
     finally:
         other.close()
 
@@ -231,7 +231,7 @@ def test_a_large_transaction_comes_in_many_batches(shop: Shop) -> None:
     start = kept(source.initial())
     shop(ROWS.format(50_000))
     end = kept(source.latest(start, Limit(bytes=1000)))
-    (split,) = source.joint_splits(start, end, 4)
+    (split,) = source.shared_splits(start, end, 4)
     sizes = [batch.num_rows for batch in source.read(split)]
     assert sum(sizes) == 50_000
     assert max(sizes) < 20_000
@@ -264,7 +264,7 @@ def test_what_a_slot_no_longer_holds_is_named_with_the_choices(shop: Shop) -> No
     shop(ORDERS, FULL, ROWS.format(5))
     source = shop.source()
     old = kept(source.initial())
-    assert source.runway(old).held
+    assert source.log_retention(old).held
     shop("update orders set name = 'x'")
     shop(f"select pg_replication_slot_advance('{shop.slot}', pg_current_wal_lsn())")
     with pytest.raises(
@@ -278,7 +278,7 @@ def test_what_a_slot_no_longer_holds_is_named_with_the_choices(shop: Shop) -> No
     shop(f"select pg_drop_replication_slot('{shop.slot}')")
     with pytest.raises(PositionGone, match="there is no replication slot"):
         source.latest(old, Limit())
-    assert "no replication slot" in source.runway(old).reason
+    assert "no replication slot" in source.log_retention(old).reason
 
 
 def test_many_tables_are_one_read_of_the_log_and_new_ones_are_read_on_restore(shop: Shop) -> None:
@@ -297,7 +297,7 @@ def test_many_tables_are_one_read_of_the_log_and_new_ones_are_read_on_restore(sh
         "insert into codes values ('c', 1, 1)",
     )
     end = mirror.source.latest(mirror.offset, Limit())
-    assert [split.table for split in mirror.source.joint_splits(mirror.offset, end, 4)] == [""]
+    assert [split.table for split in mirror.source.shared_splits(mirror.offset, end, 4)] == [""]
     mirror.step(joint=False)
     shop(
         "create table later (id int primary key, v int)",
@@ -327,7 +327,7 @@ def _all(source: Any) -> list[dict[str, Any]]:
     """All rows of a source that ends."""
     offset, found = source.initial(), []
     for _ in range(50):
-        if source.at_end(offset):
+        if source.is_exhausted(offset):
             return found
         end = source.latest(offset, Limit())
         found += [row for _, row in rows_of(source, offset, end)]

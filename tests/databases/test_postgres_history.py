@@ -137,7 +137,7 @@ def test_a_position_of_another_server_or_of_another_past_is_not_believed(
     source = source_of(own)
     with pytest.raises(PositionGone, match="it was restored to an earlier state"):
         source.latest(later, Limit())
-    assert not source.runway(later).held
+    assert not source.log_retention(later).held
     mirror = Mirror(source)
     mirror.run()
     own.stop()

@@ -98,8 +98,8 @@ def test_ranges_hold_each_transaction_once_wherever_they_are_cut(log: Log, seed:
     write_at_once(log, seed)
     whole, end = log.peek(), log.now()
     chance = random.Random(seed)
-    around = [commit + more for commit, _ in chance.sample(whole, 25) for more in (0, 1, 7, 24)]
-    cuts = sorted({begin, *around, *(chance.randrange(begin, end) for _ in range(20)), end})
+    context = [commit + more for commit, _ in chance.sample(whole, 25) for more in (0, 1, 7, 24)]
+    cuts = sorted({begin, *context, *(chance.randrange(begin, end) for _ in range(20)), end})
     for low, high in itertools.pairwise(cuts):
         assert log.read(low, high) == [
             (commit, rows) for commit, rows in whole if low <= commit < high

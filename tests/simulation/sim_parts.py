@@ -123,7 +123,7 @@ class SimSource(Source):
         scene.at("source.read")
         yield Rows(tuple(range(*split.payload)))
 
-    def at_end(self, offset: Offset) -> bool:
+    def is_exhausted(self, offset: Offset) -> bool:
         return self.bounded and bool(offset["at"] >= self.values["rows"])
 
 

@@ -48,7 +48,7 @@ from tidegate.pipeline.ledger import Ledger
 from tidegate.pipeline.loop import PipelineContext
 from tidegate.pipeline.progress import PipelineProgress
 from tidegate.pipeline.savepoints import SavepointCoordinator
-from tidegate.runner.driver_spec import driver_order
+from tidegate.runner.driver_spec import driver_spec
 from tidegate.store.backend import Transaction
 from tidegate.store.base import Store
 from tidegate.store.open import open_store
@@ -111,7 +111,7 @@ class FarAway(Claimant):
     them.
     """
 
-    def _bury(self, known: JobSnapshot) -> None:
+    def _bury(self, snapshot: JobSnapshot) -> None:
         """They may well be alive."""
 
 
@@ -246,7 +246,7 @@ class World:
             name="sim",
             plan=self.plan,
             file="",
-            wish=RestoreOptions.parse(wish),
+            options=RestoreOptions.parse(wish),
             me=me,
             now_ms=self.clock.now_ms() + len(self.processes),
         )
@@ -260,20 +260,20 @@ class World:
         if claim.start is not StartMode.NOTHING:
             register(
                 store,
-                driver_order(EngineSettings(), self.home, job_id=JOB, generation=claim.generation),
+                driver_spec(EngineSettings(), self.home, job_id=JOB, generation=claim.generation),
                 self.clock.now_ms(),
             )
             self._drive(process, store, claim.job)
-        known = read_job(store, JOB)
+        snapshot = read_job(store, JOB)
         if claim.start is not StartMode.NOTHING and (
-            known.state is None or known.state.value.leader != me
+            snapshot.state is None or snapshot.state.value.leader != me
         ):
             raise TakenOver("by another process")
         outcome = end(
             store,
             self.storage,
             Owned(JOB, claim.generation),
-            status_of(known) or JobStatus.FAILED,
+            status_of(snapshot) or JobStatus.FAILED,
             self.clock.now_ms(),
         )
         self.turns.note(process.name, f"ended {outcome.status}")
@@ -338,7 +338,7 @@ class World:
         ledger = Ledger(
             store, JOB, plan.id, process.generation, clock=self.clock, abandon=threading.Event()
         )
-        around = PipelineContext(
+        context = PipelineContext(
             job=job,
             storage=self.storage,
             engine=YieldingEngine(self.turns),
@@ -353,7 +353,7 @@ class World:
         ended = PipelineStatus.FAILED
         try:
             ended = run_pipeline(
-                around, plan, ledger, PipelineProgress(plan.id, process.generation, around.clock)
+                context, plan, ledger, PipelineProgress(plan.id, process.generation, context.clock)
             )
         finally:
             if ended is PipelineStatus.FAILED:
@@ -554,11 +554,11 @@ class World:
         )
 
     def _reckon(self) -> None:
-        known = read_job(self.store, JOB)
-        assert known.state is not None
+        snapshot = read_job(self.store, JOB)
+        assert snapshot.state is not None
         wanted = JobStatus.CANCELED if self.streaming else JobStatus.FINISHED
-        if known.state.value.status is not wanted:
-            self.broken(f"the job is {known.state.value.status} in the end, not {wanted}")
+        if snapshot.state.value.status is not wanted:
+            self.broken(f"the job is {snapshot.state.value.status} in the end, not {wanted}")
         for pipeline, (lineage, initial) in self._initials().items():
             for sink in next(p for p in self.plan.pipelines if p.id == pipeline).of_kind(
                 BlockKind.SINK
@@ -576,16 +576,18 @@ class World:
                         f"{sink.operator} of pipeline {pipeline}: lost {lost[:5]}, doubled"
                         f" {doubled[:5]}, strange {sorted(set(held) - set(expected))[:5]}"
                     )
-        self._reckon_checkpoints(known)
+        self._reckon_checkpoints(snapshot)
 
-    def _reckon_checkpoints(self, known: JobSnapshot) -> None:
+    def _reckon_checkpoints(self, snapshot: JobSnapshot) -> None:
         owned = set()
-        for pipeline in known.pipelines:
+        for pipeline in snapshot.pipelines:
             for ref in pipeline.value.retained:
                 damage = self.storage.damage(ref.path)
                 if damage and ref.path not in self.damaged:
                     self.broken(f"a checkpoint was lost: {damage}")
-            owned |= {ref.path for ref in (*pipeline.value.retained, *pipeline.value.doomed)}
+            owned |= {
+                ref.path for ref in (*pipeline.value.retained, *pipeline.value.pending_deletion)
+            }
         there = {p.relative_to(self.place).as_posix() for p in self.place.glob("[0-9]*/*/*")}
         if there - owned:
             self.broken(f"directories without an owner: {sorted(there - owned)}")

@@ -160,7 +160,7 @@ class Run:
             installation="I",
         )
         self.memory = committer.memory(resume)
-        self.ahead = committer.ahead(resume)
+        self.uncheckpointed_commits = committer.uncheckpointed_commits(resume)
         committer.open(resume)
 
     def stage(self, source: Any, checkpoint: int, start: int, end: int) -> Any:
@@ -222,7 +222,7 @@ def test_a_batch_is_there_once_however_often_it_is_repeated(
     assert isinstance(run.batch(numbers()), BatchCommitted)
     assert isinstance(run.batch(numbers()), AlreadyCommitted)
     successor = Run(engine, db, generation=2, checkpoint=0)
-    assert [(r.checkpoint, r.offsets) for r in successor.ahead] == [
+    assert [(r.checkpoint, r.offsets) for r in successor.uncheckpointed_commits] == [
         (1, {"source": {"start": 0, "end": 3}})
     ]
     assert isinstance(successor.batch(numbers()), AlreadyCommitted)

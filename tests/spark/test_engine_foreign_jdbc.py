@@ -127,7 +127,7 @@ def test_every_row_is_read_once_with_bounds_and_without(spark: Any, derby: Derby
     for more, wanted in ways:
         reading = source(derby, table_path="ORDERS", **more)
         start, turns, seen = reading.initial(), 0, []
-        while not reading.at_end(start):
+        while not reading.is_exhausted(start):
             end = reading.latest(start, Limit(rows=1))
             seen += [
                 row.ID for row in frame(reading, spark, reading.tables()[0], start, end).collect()

@@ -118,8 +118,8 @@ def test_the_source_is_a_single_batch() -> None:
     start = made.initial()
     end = made.latest(start, Limit(rows=1))
     assert (
-        made.at_end(start),
-        made.at_end(end),
+        made.is_exhausted(start),
+        made.is_exhausted(end),
         made.latest(end, Limit()) == end,
         made.bounded,
     ) == (False, True, True, True)

@@ -43,14 +43,14 @@ Handler = Callable[[Request], Awaitable[Response]]
 METHODS = {404: "there is no {path} here", 405: "{method} is not for {path}"}
 
 
-def make_app(desk: ApiContext, pages: Sequence[BaseRoute] = ()) -> Starlette:
+def make_app(context: ApiContext, pages: Sequence[BaseRoute] = ()) -> Starlette:
     """The API of one server, and the pages beside it."""
-    http = desk.settings.http
+    http = context.settings.http
     prefix = "/" + http.context_path.strip("/")
     routes: list[BaseRoute] = (
-        [*_routes(desk), *pages]
+        [*_routes(context), *pages]
         if prefix == "/"
-        else [Mount(prefix, routes=[*_routes(desk), *pages])]
+        else [Mount(prefix, routes=[*_routes(context), *pages])]
     )
     typed = f"{prefix.rstrip('/')}/api/v1/"
 
@@ -67,19 +67,24 @@ def make_app(desk: ApiContext, pages: Sequence[BaseRoute] = ()) -> Starlette:
     handlers: dict[Any, Any] = {HTTPException: nowhere, Exception: broken}
     return Starlette(
         routes=routes,
-        middleware=[Middleware(AuthMiddleware, desk=desk)],
+        middleware=[Middleware(AuthMiddleware, context=context)],
         exception_handlers=handlers,
     )
 
 
-def _routes(desk: ApiContext) -> list[BaseRoute]:
-    reads, writes, scrape, probes = Reads(desk), Writes(desk), Scrape(desk), HealthReport(desk)
+def _routes(context: ApiContext) -> list[BaseRoute]:
+    reads, writes, scrape, probes = (
+        Reads(context),
+        Writes(context),
+        Scrape(context),
+        HealthReport(context),
+    )
     many, checkpoints, pending, logs, nodes = (
-        Many(desk, writes),
-        Checkpoints(desk),
-        Pending(desk),
-        Logs(desk),
-        Nodes(desk),
+        Many(context, writes),
+        Checkpoints(context),
+        Pending(context),
+        Logs(context),
+        Nodes(context),
     )
 
     async def metrics(_request: Request) -> Response:
@@ -91,7 +96,7 @@ def _routes(desk: ApiContext) -> list[BaseRoute]:
         return Response(scrape.open_text(), media_type=OPEN_CONTENT_TYPE)
 
     async def description(_request: Request) -> Response:
-        return JSONResponse(document(desk.settings.http.context_path.rstrip("/")))
+        return JSONResponse(document(context.settings.http.context_path.rstrip("/")))
 
     gets: dict[str, Handler] = {
         "/openapi.json": description,
@@ -132,7 +137,7 @@ def _routes(desk: ApiContext) -> list[BaseRoute]:
     }
     admins: dict[str, Handler] = {"/update-tags": nodes.update_tags}
     return [
-        Mount("/api/v1", typed_api(desk)),
+        Mount("/api/v1", typed_api(context)),
         *(
             Route(path, answered(handler, Role.VIEWER), methods=["GET"])
             for path, handler in gets.items()

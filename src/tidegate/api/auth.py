@@ -58,10 +58,10 @@ ANONYMOUS = Principal("", Role.VIEWER)  # sees the page where one says who one i
 class AuthMiddleware:
     """Answers who is a stranger; lets the others pass, with their name."""
 
-    def __init__(self, app: ASGIApp, desk: ApiContext) -> None:
+    def __init__(self, app: ASGIApp, context: ApiContext) -> None:
         self.app = app
-        self.desk = desk
-        self.check = RequestCheck(desk.settings.http, desk.me.address)
+        self.context = context
+        self.check = RequestCheck(context.settings.http, context.me.address)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request pass, or answer it here."""
@@ -79,11 +79,11 @@ class AuthMiddleware:
             return await fail(refusal.status, refusal.message)(scope, receive, send)
         path = scope["path"].removeprefix(self.root)
         if (
-            self.desk.behind()
+            self.context.behind()
             and path not in PROBES
             and not (request.method == "POST" and path in UNSEEING)
         ):
-            await run_in_threadpool(self.desk.look)
+            await run_in_threadpool(self.context.wait_until_current)
         open_to_all = path in PROBES or path == "/ui/login" or path.startswith("/ui/static/")
         who = self._who(request) or (ANONYMOUS if open_to_all else None)
         if who is None:
@@ -99,7 +99,7 @@ class AuthMiddleware:
         One header for each scheme: Chromium takes a scheme without parameters after a comma for a
         part of the first one, and then never asks for a password.
         """
-        basic = self.desk.settings.http.basic_auth
+        basic = self.context.settings.http.basic_auth
         if (
             request.method in SAFE_METHODS
             and (path == "/" or path.startswith("/ui/"))
@@ -118,11 +118,11 @@ class AuthMiddleware:
     @property
     def root(self) -> str:
         """What stands in front of every path."""
-        path = self.desk.settings.http.context_path.strip("/")
+        path = self.context.settings.http.context_path.strip("/")
         return f"/{path}" if path else ""
 
     def _who(self, request: Request) -> Principal | None:
-        http = self.desk.settings.http
+        http = self.context.settings.http
         if not http.guarded:
             return LOCAL
         header = request.headers.get("authorization") or (
@@ -131,7 +131,7 @@ class AuthMiddleware:
         scheme, _, credentials = header.partition(" ")
         if (
             scheme.lower() == "bearer"
-            and (token := recognised(credentials.strip(), self._token, self.desk.clock.now_ms()))
+            and (token := recognised(credentials.strip(), self._token, self.context.clock.now_ms()))
             is not None
         ):
             return Principal(token.name, token.role, token.id)
@@ -140,11 +140,11 @@ class AuthMiddleware:
         return None
 
     def _token(self, token_id: str) -> AccessToken | None:
-        seen = self.desk.picture.tokens().get(token_id)
+        seen = self.context.cache.tokens().get(token_id)
         return seen.value if seen else None
 
     def _knows_password(self, encoded: str) -> bool:
-        http = self.desk.settings.http
+        http = self.context.settings.http
         try:
             given = base64.b64decode(encoded, validate=True)
         except (ValueError, binascii.Error):

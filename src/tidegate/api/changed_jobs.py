@@ -16,10 +16,10 @@ SLICE = 25  # jobs that are looked at in one go
 class Due:
     """What `look` has still to be called with. At first that is every job that has not ended."""
 
-    def __init__(self, picture: ClusterCache, look: Callable[[int], None]) -> None:
-        self.picture = picture
-        self.look = look
-        self.changed = picture.listen()
+    def __init__(self, cache: ClusterCache, look: Callable[[int], None]) -> None:
+        self.cache = cache
+        self.refresh = look
+        self.changed = cache.listen()
         self._ids: set[int] = set()
         self._begun = False
         self._turn = asyncio.Lock()
@@ -28,7 +28,7 @@ class Due:
         """Look at all of them."""
         self._take()
         while self._ids:
-            self.look(self._ids.pop())
+            self.refresh(self._ids.pop())
 
     async def in_slices(self) -> None:
         """The same, a few at a time.
@@ -40,11 +40,11 @@ class Due:
             self._take()
             while self._ids:
                 for _ in range(min(SLICE, len(self._ids))):
-                    self.look(self._ids.pop())
+                    self.refresh(self._ids.pop())
                 await asyncio.sleep(0)
 
     def _take(self) -> None:
         self._ids |= self.changed.take()
         if not self._begun:
-            self._ids |= set(self.picture.jobs())
+            self._ids |= set(self.cache.jobs())
             self._begun = True

@@ -51,20 +51,20 @@ class ApiContext:
     def __init__(
         self,
         *,
-        picture: ClusterCache,
+        cache: ClusterCache,
         commands: Commands,
         store: Store,
         settings: EngineSettings,
         clock: Clock,
         me: Me,
     ) -> None:
-        self.picture = picture
+        self.cache = cache
         self.commands = commands
         self.store = store
         self.settings = settings
         self.clock = clock
         self.me = me
-        self.roll = JobIndex(picture)  # the jobs in the orders in which they are shown
+        self.roll = JobIndex(cache)  # the jobs in the orders in which they are shown
         self._trouble = "this server has only just started"
         # when a wish was last written here
         self._written_s = float("-inf")
@@ -76,7 +76,7 @@ class ApiContext:
         self.write_trouble: Callable[[float], str] = lambda _after_s: (
             ""
         )  # why the store has not been writable for so long
-        self._outage = OutageHealth(picture, settings, clock)
+        self._outage = OutageHealth(cache, settings, clock)
         self.listeners_max = (
             sys.maxsize
         )  # streams of events that this server takes; its connections decide
@@ -89,7 +89,7 @@ class ApiContext:
         and kept as the reason that callers are told.
         """
         try:
-            self.picture.refresh(behind_s)
+            self.cache.refresh(behind_s)
             self._trouble = ""
         except Exception as error:
             self._trouble = (
@@ -121,16 +121,16 @@ class ApiContext:
         it is the store that does not answer, and no reader waits for it.
         """
         return (
-            not self.picture.begun_after(self._written_s)
+            not self.cache.begun_after(self._written_s)
             and self.clock.monotonic_s() - self._written_s <= MOMENT_S
         )
 
     def catch_up(self) -> None:
         """After a write of which the same answer tells."""
         self.wrote()
-        self.look()
+        self.wait_until_current()
 
-    def look(self) -> None:
+    def wait_until_current(self) -> None:
         """One turn, unless one has begun after the last write; many share it.
 
         Where it fails the write is done all the same, so nothing is raised.
@@ -143,14 +143,14 @@ class ApiContext:
         why = self._unread()
         if not why:
             return None
-        jobs = jobs_in_words(self.picture)
+        jobs = jobs_in_words(self.cache)
         return OutOfDate(f"{why}. {jobs}" if jobs else why)
 
     def _unread(self) -> str:
         """Why the picture is too old; empty where it is not."""
         return (
             ""
-            if self.picture.age_s() <= PICTURE_AGE_S_MAX
+            if self.cache.age_s() <= PICTURE_AGE_S_MAX
             else self._trouble or "it was not read in time"
         )
 
@@ -158,4 +158,4 @@ class ApiContext:
         """The picture, if it is fresh enough to be shown."""
         if (reason := self.out_of_date()) is not None:
             raise reason
-        return self.picture
+        return self.cache

@@ -20,25 +20,25 @@ UNWRITABLE = "the store cannot be written"
 
 
 class HealthReport:
-    def __init__(self, desk: ApiContext) -> None:
-        self.desk = desk
+    def __init__(self, context: ApiContext) -> None:
+        self.context = context
 
     async def health(self, request: Request) -> Response:
         """Whether this server can use the store, and who leads."""
-        desk, lease = self.desk, self.desk.picture.lease()
-        reason, age_s = desk.trouble(), desk.picture.age_s()
-        stale = desk.out_of_date()
+        context, lease = self.context, self.context.cache.lease()
+        reason, age_s = context.trouble(), context.cache.age_s()
+        stale = context.out_of_date()
         store: dict[str, Any] = {
             "reachable": not reason,
             "reason": reason,
             "secondsSinceLastRead": None if age_s == float("inf") else round(age_s, 3),
-            "damagedDocuments": desk.picture.damaged(),
+            "damagedDocuments": context.cache.damaged(),
         }
         document: dict[str, Any] = {
             "status": "fail" if reason else "ok",
             "message": str(stale) if stale is not None else reason,
-            "server": {"id": desk.me.id, "address": desk.me.address, "version": __version__},
-            "leading": lease is not None and lease.value.holder == desk.me.id,
+            "server": {"id": context.me.id, "address": context.me.address, "version": __version__},
+            "leading": lease is not None and lease.value.holder == context.me.id,
             "leader": (
                 {
                     "id": lease.value.holder,
@@ -58,7 +58,7 @@ class HealthReport:
 
     async def ready(self, request: Request) -> Response:
         """Whether requests are answered from a current view of the store."""
-        reason = self.desk.out_of_date()
+        reason = self.context.out_of_date()
         text = (
             ""
             if reason is None

@@ -42,9 +42,9 @@ class JobRow:
 class JobIndex:
     """The jobs that have not ended, and those that have, each the newest first."""
 
-    def __init__(self, picture: ClusterCache) -> None:
-        self.picture = picture
-        self.changed = picture.listen()
+    def __init__(self, cache: ClusterCache) -> None:
+        self.cache = cache
+        self.changed = cache.listen()
         self._lock = threading.Lock()
         self._going: dict[int, JobRow] = {}
         self._ended: dict[int, JobRow] = {}
@@ -57,7 +57,7 @@ class JobIndex:
         not. A job that runs again is not shown as ended.
         """
         with self._lock:
-            self._look()
+            self._refresh()
             if ended is not None:
                 return self._list("ended" if ended else "going")
             if "all" not in self._lists:
@@ -68,7 +68,7 @@ class JobIndex:
     def finished(self, status: str) -> Sequence[JobRow]:
         """Outcomes by time of their end; with a status, only those."""
         with self._lock:
-            self._look()
+            self._refresh()
             name = f"finished {status}"
             if name not in self._lists:
                 self._lists[name] = _sorted(
@@ -79,7 +79,7 @@ class JobIndex:
     def ended_counts(self) -> Mapping[str, int]:
         """How many outcomes there are of each status."""
         with self._lock:
-            self._look()
+            self._refresh()
             if self._counts is None:
                 self._counts = Counter(row.status for row in self._ended.values())
             return self._counts
@@ -91,15 +91,15 @@ class JobIndex:
             )
         return self._lists[name]
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         """Catch up with the picture."""
         ids = self.changed.take()
         if not self._begun:
-            self._begun, ids = True, {*self.picture.jobs(), *self.picture.outcomes()}
-        jobs = self.picture.jobs()
+            self._begun, ids = True, {*self.cache.jobs(), *self.cache.outcomes()}
+        jobs = self.cache.jobs()
         for job_id in ids:
             record = jobs.get(job_id)
-            job = going_of(self.picture, record) if record is not None else None
+            job = going_of(self.cache, record) if record is not None else None
             if _put(
                 self._going,
                 job_id,
@@ -115,7 +115,7 @@ class JobIndex:
         """The row of an outcome: the known one where it is the same; None where there is none, or
         where nothing of it can be read.
         """
-        seen, known = self.picture.outcome(job_id), self._ended.get(job_id)
+        seen, known = self.cache.outcome(job_id), self._ended.get(job_id)
         if seen is None or (known is not None and known.job is seen):
             return known if seen is not None else None
         try:

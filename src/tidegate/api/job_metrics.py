@@ -118,8 +118,8 @@ class JobSamples:
 class JobFigures:
     """The figures of all jobs that have not ended. Not for threads."""
 
-    def __init__(self, picture: ClusterCache) -> None:
-        self.picture, self.due = picture, Due(picture, self._look)
+    def __init__(self, cache: ClusterCache) -> None:
+        self.cache, self.due = cache, Due(cache, self._refresh)
         self._jobs: dict[int, JobSamples] = {}
         self._text: tuple[int, str] | None = None
 
@@ -148,18 +148,19 @@ class JobFigures:
                 parts.append(f"# HELP {name} {words}\n# TYPE {name} {kind}\n{samples}")
         return "".join(parts)
 
-    def _look(self, job_id: int) -> None:
-        record, known = self.picture.jobs().get(job_id), self._jobs.get(job_id)
-        job = going_of(self.picture, record) if record is not None else None
+    def _refresh(self, job_id: int) -> None:
+        record, known = self.cache.jobs().get(job_id), self._jobs.get(job_id)
+        job = going_of(self.cache, record) if record is not None else None
         if job is None or job.state.status.terminal:
             self._text = None if self._jobs.pop(job_id, None) else self._text
             return
         pipelines, metrics = (
-            self.picture.pipelines(job_id),
-            [m.value for m in self.picture.metrics(job_id)],
+            self.cache.pipelines(job_id),
+            [m.value for m in self.cache.metrics(job_id)],
         )
         counts = tuple(
-            (m.generation, m.rows_read, m.done, m.total, m.unit, m.runway, m.rates) for m in metrics
+            (m.generation, m.rows_read, m.done, m.total, m.unit, m.log_retention, m.rates)
+            for m in metrics
         )
         key = (job.record.version, job.version, tuple(p.version for p in pipelines), counts)
         if known is None or known.key != key:
@@ -246,7 +247,7 @@ def _checkpoints(pipelines: Sequence[PipelineState]) -> Iterator[tuple[str, Labe
 
 
 def _runway(live: Sequence[PipelineMetrics]) -> Iterator[tuple[str, Labels, float]]:
-    figures = [figure for m in live for figure in m.runway]
+    figures = [figure for m in live for figure in m.log_retention]
     if not figures:
         return
     yield "tidegate_job_runway_level", (), max(_RUNWAY[figure.level] for figure in figures)

@@ -70,26 +70,26 @@ class Scrape:
     Remembers the sizes of the store's maps for a while: counting them reads all of it.
     """
 
-    def __init__(self, desk: ApiContext) -> None:
-        self.desk = desk
-        self.jobs = JobFigures(desk.picture)
+    def __init__(self, context: ApiContext) -> None:
+        self.context = context
+        self.jobs = JobFigures(context.cache)
         self._known = Sample()
         self._looking = threading.Lock()
 
     async def catch_up(self) -> None:
         """Before the text is made: so that making it takes little."""
         if self._stale():
-            await run_in_threadpool(self._look)
+            await run_in_threadpool(self._refresh)
         await self.jobs.due.in_slices()
 
     def _stale(self) -> bool:
         """Whether the store has to be asked again."""
         return (
-            self.desk.out_of_date() is None
-            and self.desk.clock.monotonic_s() - self._known.at_s > LOOK_EVERY_S
+            self.context.out_of_date() is None
+            and self.context.clock.monotonic_s() - self._known.at_s > LOOK_EVERY_S
         )
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         """Ask the store how big it is, and what the collector said last.
 
         Many who come together share it; where it fails, these figures are left out.
@@ -97,18 +97,18 @@ class Scrape:
         with self._looking:
             if not self._stale():
                 return
-            now_s = self.desk.clock.monotonic_s()
+            now_s = self.context.clock.monotonic_s()
             try:
                 self._known = Sample(
-                    now_s, self.desk.store.size_by_map(), last_report(self.desk.store)
+                    now_s, self.context.store.size_by_map(), last_report(self.context.store)
                 )
             except TidegateError:
                 self._known = Sample()
 
     def text(self) -> str:
-        picture = self.desk.picture if self.desk.out_of_date() is None else None
-        figures = [*self._server(picture), *(self._of_store() if picture else ())]
-        jobs = self.jobs.text(self.desk.clock.now_ms()) if picture else ""
+        cache = self.context.cache if self.context.out_of_date() is None else None
+        figures = [*self._server(cache), *(self._of_store() if cache else ())]
+        jobs = self.jobs.text(self.context.clock.now_ms()) if cache else ""
         return "".join(f"{line}\n" for figure in figures for line in figure.lines()) + jobs
 
     def open_text(self) -> str:
@@ -117,7 +117,7 @@ class Scrape:
         """
         return re.sub(r"(?m)^(# (?:HELP|TYPE) \S+?)_total ", r"\1 ", self.text()) + "# EOF\n"
 
-    def _server(self, picture: ClusterCache | None) -> Iterator[Figure]:
+    def _server(self, cache: ClusterCache | None) -> Iterator[Figure]:
         yield Figure(
             "tidegate_info",
             "gauge",
@@ -127,20 +127,20 @@ class Scrape:
         yield gauge(
             "tidegate_store_reachable",
             "1 where this server can read and write the store.",
-            not self.desk.trouble(),
+            not self.context.trouble(),
         )
         yield gauge(
             "tidegate_store_damaged_documents",
             "Documents of the store that are damaged, and not used.",
-            self.desk.picture.damaged(),
+            self.context.cache.damaged(),
         )
-        if picture is None:
+        if cache is None:
             return
-        lease = picture.lease()
+        lease = cache.lease()
         yield gauge(
             "tidegate_leader",
             "1 on the server that leads.",
-            lease is not None and lease.value.holder == self.desk.me.id,
+            lease is not None and lease.value.holder == self.context.me.id,
         )
         yield Figure(
             "tidegate_leader_term",
@@ -148,21 +148,21 @@ class Scrape:
             "How often leadership has changed hands.",
             [((), lease.value.term)] if lease else [],
         )
-        yield gauge("node_count", "Workers.", len(picture.workers()))
+        yield gauge("node_count", "Workers.", len(cache.workers()))
         yield Figure(
             "tidegate_worker_slots",
             "gauge",
             "Slots of each worker.",
-            [((("worker", key),), w.value.slots) for key, w in picture.workers().items()],
+            [((("worker", key),), w.value.slots) for key, w in cache.workers().items()],
         )
         yield self._job_counts()
-        yield from self._cleanups(picture)
+        yield from self._cleanups(cache)
 
-    def _cleanups(self, picture: ClusterCache) -> Iterator[Figure]:
+    def _cleanups(self, cache: ClusterCache) -> Iterator[Figure]:
         """The queue of what ended jobs have left."""
         records, now_ms = (
-            [seen.value for seen in picture.cleanups().values()],
-            self.desk.clock.now_ms(),
+            [seen.value for seen in cache.cleanups().values()],
+            self.context.clock.now_ms(),
         )
         late_ms = [now_ms - record.due_ms for record in records if record.due_ms <= now_ms]
         yield gauge(
@@ -197,7 +197,7 @@ class Scrape:
             ),
             0,
         )
-        roll = self.desk.roll
+        roll = self.context.roll
         for status, count in [
             *((row.status, 1) for row in roll.rows(ended=False)),
             *roll.ended_counts().items(),
@@ -226,7 +226,7 @@ class Scrape:
             [((("map", m),), s.bytes) for m, s in sizes.items()],
         )
         if self._known.report is not None:
-            yield from _collected(self._known.report, self.desk.clock.now_ms())
+            yield from _collected(self._known.report, self.context.clock.now_ms())
 
 
 def _collected(report: CollectorReport, now_ms: int) -> Iterator[Figure]:

@@ -61,8 +61,8 @@ class CachedFragment:
 class RunningJobsCache:
     """The jobs that have not ended, the newest first. Not for threads."""
 
-    def __init__(self, picture: ClusterCache) -> None:
-        self.picture, self.due = picture, Due(picture, self._look)
+    def __init__(self, cache: ClusterCache) -> None:
+        self.cache, self.due = cache, Due(cache, self._refresh)
         self._entries: dict[int, CachedFragment] = {}
         self._order: list[CachedFragment] | None = []
         self._whole: tuple[list[CachedFragment], int, bytes] | None = None
@@ -89,11 +89,11 @@ class RunningJobsCache:
 
     def entry(self, job_id: int) -> CachedFragment | None:
         """One job with a record among the running ones, even if that is a leftover."""
-        record = self.picture.jobs().get(job_id)
-        job = going_of(self.picture, record) if record is not None else None
-        return _entry(self.picture, job, self._entries.get(job_id)) if job is not None else None
+        record = self.cache.jobs().get(job_id)
+        job = going_of(self.cache, record) if record is not None else None
+        return _entry(self.cache, job, self._entries.get(job_id)) if job is not None else None
 
-    def _look(self, job_id: int) -> None:
+    def _refresh(self, job_id: int) -> None:
         known, fresh = self._entries.get(job_id), self.entry(job_id)
         if fresh is not None and fresh.job.state.status.terminal:
             fresh = None
@@ -106,12 +106,18 @@ class RunningJobsCache:
             self._entries[job_id] = fresh
 
 
-def _entry(picture: ClusterCache, job: RunningJob, known: CachedFragment | None) -> CachedFragment:
+def _entry(cache: ClusterCache, job: RunningJob, known: CachedFragment | None) -> CachedFragment:
     """The entry of a job: the known one where nothing that it shows has changed."""
     job_id = job.state.job_id
-    pipelines, metrics = picture.pipelines(job_id), picture.metrics(job_id)
+    pipelines, metrics = cache.pipelines(job_id), cache.metrics(job_id)
     counts = tuple(
-        (m.value.generation, m.value.rows_read, m.value.rows_written, m.value.runway, m.value.rates)
+        (
+            m.value.generation,
+            m.value.rows_read,
+            m.value.rows_written,
+            m.value.log_retention,
+            m.value.rates,
+        )
         for m in metrics
     )
     key = (job.record.version, job.version, tuple(p.version for p in pipelines), counts)
@@ -153,34 +159,34 @@ class Ended:
             self._texts[job_id] = outcome.version, text
         return text
 
-    def forget(self, picture: ClusterCache) -> None:
+    def forget(self, cache: ClusterCache) -> None:
         """Throw away what belongs to jobs that are gone, now and then."""
         if len(self._texts) <= self._enough:
             return
-        outcomes = picture.outcomes()
+        outcomes = cache.outcomes()
         self._texts = {job_id: known for job_id, known in self._texts.items() if job_id in outcomes}
         self._enough = len(self._texts) + SPARE_MAX
 
 
-def going(picture: ClusterCache) -> list[RunningJob]:
+def going(cache: ClusterCache) -> list[RunningJob]:
     """Jobs that have not ended.
 
     A record whose state is terminal or missing is a leftover, and no running job.
     """
     return [
         job
-        for record in picture.jobs().values()
-        if (job := going_of(picture, record)) and not job.state.status.terminal
+        for record in cache.jobs().values()
+        if (job := going_of(cache, record)) and not job.state.status.terminal
     ]
 
 
-def going_of(picture: ClusterCache, record: CachedEntry[JobRecord]) -> RunningJob | None:
+def going_of(cache: ClusterCache, record: CachedEntry[JobRecord]) -> RunningJob | None:
     """A job with its state; None where it has none."""
     job_id = record.value.job_id
     seen, state, instead = (
-        picture.state(job_id),
-        picture.shown_state(job_id),
-        picture.shown_health(job_id),
+        cache.state(job_id),
+        cache.shown_state(job_id),
+        cache.shown_health(job_id),
     )
     return (
         RunningJob(record, state, (seen.version, instead) if instead else seen.version)

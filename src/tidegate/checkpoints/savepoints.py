@@ -190,7 +190,7 @@ class Savepoints:
         """A savepoint of which every byte has been verified; Damaged names the file."""
         savepoint = self.head(path)
         for point in savepoint.pipelines.values():
-            where = self.files.place(point.path)
+            where = self.files.describe(point.path)
             self.storage.read(point.path)
             if (
                 point.manifest
@@ -203,7 +203,7 @@ class Savepoints:
 
     def head(self, path: str) -> Savepoint:
         """What a savepoint says of itself, without a look at its parts; Damaged where it is none."""
-        where = self.files.place(path)
+        where = self.files.describe(path)
         try:
             data = self.files.read(f"{path}/{paths.SAVEPOINT_HEAD}")
         except OSError as error:
@@ -250,14 +250,14 @@ class Savepoints:
             )
             of = f" of job {job_id}" if job_id is not None else ""
             raise NoSavepoint(
-                f"there is no savepoint {word!r}{of} under {self.files.place(paths.SAVEPOINTS)};"
+                f"there is no savepoint {word!r}{of} under {self.files.describe(paths.SAVEPOINTS)};"
                 f" there are: {there}"
             )
         return self.read(path)
 
     def _path(self, job_id: int | None, word: str) -> str | None:
         """The path from the root that a word means; None where it cannot mean a savepoint."""
-        root = self.files.place().rstrip("/") + "/"
+        root = self.files.describe().rstrip("/") + "/"
         relative = (
             word.removeprefix("file://").removeprefix(root).strip("/") if "/" in word else word
         )
@@ -304,7 +304,7 @@ class Savepoints:
         ):
             raise SavepointExists(
                 f"job {found.job_id} has another savepoint {found.id} under"
-                f" {self.files.place(path)}: delete that one first, or keep it"
+                f" {self.files.describe(path)}: delete that one first, or keep it"
             )
         failpoint("savepoint.import.before")
         _transfer(other.files, "", self.files, path)
@@ -342,7 +342,7 @@ class Savepoints:
             data = self.files.read(f"{path}/{paths.OVERTAKEN}")
         except FileNotFoundError:
             return None
-        where = self.files.place(path)
+        where = self.files.describe(path)
         try:
             return from_document(
                 SavepointSuperseded, json.loads(data), f"{where}/{paths.OVERTAKEN}"
@@ -390,7 +390,7 @@ class _Below(LocalFiles):
         return super().exists(path.lstrip("/"))
 
     def place(self, path: str = "") -> str:
-        return super().place(path.lstrip("/"))
+        return super().describe(path.lstrip("/"))
 
 
 def _transfer(source: Files, path: str, target: Files, to: str) -> None:

@@ -139,9 +139,9 @@ class CheckpointStorage:
         failpoint("checkpoint.manifest.before")
         data = encode_manifest(manifest)
         while True:
-            seen = self.files.look(f"{final}/{paths.MANIFEST}")
+            seen = self.files.read_versioned(f"{final}/{paths.MANIFEST}")
             refuse_older(final, manifest, _decoded_or_none(seen.data, final) if seen else None)
-            if (seen and seen.data == data) or self.files.swap(
+            if (seen and seen.data == data) or self.files.replace_if(
                 f"{final}/{paths.MANIFEST}", data, seen
             ):
                 break
@@ -172,7 +172,7 @@ class CheckpointStorage:
     def _manifest_or_none(self, directory: str) -> Manifest | None:
         try:
             return _decoded_or_none(
-                self.files.read(f"{directory}/{paths.MANIFEST}"), self.files.place(directory)
+                self.files.read(f"{directory}/{paths.MANIFEST}"), self.files.describe(directory)
             )
         except OSError:
             return None
@@ -181,7 +181,7 @@ class CheckpointStorage:
         """What a checkpoint says of itself, without a look at its states; Damaged where it says
         nothing.
         """
-        where = self.files.place(path)
+        where = self.files.describe(path)
         try:
             return decode_manifest(self.files.read(f"{path}/{paths.MANIFEST}"), where)
         except FileNotFoundError:
@@ -196,7 +196,7 @@ class CheckpointStorage:
 
     def read(self, path: str) -> Checkpoint:
         """All of a checkpoint, verified; Damaged names the file and what is wrong with it."""
-        manifest, where = self.manifest(path), self.files.place(path)
+        manifest, where = self.manifest(path), self.files.describe(path)
         states = {}
         for name, entry in manifest.files.items():
             try:

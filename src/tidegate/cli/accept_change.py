@@ -95,9 +95,9 @@ def accept_change(
         sys.exit(ask_server(job, change, server, ca_file, as_json))
     with installation(home, config) as here:
         job_id = known_job(here.store, job)
-        known = read_job(here.store, job_id)
-        if known.record is None and known.outcome is not None and known.outcome.file:
-            sys.exit(resume_here(here, stopped_job(known, change), change, as_json=as_json))
+        snapshot = read_job(here.store, job_id)
+        if snapshot.record is None and snapshot.outcome is not None and snapshot.outcome.file:
+            sys.exit(resume_here(here, stopped_job(snapshot, change), change, as_json=as_json))
         commands = Commands(here.store, here.storage, here.settings, SystemClock())
         record = commands.accept_change(job_id, change, by="cli")
         report(
@@ -127,7 +127,7 @@ def resume_here(
         home=here.home,
         job_id=outcome.job_id,
         name=outcome.name,
-        wish=RestoreOptions(RestoreSource.LATEST, accept_changes=(change,)),
+        options=RestoreOptions(RestoreSource.LATEST, accept_changes=(change,)),
         as_json=as_json,
         settings=here.settings,
         command=shlex.join(

@@ -64,8 +64,8 @@ def list_command(place: Place, job: str | None, as_json: bool) -> None:
     """List the retained checkpoints of JOB (id or name), or of all jobs."""
     with installation(*place) as here:
         rows = [
-            {**entry_of(known, pipeline, ref), "damage": here.storage.damage(ref.path)}
-            for known, pipeline, ref in retained(here.store, job)
+            {**entry_of(snapshot, pipeline, ref), "damage": here.storage.damage(ref.path)}
+            for snapshot, pipeline, ref in retained(here.store, job)
         ]
     if as_json:
         click.echo(json.dumps(rows, indent=1))
@@ -95,7 +95,7 @@ def show(place: Place, job: str, checkpoint: int | None, pipeline: int | None) -
             whole = here.storage.read(ref.path)
             shown.append(
                 {
-                    "path": here.storage.files.place(ref.path),
+                    "path": here.storage.files.describe(ref.path),
                     "manifest": to_document(whole.manifest),
                     "states": dict(whole.states),
                 }
@@ -111,13 +111,13 @@ def verify(place: Place, job: str | None, checkpoint: int | None) -> None:
     """Check every byte of the checkpoints of JOB, or of all jobs; exit code 1 if one is damaged."""
     damaged, there = 0, []
     with installation(*place) as here:
-        for known, pipeline, ref in retained(here.store, job):
+        for snapshot, pipeline, ref in retained(here.store, job):
             there.append(str(ref.checkpoint))
             if checkpoint is None or ref.checkpoint == checkpoint:
                 damage = here.storage.damage(ref.path)
                 damaged += bool(damage)
                 click.echo(
-                    f"job {known.job_id} pipeline {pipeline} checkpoint {ref.checkpoint}:"
+                    f"job {snapshot.job_id} pipeline {pipeline} checkpoint {ref.checkpoint}:"
                     f" {damage or 'sound'}"
                 )
         if job is not None and (
@@ -131,10 +131,10 @@ def verify(place: Place, job: str | None, checkpoint: int | None) -> None:
 
 def retained(store: Store, job: str | None) -> Iterator[tuple[JobSnapshot, int, CheckpointRef]]:
     """Every checkpoint that can be restored of one job or of all, with its pipeline."""
-    for known in jobs(store, job):
-        for pipeline in known.pipelines:
+    for snapshot in jobs(store, job):
+        for pipeline in snapshot.pipelines:
             for ref in pipeline.value.retained:
-                yield known, pipeline.value.pipeline, ref
+                yield snapshot, pipeline.value.pipeline, ref
 
 
 def jobs(store: Store, job: str | None) -> Iterator[JobSnapshot]:
@@ -147,10 +147,10 @@ def jobs(store: Store, job: str | None) -> Iterator[JobSnapshot]:
                 click.echo(f"tidegate: {error}", err=True)
         return
     job_id = int(job) if job.isdigit() else job_of_name(store, job)
-    known = read_job(store, job_id) if job_id is not None else None
-    if known is None or known.state is None:
+    snapshot = read_job(store, job_id) if job_id is not None else None
+    if snapshot is None or snapshot.state is None:
         raise UnknownJob(job)
-    yield known
+    yield snapshot
 
 
 def chosen(
@@ -158,8 +158,8 @@ def chosen(
 ) -> list[CheckpointRef]:
     """The wanted checkpoints: one for each pipeline."""
     found, there = [], []
-    for known in jobs(store, job):
-        for stored in known.pipelines:
+    for snapshot in jobs(store, job):
+        for stored in snapshot.pipelines:
             if pipeline is None or stored.value.pipeline == pipeline:
                 there += [str(ref.checkpoint) for ref in stored.value.retained]
                 found += [
@@ -176,10 +176,10 @@ def chosen(
     return found
 
 
-def entry_of(known: JobSnapshot, pipeline: int, ref: CheckpointRef) -> dict[str, Any]:
+def entry_of(snapshot: JobSnapshot, pipeline: int, ref: CheckpointRef) -> dict[str, Any]:
     """A row of the list."""
     return {
-        "job_id": known.job_id,
+        "job_id": snapshot.job_id,
         "pipeline": pipeline,
         "checkpoint": ref.checkpoint,
         "kind": ref.kind.value,

@@ -76,8 +76,8 @@ def show(name: str, kind: str | None, as_json: bool) -> None:
         if _is_called(one, name) and kind in (None, one.kind.value)
     ]
     if not found:
-        known = [one.name for one in registry.connectors() if kind in (None, one.kind.value)]
-        close = nearest(name, known)
+        snapshot = [one.name for one in registry.connectors() if kind in (None, one.kind.value)]
+        close = nearest(name, snapshot)
         hint = f"; did you mean {close!r}?" if close else ": `tidegate connectors list` shows all"
         click.echo(f"tidegate: there is no {kind or 'connector'} {name!r}{hint}", err=True)
         raise SystemExit(BAD_INPUT)

@@ -43,7 +43,7 @@ class JobDisplay:
 
 
 def job_view(
-    known: JobSnapshot,
+    snapshot: JobSnapshot,
     metrics: Mapping[int, PipelineMetrics],
     *,
     name: str,
@@ -53,7 +53,7 @@ def job_view(
 ) -> JobDisplay:
     """The display of this moment."""
     pipelines: Sequence[PipelineView] = []
-    for stored in known.pipelines:
+    for stored in snapshot.pipelines:
         state = stored.value
         now = metrics.get(state.pipeline)
         rows_read = max(state.rows_read, now.rows_read if now else 0)
@@ -76,9 +76,9 @@ def job_view(
                 waits_for=now.waits_for if now else "",
             ),
         ]
-    state_of_job = known.state.value if known.state else None
+    state_of_job = snapshot.state.value if snapshot.state else None
     return JobDisplay(
-        job_id=known.job_id,
+        job_id=snapshot.job_id,
         name=name,
         status=state_of_job.status.value if state_of_job else "",
         generation=state_of_job.generation if state_of_job else 0,

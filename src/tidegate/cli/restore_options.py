@@ -44,7 +44,7 @@ class RestoreArguments:
     for a new one.
     """
 
-    wish: RestoreOptions
+    options: RestoreOptions
     job_id: int | None = None
     another: bool = False
 

@@ -93,16 +93,18 @@ def planned(
 ) -> RestoreReport:
     """The plan; UserError where the run would be refused."""
     called = name or plan.job_name
-    known = read_job(
+    snapshot = read_job(
         store, job_id or (None if restoring.another else job_of_name(store, called)) or 0
     )
-    state = known.state.value if known.state else None
-    status = "" if state is None and known.outcome is None else state.status.value if state else ""
+    state = snapshot.state.value if snapshot.state else None
+    status = (
+        "" if state is None and snapshot.outcome is None else state.status.value if state else ""
+    )
     request = RestoreRequest(
-        known=known,
+        snapshot=snapshot,
         name=called,
         plan=plan,
-        wish=restoring.wish,
+        options=restoring.options,
         status=status,
         held=lambda action, offset: held(plan, action, offset),
         ask=ask_sink,
@@ -126,7 +128,7 @@ def held(plan: Plan, action: Action, offset: Any) -> str:
             registry.find(action.kind, action.plugin)
             .of(values)
             .load()(values, context)
-            .runway(offset)
+            .log_retention(offset)
         )
     except Exception as error:  # whatever a source or its server says: the plan shows it
         return f"could not be asked: {error}"

@@ -44,7 +44,7 @@ from tidegate.model.problem import Severity
 from tidegate.model.records import METRICS, DriverCommand, JobOutcome, JobStatus, PipelineMetrics
 from tidegate.pipeline.clock import SystemClock
 from tidegate.plugin.secret import plan_texts
-from tidegate.runner.driver_spec import driver_order
+from tidegate.runner.driver_spec import driver_spec
 from tidegate.runner.java import JavaMissing, SparkMissing, check_spark, find_java
 from tidegate.runner.launch import DriverProcess, Program, launch
 from tidegate.runner.process import reference
@@ -73,7 +73,7 @@ class RunOptions:
     home: Home
     job_id: int | None
     name: str | None
-    wish: RestoreOptions
+    options: RestoreOptions
     as_json: bool
     another: bool = False  # a job of its own, whatever has run under its name
     command: str = "tidegate run"  # that runs the same job again
@@ -100,7 +100,7 @@ def run(said: run_words.RunArguments) -> NoReturn:
         home=said.home,
         job_id=said.job_id,
         name=said.name,
-        wish=said.restoring.wish,
+        options=said.restoring.options,
         another=said.restoring.another,
         as_json=said.as_json,
         settings=settings_of(said.config, said.home),
@@ -199,7 +199,7 @@ class EmbeddedRun:
             self.display.close()
 
     def _run(self) -> int:
-        claim = self._claim(self.options.wish)
+        claim = self._claim(self.options.options)
         logs = self.options.home.logs(claim.job.job_id)
         log_to(logs / "run.log")
         register_secrets(plan_texts(claim.job.plan))
@@ -273,14 +273,14 @@ class EmbeddedRun:
     def _claim(self, wish: RestoreOptions) -> Claim:
         """Take the job up; asks the person at the terminal where a choice is needed."""
         name = self.options.name or self.plan.job_name
-        known = None if self.options.another else job_of_name(self.store, name)
-        job_id = self.options.job_id or known or new_job_id(self.clock.now_ms())
+        snapshot = None if self.options.another else job_of_name(self.store, name)
+        job_id = self.options.job_id or snapshot or new_job_id(self.clock.now_ms())
         submission = Submission(
             job_id=job_id,
             name=name,
             plan=self.plan,
             file=str(Path(self.file).absolute()),
-            wish=wish,
+            options=wish,
             me=self.me,
             now_ms=self.clock.now_ms(),
             ask=ask_recorded,
@@ -300,7 +300,7 @@ class EmbeddedRun:
 
     def _lead(self, claim: Claim, logs: Path) -> JobOutcome:
         program = Program(environ=dict(os.environ), module=self.options.driver_module)
-        order = driver_order(
+        order = driver_spec(
             self.options.settings,
             self.options.home,
             job_id=claim.job.job_id,
@@ -321,7 +321,7 @@ class EmbeddedRun:
         try:
             self._announce(claim, display)
             supervisor.start(lambda driver: readers.append(relay(driver, display)))
-            outcome = supervisor.watch(lambda known: self._show(known, claim, display))
+            outcome = supervisor.watch(lambda snapshot: self._show(snapshot, claim, display))
             for reader in readers:
                 reader.join()
             display.end(
@@ -376,10 +376,10 @@ class EmbeddedRun:
         else:
             display.note(f"job {claim.job.name!r} ({claim.job.job_id}) starts")
 
-    def _show(self, known: JobSnapshot, claim: Claim, display: Display) -> None:
+    def _show(self, snapshot: JobSnapshot, claim: Claim, display: Display) -> None:
         for warning in [
             text
-            for each in known.pipelines
+            for each in snapshot.pipelines
             for text in each.value.warnings
             if text not in self.warned
         ]:
@@ -387,13 +387,13 @@ class EmbeddedRun:
             self.warned.append(warning)
         metrics = {
             m.pipeline: m
-            for entry in self.store.list(METRICS, f"{known.job_id}/")
+            for entry in self.store.list(METRICS, f"{snapshot.job_id}/")
             if (m := from_document(PipelineMetrics, entry.value)).generation
-            == (known.state.value.generation if known.state else 0)
+            == (snapshot.state.value.generation if snapshot.state else 0)
         }
         display.update(
             job_view(
-                known,
+                snapshot,
                 metrics,
                 name=claim.job.name,
                 started_s=self.started_s,

@@ -133,8 +133,8 @@ def awaited(store: Store, request: SavepointRequest, timeout_s: float) -> Savepo
     end_s = clock.monotonic_s() + timeout_s
     while True:
         try:
-            known = read_job(store, request.job_id)
-            standing = request_of(known)
+            snapshot = read_job(store, request.job_id)
+            standing = request_of(snapshot)
             if standing is None or standing.value.id != request.id:
                 raise NotYet(
                     f"savepoint {request.id} of job {request.job_id} is not known any more: the job"
@@ -143,7 +143,7 @@ def awaited(store: Store, request: SavepointRequest, timeout_s: float) -> Savepo
             request = standing.value
             if request.status is SavepointStatus.FAILED or (
                 request.status is SavepointStatus.DONE
-                and (not request.stop or known.record is None)
+                and (not request.stop or snapshot.record is None)
             ):
                 return request
         except StoreUnavailable:
@@ -158,7 +158,7 @@ def awaited(store: Store, request: SavepointRequest, timeout_s: float) -> Savepo
 
 def echo_request(here: LocalInstallation, request: SavepointRequest, as_json: bool) -> None:
     """What became of it, in a line."""
-    place = here.storage.files.place(request.path) if request.path else ""
+    place = here.storage.files.describe(request.path) if request.path else ""
     if as_json:
         click.echo(json.dumps({**to_document(request), "place": place}))
     elif request.status is SavepointStatus.FAILED:
@@ -235,7 +235,7 @@ def show(savepoint: str, job: str | None, home: str | None, config: Path | None)
         }
         shown = {
             **to_document(found),
-            "place": here.storage.files.place(found.path),
+            "place": here.storage.files.describe(found.path),
             "states": states,
         }
     click.echo(json.dumps(shown, indent=1, ensure_ascii=False))
@@ -296,7 +296,7 @@ def import_command(directory: Path, home: str | None, config: Path | None) -> No
     """
     with installation(home, config) as here:
         found = Savepoints(here.storage.files).take_in(directory.absolute())
-        place = here.storage.files.place(found.path)
+        place = here.storage.files.describe(found.path)
     click.echo(f"savepoint {found.id} of job {found.job_id} is in {place}")
 
 

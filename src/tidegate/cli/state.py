@@ -101,7 +101,7 @@ def du(home: str | None, config: Path | None, as_json: bool) -> None:
                 for name, each in sorted(sizes.items())
             }
             document = {
-                "namespace": here.storage.files.place(),
+                "namespace": here.storage.files.describe(),
                 **usage_document(usage, names),
                 "warning": warning,
                 "store": store,
@@ -110,7 +110,7 @@ def du(home: str | None, config: Path | None, as_json: bool) -> None:
                 json.dumps({**document, "collector": to_document(last) if last else None}, indent=1)
             )
             return
-        echo(usage_lines(here.storage.files.place(), usage, names, sizes, warning))
+        echo(usage_lines(here.storage.files.describe(), usage, names, sizes, warning))
         if usage.due.units:
             click.echo(
                 f"\n{usage.due.units} units ({size(usage.due.bytes)}) can be collected: tidegate"

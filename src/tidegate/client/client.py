@@ -134,13 +134,13 @@ class Client:
         asked = dict(query)
         asked.setdefault("jobId", str(secrets.randbelow(JOB_ID_MAX - 1) + 1))
         doubtful = False
-        for server in self._turns():
+        for server in self._servers_in_turn():
             try:
                 answer = json.loads(self._once(server, "POST", "/submit-job", asked, text))
                 return {"jobId": str(answer["jobId"]), "jobName": str(answer["jobName"])}
             except Refused as refusal:
-                if doubtful and (known := self._job(asked["jobId"])) is not None:
-                    return known  # it was taken in by the request whose answer was lost
+                if doubtful and (snapshot := self._job(asked["jobId"])) is not None:
+                    return snapshot  # it was taken in by the request whose answer was lost
                 raise refusal from None
             except _Lost as lost:
                 doubtful = doubtful or lost.sent
@@ -153,14 +153,14 @@ class Client:
     def _ask(
         self, method: str, path: str, query: Mapping[str, str] | None, body: bytes | None = None
     ) -> bytes:
-        for server in self._turns():
+        for server in self._servers_in_turn():
             try:
                 return self._once(server, method, path, query or {}, body)
             except _Lost:
                 continue
         raise AssertionError("the turns end by raising")
 
-    def _turns(self) -> Iterator[str]:
+    def _servers_in_turn(self) -> Iterator[str]:
         """Servers to ask, until patience ends: then Unreachable, with what the last one said."""
         began_s, self._why = self.monotonic_s(), ""
         while True:

@@ -54,24 +54,24 @@ def stops_of(outcome: JobOutcome | None) -> tuple[ChangeStop, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def stopped_job(known: JobSnapshot, change: AcceptedChange) -> JobOutcome:
+def stopped_job(snapshot: JobSnapshot, change: AcceptedChange) -> JobOutcome:
     """How the job ended, where the decision fits what it ended with; NotStopped or
     ChoiceNotOffered.
     """
-    if known.record is not None:
-        status = known.state.value.status.value if known.state else "there"
-        raise NotStopped(known.job_id, change, f"it is {status}")
-    outcome = known.outcome
+    if snapshot.record is not None:
+        status = snapshot.state.value.status.value if snapshot.state else "there"
+        raise NotStopped(snapshot.job_id, change, f"it is {status}")
+    outcome = snapshot.outcome
     if outcome is None:
-        raise NotStopped(known.job_id, change, "there is no such job here")
+        raise NotStopped(snapshot.job_id, change, "there is no such job here")
     stops = stops_of(outcome)
     if not stops:
         why = f": {outcome.failures[-1].message.splitlines()[0]}" if outcome.failures else ""
-        raise NotStopped(known.job_id, change, f"it has ended as {outcome.status.value}{why}")
+        raise NotStopped(snapshot.job_id, change, f"it has ended as {outcome.status.value}{why}")
     answered = [stop for stop in stops if change.answers(stop.table, stop.at)]
     if not answered:
         raise NotStopped(
-            known.job_id,
+            snapshot.job_id,
             change,
             "it is stopped at " + ", ".join(f"{stop.at} of {stop.table}" for stop in stops),
         )

@@ -86,28 +86,28 @@ class Announcement:
             failpoint("server.withdraw.after")
 
 
-def living(picture: ClusterCache, lease_ms: int, clock: Clock) -> list[ServerRecord]:
+def living(cache: ClusterCache, lease_ms: int, clock: Clock) -> list[ServerRecord]:
     """The servers that have given a sign of life within a lease, as far as this one has seen."""
     now_s = clock.monotonic_s()
     return [
         seen.value
-        for _, seen in sorted(picture.servers().items())
+        for _, seen in sorted(cache.servers().items())
         if now_s - seen.since_s <= lease_ms / 1000
     ]
 
 
-def sweep(picture: ClusterCache, leading: Leader, lease_ms: int, clock: Clock) -> None:
+def sweep(cache: ClusterCache, leading: Leader, lease_ms: int, clock: Clock) -> None:
     """The leader's part: take the records of silent servers away.
 
     One that speaks in the meantime wins.
     """
     now_s = clock.monotonic_s()
-    for key, seen in sorted(picture.servers().items()):
+    for key, seen in sorted(cache.servers().items()):
         if now_s - seen.since_s <= lease_ms / 1000:
             continue
         failpoint("server.sweep.before")
         try:
-            picture.store.transact(
+            cache.store.transact(
                 [leading.check(), Check(SERVERS, key, seen.version)], [Delete(SERVERS, key)]
             )
         except Conflict:

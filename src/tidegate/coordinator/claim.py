@@ -98,7 +98,7 @@ class Submission:
     name: str
     plan: Plan
     file: str
-    wish: RestoreOptions
+    options: RestoreOptions
     me: ProcessRef
     now_ms: int
     held: PositionProbe | None = None  # asks a source whether it still has a position
@@ -130,20 +130,20 @@ class Claimant:
 
     def _claim(self, submission: Submission) -> Claim:
         drop_unneeded(self.store, submission.now_ms)  # no leader does it for embedded runs
-        known = self._look(submission)
-        prepared = prepare_restore(self.store, self.storage, self.request(known, submission))
+        snapshot = self._read_job(submission)
+        prepared = prepare_restore(self.store, self.storage, self.request(snapshot, submission))
         if prepared.start is StartMode.NOTHING:
-            assert known.record is not None
-            assert known.state is not None
-            self._bury(known)
+            assert snapshot.record is not None
+            assert snapshot.state is not None
+            self._bury(snapshot)
             return Claim(
-                job=known.record.value,
-                generation=known.state.value.generation,
+                job=snapshot.record.value,
+                generation=snapshot.state.value.generation,
                 start=prepared.start,
                 restored={},
             )
-        job, generation = self._fence(known, submission, prepared)
-        self._bury(known)
+        job, generation = self._fence(snapshot, submission, prepared)
+        self._bury(snapshot)
         with contextlib.suppress(StillClaimed):
             carry_out_cleanup(self.store, self.storage, submission.job_id)
         restored, notes = self._restore(job, generation, submission.now_ms, first=True)
@@ -152,58 +152,63 @@ class Claimant:
             job=job, generation=generation, start=prepared.start, restored=restored, notes=notes
         )
 
-    def request(self, known: JobSnapshot, submission: Submission) -> RestoreRequest:
-        state = known.state.value if known.state else None
+    def request(self, snapshot: JobSnapshot, submission: Submission) -> RestoreRequest:
+        state = snapshot.state.value if snapshot.state else None
         status = (
             ""
-            if state is None and known.outcome is None
+            if state is None and snapshot.outcome is None
             else state.status.value
             if state and state.status.terminal
             else "killed"
         )
         return RestoreRequest(
-            known=known,
+            snapshot=snapshot,
             name=submission.name,
             plan=submission.plan,
-            wish=submission.wish,
+            options=submission.options,
             status=status,
             held=submission.held,
             ask=submission.ask,
         )
 
-    def _look(self, submission: Submission) -> JobSnapshot:
+    def _read_job(self, submission: Submission) -> JobSnapshot:
         """What is known of the job; nobody else may run it, unless it is taken over.
 
         A job whose state is wanted and which was killed is ended first.
         """
-        if submission.wish.source_job is not None:
-            self._end_killed(submission.wish.source_job, submission)
-        known = read_job(self.store, submission.job_id)
+        if submission.options.source_job is not None:
+            self._end_killed(submission.options.source_job, submission)
+        snapshot = read_job(self.store, submission.job_id)
         state, job = (
-            known.state.value if known.state else None,
+            snapshot.state.value if snapshot.state else None,
             f"job {submission.name!r} ({submission.job_id})",
         )
-        if state is None or state.status.terminal or known.record is None:
-            return known
+        if state is None or state.status.terminal or snapshot.record is None:
+            return snapshot
         if state.leader is None:
             raise LedByServers(job, state.status.value)
         if (
             state.leader != submission.me
             and is_alive(state.leader)
-            and not submission.wish.takeover
+            and not submission.options.takeover
         ):
             raise StillAlive(job, state.leader)
-        return known
+        return snapshot
 
     def _end_killed(self, source: int, submission: Submission) -> None:
         """The end of an embedded run that was killed and could not say so, or is taken over:
         recorded and proven, so that its lineage can go on elsewhere.
         """
-        known = read_job(self.store, source)
-        state = known.state.value if known.state else None
-        if known.record is None or state is None or state.leader is None or state.status.terminal:
+        snapshot = read_job(self.store, source)
+        state = snapshot.state.value if snapshot.state else None
+        if (
+            snapshot.record is None
+            or state is None
+            or state.leader is None
+            or state.status.terminal
+        ):
             return
-        if is_alive(state.leader) and not submission.wish.takeover:
+        if is_alive(state.leader) and not submission.options.takeover:
             return  # it goes on: this one will be a fork
         words = (
             f"its run did not end in order, and its state is continued by job {submission.job_id}"
@@ -216,21 +221,24 @@ class Claimant:
             message=words,
         )
         ending = ending_of(
-            known, JobStatus.FAILED, submission.now_ms, failure=failure, reason=words
+            snapshot, JobStatus.FAILED, submission.now_ms, failure=failure, reason=words
         )
         failpoint("claim.source.before")
         self.store.transact(ending.checks, ending.writes)
         failpoint("claim.source.after")
-        self._bury(known)
+        self._bury(snapshot)
 
     def again(self, job: JobRecord, me: ProcessRef, failure: Failure, now_ms: int) -> Claim:
         """The driver died: the next generation, from the latest checkpoint, counted durably."""
-        known = read_job(self.store, job.job_id)
-        if known.record is None or known.state is None or known.state.value.leader != me:
+        snapshot = read_job(self.store, job.job_id)
+        if snapshot.record is None or snapshot.state is None or snapshot.state.value.leader != me:
             raise TerminalError(f"job {job.job_id} has been taken over by another process")
         # with what is wanted of it by now: a stop that comes while its driver dies is not forgotten
-        job = known.record.value
-        before, checkpoints = known.state.value, sum(p.value.checkpoints for p in known.pipelines)
+        job = snapshot.record.value
+        before, checkpoints = (
+            snapshot.state.value,
+            sum(p.value.checkpoints for p in snapshot.pipelines),
+        )
         state = replace(
             moved(
                 before,
@@ -243,8 +251,8 @@ class Claimant:
             checkpoints=checkpoints,
             failures=(*before.failures, failure)[-FAILURES_MAX:],
         )
-        self._write_fence(known, job, state, [p.value for p in known.pipelines])
-        self._bury(known)
+        self._write_fence(snapshot, job, state, [p.value for p in snapshot.pipelines])
+        self._bury(snapshot)
         restored, notes = self._restore(job, state.generation, now_ms)
         return Claim(
             job=job,
@@ -255,7 +263,7 @@ class Claimant:
         )
 
     def _fence(
-        self, known: JobSnapshot, submission: Submission, prepared: PreparedRestore
+        self, snapshot: JobSnapshot, submission: Submission, prepared: PreparedRestore
     ) -> tuple[JobRecord, int]:
         """One transaction: I lead, and every older generation is refused from now on."""
         numbers = prepared.numbers
@@ -271,7 +279,7 @@ class Claimant:
             lineage=lineage,
             plan=submission.plan,
             file=submission.file,
-            **restore_fields(prepared, submission.wish),
+            **restore_fields(prepared, submission.options),
         )
         first = numbers.next_checkpoint
         state = JobState(
@@ -284,7 +292,7 @@ class Claimant:
             changed_ms=submission.now_ms,
             entered={JobStatus.SCHEDULED.value: submission.now_ms},
             started_ms=submission.now_ms,
-            events=submitted(known, job),
+            events=submitted(snapshot, job),
         )
         empty = {
             p.id: PipelineState(
@@ -302,14 +310,14 @@ class Claimant:
         )
         failpoint("claim.fence.before")
         self._write_fence(
-            known, job, state, list({**empty, **old}.values()), fresh=fresh, extra=extra
+            snapshot, job, state, list({**empty, **old}.values()), fresh=fresh, extra=extra
         )
         failpoint("claim.fence.after")
         return job, generation
 
     def _write_fence(
         self,
-        known: JobSnapshot,
+        snapshot: JobSnapshot,
         job: JobRecord,
         state: JobState,
         pipelines: list[PipelineState],
@@ -320,9 +328,9 @@ class Claimant:
         key, extra = str(job.job_id), extra or Extra()
         checks = [
             *extra.checks,
-            Check(JOB_STATES, key, known.state.version if known.state else 0),
-            Check(RUNNING_JOBS, key, known.record.version if known.record else 0),
-            *(Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in known.pipelines),
+            Check(JOB_STATES, key, snapshot.state.version if snapshot.state else 0),
+            Check(RUNNING_JOBS, key, snapshot.record.version if snapshot.record else 0),
+            *(Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in snapshot.pipelines),
         ]
         writes: list[Put | Delete] = [
             *extra.writes,
@@ -338,7 +346,7 @@ class Claimant:
                 for p in pipelines
             ),
         ]
-        stale = {p.value.pipeline for p in known.pipelines} - {p.pipeline for p in pipelines}
+        stale = {p.value.pipeline for p in snapshot.pipelines} - {p.pipeline for p in pipelines}
         writes += [Delete(PIPELINES, f"{key}/{p}") for p in stale]
         if fresh:
             cleanup = CleanupRecord(
@@ -348,22 +356,22 @@ class Claimant:
                 generation=state.generation - 1,
             )
             writes.append(Put(PENDING_CLEANUPS, key, to_document(cleanup)))
-            writes += [Delete(CHECKPOINT_HISTORY, history) for history in known.histories]
+            writes += [Delete(CHECKPOINT_HISTORY, history) for history in snapshot.histories]
         self.store.transact(checks, writes)
 
-    def _bury(self, known: JobSnapshot) -> None:
+    def _bury(self, snapshot: JobSnapshot) -> None:
         """Kill what is left of older drivers and prove them dead; only then may their scratch files
         go.
         """
-        if known.driver is not None:
-            proof = kill_session(known.driver.value.process)
+        if snapshot.driver is not None:
+            proof = kill_session(snapshot.driver.value.process)
             if not isinstance(proof, ProvenDead):
                 raise TerminalError(
                     "the driver of an earlier run does not die: processes"
                     f" {', '.join(map(str, proof.pids))}. End them, then start again"
                 )
-        if known.state is not None:
-            self.clear_work(known.job_id, known.state.value.generation)
+        if snapshot.state is not None:
+            self.clear_work(snapshot.job_id, snapshot.state.value.generation)
 
     def clear_work(self, job_id: int, generation: int) -> None:
         """Remove the scratch files of this generation and of older ones; none of them may be alive."""
@@ -379,16 +387,16 @@ class Claimant:
 
         Whoever was overtaken since the fence touches nothing.
         """
-        known = read_job(self.store, job.job_id)
-        current = max((p.value.generation for p in known.pipelines), default=generation)
+        snapshot = read_job(self.store, job.job_id)
+        current = max((p.value.generation for p in snapshot.pipelines), default=generation)
         if current != generation:
             raise Fenced(f"job {job.job_id}", generation, current)
         points = points_of(
-            self.store, self.storage, job, [p.value for p in known.pipelines], first=first
+            self.store, self.storage, job, [p.value for p in snapshot.pipelines], first=first
         )
         states = [adopted(self.storage, point.state, generation) for point in points]
         overtake(self.storage, states, now_ms)
-        versions = {p.value.pipeline: p.version for p in known.pipelines}
+        versions = {p.value.pipeline: p.version for p in snapshot.pipelines}
         failpoint("claim.restore.before")
         self.store.transact(
             [

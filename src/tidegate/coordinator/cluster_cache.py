@@ -192,7 +192,7 @@ class ClusterCache:
         """How old the copy may be."""
         return float("inf") if self._fresh_s is None else self.clock.monotonic_s() - self._fresh_s
 
-    def known(self, job_id: int) -> JobSnapshot:
+    def snapshot(self, job_id: int) -> JobSnapshot:
         """All records of one job, each with its version: whoever writes on the strength of them
         makes those versions the conditions.
         """
@@ -210,7 +210,7 @@ class ClusterCache:
             cleanup=_stored(view[PENDING_CLEANUPS].get(key)),
             histories=tuple(each.key for each in self._of(CHECKPOINT_HISTORY, job_id)),
             savepoint=_stored(view[SAVEPOINTS].get(key)),
-            beats=tuple(
+            heartbeats=tuple(
                 Check(METRICS, p.key, seen.version if (seen := figures.get(p.key)) else 0)
                 for p in pipelines
             ),
@@ -344,7 +344,7 @@ class ClusterCache:
     def lease(self, office: str = COORDINATOR) -> CachedEntry[Lease] | None:
         return self._view[LEASES].get(office)
 
-    def beat(self, office: str) -> CachedEntry[Heartbeat] | None:
+    def heartbeat(self, office: str) -> CachedEntry[Heartbeat] | None:
         """The last sign of life of its holder."""
         return self._view[HEARTBEATS].get(office)
 

@@ -221,7 +221,7 @@ class LeadersCollector:
         ) as error:  # one that is only out of reach is waited for by the loop
             seen, refused = (
                 Report(),
-                f"the namespace {self.files.place()} cannot be looked through: {error}",
+                f"the namespace {self.files.describe()} cannot be looked through: {error}",
             )
         report = report_of(seen, rules, round((self.clock.monotonic_s() - began_s) * 1000))
         report = replace(report, warning="; ".join(filter(None, (refused, report.warning))))

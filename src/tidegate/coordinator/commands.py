@@ -152,12 +152,12 @@ class Commands:
 
         A repeated decision finds the job resumed.
         """
-        known = read_job(self.store, job_id)
-        if known.record is not None and change in known.record.value.accepted_changes:
-            return known.record.value
-        if known.record is None and known.outcome is None:
+        snapshot = read_job(self.store, job_id)
+        if snapshot.record is not None and change in snapshot.record.value.accepted_changes:
+            return snapshot.record.value
+        if snapshot.record is None and snapshot.outcome is None:
             raise UnknownJob(job_id)
-        outcome = stopped_job(known, change)
+        outcome = stopped_job(snapshot, change)
         assert outcome.plan is not None, "who has failed has run"
         wish = RestoreOptions(RestoreSource.LATEST, accept_changes=(change,))
         return self.submit(
@@ -179,17 +179,17 @@ class Commands:
         for _ in range(TRIES_MAX):
             entry = self.store.get(RUNNING_JOBS, str(job_id))
             if entry is None:
-                known = read_job(self.store, job_id)
-                if known.state is None and known.outcome is None:
+                snapshot = read_job(self.store, job_id)
+                if snapshot.state is None and snapshot.outcome is None:
                     raise UnknownJob(job_id)
                 return
             record = from_document(JobRecord, entry.value, f"job {job_id}")
-            if STRENGTH[record.intent.wish] >= STRENGTH[wish]:
+            if STRENGTH[record.intent.desired] >= STRENGTH[wish]:
                 return
             now_ms = self.clock.now_ms()
             wanted = replace(
                 record,
-                intent=JobIntent(wish=wish, at_ms=now_ms, by=by),
+                intent=JobIntent(desired=wish, at_ms=now_ms, by=by),
                 commands=commanded(record, wish.value, by, now_ms),
             )
             failpoint("command.stop.before")
@@ -214,76 +214,76 @@ class Commands:
         by: str,
         key: str,
     ) -> JobRecord:
-        known = read_job(self.store, wanted_id) if wanted_id else unused(self._new_id())
-        job_id = known.job_id
-        if key and known.record is not None and known.record.value.key == key:
-            return known.record.value
-        self._check_free(known, wish)
+        snapshot = read_job(self.store, wanted_id) if wanted_id else unused(self._new_id())
+        job_id = snapshot.job_id
+        if key and snapshot.record is not None and snapshot.record.value.key == key:
+            return snapshot.record.value
+        self._check_free(snapshot, wish)
         status = (
-            known.state.value.status.value
-            if known.state
-            else known.outcome.status.value
-            if known.outcome
+            snapshot.state.value.status.value
+            if snapshot.state
+            else snapshot.outcome.status.value
+            if snapshot.outcome
             else ""
         )
         prepared = prepare_restore(
             self.store,
             self.storage,
             RestoreRequest(
-                known=known,
+                snapshot=snapshot,
                 name=name,
                 plan=plan,
-                wish=wish,
+                options=wish,
                 status=status,
                 ask=ask_from_here(self.store),
             ),
         )
-        if prepared.start is StartMode.FRESH and known.cleanup is not None:
+        if prepared.start is StartMode.FRESH and snapshot.cleanup is not None:
             raise CleanupPending(
-                job_id, max(1.0, (known.cleanup.value.due_ms - self.clock.now_ms()) / 1000)
+                job_id, max(1.0, (snapshot.cleanup.value.due_ms - self.clock.now_ms()) / 1000)
             )
-        record = replace(self._record(plan, file, known, name, wish, prepared, by), key=key)
-        checks, writes = self._writes(known, record, prepared)
+        record = replace(self._record(plan, file, snapshot, name, wish, prepared, by), key=key)
+        checks, writes = self._writes(snapshot, record, prepared)
         failpoint("command.submit.before")
         self.store.transact(checks, writes)
         failpoint("command.submit.after")
         return record
 
-    def _check_free(self, known: JobSnapshot, wish: RestoreOptions) -> None:
+    def _check_free(self, snapshot: JobSnapshot, wish: RestoreOptions) -> None:
         """Nobody runs this id, or it is to be taken over from servers: their driver is fenced by
         the submit, and ended before the next one starts.
         """
-        if known.record is None:
+        if snapshot.record is None:
             return
-        state = known.state.value if known.state else None
+        state = snapshot.state.value if snapshot.state else None
         if not wish.takeover or state is None or state.status.terminal:
-            raise JobExists(known.job_id, state.status.value if state else "there")
+            raise JobExists(snapshot.job_id, state.status.value if state else "there")
         if state.leader is not None:
-            raise RunElsewhere(known.job_id, state.leader)
+            raise RunElsewhere(snapshot.job_id, state.leader)
 
     def _record(
         self,
         plan: Plan,
         file: str,
-        known: JobSnapshot,
+        snapshot: JobSnapshot,
         name: str,
         wish: RestoreOptions,
         prepared: PreparedRestore,
         by: str,
     ) -> JobRecord:
         earlier = [
-            known.outcome.initialization_ms if known.outcome else 0,
-            known.state.value.initialization_ms if known.state else 0,
+            snapshot.outcome.initialization_ms if snapshot.outcome else 0,
+            snapshot.state.value.initialization_ms if snapshot.state else 0,
         ]
         now_ms = max(
             self.clock.now_ms(), max(earlier) + 1
         )  # clocks may step back; incarnations never share their mark
         return JobRecord(
-            job_id=known.job_id,
+            job_id=snapshot.job_id,
             name=name,
             initialization_ms=now_ms,
             lineage=prepared.lineage
-            or f"{known.job_id}-{now_ms:x}{prepared.numbers.last_generation:04x}",
+            or f"{snapshot.job_id}-{now_ms:x}{prepared.numbers.last_generation:04x}",
             plan=plan,
             file=file,
             intent=JobIntent(at_ms=now_ms, by=by),
@@ -291,7 +291,7 @@ class Commands:
         )
 
     def _writes(
-        self, known: JobSnapshot, job: JobRecord, prepared: PreparedRestore
+        self, snapshot: JobSnapshot, job: JobRecord, prepared: PreparedRestore
     ) -> tuple[list[Check], list[Put | Delete]]:
         key, fresh, first = (
             str(job.job_id),
@@ -299,7 +299,7 @@ class Commands:
             prepared.numbers.next_checkpoint,
         )
         generation = prepared.numbers.last_generation + (
-            known.record is not None
+            snapshot.record is not None
         )  # one more fences the driver that is taken over
         state = JobState(
             job_id=job.job_id,
@@ -309,7 +309,7 @@ class Commands:
             next_checkpoint=first,
             changed_ms=job.initialization_ms,
             entered={JobStatus.CREATED.value: job.initialization_ms},
-            events=submitted(known, job),
+            events=submitted(snapshot, job),
         )
         empty = {
             p.id: PipelineState(
@@ -330,10 +330,10 @@ class Commands:
         )
         checks = [
             *extra.checks,
-            Check(JOB_STATES, key, known.state.version if known.state else 0),
-            Check(RUNNING_JOBS, key, known.record.version if known.record else 0),
-            Check(PENDING_CLEANUPS, key, known.cleanup.version if known.cleanup else 0),
-            *(Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in known.pipelines),
+            Check(JOB_STATES, key, snapshot.state.version if snapshot.state else 0),
+            Check(RUNNING_JOBS, key, snapshot.record.version if snapshot.record else 0),
+            Check(PENDING_CLEANUPS, key, snapshot.cleanup.version if snapshot.cleanup else 0),
+            *(Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in snapshot.pipelines),
         ]
         writes: list[Put | Delete] = [
             *extra.writes,
@@ -343,16 +343,16 @@ class Commands:
             *(Put(PIPELINES, f"{key}/{p.pipeline}", to_document(p)) for p in places.values()),
             *(
                 Delete(PIPELINES, f"{key}/{p.value.pipeline}")
-                for p in known.pipelines
+                for p in snapshot.pipelines
                 if p.value.pipeline not in places
             ),
         ]
         if fresh:
-            writes += [Delete(CHECKPOINT_HISTORY, history) for history in known.histories]
-        if fresh and (known.pipelines or prepared.left):
+            writes += [Delete(CHECKPOINT_HISTORY, history) for history in snapshot.histories]
+        if fresh and (snapshot.pipelines or prepared.left):
             left = CleanupRecord(
                 job_id=job.job_id,
-                initialization_ms=known.state.value.initialization_ms if known.state else 0,
+                initialization_ms=snapshot.state.value.initialization_ms if snapshot.state else 0,
                 checkpoints_below=first,
                 generation=generation,
             )

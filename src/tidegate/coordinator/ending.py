@@ -57,9 +57,9 @@ class Ending:
     state: JobState
 
 
-def status_of(known: JobSnapshot) -> JobStatus | None:
+def status_of(snapshot: JobSnapshot) -> JobStatus | None:
     """What the pipelines amount to; None while one of them has not ended."""
-    statuses = {p.value.status for p in known.pipelines}
+    statuses = {p.value.status for p in snapshot.pipelines}
     if PipelineStatus.FAILED in statuses:
         return JobStatus.FAILED
     if statuses & {PipelineStatus.CREATED, PipelineStatus.RUNNING}:
@@ -78,16 +78,16 @@ def end(
 ) -> JobOutcome:
     """The terminal transition of an embedded run, then its cleanup."""
     while True:
-        known = read_job(store, claim.job_id)
+        snapshot = read_job(store, claim.job_id)
         if (
-            known.record is None and known.outcome is not None
+            snapshot.record is None and snapshot.outcome is not None
         ):  # someone else found it done too, and was quicker
-            outcome = known.outcome
+            outcome = snapshot.outcome
             break
-        assert known.state is not None
-        if known.state.value.generation != claim.generation:
-            raise Fenced(f"job {claim.job_id}", claim.generation, known.state.value.generation)
-        ending = ending_of(known, status, now_ms, failure=failure, reason=reason)
+        assert snapshot.state is not None
+        if snapshot.state.value.generation != claim.generation:
+            raise Fenced(f"job {claim.job_id}", claim.generation, snapshot.state.value.generation)
+        ending = ending_of(snapshot, status, now_ms, failure=failure, reason=reason)
         failpoint("job.end.before")
         try:
             store.transact(ending.checks, ending.writes)
@@ -111,7 +111,7 @@ def tidy_up(store: Store, storage: CheckpointStorage, job_id: int, now_ms: int) 
 
 
 def ending_of(
-    known: JobSnapshot,
+    snapshot: JobSnapshot,
     status: JobStatus,
     now_ms: int,
     *,
@@ -127,12 +127,12 @@ def ending_of(
     `older` is a cleanup that is still due: what it has to delete is deleted with this one.
     `retain_after_cancel` holds where the job file is silent.
     """
-    assert known.record is not None, "only a job that runs can end"
-    assert known.state is not None
-    key, record, before = str(known.job_id), known.record.value, known.state.value
-    first = next_checkpoint(known)
-    outcome = outcome_of(known, status, now_ms, failure)
-    began = any(p.value.initial is not None for p in known.pipelines)
+    assert snapshot.record is not None, "only a job that runs can end"
+    assert snapshot.state is not None
+    key, record, before = str(snapshot.job_id), snapshot.record.value, snapshot.state.value
+    first = next_checkpoint(snapshot)
+    outcome = outcome_of(snapshot, status, now_ms, failure)
+    began = any(p.value.initial is not None for p in snapshot.pipelines)
     own = record.plan.env.retain_after_cancel
     retained = retain_after_cancel if own is None else own
     kept = status in (JobStatus.FAILED, JobStatus.SAVEPOINT_DONE) or (
@@ -140,9 +140,9 @@ def ending_of(
     )
     resumable = kept and began
     generation = before.generation + 1
-    answer = at_the_end(known, status, now_ms)
+    answer = at_the_end(snapshot, status, now_ms)
     words = reason or (outcome.failures[-1].message if failure and outcome.failures else "")
-    told = replace(before, events=history_of(known, answer.request))
+    told = replace(before, events=history_of(snapshot, answer.request))
     state = replace(
         moved(told, status, now_ms, generation=generation, event_reason=words),
         leader=None,
@@ -151,14 +151,14 @@ def ending_of(
         next_checkpoint=first,
     )
     cleanup = CleanupRecord(
-        job_id=known.job_id,
+        job_id=snapshot.job_id,
         initialization_ms=record.initialization_ms,
         resumable=resumable,
         checkpoints_below=(older.checkpoints_below if older else 0) if resumable else first,
         generation=(older.generation if older else 0) if resumable else generation,
         due_ms=due_ms or now_ms,
     )
-    states = [p.value for p in known.pipelines]
+    states = [p.value for p in snapshot.pipelines]
     ended = [
         replace(p, generation=generation, status=own)
         for p, own in zip(states, ended_statuses(states, status), strict=True)
@@ -182,61 +182,61 @@ def ending_of(
     ]
     checks = [
         *answer.checks,
-        Check(JOB_STATES, key, known.state.version),
-        Check(RUNNING_JOBS, key, known.record.version),
-        *(Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in known.pipelines),
+        Check(JOB_STATES, key, snapshot.state.version),
+        Check(RUNNING_JOBS, key, snapshot.record.version),
+        *(Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in snapshot.pipelines),
     ]
     return Ending(checks=tuple(checks), writes=tuple(writes), outcome=outcome, state=state)
 
 
 def outcome_of(
-    known: JobSnapshot, status: JobStatus, now_ms: int, failure: Failure | None
+    snapshot: JobSnapshot, status: JobStatus, now_ms: int, failure: Failure | None
 ) -> JobOutcome:
     """The figures of a run, from its pipelines."""
-    assert known.record is not None
-    assert known.state is not None
+    assert snapshot.record is not None
+    assert snapshot.state is not None
     errors = tuple(
         p.value.error
-        for p in known.pipelines
-        if p.value.error and p.value.error not in known.state.value.failures
+        for p in snapshot.pipelines
+        if p.value.error and p.value.error not in snapshot.state.value.failures
     )
     failures = (
-        known.state.value.failures
+        snapshot.state.value.failures
         + errors
         + ((failure,) if failure and failure not in errors else ())
     )
     latest = max(
-        (p.value.latest for p in known.pipelines if p.value.latest),
+        (p.value.latest for p in snapshot.pipelines if p.value.latest),
         key=lambda ref: ref.checkpoint,
         default=None,
     )
     return JobOutcome(
-        job_id=known.job_id,
-        name=known.record.value.name,
-        initialization_ms=known.record.value.initialization_ms,
-        lineage=known.record.value.lineage,
+        job_id=snapshot.job_id,
+        name=snapshot.record.value.name,
+        initialization_ms=snapshot.record.value.initialization_ms,
+        lineage=snapshot.record.value.lineage,
         status=status,
         finished_ms=now_ms,
-        entered=known.state.value.entered,
-        generation=known.state.value.generation,
-        next_checkpoint=next_checkpoint(known),
-        plan=known.record.value.plan,
-        restored=known.record.value.restored,
-        restore=known.record.value.restore,
-        restarts=known.state.value.restarts,
-        rows_read=sum(p.value.rows_read for p in known.pipelines),
-        rows_written=sum(p.value.rows_written for p in known.pipelines),
+        entered=snapshot.state.value.entered,
+        generation=snapshot.state.value.generation,
+        next_checkpoint=next_checkpoint(snapshot),
+        plan=snapshot.record.value.plan,
+        restored=snapshot.record.value.restored,
+        restore=snapshot.record.value.restore,
+        restarts=snapshot.state.value.restarts,
+        rows_read=sum(p.value.rows_read for p in snapshot.pipelines),
+        rows_written=sum(p.value.rows_written for p in snapshot.pipelines),
         volumes={
             operator: tables
-            for p in known.pipelines
+            for p in snapshot.pipelines
             for operator, tables in p.value.volumes.items()
         },
-        checkpoints=sum(p.value.checkpoints for p in known.pipelines),
+        checkpoints=sum(p.value.checkpoints for p in snapshot.pipelines),
         failures=failures[-FAILURES_MAX:],
-        started_ms=known.state.value.started_ms,
-        restarts_total=known.state.value.restarts_total,
+        started_ms=snapshot.state.value.started_ms,
+        restarts_total=snapshot.state.value.restarts_total,
         last_checkpoint=latest.checkpoint if latest else 0,
         last_checkpoint_ms=latest.completed_ms if latest else 0,
-        accepted_changes=known.record.value.accepted_changes,
-        file=known.record.value.file,
+        accepted_changes=snapshot.record.value.accepted_changes,
+        file=snapshot.record.value.file,
     )

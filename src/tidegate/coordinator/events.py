@@ -82,15 +82,19 @@ def events_between(
                 after.health_reason,
             )
         )
-    if before is not None and before.runway is not after.runway and not after.status.terminal:
+    if (
+        before is not None
+        and before.log_retention is not after.log_retention
+        and not after.status.terminal
+    ):
         events.append(
             _event(
                 after,
                 name,
                 at_ms,
                 EventKind.RUNWAY,
-                before.runway.value,
-                after.runway.value,
+                before.log_retention.value,
+                after.log_retention.value,
                 after.runway_reason,
             )
         )

@@ -71,7 +71,7 @@ def moved(
     )
 
 
-def submitted(known: JobSnapshot, job: JobRecord) -> tuple[JobEvent, ...]:
+def submitted(snapshot: JobSnapshot, job: JobRecord) -> tuple[JobEvent, ...]:
     """What a new incarnation begins with: the history of the id, and that it was submitted."""
     report = job.restore
     restore = report.origin if report is not None and job.restored else ""
@@ -82,7 +82,7 @@ def submitted(known: JobSnapshot, job: JobRecord) -> tuple[JobEvent, ...]:
         by=job.intent.by,
         reason=restore,
     )
-    return appended(history_of(known), line)
+    return appended(history_of(snapshot), line)
 
 
 def commanded(job: JobRecord, command: str, by: str, now_ms: int) -> tuple[JobEvent, ...]:
@@ -111,19 +111,23 @@ def requested(request: SavepointRequest) -> tuple[JobEvent, ...]:
     return (*request.earlier, line)[-COMMANDS_MAX:]
 
 
-def history_of(known: JobSnapshot, request: SavepointRequest | None = None) -> tuple[JobEvent, ...]:
+def history_of(
+    snapshot: JobSnapshot, request: SavepointRequest | None = None
+) -> tuple[JobEvent, ...]:
     """All lines, oldest first.
 
     `request` is the savepoint's, where it is answered at this moment.
     """
     state, record = (
-        known.state.value if known.state else None,
-        known.record.value if known.record else None,
+        snapshot.state.value if snapshot.state else None,
+        snapshot.record.value if snapshot.record else None,
     )
-    events = state.events if state is not None else known.outcome.events if known.outcome else ()
+    events = (
+        state.events if state is not None else snapshot.outcome.events if snapshot.outcome else ()
+    )
     if record is None or state is None or state.status.terminal:
         return events  # its end has put them together
-    asked = request or (known.savepoint.value if known.savepoint else None)
+    asked = request or (snapshot.savepoint.value if snapshot.savepoint else None)
     saved = (
         requested(asked)
         if asked is not None and asked.initialization_ms == record.initialization_ms

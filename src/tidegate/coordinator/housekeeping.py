@@ -51,20 +51,20 @@ class Housekeeper:
 
     def __init__(
         self,
-        picture: ClusterCache,
+        cache: ClusterCache,
         storage: CheckpointStorage,
         settings: EngineSettings,
         clock: Clock,
     ) -> None:
-        self.picture = picture
+        self.cache = cache
         self.storage = storage
         self.settings = settings
         self.clock = clock
-        self.store: Store = picture.store
-        self.changed = picture.listen_for_news()
+        self.store: Store = cache.store
+        self.changed = cache.listen_for_news()
         self.cleanups = DueQueue()
         self.ends = DueQueue()
-        self._note(picture.of_jobs(PENDING_CLEANUPS) | picture.of_jobs(JOB_OUTCOMES))
+        self._note(cache.of_jobs(PENDING_CLEANUPS) | cache.of_jobs(JOB_OUTCOMES))
         self._strays_s = clock.monotonic_s()
         self._suspects: set[tuple[str, int]] = set()
 
@@ -78,10 +78,10 @@ class Housekeeper:
         for job_id in due[:EACH_TURN_MAX]:
             self._guarded(job_id, lambda job_id=job_id: self._clean(job_id, leading.check()))  # type: ignore[misc]  # mypy does not see the type of a bound default
         self._guarded(
-            0, lambda: sweep(self.picture, leading, self.settings.coordinator.lease_ms, self.clock)
+            0, lambda: sweep(self.cache, leading, self.settings.coordinator.lease_ms, self.clock)
         )
         expired_ms = now_ms - self.settings.history_expire_minutes * 60_000
-        old = [job for job in self.ends.until(expired_ms) if job not in self.picture.cleanups()]
+        old = [job for job in self.ends.until(expired_ms) if job not in self.cache.cleanups()]
         for job_id in old[:EACH_TURN_MAX]:
             self._guarded(job_id, partial(self._expire, job_id, expired_ms, leading.check()))
         strays = self.clock.monotonic_s() - self._strays_s >= STRAYS_EVERY_S
@@ -93,7 +93,7 @@ class Housekeeper:
 
     def _note(self, jobs: set[int]) -> None:
         """When the cleanup of these jobs is due, and when they ended."""
-        cleanups, outcomes = self.picture.cleanups(), self.picture.outcomes()
+        cleanups, outcomes = self.cache.cleanups(), self.cache.outcomes()
         for job_id in jobs:
             cleanup, outcome = cleanups.get(job_id), outcomes.get(job_id)
             self.cleanups.put(job_id, cleanup.value.due_ms if cleanup else None)
@@ -125,10 +125,10 @@ class Housekeeper:
         """Things that belong to no job that runs, by their keys: among thousands of things of
         running jobs these are few.
         """
-        jobs = self.picture.jobs()
+        jobs = self.cache.jobs()
         return [
             thing.key
-            for thing in self.picture.resources().values()
+            for thing in self.cache.resources().values()
             if thing.peek("due_ms") <= now_ms
             and (
                 (job := jobs.get(thing.peek("job_id"))) is None
@@ -168,11 +168,11 @@ class Housekeeper:
         Seen twice before they go.
         """
         known = (
-            self.picture.of_jobs(RUNNING_JOBS)
-            | self.picture.of_jobs(JOB_STATES)
-            | self.picture.of_jobs(PENDING_CLEANUPS)
+            self.cache.of_jobs(RUNNING_JOBS)
+            | self.cache.of_jobs(JOB_STATES)
+            | self.cache.of_jobs(PENDING_CLEANUPS)
         )
-        found = {(map, job) for map in OF_A_JOB for job in self.picture.of_jobs(map) - known}
+        found = {(map, job) for map in OF_A_JOB for job in self.cache.of_jobs(map) - known}
         for map, job in sorted(found & self._suspects)[:EACH_TURN_MAX]:
             self._guarded(job, lambda map=map, job=job: self._stray(map, job, leading.check()))  # type: ignore[misc]  # as above
         self._suspects = found

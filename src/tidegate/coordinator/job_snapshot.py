@@ -61,7 +61,7 @@ class JobSnapshot:
     savepoint: Stored[SavepointRequest] | None = (
         None  # the last one that was asked for, of any incarnation
     )
-    beats: tuple[
+    heartbeats: tuple[
         Check, ...
     ] = ()  # that nothing has been heard of its driver since; of who follows the store only
     # the id was made for this very submission, so that nothing of it can be left anywhere
@@ -99,23 +99,23 @@ class JobSnapshot:
         )
 
 
-def next_checkpoint(known: JobSnapshot) -> int:
+def next_checkpoint(snapshot: JobSnapshot) -> int:
     """An id above all that this job has ever given to a checkpoint, in any incarnation."""
-    ended = known.outcome.next_checkpoint if known.outcome else 1
+    ended = snapshot.outcome.next_checkpoint if snapshot.outcome else 1
     return max(
         [
             ended,
-            known.state.value.next_checkpoint if known.state else 1,
-            *(p.value.next_checkpoint for p in known.pipelines),
+            snapshot.state.value.next_checkpoint if snapshot.state else 1,
+            *(p.value.next_checkpoint for p in snapshot.pipelines),
         ]
     )
 
 
-def last_generation(known: JobSnapshot) -> int:
+def last_generation(snapshot: JobSnapshot) -> int:
     """The highest generation that this job has ever had, in any incarnation."""
     return max(
-        known.state.value.generation if known.state else 0,
-        known.outcome.generation if known.outcome else 0,
+        snapshot.state.value.generation if snapshot.state else 0,
+        snapshot.outcome.generation if snapshot.outcome else 0,
     )
 
 

@@ -81,4 +81,4 @@ def own(files: Files, store: Store, *, take: bool = False) -> None:
     failpoint("collector.own.after")
     owner = owner_of(files)
     if owner != mine:
-        raise OtherNamespace(files.place(), owner, mine)
+        raise OtherNamespace(files.describe(), owner, mine)

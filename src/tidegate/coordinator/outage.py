@@ -23,8 +23,8 @@ JOBS_NAMED_MAX = 5
 class OutageHealth:
     """Judges all running jobs while there is a reason to."""
 
-    def __init__(self, picture: ClusterCache, settings: EngineSettings, clock: Clock) -> None:
-        self.picture = picture
+    def __init__(self, cache: ClusterCache, settings: EngineSettings, clock: Clock) -> None:
+        self.cache = cache
         self.settings = settings
         self.clock = clock
         self._judged_s = float("-inf")
@@ -32,23 +32,23 @@ class OutageHealth:
 
     def step(self, trouble: str) -> None:
         """One turn; `trouble` is why the store cannot be used at the moment, empty where it can."""
-        damaged = self.picture.damaged_jobs()
+        damaged = self.cache.damaged_jobs()
         if not trouble:
             self._since_s = None
         elif self._since_s is None:
             self._since_s = self.clock.monotonic_s()
         if not trouble and not damaged:
             self._judged_s = float("-inf")
-            self.picture.show_health({})
+            self.cache.show_health({})
             return
         if self.clock.monotonic_s() - self._judged_s < EVERY_S:
             return
         self._judged_s = self.clock.monotonic_s()
         found = {
             job_id: self._health(job_id, trouble)
-            for job_id in (self.picture.jobs() if trouble else damaged)
+            for job_id in (self.cache.jobs() if trouble else damaged)
         }
-        self.picture.show_health(
+        self.cache.show_health(
             {job_id: health for job_id, health in found.items() if health is not None}
         )
 
@@ -56,16 +56,16 @@ class OutageHealth:
         """What to show in place of the stored one; None where that is as bad, or the job does not
         run.
         """
-        record, stored = self.picture.jobs().get(job_id), self.picture.state(job_id)
+        record, stored = self.cache.jobs().get(job_id), self.cache.state(job_id)
         if record is None or stored is None or stored.value.status.terminal:
             return None
-        damage = self.picture.damage(job_id)
+        damage = self.cache.damage(job_id)
         if damage:
             return JobHealth(CheckpointHealth.STALLED, damage)
         if stored.value.status not in JUDGED:
             return None
         now_s = self.clock.monotonic_s()
-        pipelines, metrics = self.picture.pipelines(job_id), self.picture.metrics(job_id)
+        pipelines, metrics = self.cache.pipelines(job_id), self.cache.metrics(job_id)
         level = health_of(
             record.value.plan.env,
             self.settings.checkpoint,
@@ -85,14 +85,14 @@ class OutageHealth:
         return JobHealth(level, f"{Stall.STORE_UNREACHABLE}: {trouble}")
 
 
-def jobs_in_words(picture: ClusterCache) -> str:
+def jobs_in_words(cache: ClusterCache) -> str:
     """The running jobs as they were last seen and are judged now, for an answer that can show no
     more than a sentence.
     """
     states = [
         state
-        for job_id in picture.jobs()
-        if (state := picture.shown_state(job_id)) is not None and not state.status.terminal
+        for job_id in cache.jobs()
+        if (state := cache.shown_state(job_id)) is not None and not state.status.terminal
     ]
     if not states:
         return ""

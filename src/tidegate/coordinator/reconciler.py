@@ -32,7 +32,7 @@ from tidegate.election import (
     Vacant,
     expire,
     forget,
-    worker_office,
+    worker_lease,
 )
 from tidegate.election.watch import LeaderWrites
 from tidegate.failpoint import failpoint
@@ -48,7 +48,7 @@ from tidegate.lifecycle.observation import (
     Unplaceable,
 )
 from tidegate.lifecycle.placement import Offer, QueuedJob, place
-from tidegate.lifecycle.recheck import calm_ms, is_calm
+from tidegate.lifecycle.recheck import is_stable, recheck_after_ms
 from tidegate.model.engine import EngineSettings, ScheduleStrategy
 from tidegate.model.log_retention import outlook
 from tidegate.model.records import (
@@ -82,22 +82,22 @@ class Reconciler:
 
     def __init__(
         self,
-        picture: ClusterCache,
+        cache: ClusterCache,
         recorder: TransitionWriter,
         settings: EngineSettings,
         clock: Clock,
         alive: Lives | None = None,
         many: Many = sequentially,
     ) -> None:
-        self.picture = picture
+        self.cache = cache
         self.recorder = recorder
         self.settings = settings
         self.clock = clock
         self.many = many
         self.alive = alive or alive_here
         self.held_up = held_up if alive is None else lambda process: ""  # noqa: ARG005  # in a simulation no process is real
-        self.touched = picture.listen()
-        self.changed = picture.listen_for_news()
+        self.touched = cache.listen()
+        self.changed = cache.listen_for_news()
         self.ages = StateTimers()
         self.rounds = RecheckQueue()
         self.taken = SlotUsage()
@@ -105,7 +105,7 @@ class Reconciler:
             start_ms=settings.coordinator.start_timeout_ms,
             ask_ms=settings.coordinator.stop_timeout_ms,
         )
-        self.watch = LeaseMonitor(picture.store, settings.worker.lease_ms, clock)
+        self.watch = LeaseMonitor(cache.store, settings.worker.lease_ms, clock)
         self.workers: dict[str, WorkerRecord] = {}  # those that hold their lease
         self._term = 0
         self._all = True  # the next turn looks at all jobs
@@ -121,7 +121,7 @@ class Reconciler:
             self._all = True
             for memory in (self.ages, self.rounds, self.taken):
                 memory.clear()
-        self.picture.refresh()
+        self.cache.refresh()
         self.ages.tick(self.clock.monotonic_s())
         self._look_at_workers(leading)
         everything, self._all = self._all, True  # as long as this turn is not complete
@@ -142,17 +142,17 @@ class Reconciler:
         """The jobs to look at now: those of which there is news, and those whose time has come; or
         all of them.
         """
-        now_s, running = self.clock.monotonic_s(), self.picture.jobs()
+        now_s, running = self.clock.monotonic_s(), self.cache.jobs()
         touched, news = self.touched.take(), self.changed.take()
         if everything:
             self.taken.clear()
-            news |= set(running) | set(self.picture.assignments())
+            news |= set(running) | set(self.cache.assignments())
         elif self._counted_s is None or now_s - self._counted_s >= CALM_EVERY_S_MAX:
             self._counted_s = now_s
             news |= self.rounds.missing(running)
         due = news | self.rounds.restless(touched) | self.rounds.due(now_s)
         for job_id in due:
-            assigned = self.picture.assignment(job_id)
+            assigned = self.cache.assignment(job_id)
             self.taken.put(job_id, self._holder(job_id, assigned.value) if assigned else None)
             if job_id not in running:
                 self.ages.forget(job_id)
@@ -165,9 +165,9 @@ class Reconciler:
         """A calm job has given a sign of life, or made progress: its ages begin anew, and that is
         all there is to do.
         """
-        driver = self.picture.driver(job_id)
+        driver = self.cache.driver(job_id)
         self._silent(job_id, driver.value if driver else None)
-        self._ages_of(job_id, tuple(p.value for p in self.picture.pipelines(job_id)))
+        self._ages_of(job_id, tuple(p.value for p in self.cache.pipelines(job_id)))
 
     def _moved(
         self, leading: Leader, job_id: int, places: dict[int, Placement | Unplaceable]
@@ -191,19 +191,19 @@ class Reconciler:
         decided.
         """
         self.rounds.looked(job_id, self.clock.monotonic_s(), None)
-        if self.picture.damage(job_id):
+        if self.cache.damage(job_id):
             return False
-        known = self.picture.known(job_id)
-        if known.record is None:
+        snapshot = self.cache.snapshot(job_id)
+        if snapshot.record is None:
             return False
         try:
-            if known.state is None or known.state.value.status.terminal:
-                self.recorder.bury_zombie(leading.check(), job_id)
+            if snapshot.state is None or snapshot.state.value.status.terminal:
+                self.recorder.remove_stale_entry(leading.check(), job_id)
                 LOG.warning(
                     "an entry of an ended job among the running ones", extra={"job_id": job_id}
                 )
                 return True
-            return self._decide(leading, known, self.view(known, places))
+            return self._decide(leading, snapshot, self.view(snapshot, places))
         except (JobChangedMeanwhile, Conflict, OutcomeUnknown):  # what is there now decides
             self.changed.add({job_id})
             return False
@@ -215,37 +215,37 @@ class Reconciler:
             )
             return False
 
-    def _decide(self, leading: Leader, known: JobSnapshot, view: JobObservation) -> bool:
+    def _decide(self, leading: Leader, snapshot: JobSnapshot, view: JobObservation) -> bool:
         decision = machine.decide(view)
         if isinstance(decision, NoTransition):
-            moved = self.recorder.stay(leading.check(), known, view, decision)
-            if not moved and is_calm(view, decision):
+            moved = self.recorder.stay(leading.check(), snapshot, view, decision)
+            if not moved and is_stable(view, decision):
                 self.rounds.looked(
-                    known.job_id, self.clock.monotonic_s(), self._calm_s(view.record)
+                    snapshot.job_id, self.clock.monotonic_s(), self._calm_s(view.record)
                 )
             return moved
         assert isinstance(decision, Transition)
-        self.recorder.go(leading.check(), known, view, decision)
+        self.recorder.go(leading.check(), snapshot, view, decision)
         return True
 
     def view(
-        self, known: JobSnapshot, places: dict[int, Placement | Unplaceable]
+        self, snapshot: JobSnapshot, places: dict[int, Placement | Unplaceable]
     ) -> JobObservation:
         """Everything that is known of a job, with ages on this leader's clock."""
-        assert known.record is not None
-        assert known.state is not None
-        job_id, state = known.job_id, known.state.value
-        driver = known.driver.value if known.driver else None
-        assignment = known.assignment.value if known.assignment else None
-        savepoint = request_of(known)
+        assert snapshot.record is not None
+        assert snapshot.state is not None
+        job_id, state = snapshot.job_id, snapshot.state.value
+        driver = snapshot.driver.value if snapshot.driver else None
+        assignment = snapshot.assignment.value if snapshot.assignment else None
+        savepoint = request_of(snapshot)
         watcher, adopter = self._watcher(assignment, driver)
         if state.leader is not None and driver is not None and not adopter:
             adopter = self._beside(driver)
         return JobObservation(
             now_ms=self.clock.now_ms(),
-            record=known.record.value,
+            record=snapshot.record.value,
             state=state,
-            pipelines=tuple(p.value for p in known.pipelines),
+            pipelines=tuple(p.value for p in snapshot.pipelines),
             driver=driver,
             assignment=assignment,
             watcher=watcher,
@@ -268,18 +268,18 @@ class Reconciler:
                 "savepoint",
             ),
             health=self._health(
-                known.record.value, state, tuple(p.value for p in known.pipelines), watcher
+                snapshot.record.value, state, tuple(p.value for p in snapshot.pipelines), watcher
             ),
-            runway=outlook(
+            log_retention=outlook(
                 f
-                for m in self.picture.metrics(job_id)
+                for m in self.cache.metrics(job_id)
                 if m.value.generation == state.generation
-                for f in m.value.runway
+                for f in m.value.log_retention
             ),
             place=places.get(job_id, Unplaceable("not looked for yet")),
             limits=self.limits,
             embedded_alive=self.alive(state.leader) if state.leader else None,
-            wish_age_ms=self.ages.ms(job_id, known.record.value.intent, "wish"),
+            wish_age_ms=self.ages.ms(job_id, snapshot.record.value.intent, "wish"),
         )
 
     def _health(
@@ -304,7 +304,7 @@ class Reconciler:
             seen=seen,
             start_ms=start_ms,
         )
-        driver = self.picture.driver(job.job_id)
+        driver = self.cache.driver(job.job_id)
         if health.level is CheckpointHealth.OK or driver is None or driver.value.end is not None:
             return health
         return explained(health, self.held_up(driver.value.process))
@@ -315,7 +315,7 @@ class Reconciler:
         """By pipeline: its figures, how long it has made no progress, and how long its figures have
         not been written.
         """
-        figures = {m.value.pipeline: m for m in self.picture.metrics(job_id)}
+        figures = {m.value.pipeline: m for m in self.cache.metrics(job_id)}
         metrics = {number: m.value for number, m in figures.items()}
         ages = {
             p.pipeline: self.ages.ms(
@@ -339,7 +339,7 @@ class Reconciler:
         rhythm = ProgressPolicy.of(
             job.plan.env, self.settings.checkpoint, self.settings.coordinator.start_timeout_ms
         )
-        return min(max(calm_ms(rhythm) / 1000, RESTLESS_EVERY_S), CALM_EVERY_S_MAX)
+        return min(max(recheck_after_ms(rhythm) / 1000, RESTLESS_EVERY_S), CALM_EVERY_S_MAX)
 
     def _silent(self, job_id: int, driver: DriverRecord | None) -> bool:
         """Whether the driver has not been heard of for a lease: its registration and its figures
@@ -347,7 +347,7 @@ class Reconciler:
         """
         beats = tuple(
             m.version
-            for m in self.picture.metrics(job_id)
+            for m in self.cache.metrics(job_id)
             if driver is not None and m.value.generation == driver.generation
         )
         return self.ages.ms(job_id, (driver, beats), "life") > self.settings.worker.lease_ms
@@ -383,7 +383,7 @@ class Reconciler:
         states = [
             (job, s.value)
             for job in jobs
-            if (s := self.picture.state(job)) is not None and s.value.status in WAITING
+            if (s := self.cache.state(job)) is not None and s.value.status in WAITING
         ]
         if not states:
             return {}
@@ -400,7 +400,7 @@ class Reconciler:
             key=lambda pair: (pair[1].not_before_ms > now_ms, pair[1].initialization_ms, pair[0]),
         )
         return place(
-            [self._candidate(job, state) for job, state in waiting if job in self.picture.jobs()],
+            [self._candidate(job, state) for job, state in waiting if job in self.cache.jobs()],
             offers,
         )
 
@@ -408,14 +408,14 @@ class Reconciler:
         """Whose slot a job takes: its worker's, or that of the one that is about to adopt its
         driver.
         """
-        driver = self.picture.driver(job_id)
+        driver = self.cache.driver(job_id)
         return self._watcher(assignment, driver.value if driver else None)[1] or assignment.worker
 
     def _lively(self, worker: str) -> bool:
         """Whether a worker has given a sign of life lately: one that holds its lease and hangs gets
         no new work.
         """
-        beat = self.picture.beat(worker_office(worker))
+        beat = self.cache.heartbeat(worker_lease(worker))
         return (
             beat is not None
             and self.clock.monotonic_s() - beat.since_s <= self.settings.worker.lease_ms / 2000
@@ -427,10 +427,10 @@ class Reconciler:
         One that has run before waits for a slot whatever the strategy, and tries another worker
         first.
         """
-        before = self.picture.driver(job_id)
+        before = self.cache.driver(job_id)
         return QueuedJob(
             job_id=job_id,
-            tags=self.picture.jobs()[job_id].value.plan.env.tags,
+            tags=self.cache.jobs()[job_id].value.plan.env.tags,
             avoid=frozenset({before.value.worker} if before is not None and state.restarts else ()),
             rejects=self.settings.coordinator.schedule is ScheduleStrategy.REJECT
             and JobStatus.SCHEDULED not in state.entered,
@@ -442,11 +442,11 @@ class Reconciler:
         """
         sights = self.watch.step()
         for sight in sights.values():
-            worker = sight.office.removeprefix(WORKER_PREFIX)
+            worker = sight.lease_name.removeprefix(WORKER_PREFIX)
             if isinstance(sight, Silent):
                 self._expire(leading, worker, expire(sight))
             elif isinstance(sight, Vacant) and (
-                worker in self.picture.workers()
+                worker in self.cache.workers()
                 or sight.unchanged_s > self.settings.worker.lease_ms / 1000
             ):
                 self._expire(leading, worker, forget(sight))
@@ -454,12 +454,12 @@ class Reconciler:
             self.workers,
             {
                 name: w.value
-                for name, w in self.picture.workers().items()
-                if isinstance(sights.get(worker_office(name)), Alive)
+                for name, w in self.cache.workers().items()
+                if isinstance(sights.get(worker_lease(name)), Alive)
             },
         )
         self._all = self._all or before.keys() != self.workers.keys()
-        for name in self.picture.workers().keys() - {
+        for name in self.cache.workers().keys() - {
             office.removeprefix(WORKER_PREFIX) for office in sights
         }:
             self._expire(
@@ -467,8 +467,8 @@ class Reconciler:
                 name,
                 LeaderWrites(
                     (
-                        Check(LEASES, worker_office(name), 0),
-                        Check(HEARTBEATS, worker_office(name), 0),
+                        Check(LEASES, worker_lease(name), 0),
+                        Check(HEARTBEATS, worker_lease(name), 0),
                     ),
                     (),
                 ),
@@ -477,14 +477,14 @@ class Reconciler:
     def _expire(self, leading: Leader, worker: str, part: LeaderWrites) -> None:
         failpoint("worker.expire.before")
         try:
-            self.picture.store.transact(
+            self.cache.store.transact(
                 [leading.check(), *part.checks], [*part.writes, Delete(WORKERS, worker)]
             )
         except Conflict:
             return
         failpoint("worker.expire.after")
         self._all = True
-        if worker in self.picture.workers():
+        if worker in self.cache.workers():
             LOG.warning("a worker is gone", extra={"worker": worker})
 
 

@@ -68,11 +68,11 @@ def declared(job: JobRecord) -> Iterator[ResourceRecord]:
     """What the options of a job tell."""
     for plan in job.plan.pipelines:
         for action in plan.actions:
-            for resource in _told(job, plan.id, action):
+            for resource in _declared(job, plan.id, action):
                 yield record_of(resource, job, action, job.initialization_ms)
 
 
-def _told(job: JobRecord, pipeline: int, action: Action) -> Iterable[Resource]:
+def _declared(job: JobRecord, pipeline: int, action: Action) -> Iterable[Resource]:
     """What one connector tells.
 
     One that is not installed here tells nothing: its driver will say so.

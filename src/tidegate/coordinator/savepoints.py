@@ -69,18 +69,18 @@ class SavepointReply:
     request: SavepointRequest | None = None  # with its answer
 
 
-def request_of(known: JobSnapshot) -> Stored[SavepointRequest] | None:
+def request_of(snapshot: JobSnapshot) -> Stored[SavepointRequest] | None:
     """The last request about the incarnation that runs, or ran last; those about older ones are
     history.
     """
     current = (
-        known.record.value.initialization_ms
-        if known.record
-        else known.state.value.initialization_ms
-        if known.state
+        snapshot.record.value.initialization_ms
+        if snapshot.record
+        else snapshot.state.value.initialization_ms
+        if snapshot.state
         else None
     )
-    found = known.savepoint
+    found = snapshot.savepoint
     return found if found is not None and found.value.initialization_ms == current else None
 
 
@@ -93,19 +93,23 @@ def ask(
     nothing twice.
     """
     for _ in range(TRIES_MAX):
-        known = read_job(store, job_id)
-        standing = request_of(known)
-        if known.record is None or known.state is None or known.state.value.status.terminal:
-            return _too_late(known, standing)
+        snapshot = read_job(store, job_id)
+        standing = request_of(snapshot)
+        if (
+            snapshot.record is None
+            or snapshot.state is None
+            or snapshot.state.value.status.terminal
+        ):
+            return _too_late(snapshot, standing)
         if standing is not None and _joins(standing.value, stop=stop):
             return standing.value
-        wanted = _wanted(known, standing, savepoints, clock, stop=stop, by=by)
-        version = known.savepoint.version if known.savepoint else 0
+        wanted = _wanted(snapshot, standing, savepoints, clock, stop=stop, by=by)
+        version = snapshot.savepoint.version if snapshot.savepoint else 0
         failpoint("command.savepoint.before")
         try:
             store.transact(
                 [
-                    Check(RUNNING_JOBS, str(job_id), known.record.version),
+                    Check(RUNNING_JOBS, str(job_id), snapshot.record.version),
                     Check(SAVEPOINTS, str(job_id), version),
                 ],
                 [Put(SAVEPOINTS, str(job_id), to_document(wanted))],
@@ -127,7 +131,7 @@ def _joins(standing: SavepointRequest, *, stop: bool) -> bool:
 
 
 def _wanted(
-    known: JobSnapshot,
+    snapshot: JobSnapshot,
     standing: Stored[SavepointRequest] | None,
     savepoints: Savepoints,
     clock: Clock,
@@ -135,20 +139,20 @@ def _wanted(
     stop: bool,
     by: str,
 ) -> SavepointRequest:
-    assert known.record is not None
+    assert snapshot.record is not None
     if standing is not None and standing.value.status is SavepointStatus.WANTED:
         return replace(standing.value, stop=True)
     now_ms = clock.now_ms()
     newest = max(
-        savepoints.newest(known.job_id),
-        known.savepoint.value.id if known.savepoint else "",
+        savepoints.newest(snapshot.job_id),
+        snapshot.savepoint.value.id if snapshot.savepoint else "",
         key=lambda id: int(id or 0),
     )
     id = paths.savepoint_name(now_ms, newest)
     earlier = requested(standing.value) if standing is not None else ()
     return SavepointRequest(
-        job_id=known.job_id,
-        initialization_ms=known.record.value.initialization_ms,
+        job_id=snapshot.job_id,
+        initialization_ms=snapshot.record.value.initialization_ms,
         id=id,
         stop=stop,
         asked_ms=now_ms,
@@ -157,27 +161,31 @@ def _wanted(
     )
 
 
-def _too_late(known: JobSnapshot, standing: Stored[SavepointRequest] | None) -> SavepointRequest:
+def _too_late(snapshot: JobSnapshot, standing: Stored[SavepointRequest] | None) -> SavepointRequest:
     """A job that has ended with a savepoint has done what is asked for; any other one cannot any
     more.
     """
     status = (
-        known.state.value.status if known.state else known.outcome.status if known.outcome else None
+        snapshot.state.value.status
+        if snapshot.state
+        else snapshot.outcome.status
+        if snapshot.outcome
+        else None
     )
     if status is None:
-        raise UnknownJob(known.job_id)
+        raise UnknownJob(snapshot.job_id)
     if status is JobStatus.SAVEPOINT_DONE and standing is not None:
         return standing.value
-    raise JobEnded(known.job_id, status.value)
+    raise JobEnded(snapshot.job_id, status.value)
 
 
-def given_up(known: JobSnapshot, reason: str, now_ms: int) -> SavepointReply:
+def given_up(snapshot: JobSnapshot, reason: str, now_ms: int) -> SavepointReply:
     """The savepoint that is wanted is given up, for this reason; nothing where none is wanted."""
-    standing = request_of(known)
+    standing = request_of(snapshot)
     if not reason or standing is None or standing.value.status is not SavepointStatus.WANTED:
         return SavepointReply()
     answer = replace(standing.value, status=SavepointStatus.FAILED, reason=reason, ended_ms=now_ms)
-    key = str(known.job_id)
+    key = str(snapshot.job_id)
     return SavepointReply(
         (Check(SAVEPOINTS, key, standing.version),),
         (Put(SAVEPOINTS, key, to_document(answer)),),
@@ -185,16 +193,20 @@ def given_up(known: JobSnapshot, reason: str, now_ms: int) -> SavepointReply:
     )
 
 
-def at_the_end(known: JobSnapshot, status: JobStatus, now_ms: int) -> SavepointReply:
+def at_the_end(snapshot: JobSnapshot, status: JobStatus, now_ms: int) -> SavepointReply:
     """What is said of a savepoint that is still wanted when the job ends. One that was asked for at
     the last moment, and is not known here yet, must not be left without an answer: so nothing ends
     on old knowledge of it.
     """
-    answer = given_up(known, f"the job ended as {status.value} before there was one", now_ms)
+    answer = given_up(snapshot, f"the job ended as {status.value} before there was one", now_ms)
     return replace(
         answer,
         checks=(
-            Check(SAVEPOINTS, str(known.job_id), known.savepoint.version if known.savepoint else 0),
+            Check(
+                SAVEPOINTS,
+                str(snapshot.job_id),
+                snapshot.savepoint.version if snapshot.savepoint else 0,
+            ),
         ),
     )
 
@@ -208,10 +220,10 @@ def delete(store: Store, savepoints: Savepoints, savepoint: Savepoint) -> None:
             f"savepoint {savepoint.id} of job {savepoint.job_id} is being restored: delete it when"
             " that job has its first checkpoint"
         )
-    known = read_job(store, savepoint.job_id)
-    standing = request_of(known)
+    snapshot = read_job(store, savepoint.job_id)
+    standing = request_of(snapshot)
     if (
-        known.record is not None
+        snapshot.record is not None
         and standing is not None
         and standing.value.id == savepoint.id
         and (standing.value.status is SavepointStatus.WANTED or standing.value.stop)

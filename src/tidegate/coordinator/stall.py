@@ -35,27 +35,27 @@ class StallWatch:
         self._health = JobHealth()
         self._next_s = float("-inf")
 
-    def look(self, known: JobSnapshot) -> JobHealth:
+    def judge(self, snapshot: JobSnapshot) -> JobHealth:
         """The health of the job; looked at once a second."""
         now_s = self.clock.monotonic_s()
         if (
-            known.record is None
-            or ProgressPolicy.of(known.record.value.plan.env, self.settings).interval_ms is None
+            snapshot.record is None
+            or ProgressPolicy.of(snapshot.record.value.plan.env, self.settings).interval_ms is None
         ):
             return JobHealth()
         if now_s >= self._next_s:
             self._next_s = now_s + LOOK_S
-            self._health = self._look(known, now_s)
+            self._health = self._judge(snapshot, now_s)
         return self._health
 
-    def _look(self, known: JobSnapshot, now_s: float) -> JobHealth:
-        assert known.record is not None
+    def _judge(self, snapshot: JobSnapshot, now_s: float) -> JobHealth:
+        assert snapshot.record is not None
         found = [
             from_document(PipelineMetrics, entry.value)
-            for entry in self.store.list(METRICS, f"{known.job_id}/")
+            for entry in self.store.list(METRICS, f"{snapshot.job_id}/")
         ]
         metrics = {m.pipeline: m for m in found}
-        pipelines = [p.value for p in known.pipelines]
+        pipelines = [p.value for p in snapshot.pipelines]
         for pipeline in pipelines:
             now = mark(pipeline, metrics.get(pipeline.pipeline))
             before = self._marks.get(pipeline.pipeline)
@@ -64,12 +64,12 @@ class StallWatch:
         ages = {
             number: round((now_s - since_s) * 1000) for number, (_, since_s) in self._marks.items()
         }
-        health = health_of(known.record.value.plan.env, self.settings, pipelines, metrics, ages)
+        health = health_of(snapshot.record.value.plan.env, self.settings, pipelines, metrics, ages)
         return explained(
             health,
             (
-                held_up(known.driver.value.process)
-                if known.driver and health.level is not CheckpointHealth.OK
+                held_up(snapshot.driver.value.process)
+                if snapshot.driver and health.level is not CheckpointHealth.OK
                 else ""
             ),
         )

@@ -119,18 +119,18 @@ class Supervisor:
         while True:
             self.clock.wait(NEVER, WATCH_S)
             try:
-                outcome = self._look(each)
+                outcome = self._poll(each)
             except (StoreUnavailable, OutcomeUnknown, Conflict):  # what is there now decides
                 continue
             if outcome is not None:
                 return outcome
 
-    def _look(self, each: Callable[[JobSnapshot], None]) -> JobOutcome | None:
+    def _poll(self, each: Callable[[JobSnapshot], None]) -> JobOutcome | None:
         if self.driver is None:
             return self._end(JobStatus.CANCELED)
         code = self.driver.poll()
-        known = self._known()
-        each(known)
+        snapshot = self._snapshot()
+        each(snapshot)
         if code is None and self.stop.overdue:
             return self._end(
                 JobStatus.CANCELED,
@@ -140,68 +140,68 @@ class Supervisor:
             )
         if (
             code is None
-            and (health := self.stall.look(known)).level is CheckpointHealth.STALLED
+            and (health := self.stall.judge(snapshot)).level is CheckpointHealth.STALLED
             and not self.stopping()
         ):
             LOG.warning(
                 "stalled",
                 extra={
-                    "job_id": known.job_id,
+                    "job_id": snapshot.job_id,
                     "generation": self.claim.generation,
                     "why": health.reason,
                 },
             )
             self._stalled = health
             self.driver.kill()  # what follows is as after any other death of a driver
-        return self._after(code, known) if code is not None else None
+        return self._after(code, snapshot) if code is not None else None
 
-    def _known(self) -> JobSnapshot:
+    def _snapshot(self) -> JobSnapshot:
         """What the store knows of the job, with its status brought up to date and its intent
         obeyed.
         """
-        known = read_job(self.store, self.claim.job.job_id)
-        if known.state is None or known.state.value.leader != self.me:
-            return known
+        snapshot = read_job(self.store, self.claim.job.job_id)
+        if snapshot.state is None or snapshot.state.value.leader != self.me:
+            return snapshot
         with contextlib.suppress(
             StoreUnavailable,
             OutcomeUnknown,
             # written again by the next turn: a store that a hung driver has locked must not hide its
             # hang
         ):
-            self._obey(known)
-            self._running(known, known.state.value)
-            self._watch_savepoint(known)
-        return known
+            self._apply(snapshot)
+            self._running(snapshot, snapshot.state.value)
+            self._watch_savepoint(snapshot)
+        return snapshot
 
-    def _obey(self, known: JobSnapshot) -> None:
+    def _apply(self, snapshot: JobSnapshot) -> None:
         """Stop as the store wants it; CANCELING is shown whoever wanted it. A claim writes a new
         intent, so that an old one cannot come here.
         """
-        assert known.record is not None
-        assert known.state is not None
-        intent, state = known.record.value.intent, known.state.value
-        if intent.wish in ORDERS:
+        assert snapshot.record is not None
+        assert snapshot.state is not None
+        intent, state = snapshot.record.value.intent, snapshot.state.value
+        if intent.desired in ORDERS:
             who = f" by {intent.by}" if intent.by else ""
-            how = "force stop" if intent.wish is DesiredState.FORCE_STOP else "stop"
-            if self.stop.request(ORDERS[intent.wish], f"{how} requested{who}"):
+            how = "force stop" if intent.desired is DesiredState.FORCE_STOP else "stop"
+            if self.stop.request(ORDERS[intent.desired], f"{how} requested{who}"):
                 LOG.info(
                     "stop requested",
                     extra={
-                        "job_id": known.job_id,
+                        "job_id": snapshot.job_id,
                         "generation": state.generation,
                         "why": self.stop.reason,
                     },
                 )
         if self.stopping() and state.status in CAN_BE_STOPPED:
-            self._set_status(known, JobStatus.CANCELING, self.stop.reason)
+            self._set_status(snapshot, JobStatus.CANCELING, self.stop.reason)
 
-    def _after(self, code: int, known: JobSnapshot) -> JobOutcome | None:
+    def _after(self, code: int, snapshot: JobSnapshot) -> JobOutcome | None:
         """The driver has gone: the job's end, or None when another driver was started."""
         assert self.driver is not None
-        if known.state is None or known.state.value.leader != self.me:
-            return self._ended_elsewhere(known)
-        status = status_of(known)
-        request = request_of(known)
+        if snapshot.state is None or snapshot.state.value.leader != self.me:
+            return self._ended_elsewhere(snapshot)
+        status = status_of(snapshot)
+        request = request_of(snapshot)
         if (
             status is not JobStatus.FINISHED
             and request is not None
@@ -215,16 +215,16 @@ class Supervisor:
             return self._end(JobStatus.CANCELED)
         failure = self._failure(code)
         retry = next_retry(
-            restarts=known.state.value.restarts,
+            restarts=snapshot.state.value.restarts,
             times=self.claim.job.plan.env.retry_times,
-            got_on=self._progressed(known),
+            got_on=self._progressed(snapshot),
         )
         if isinstance(retry, Exhausted):
             return self._end(JobStatus.FAILED, failure)
         LOG.warning(
             "driver died",
             extra={
-                "job_id": known.job_id,
+                "job_id": snapshot.job_id,
                 "generation": self.claim.generation,
                 "why": failure.message,
             },
@@ -242,13 +242,13 @@ class Supervisor:
         while not self.stopping() and (left_s := until_s - self.clock.monotonic_s()) > 0:
             self.clock.wait(self.stop.requested, min(left_s, PAUSED_WATCH_S))
             with contextlib.suppress(StoreUnavailable, OutcomeUnknown):
-                self._known()
+                self._snapshot()
 
-    def _ended_elsewhere(self, known: JobSnapshot) -> JobOutcome:
+    def _ended_elsewhere(self, snapshot: JobSnapshot) -> JobOutcome:
         """Servers have ended this run, because it did not answer, or another process leads the job."""
-        ended = known.outcome
+        ended = snapshot.outcome
         if (
-            known.record is None
+            snapshot.record is None
             and ended is not None
             and ended.initialization_ms == self.claim.job.initialization_ms
         ):
@@ -276,14 +276,15 @@ class Supervisor:
             message=message,
         )
 
-    def _progressed(self, known: JobSnapshot) -> bool:
+    def _progressed(self, snapshot: JobSnapshot) -> bool:
         return (
-            known.state is not None
-            and sum(p.value.checkpoints for p in known.pipelines) > known.state.value.checkpoints
+            snapshot.state is not None
+            and sum(p.value.checkpoints for p in snapshot.pipelines)
+            > snapshot.state.value.checkpoints
         )
 
     def _last_words(self) -> str:
-        words = self.driver.last_words() if self.driver else ""
+        words = self.driver.stderr_tail() if self.driver else ""
         return f": {words}" if words else ""
 
     def _launch(self) -> None:
@@ -294,38 +295,38 @@ class Supervisor:
         self._on_start(self.driver)
         self.stop.attach(self.driver)
 
-    def _running(self, known: JobSnapshot, state: JobState) -> None:
+    def _running(self, snapshot: JobSnapshot, state: JobState) -> None:
         """RUNNING once the driver has put its name into the state."""
         if (
-            known.driven
+            snapshot.driven
             and not self.stopping()
             and state.status in (JobStatus.SCHEDULED, JobStatus.RECOVERING)
         ):
-            self._set_status(known, JobStatus.RUNNING, state.reason)
+            self._set_status(snapshot, JobStatus.RUNNING, state.reason)
 
-    def _set_status(self, known: JobSnapshot, status: JobStatus, reason: str) -> None:
+    def _set_status(self, snapshot: JobSnapshot, status: JobStatus, reason: str) -> None:
         """Write another status; whoever was quicker is read by the next turn."""
-        assert known.state is not None
-        key, before = str(known.job_id), known.state.value
+        assert snapshot.state is not None
+        key, before = str(snapshot.job_id), snapshot.state.value
         state = moved(before, status, self.clock.now_ms(), event_reason=reason, reason=reason)
         try:
             self.store.transact(
-                [Check(JOB_STATES, key, known.state.version)],
+                [Check(JOB_STATES, key, snapshot.state.version)],
                 [Put(JOB_STATES, key, to_document(state))],
             )
         except Conflict:
             return
         self._log(before.status, status)
 
-    def _watch_savepoint(self, known: JobSnapshot) -> None:
+    def _watch_savepoint(self, snapshot: JobSnapshot) -> None:
         """DOING_SAVEPOINT while the driver is to end with one, RUNNING when nothing came of it; one
         that does not come is given up.
         """
-        assert known.state is not None
-        request, before = request_of(known), known.state.value
+        assert snapshot.state is not None
+        request, before = request_of(snapshot), snapshot.state.value
         status = _shown(before.status, request.value if request else None)
         answer = (
-            given_up(known, self._overdue(request.value), self.clock.now_ms())
+            given_up(snapshot, self._overdue(request.value), self.clock.now_ms())
             if request
             else SavepointReply()
         )
@@ -340,10 +341,10 @@ class Supervisor:
             ),
             reason=reason,
         )
-        key = str(known.job_id)
+        key = str(snapshot.job_id)
         try:
             self.store.transact(
-                [Check(JOB_STATES, key, known.state.version), *answer.checks],
+                [Check(JOB_STATES, key, snapshot.state.version), *answer.checks],
                 [Put(JOB_STATES, key, to_document(state)), *answer.writes],
             )
         except Conflict:

@@ -92,7 +92,7 @@ class TransitionWriter:
         self.hook = hook
 
     def stay(
-        self, lease: Check, known: JobSnapshot, view: JobObservation, decision: NoTransition
+        self, lease: Check, snapshot: JobSnapshot, view: JobObservation, decision: NoTransition
     ) -> bool:
         """What changes without another status: order, worker, reason, health.
 
@@ -101,12 +101,12 @@ class TransitionWriter:
         before, now_ms = view.state, self.clock.now_ms()
         health = view.health if before.status is JobStatus.RUNNING else JobHealth()
         runway = (
-            view.runway
+            view.log_retention
             if before.status is JobStatus.RUNNING
-            else LogRetentionStatus(before.runway, before.runway_reason)
+            else LogRetentionStatus(before.log_retention, before.runway_reason)
         )
         moved = _moved(view, decision.order, decision.worker, now_ms)
-        answer = given_up(known, decision.savepoint, now_ms)
+        answer = given_up(snapshot, decision.savepoint, now_ms)
         told = (decision.reason, health.level, health.reason, runway.level, runway.reason)
         if moved is view.assignment and _alike(told, before) and not answer.writes:
             return False
@@ -115,56 +115,56 @@ class TransitionWriter:
             reason=decision.reason,
             health=health.level,
             health_reason=health.reason,
-            runway=runway.level,
+            log_retention=runway.level,
             runway_reason=runway.reason,
         )
         writes: list[Put | Delete] = [
-            Put(JOB_STATES, str(known.job_id), to_document(state)),
+            Put(JOB_STATES, str(snapshot.job_id), to_document(state)),
             *answer.writes,
         ]
         if moved is not view.assignment and moved is not None:
-            writes.append(Put(ASSIGNMENTS, str(known.job_id), to_document(moved)))
-        self._transact(lease, known, StateUpdate(checks=answer.checks, writes=writes))
-        self._tell(known, state)
+            writes.append(Put(ASSIGNMENTS, str(snapshot.job_id), to_document(moved)))
+        self._transact(lease, snapshot, StateUpdate(checks=answer.checks, writes=writes))
+        self._report(snapshot, state)
         return True
 
     def go(
-        self, lease: Check, known: JobSnapshot, view: JobObservation, decision: Transition
+        self, lease: Check, snapshot: JobSnapshot, view: JobObservation, decision: Transition
     ) -> None:
         """Another status, and all that belongs to it.
 
         `known` is what the view was made of: its versions are the conditions of what is written.
         """
         if decision.to.terminal:
-            self._end(lease, view, known, decision)
+            self._end(lease, view, snapshot, decision)
         elif decision.to is JobStatus.SCHEDULED:
-            self._schedule(lease, view, known, decision)
+            self._schedule(lease, view, snapshot, decision)
         else:
-            self._move(lease, view, known, decision)
+            self._move(lease, view, snapshot, decision)
 
-    def bury_zombie(self, lease: Check, job_id: int) -> None:
+    def remove_stale_entry(self, lease: Check, job_id: int) -> None:
         """An entry among the running jobs that belongs to none: its state is terminal or missing,
         by an older version or somebody's hand.
         """
-        known = read_job(self.store, job_id)
-        if known.record is None or (
-            known.state is not None and not known.state.value.status.terminal
+        snapshot = read_job(self.store, job_id)
+        if snapshot.record is None or (
+            snapshot.state is not None and not snapshot.state.value.status.terminal
         ):
             return
-        if known.state is None:
-            return self._unknowable(lease, known)
+        if snapshot.state is None:
+            return self._unknowable(lease, snapshot)
         cleanup = self.store.get(PENDING_CLEANUPS, str(job_id))
         writes: list[Put | Delete] = [
             Delete(RUNNING_JOBS, str(job_id)),
             Delete(ASSIGNMENTS, str(job_id)),
         ]
-        status, now_ms = known.state.value.status, self.clock.now_ms()
-        if cleanup is None or known.outcome is None:
+        status, now_ms = snapshot.state.value.status, self.clock.now_ms()
+        if cleanup is None or snapshot.outcome is None:
             ending = ending_of(
-                known,
+                snapshot,
                 status,
                 now_ms,
-                reason=known.state.value.reason,
+                reason=snapshot.state.value.reason,
                 due_ms=now_ms + self.settings.state_cleanup_delay_ms,
             )
             writes = [
@@ -172,12 +172,12 @@ class TransitionWriter:
                 for w in ending.writes
                 if w.map not in (JOB_OUTCOMES, PENDING_CLEANUPS)
                 or (w.map == PENDING_CLEANUPS and cleanup is None)
-                or (w.map == JOB_OUTCOMES and known.outcome is None)
+                or (w.map == JOB_OUTCOMES and snapshot.outcome is None)
             ]
         failpoint("zombie.bury.before")
         self._transact(
             lease,
-            known,
+            snapshot,
             StateUpdate(
                 checks=[Check(PENDING_CLEANUPS, str(job_id), cleanup.version if cleanup else 0)],
                 writes=writes,
@@ -185,14 +185,14 @@ class TransitionWriter:
         )
         failpoint("zombie.bury.after")
 
-    def _unknowable(self, lease: Check, known: JobSnapshot) -> None:
+    def _unknowable(self, lease: Check, snapshot: JobSnapshot) -> None:
         """Nothing tells where this job was: it is not guessed."""
-        assert known.record is not None
-        record, now_ms = known.record.value, self.clock.now_ms()
+        assert snapshot.record is not None
+        record, now_ms = snapshot.record.value, self.clock.now_ms()
         key, status, places = (
-            str(known.job_id),
+            str(snapshot.job_id),
             JobStatus.UNKNOWABLE,
-            [p.value for p in known.pipelines],
+            [p.value for p in snapshot.pipelines],
         )
         failure = Failure(
             at_ms=now_ms,
@@ -201,22 +201,22 @@ class TransitionWriter:
             message="the job was listed as running, and its state is not in the store",
         )
         state = JobState(
-            job_id=known.job_id,
+            job_id=snapshot.job_id,
             status=status,
             initialization_ms=record.initialization_ms,
-            generation=max([last_generation(known), *(p.generation for p in places)]) + 1,
+            generation=max([last_generation(snapshot), *(p.generation for p in places)]) + 1,
             failures=(failure,),
             changed_ms=now_ms,
             entered={status.value: now_ms},
             events=appended(
-                history_of(known),
+                history_of(snapshot),
                 JobEvent(
                     at_ms=now_ms, kind=JobEventKind.STATUS, to=status.value, reason=failure.message
                 ),
             ),
         )
         outcome = JobOutcome(
-            job_id=known.job_id,
+            job_id=snapshot.job_id,
             name=record.name,
             initialization_ms=record.initialization_ms,
             lineage=record.lineage,
@@ -229,7 +229,7 @@ class TransitionWriter:
             events=state.events,
         )
         cleanup = CleanupRecord(
-            job_id=known.job_id,
+            job_id=snapshot.job_id,
             initialization_ms=record.initialization_ms,
             resumable=True,
             due_ms=now_ms + self.settings.state_cleanup_delay_ms,
@@ -248,18 +248,20 @@ class TransitionWriter:
                 for p, own in zip(places, ended_statuses(places, status), strict=True)
             ),
         ]
-        checks = [Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in known.pipelines]
-        self._transact(lease, known, StateUpdate(checks=checks, writes=writes))
-        self._tell(known, state)
+        checks = [
+            Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in snapshot.pipelines
+        ]
+        self._transact(lease, snapshot, StateUpdate(checks=checks, writes=writes))
+        self._report(snapshot, state)
 
-    def _transact(self, lease: Check, known: JobSnapshot, changes: StateUpdate) -> None:
-        key = str(known.job_id)
+    def _transact(self, lease: Check, snapshot: JobSnapshot, changes: StateUpdate) -> None:
+        key = str(snapshot.job_id)
         checks = [
             lease,
-            Check(JOB_STATES, key, known.state.version if known.state else 0),
-            Check(RUNNING_JOBS, key, known.record.version if known.record else 0),
-            Check(ASSIGNMENTS, key, known.assignment.version if known.assignment else 0),
-            Check(DRIVERS, key, known.driver.version if known.driver else 0),
+            Check(JOB_STATES, key, snapshot.state.version if snapshot.state else 0),
+            Check(RUNNING_JOBS, key, snapshot.record.version if snapshot.record else 0),
+            Check(ASSIGNMENTS, key, snapshot.assignment.version if snapshot.assignment else 0),
+            Check(DRIVERS, key, snapshot.driver.version if snapshot.driver else 0),
         ]
         named = {(c.map, c.key) for c in checks}
         failpoint("transition.record.before")
@@ -273,14 +275,14 @@ class TransitionWriter:
         failpoint("transition.record.after")
 
     def _move(
-        self, lease: Check, view: JobObservation, known: JobSnapshot, decision: Transition
+        self, lease: Check, view: JobObservation, snapshot: JobSnapshot, decision: Transition
     ) -> None:
         """To a state that is neither a start nor an end."""
-        key, now_ms = str(known.job_id), self.clock.now_ms()
+        key, now_ms = str(snapshot.job_id), self.clock.now_ms()
         state = self._next(view, decision, now_ms)
         answer, buried = (
-            given_up(known, decision.savepoint, now_ms),
-            self._buried(view, known, decision, now_ms),
+            given_up(snapshot, decision.savepoint, now_ms),
+            self._confirm_death(view, snapshot, decision, now_ms),
         )
         writes: list[Put | Delete] = [
             Put(JOB_STATES, key, to_document(state)),
@@ -294,24 +296,24 @@ class TransitionWriter:
         ) is not view.assignment:
             writes.append(Put(ASSIGNMENTS, key, to_document(moved)))
         self._transact(
-            lease, known, StateUpdate(checks=[*answer.checks, *buried.checks], writes=writes)
+            lease, snapshot, StateUpdate(checks=[*answer.checks, *buried.checks], writes=writes)
         )
-        self._tell(known, state)
+        self._report(snapshot, state)
 
     def _schedule(
-        self, lease: Check, view: JobObservation, known: JobSnapshot, decision: Transition
+        self, lease: Check, view: JobObservation, snapshot: JobSnapshot, decision: Transition
     ) -> None:
         """The next generation, from its restore point, in the hands of a worker."""
         assert decision.worker is not None, "a job is scheduled on a worker"
-        key, now_ms = str(known.job_id), self.clock.now_ms()
-        generation = last_generation(known) + 1
+        key, now_ms = str(snapshot.job_id), self.clock.now_ms()
+        generation = last_generation(snapshot) + 1
         first = JobStatus.SCHEDULED.value not in view.state.entered
         try:
             points = points_of(
                 self.store,
                 self.storage,
                 view.record,
-                [p.value for p in known.pipelines],
+                [p.value for p in snapshot.pipelines],
                 first=first,
             )
         except UserError as error:
@@ -325,10 +327,12 @@ class TransitionWriter:
             return self._end(
                 lease,
                 view,
-                known,
+                snapshot,
                 Transition(to=JobStatus.FAILED, reason=str(error), failure=failure),
             )
-        finished = [p.value for p in known.pipelines if p.value.status is PipelineStatus.FINISHED]
+        finished = [
+            p.value for p in snapshot.pipelines if p.value.status is PipelineStatus.FINISHED
+        ]
         states = [adopted(self.storage, point.state, generation) for point in points]
         overtake(self.storage, states, now_ms)
         pipelines: list[PipelineState] = [*finished, *states]
@@ -343,7 +347,7 @@ class TransitionWriter:
         )
         state = replace(state, started_ms=state.started_ms or now_ms)
         assignment = Assignment(
-            job_id=known.job_id,
+            job_id=snapshot.job_id,
             initialization_ms=view.record.initialization_ms,
             generation=generation,
             worker=decision.worker,
@@ -360,17 +364,19 @@ class TransitionWriter:
             ),
             *([Delete(RESTORE_CLAIMS, key)] if first and view.record.restored else []),
         ]
-        checks = [Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in known.pipelines]
-        self._transact(lease, known, StateUpdate(checks=checks, writes=writes))
-        self._tell(known, state)
+        checks = [
+            Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in snapshot.pipelines
+        ]
+        self._transact(lease, snapshot, StateUpdate(checks=checks, writes=writes))
+        self._report(snapshot, state)
 
     def _end(
-        self, lease: Check, view: JobObservation, known: JobSnapshot, decision: Transition
+        self, lease: Check, view: JobObservation, snapshot: JobSnapshot, decision: Transition
     ) -> None:
         now_ms = self.clock.now_ms()
-        cleanup = self.store.get(PENDING_CLEANUPS, str(known.job_id))
+        cleanup = self.store.get(PENDING_CLEANUPS, str(snapshot.job_id))
         ending = ending_of(
-            known,
+            snapshot,
             decision.to,
             now_ms,
             failure=decision.failure,
@@ -379,23 +385,23 @@ class TransitionWriter:
             older=from_document(CleanupRecord, cleanup.value) if cleanup else None,
             retain_after_cancel=self.settings.checkpoint.retain_after_cancel,
         )
-        buried = self._buried(view, known, decision, now_ms)
+        buried = self._confirm_death(view, snapshot, decision, now_ms)
         checks = [
             *ending.checks,
-            Check(PENDING_CLEANUPS, str(known.job_id), cleanup.version if cleanup else 0),
+            Check(PENDING_CLEANUPS, str(snapshot.job_id), cleanup.version if cleanup else 0),
             *buried.checks,
         ]
         self._transact(
-            lease, known, StateUpdate(checks=checks, writes=[*ending.writes, *buried.writes])
+            lease, snapshot, StateUpdate(checks=checks, writes=[*ending.writes, *buried.writes])
         )
-        self._tell(known, ending.state)
+        self._report(snapshot, ending.state)
 
-    def _tell(self, known: JobSnapshot, after: JobState) -> None:
-        assert known.record is not None
+    def _report(self, snapshot: JobSnapshot, after: JobState) -> None:
+        assert snapshot.record is not None
         for event in events_between(
-            known.state.value if known.state else None,
+            snapshot.state.value if snapshot.state else None,
             after,
-            known.record.value.name,
+            snapshot.record.value.name,
             self.clock.now_ms(),
         ):
             self.hook.record(event)
@@ -431,8 +437,8 @@ class TransitionWriter:
             health_reason="",
         )
 
-    def _buried(
-        self, view: JobObservation, known: JobSnapshot, decision: Transition, now_ms: int
+    def _confirm_death(
+        self, view: JobObservation, snapshot: JobSnapshot, decision: Transition, now_ms: int
     ) -> StateUpdate:
         """A driver whose host is gone counts as dead by its lease: put on record, so that no one
         waits for it again; unless it is heard of after all, while this leader was held up between
@@ -442,7 +448,8 @@ class TransitionWriter:
             return StateUpdate()
         ended = replace(view.driver, end=DriverEnd(at_ms=now_ms, proof=decision.proof))
         return StateUpdate(
-            checks=known.beats, writes=[Put(DRIVERS, str(view.record.job_id), to_document(ended))]
+            checks=snapshot.heartbeats,
+            writes=[Put(DRIVERS, str(view.record.job_id), to_document(ended))],
         )
 
 
@@ -486,7 +493,13 @@ def _alike(told: tuple[str, ...], state: JobState) -> bool:
     """Whether a person would be told what the state says already: figures in a reason that count up
     or down are no news.
     """
-    before = (state.reason, state.health, state.health_reason, state.runway, state.runway_reason)
+    before = (
+        state.reason,
+        state.health,
+        state.health_reason,
+        state.log_retention,
+        state.runway_reason,
+    )
     return told == before or [_words(text) for text in told] == [_words(text) for text in before]
 
 

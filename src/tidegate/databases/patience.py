@@ -14,7 +14,7 @@ PAUSE_S_MAX = 5.0
 T = TypeVar("T")
 
 
-def patiently(act: Callable[[], T], retries: int) -> T:
+def retry_transient(act: Callable[[], T], retries: int) -> T:
     """Do it, and again after longer and longer pauses where that may help; the last error is the
     one that comes out.
     """

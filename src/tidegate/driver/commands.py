@@ -69,9 +69,9 @@ class CommandWatcher:
             return
         assignment = self._read(ASSIGNMENTS, Assignment)
         if assignment is not None and assignment.generation == self.order.generation:
-            self._obey(assignment.order)
+            self._apply(assignment.order)
 
-    def _obey(self, order: DriverCommand) -> None:
+    def _apply(self, order: DriverCommand) -> None:
         if order is not self._said and order is not DriverCommand.RUN:
             LOG.info(
                 "ordered",

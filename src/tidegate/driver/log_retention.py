@@ -34,7 +34,7 @@ class WatchedPipeline:
 
     plan: PipelinePlan
     sources: Mapping[str, Source]
-    meter: PipelineProgress
+    progress: PipelineProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +59,28 @@ class LogRetentionMonitor:
         ] = {}  # what was read of each pipeline's oldest checkpoint, by its path
         self._ended = threading.Event()
 
-    def start(self, job: JobRecord, meters: Sequence[PipelineProgress]) -> None:
-        threading.Thread(target=self._run, args=(job, meters), name="runway", daemon=True).start()
+    def start(self, job: JobRecord, progress: Sequence[PipelineProgress]) -> None:
+        threading.Thread(target=self._run, args=(job, progress), name="runway", daemon=True).start()
 
-    def find(self, job: JobRecord, meters: Sequence[PipelineProgress]) -> None:
+    def find(self, job: JobRecord, pipelines: Sequence[PipelineProgress]) -> None:
         plans = {plan.id: plan for plan in job.plan.pipelines}
-        for meter in meters:
-            plan = plans[meter.read().pipeline]
+        for progress in pipelines:
+            plan = plans[progress.read().pipeline]
             sources = {
                 name: source
                 for name, source in build(job, plan).sources.items()
-                if type(source).runway is not Source.runway
+                if type(source).log_retention is not Source.log_retention
             }
             if sources:
-                self.lanes.append(WatchedPipeline(plan=plan, sources=sources, meter=meter))
+                self.lanes.append(WatchedPipeline(plan=plan, sources=sources, progress=progress))
 
     def stop(self) -> None:
         """Ask no more. A source that does not answer is not waited for."""
         self._ended.set()
 
-    def _run(self, job: JobRecord, meters: Sequence[PipelineProgress]) -> None:
+    def _run(self, job: JobRecord, progress: Sequence[PipelineProgress]) -> None:
         try:
-            self.find(job, meters)
+            self.find(job, progress)
         except Exception:  # the loops meet the same error, and deal with it
             LOG.exception("nobody is asked for the runway", extra={"job_id": job.job_id})
         while self.lanes and not self.clock.wait(self._ended, self.order.runway_interval_ms / 1000):
@@ -106,7 +106,7 @@ class LogRetentionMonitor:
             for name, source in lane.sources.items()
             if name in point.offsets and (figure := self._ask(lane, name, source, point))
         ]
-        before = {figure.source: figure.level for figure in lane.meter.read().runway}
+        before = {figure.source: figure.level for figure in lane.progress.read().log_retention}
         for figure in figures:
             if figure.level in WARN and before.get(figure.source) is not figure.level:
                 facts = {
@@ -115,13 +115,13 @@ class LogRetentionMonitor:
                     "generation": self.order.generation,
                 }
                 LOG.warning(WARN[figure.level], extra={**facts, "why": figure.words()})
-        lane.meter.runway(figures)
+        lane.progress.log_retention(figures)
 
     def _ask(
         self, lane: WatchedPipeline, name: str, source: Source, point: Point
     ) -> LogRetentionMetric | None:
         try:
-            told = source.runway(point.offsets[name])
+            told = source.log_retention(point.offsets[name])
         except Exception as error:  # a source that is out of reach holds what it held
             LOG.info(
                 "runway not told",
@@ -132,7 +132,8 @@ class LogRetentionMonitor:
                 },
             )
             return next(
-                (figure for figure in lane.meter.read().runway if figure.source == name), None
+                (figure for figure in lane.progress.read().log_retention if figure.source == name),
+                None,
             )
         return LogRetentionMetric(
             source=name,

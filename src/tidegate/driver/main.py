@@ -96,14 +96,14 @@ def drive(order: DriverSpec, engine_factory: EngineFactory) -> int:
     leader = LeaderWatch()
     if not order.detached:
         leader.start()
-    store = patiently(
+    store = retry_transient(
         lambda: open_store(
             order.store_url, compaction_threshold=order.compaction_threshold, create=False
         )
     )
     try:
-        patiently(lambda: register(store, order, SystemClock().now_ms()))
-        job = patiently(lambda: job_of(store, order))
+        retry_transient(lambda: register(store, order, SystemClock().now_ms()))
+        job = retry_transient(lambda: job_of(store, order))
         register_secrets(plan_texts(job.plan))
         driver = Driver(order, store, job, engine_factory)
         driver.listen(leader)
@@ -121,7 +121,7 @@ def drive(order: DriverSpec, engine_factory: EngineFactory) -> int:
         store.close()
 
 
-def patiently(act: Callable[[], T]) -> T:
+def retry_transient(act: Callable[[], T]) -> T:
     """Wait while the store is out of reach: a driver does not die of that, at its start no more
     than later.
     """
@@ -223,12 +223,12 @@ class Driver:
         work = orders.home_of(self.order).work(self.job.job_id, self.order.generation)
         scratch.make(work)
         self.engine.start()
-        self.installation = patiently(lambda: installation_of(self.store))
-        patiently(self.savepoints.step)  # what is wanted already holds from the first turn on
+        self.installation = retry_transient(lambda: installation_of(self.store))
+        retry_transient(self.savepoints.step)  # what is wanted already holds from the first turn on
         slots = threading.Semaphore(
             self.job.plan.env.pipeline_concurrency or len(self.job.plan.pipelines)
         )
-        runs = [self._start(plan, slots) for plan in patiently(self._unfinished)]
+        runs = [self._start(plan, slots) for plan in retry_transient(self._unfinished)]
         metrics = MetricsWriter(
             self.store, self.order, self.meters, self.clock, lambda: self.engine.waits_for
         )
@@ -269,8 +269,8 @@ class Driver:
         return [plan for plan in self.job.plan.pipelines if plan.id not in finished]
 
     def _start(self, plan: PipelinePlan, slots: threading.Semaphore) -> "Future[PipelineStatus]":
-        meter = PipelineProgress(plan.id, self.order.generation, self.clock)
-        self.meters.append(meter)
+        progress = PipelineProgress(plan.id, self.order.generation, self.clock)
+        self.meters.append(progress)
         ledger = Ledger(
             self.store,
             self.job.job_id,
@@ -280,7 +280,7 @@ class Driver:
             abandon=self.abandon,
             token=self.token,
         )
-        around = PipelineContext(
+        context = PipelineContext(
             job=self.job,
             storage=self.storage,
             engine=self.engine,
@@ -299,7 +299,7 @@ class Driver:
         def work() -> None:
             try:
                 with slots:
-                    future.set_result(run_pipeline(around, plan, ledger, meter))
+                    future.set_result(run_pipeline(context, plan, ledger, progress))
             except BaseException as error:
                 future.set_exception(error)
 

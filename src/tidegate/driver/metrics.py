@@ -38,13 +38,13 @@ class MetricsWriter:
         self,
         store: Store,
         order: DriverSpec,
-        meters: Sequence[PipelineProgress],
+        progress: Sequence[PipelineProgress],
         clock: Clock,
         waits_for: Callable[[], str] = lambda: "",
     ) -> None:
         self.store = store
         self.order = order
-        self.meters = meters
+        self.meters = progress
         self.clock = clock
         self.waits_for = waits_for
         self.out_of_reach: Callable[[], str] = lambda: (
@@ -102,7 +102,7 @@ class MetricsWriter:
         has a window of its own.
         """
         out_of_reach = self.out_of_reach()
-        figures = [replace(meter.read(), waits_for=out_of_reach) for meter in self.meters]
+        figures = [replace(progress.read(), waits_for=out_of_reach) for progress in self.meters]
         waits_for = self.waits_for()
         if not waits_for:
             return figures

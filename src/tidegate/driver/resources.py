@@ -40,10 +40,10 @@ class DriverResources:
         self.wait = wait
 
     def record(self, resource: Resource) -> None:
-        self._patiently(lambda: self._record(resource))
+        self._retry(lambda: self._record(resource))
 
     def forget(self, resource: Resource) -> None:
-        self._patiently(lambda: self._forget(resource))
+        self._retry(lambda: self._forget(resource))
 
     def _record(self, resource: Resource) -> None:
         key, record = (
@@ -84,7 +84,7 @@ class DriverResources:
             raise Fenced(f"job {key}", self.generation, state.generation if state else 0)
         return Check(JOB_STATES, key, entry.version)
 
-    def _patiently(self, act: Callable[[], None]) -> None:
+    def _retry(self, act: Callable[[], None]) -> None:
         """Others may write the job's state at the same moment, and the store may be out of reach."""
         failures = 0
         while True:

@@ -60,7 +60,7 @@ nothing slow.
 """
 
 from tidegate.election.elector import Elector, Leader, NotLeader
-from tidegate.election.lease import COORDINATOR, WORKER_PREFIX, worker_office
+from tidegate.election.lease import COORDINATOR, WORKER_PREFIX, worker_lease
 from tidegate.election.watch import Alive, LeaseMonitor, Silent, Vacant, expire, forget
 
 __all__ = [
@@ -75,5 +75,5 @@ __all__ = [
     "Vacant",
     "expire",
     "forget",
-    "worker_office",
+    "worker_lease",
 ]

@@ -69,7 +69,7 @@ class HeldLease:
 class Leader:
     """I hold the office. `check()` belongs into every transaction that is made in its name."""
 
-    office: str
+    lease_name: str
     term: int
     version: int
     tenure: HeldLease = field(compare=False, repr=False)
@@ -78,7 +78,7 @@ class Leader:
 
     def check(self) -> Check:
         """The condition under which I may write."""
-        return Check(LEASES, self.office, self.version)
+        return Check(LEASES, self.lease_name, self.version)
 
     def trusted(self) -> bool:
         """Whether I may act in the name of the office where no check can be carried; moves on with
@@ -115,7 +115,7 @@ class Elector:
     ) -> None:
         assert lease_ms > 0, "a lease has a length"
         self.store = store
-        self.office = office
+        self.lease_name = office
         self.me = me
         self.address = address
         self.clock = clock
@@ -180,7 +180,7 @@ class Elector:
         self._settle()
         if (tenure := self._tenure) is not None and self._kept(tenure):
             return self._leading(tenure)
-        observed = self._observed = self._look()
+        observed = self._observed = self._read_lease()
         decision = (
             seek(observed, self.timing, term_min=self._term)
             if patient
@@ -190,9 +190,12 @@ class Elector:
             self._take(observed, decision.term) if isinstance(decision, Take) else self._following()
         )
 
-    def _look(self) -> Observed:
+    def _read_lease(self) -> Observed:
         asked_s = self.clock.monotonic_s()
-        lease, beat = self.store.get(LEASES, self.office), self.store.get(HEARTBEATS, self.office)
+        lease, beat = (
+            self.store.get(LEASES, self.lease_name),
+            self.store.get(HEARTBEATS, self.lease_name),
+        )
         return observe(
             self._observed,
             seen(lease, beat),
@@ -210,8 +213,8 @@ class Elector:
         failpoint("lease.renew.before")
         try:
             self.store.transact(
-                [Check(LEASES, self.office, tenure.version)],
-                [Put(HEARTBEATS, self.office, to_document(beat))],
+                [Check(LEASES, self.lease_name, tenure.version)],
+                [Put(HEARTBEATS, self.lease_name, to_document(beat))],
             )
         except Conflict:
             self._leave()
@@ -227,12 +230,12 @@ class Elector:
     def _take(self, observed: Observed, term: int) -> Leader | NotLeader:
         lease = Lease(holder=self.me, term=term, address=self.address, since_ms=self.clock.now_ms())
         checks = [
-            Check(LEASES, self.office, observed.lease_version),
-            Check(HEARTBEATS, self.office, observed.beat_version),
+            Check(LEASES, self.lease_name, observed.lease_version),
+            Check(HEARTBEATS, self.lease_name, observed.beat_version),
         ]
         writes = [
-            Put(LEASES, self.office, to_document(lease)),
-            Put(HEARTBEATS, self.office, to_document(Heartbeat(term=term, number=0))),
+            Put(LEASES, self.lease_name, to_document(lease)),
+            Put(HEARTBEATS, self.lease_name, to_document(Heartbeat(term=term, number=0))),
         ]
         began_s = self.clock.monotonic_s()
         failpoint("lease.take.before")
@@ -251,7 +254,7 @@ class Elector:
     def _delete(self, tenure: HeldLease) -> None:
         failpoint("lease.resign.before")
         self.store.transact(
-            [Check(LEASES, self.office, tenure.version)], [Delete(LEASES, self.office)]
+            [Check(LEASES, self.lease_name, tenure.version)], [Delete(LEASES, self.lease_name)]
         )
         failpoint("lease.resign.after")
 
@@ -263,7 +266,7 @@ class Elector:
         if (doubt := self._doubt) is None:
             return
         try:
-            outcome = self.store.settle(doubt.token)
+            outcome = self.store.resolve_outcome(doubt.token)
         except OutcomeUnknown:
             if self.clock.monotonic_s() - doubt.began_s > self.timing.lease_s:
                 self._doubt = None
@@ -289,7 +292,7 @@ class Elector:
 
     def _leading(self, tenure: HeldLease) -> Leader:
         return Leader(
-            office=self.office,
+            lease_name=self.lease_name,
             term=tenure.term,
             version=tenure.version,
             tenure=tenure,
@@ -308,7 +311,7 @@ class Elector:
             LOG.info(
                 "office",
                 extra={
-                    "office": self.office,
+                    "office": self.lease_name,
                     "from": _word(before),
                     "to": _word(standing),
                     "term": standing.term,
@@ -324,7 +327,7 @@ class Elector:
                     if trouble
                     else "the office is looked after again"
                 ),
-                extra={"office": self.office, "why": trouble},
+                extra={"office": self.lease_name, "why": trouble},
             )
         self.trouble = trouble
 

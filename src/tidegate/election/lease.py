@@ -16,7 +16,7 @@ TRUST_SHARE = 0.9
 GLANCE_SHARE = 0.25  # of the lease: the most that the time between two looks may count
 
 
-def worker_office(worker: str) -> str:
+def worker_lease(worker: str) -> str:
     """The office of a worker."""
     return f"{WORKER_PREFIX}{worker}"
 

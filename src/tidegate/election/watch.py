@@ -19,7 +19,7 @@ from tidegate.store import Check, Delete, Entry, Store
 class Alive:
     """The office is held, and nothing speaks against its holder yet."""
 
-    office: str
+    lease_name: str
     holder: str
     address: str
     term: int
@@ -27,14 +27,14 @@ class Alive:
 
     def check(self) -> Check:
         """The condition that it still is the same holder."""
-        return Check(LEASES, self.office, self.lease_version)
+        return Check(LEASES, self.lease_name, self.lease_version)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Silent:
     """Its holder has given no sign of life for a whole lease, all of which was watched."""
 
-    office: str
+    lease_name: str
     holder: str
     term: int
     lease_version: int
@@ -46,7 +46,7 @@ class Silent:
 class Vacant:
     """Nobody holds it; somebody did."""
 
-    office: str
+    lease_name: str
     term: int
     beat_version: int
     unchanged_s: float
@@ -69,10 +69,10 @@ def expire(silent: Silent) -> LeaderWrites:
     The beat stays, and with it the term.
     """
     checks = (
-        Check(LEASES, silent.office, silent.lease_version),
-        Check(HEARTBEATS, silent.office, silent.beat_version),
+        Check(LEASES, silent.lease_name, silent.lease_version),
+        Check(HEARTBEATS, silent.lease_name, silent.beat_version),
     )
-    return LeaderWrites(checks, (Delete(LEASES, silent.office),))
+    return LeaderWrites(checks, (Delete(LEASES, silent.lease_name),))
 
 
 def forget(vacant: Vacant) -> LeaderWrites:
@@ -80,8 +80,11 @@ def forget(vacant: Vacant) -> LeaderWrites:
     record.
     """
     return LeaderWrites(
-        (Check(LEASES, vacant.office, 0), Check(HEARTBEATS, vacant.office, vacant.beat_version)),
-        (Delete(HEARTBEATS, vacant.office),),
+        (
+            Check(LEASES, vacant.lease_name, 0),
+            Check(HEARTBEATS, vacant.lease_name, vacant.beat_version),
+        ),
+        (Delete(HEARTBEATS, vacant.lease_name),),
     )
 
 
@@ -127,21 +130,21 @@ class LeaseMonitor:
     def _judged(self, office: str, seen: Observed) -> Sight:
         if seen.lease_version == 0:
             return Vacant(
-                office=office,
+                lease_name=office,
                 term=seen.term,
                 beat_version=seen.beat_version,
                 unchanged_s=seen.unchanged_s,
             )
         if not silent(seen, self.timing):
             return Alive(
-                office=office,
+                lease_name=office,
                 holder=seen.holder,
                 address=seen.address,
                 term=seen.term,
                 lease_version=seen.lease_version,
             )
         return Silent(
-            office=office,
+            lease_name=office,
             holder=seen.holder,
             term=seen.term,
             lease_version=seen.lease_version,

@@ -29,7 +29,7 @@ from tidegate.lifecycle.states import (
     scheduled,
     unknowable,
 )
-from tidegate.lifecycle.stopping import Gone, life
+from tidegate.lifecycle.stopping import Gone, driver_liveness
 from tidegate.model.errors import TerminalError
 from tidegate.model.records import DesiredState, DriverCommand, Failure, JobStatus
 
@@ -149,7 +149,7 @@ def _disobeyed(view: JobObservation) -> Decision:
     leader, status = view.state.leader, view.state.status
     assert leader is not None
     if status is JobStatus.CANCELING:
-        gone = life(view)
+        gone = driver_liveness(view)
         if isinstance(gone, Gone):
             return Transition(to=JobStatus.CANCELED, reason=view.state.reason, proof=gone.proof)
         return NoTransition(

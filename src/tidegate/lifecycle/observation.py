@@ -92,7 +92,7 @@ class JobObservation:
     savepoint: SavepointRequest | None = None  # the last one that was asked for of this incarnation
     savepoint_age_ms: int = 0  # how long it has been as it is
     health: JobHealth = JobHealth()
-    runway: LogRetentionStatus = field(default_factory=LogRetentionStatus)
+    log_retention: LogRetentionStatus = field(default_factory=LogRetentionStatus)
     place: Placement | Unplaceable = Unplaceable("not looked for yet")
     limits: LifecycleLimits = field(default_factory=LifecycleLimits)
     wish_age_ms: int = 0  # how long the standing wish has been known to this leader
@@ -104,7 +104,7 @@ class JobObservation:
 
     @property
     def wish(self) -> DesiredState:
-        return self.record.intent.wish
+        return self.record.intent.desired
 
     @property
     def stop_wanted(self) -> bool:

@@ -15,7 +15,7 @@ PART = 4  # of the time after which it would be late
 AS_IT_IS = NoTransition()
 
 
-def is_calm(view: JobObservation, decision: Decision) -> bool:
+def is_stable(view: JobObservation, decision: Decision) -> bool:
     """Whether only a change, or the lack of any, can call for something else.
 
     One that is led by `tidegate run` never is: that process is looked for.
@@ -30,7 +30,7 @@ def is_calm(view: JobObservation, decision: Decision) -> bool:
     )
 
 
-def calm_ms(rhythm: ProgressPolicy) -> int:
+def recheck_after_ms(rhythm: ProgressPolicy) -> int:
     """How long a calm job may be left alone."""
     return rhythm.late_ms // PART
 
@@ -47,5 +47,5 @@ def figures_mark(metrics: PipelineMetrics) -> object:
     return (
         metrics.generation,
         metrics.phase in STARTING_PHASES,
-        tuple((each.source, each.level) for each in metrics.runway),
+        tuple((each.source, each.level) for each in metrics.log_retention),
     )

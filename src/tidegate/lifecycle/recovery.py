@@ -9,7 +9,7 @@ host that is shut down), or when the worker was lost before there was a driver.
 from tidegate.lifecycle.decision import Transition
 from tidegate.lifecycle.observation import JobObservation
 from tidegate.lifecycle.retry import Exhausted, got_on, next_retry
-from tidegate.lifecycle.stopping import hand
+from tidegate.lifecycle.stopping import target_worker
 from tidegate.model.records import DriverCommand, DriverEnd, Failure, JobStatus, PipelineStatus
 
 
@@ -104,7 +104,7 @@ def fail(
     return Transition(
         to=JobStatus.FAILING,
         order=order,
-        worker=hand(view),
+        worker=target_worker(view),
         reason=why,
         failure=failure,
         proof=proof,
@@ -139,7 +139,7 @@ def _how(view: JobObservation, end: DriverEnd | None) -> str:
             f"nothing is heard of the driver (process {view.driver.process.pid} on"
             f" {view.driver.process.host}), nor of a worker that could see it"
         )
-    words = f": {end.last_words}" if end.last_words else ""
+    words = f": {end.stderr_tail}" if end.stderr_tail else ""
     return f"the driver died ({_exit(end)}){words}"
 
 

@@ -43,7 +43,7 @@ class Overdue:
     failure: Failure
 
 
-def life(view: JobObservation) -> Lives | Gone:
+def driver_liveness(view: JobObservation) -> Lives | Gone:
     """Whether the driver is there.
 
     One that nobody can see, and that has shown no sign for its lease, counts as gone: its
@@ -69,7 +69,7 @@ def stronger(order: DriverCommand, other: DriverCommand | None) -> DriverCommand
     return order if other is None else max(order, other, key=ESCALATION.index)
 
 
-def press(
+def escalate(
     view: JobObservation, first: DriverCommand, *, ask_ms: int | None = None
 ) -> NoTransition | Overdue:
     """The next step of the ladder, from `first` on: Stay with the order that shall stand now, in
@@ -80,13 +80,13 @@ def press(
             order=stronger(first, view.standing), worker=view.adopter, reason=view.state.reason
         )
     if _overdue(view):
-        return Overdue(undead(view))
+        return Overdue(unkillable_failure(view))
     return NoTransition(
-        order=_due(view, first, ask_ms), worker=hand(view), reason=view.state.reason
+        order=_due(view, first, ask_ms), worker=target_worker(view), reason=view.state.reason
     )
 
 
-def hand(view: JobObservation) -> str | None:
+def target_worker(view: JobObservation) -> str | None:
     """Who has to be given the order, where nothing is assigned: the worker that started the driver.
     None: as it stands.
     """
@@ -95,7 +95,7 @@ def hand(view: JobObservation) -> str | None:
     return view.driver.worker or None
 
 
-def undead(view: JobObservation) -> Failure:
+def unkillable_failure(view: JobObservation) -> Failure:
     """The failure that names a process which does not die."""
     process = view.driver.process if view.driver else None
     return unkillable(process, view.limits, view.now_ms, view.state.generation)

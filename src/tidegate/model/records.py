@@ -142,7 +142,7 @@ class JobIntent:
     leads then.
     """
 
-    wish: DesiredState = DesiredState.RUN
+    desired: DesiredState = field(default=DesiredState.RUN, metadata={"key": "wish"})
     at_ms: int = 0
     by: str = ""
 
@@ -245,7 +245,7 @@ class JobState:
     not_before_ms: int = 0  # a retry waits until then
     health: CheckpointHealth = CheckpointHealth.OK
     health_reason: str = ""
-    runway: RunwayLevel = RunwayLevel.OK
+    log_retention: RunwayLevel = field(default=RunwayLevel.OK, metadata={"key": "runway"})
     runway_reason: str = ""
     next_checkpoint: int = (
         1  # where the ids of the next incarnation begin, when this one's pipelines are forgotten
@@ -293,7 +293,7 @@ class DriverEnd:
     at_ms: int
     code: int | None = None  # None where nobody was there to see it
     proof: str = ""  # "exit", "session empty", "host restarted", "lease expired"
-    last_words: str = ""
+    stderr_tail: str = field(default="", metadata={"key": "last_words"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -391,7 +391,8 @@ class PipelineState:
     next_checkpoint: int = 1
     pending: PendingBatch | None = None
     retained: tuple[CheckpointRef, ...] = ()  # oldest first; the last one is the latest
-    doomed: tuple[CheckpointRef, ...] = ()  # no longer retained, not yet deleted
+    # No longer retained, not yet deleted.
+    pending_deletion: tuple[CheckpointRef, ...] = field(default=(), metadata={"key": "doomed"})
     ready_to_close: tuple[str, ...] = ()
     rows_read: int = 0
     rows_written: int = 0
@@ -402,13 +403,9 @@ class PipelineState:
     error: Failure | None = None
     # an older point than the newest was wanted: sinks undo what is newer. Until the first
     # checkpoint after it
-    back: bool = False
-    dropped: tuple[
-        str,
-        ...,
-        # operators whose state in the latest checkpoint is not to be used. Until the first checkpoint
-        # after it
-    ] = ()
+    rewind: bool = field(default=False, metadata={"key": "back"})
+    # Operators whose state in the latest checkpoint is not used, until the first checkpoint after it.
+    dropped_operators: tuple[str, ...] = field(default=(), metadata={"key": "dropped"})
     savepoint: PipelineSavepoint | None = None  # its part in the last savepoint
     replan: Replan = Replan.NEVER
     warnings: tuple[str, ...] = ()  # what its driver found when it started, for people
@@ -436,7 +433,7 @@ class PipelineMetrics:
     done: float = 0
     total: float = 0
     unit: str = ""
-    runway: tuple[LogRetentionMetric, ...] = ()
+    log_retention: tuple[LogRetentionMetric, ...] = field(default=(), metadata={"key": "runway"})
     waits_for: str = ""  # what is out of reach, in words, where the driver knows it
     at_ms: int = 0
     rates: PipelineRates | None = (

@@ -2,7 +2,7 @@
 restored, which stays with its job.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -85,7 +85,8 @@ class PipelineReport:
     checkpoint: int  # 0: from its beginning
     path: str = ""
     replays_rows: int = 0
-    back: bool = False  # on purpose: sinks undo what is newer
+    # An older point on purpose: sinks undo what is newer.
+    rewind: bool = field(default=False, metadata={"key": "back"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,7 +106,8 @@ class RestoreReport:
     verdict: Verdict = Verdict.OK
     pipelines: tuple[PipelineReport, ...] = ()
     operators: tuple[OperatorReport, ...] = ()
-    dropped: tuple[str, ...] = ()  # operators whose state is given up
+    # Operators whose state is given up.
+    dropped_operators: tuple[str, ...] = field(default=(), metadata={"key": "dropped"})
     problems: tuple[str, ...] = ()
     consents: tuple[str, ...] = ()  # what has to be agreed to
     lost: tuple[str, ...] = ()  # of these, the sinks whose targets do not know of the checkpoint

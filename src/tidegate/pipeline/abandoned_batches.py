@@ -57,7 +57,7 @@ class Abandoned:
 
     pending: PendingBatch
     why: str
-    back: bool = False
+    rewind: bool = False
 
 
 def abandoned(
@@ -96,7 +96,7 @@ def abandoned(
         "batch_given_up: it is planned anew",
         extra={"checkpoint": pending.checkpoint, "why": why, "taken_back": holders},
     )
-    return Abandoned(pending, why, back=bool(holders))
+    return Abandoned(pending, why, rewind=bool(holders))
 
 
 def _why(pending: PendingBatch, graph: Graph, replan: Replan) -> str:

@@ -21,22 +21,24 @@ LOG = logging.getLogger("tidegate.pipeline")
 
 
 def run_pipeline(
-    around: PipelineContext, plan: PipelinePlan, ledger: Ledger, meter: PipelineProgress
+    context: PipelineContext, plan: PipelinePlan, ledger: Ledger, progress: PipelineProgress
 ) -> PipelineStatus:
     """Until the pipeline has ended, one way or the other.
 
     Only Fenced and EngineGone come out as exceptions: this driver must end.
     """
-    env = around.job.plan.env
+    env = context.job.plan.env
     while True:
         try:
-            return BatchLoop(around, equipped(around, build(around.job, plan)), ledger, meter).run()
+            return BatchLoop(
+                context, equipped(context, build(context.job, plan)), ledger, progress
+            ).run()
         except OtherCopy as error:
             # In the store of this copy: here nobody else runs the job. Where it is the store that
             # two drivers share, this raises again.
             ledger.end(
                 PipelineStatus.FAILED,
-                failure_of(error, around.clock.now_ms(), ledger.generation, plan.id),
+                failure_of(error, context.clock.now_ms(), ledger.generation, plan.id),
             )
             return PipelineStatus.FAILED
         except Fenced:
@@ -50,11 +52,11 @@ def run_pipeline(
                     "generation": ledger.generation,
                 },
             )
-            failure = failure_of(error, around.clock.now_ms(), ledger.generation, plan.id)
+            failure = failure_of(error, context.clock.now_ms(), ledger.generation, plan.id)
             restarts = (
                 ledger.load().restarts
             )  # read anew: the error may have come right after a write
-            if around.stop.is_set():
+            if context.stop.is_set():
                 ledger.end(PipelineStatus.CANCELED, failure)
                 return PipelineStatus.CANCELED
             if isinstance(error, EngineGone):
@@ -63,13 +65,13 @@ def run_pipeline(
                 ledger.end(PipelineStatus.FAILED, failure)
                 return PipelineStatus.FAILED
             ledger.retry(failure)
-            meter.phase("retrying")
-            around.clock.wait(around.stop, env.retry_interval_s)
+            progress.phase("retrying")
+            context.clock.wait(context.stop, env.retry_interval_s)
 
 
-def equipped(around: PipelineContext, graph: Graph) -> Graph:
+def equipped(context: PipelineContext, graph: Graph) -> Graph:
     """The operators with the books in which they record what they create outside."""
     for node in graph.nodes.values():
-        if around.books is not None and isinstance(node.operator, Source | Sink):
-            node.operator.attach_resources(around.books(node.action))
+        if context.books is not None and isinstance(node.operator, Source | Sink):
+            node.operator.attach_resources(context.books(node.action))
     return graph

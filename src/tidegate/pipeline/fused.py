@@ -179,7 +179,7 @@ def joint_splits_of(source: Source, batch: Batch, name: str, count: int) -> Sequ
     return (
         []
         if wanted is None or wanted.start == wanted.end
-        else source.joint_splits(wanted.start, wanted.end, count)
+        else source.shared_splits(wanted.start, wanted.end, count)
     )
 
 

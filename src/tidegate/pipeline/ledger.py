@@ -80,7 +80,7 @@ class Ledger:
 
     def load(self) -> PipelineState:
         """Read the state; Fenced if it belongs to a newer generation."""
-        self._patient(self._read)
+        self._retry(self._read)
         return self.state
 
     def start(self, initial: Mapping[str, Callable[[], Any]], warnings: Sequence[str] = ()) -> None:
@@ -141,12 +141,12 @@ class Ledger:
         )
 
         def begun(state: PipelineState) -> PipelineState:
-            doomed = tuple(ref for ref in state.doomed if ref.checkpoint != checkpoint)
+            doomed = tuple(ref for ref in state.pending_deletion if ref.checkpoint != checkpoint)
             return replace(
                 state,
                 pending=pending,
                 next_checkpoint=max(state.next_checkpoint, checkpoint + 1),
-                doomed=doomed,
+                pending_deletion=doomed,
             )
 
         failpoint("ledger.repeat.before")
@@ -291,7 +291,7 @@ class Ledger:
                     assert self.state == before, "only this driver changes more than the generation"
                     raise StoreUnavailable("the pipeline's state was touched: once more") from None
 
-        self._patient(attempt)
+        self._retry(attempt)
 
     def _log(self, event: str, **facts: object) -> None:
         """One event for each transition, as fields."""
@@ -305,7 +305,7 @@ class Ledger:
             },
         )
 
-    def _patient(self, attempt: Callable[[], None]) -> None:
+    def _retry(self, attempt: Callable[[], None]) -> None:
         """Wait while the store is out of reach.
 
         Given up only when this driver is told to end at once.
@@ -333,8 +333,8 @@ def _completed(
         state,
         pending=None,
         retained=kept,
-        doomed=(
-            *(d for d in state.doomed if d.path not in deleted),
+        pending_deletion=(
+            *(d for d in state.pending_deletion if d.path not in deleted),
             *(replace(d, volumes={}) for d in doomed),
         ),
         ready_to_close=tuple(sorted({*state.ready_to_close, *ready})),
@@ -345,8 +345,8 @@ def _completed(
         confirmed_ms=ref.completed_ms,
         restarts=0,
         error=None,
-        back=False,
-        dropped=(),
+        rewind=False,
+        dropped_operators=(),
         replan=Replan.NEVER,
     )
 

@@ -88,13 +88,13 @@ class BatchLoop:
     """One attempt at running a pipeline, from its restore point until it ends or fails."""
 
     def __init__(
-        self, around: PipelineContext, graph: Graph, ledger: Ledger, meter: PipelineProgress
+        self, context: PipelineContext, graph: Graph, ledger: Ledger, progress: PipelineProgress
     ) -> None:
-        self.around = around
+        self.context = context
         self.graph = graph
         self.ledger = ledger
-        self.meter = meter
-        self.pace = BatchPacing.of(around.job.plan.env, around.interval_s)
+        self.progress = progress
+        self.pacing = BatchPacing.of(context.job.plan.env, context.interval_s)
         self.bounded = all(source.bounded for source in graph.sources.values())
         self.scale = 1.0
         self.offsets: dict[str, Offset] = {}
@@ -103,7 +103,7 @@ class BatchLoop:
         ] = {}  # offsets of the retained checkpoints, for release
         self.deleted: list[str] = []
         self.committers: dict[str, Committer] = {}
-        self.ahead: list[
+        self.uncheckpointed_commits: list[
             CommitRange
         ] = []  # batches that a sink has and the registry of checkpoints has lost
         self.abandoned: Abandoned | None = None  # the pending batch, where it is planned anew
@@ -116,7 +116,7 @@ class BatchLoop:
         try:
             self._resume_saving()
             self._catch_up()
-            status = self._turns()
+            status = self._run_batches()
         finally:
             for committer in self.committers.values():
                 committer.close()
@@ -125,8 +125,8 @@ class BatchLoop:
         )  # last: until then a successor opens the sinks again, and finishes what they left
         if status is PipelineStatus.FINISHED:
             self._forget()
-        if self.around.savepoints is not None and status is PipelineStatus.FINISHED:
-            self.around.savepoints.serve(
+        if self.context.savepoints is not None and status is PipelineStatus.FINISHED:
+            self.context.savepoints.serve(
                 self.ledger
             )  # the others may only have waited for this one
         return status
@@ -135,7 +135,7 @@ class BatchLoop:
         """Only a savepoint can bring a finished pipeline back: without one, no sink needs its
         record any more. What fails here is left where it is.
         """
-        desk = self.around.savepoints
+        desk = self.context.savepoints
         if desk is not None and (desk.wanted is not None or desk.has_any(self.ledger.pipeline)):
             return
         for name, committer in self.committers.items():
@@ -147,8 +147,8 @@ class BatchLoop:
                     extra={"job_id": self.ledger.job_id, "operator": name, "why": str(error)},
                 )
 
-    def _turns(self) -> PipelineStatus:
-        clock = self.around.clock
+    def _run_batches(self) -> PipelineStatus:
+        clock = self.context.clock
         while True:
             if self._pending() is None and self._stopped():
                 return PipelineStatus.CANCELED
@@ -163,15 +163,15 @@ class BatchLoop:
                 continue
             if pending is not None:
                 behind = self._behind()
-                self.scale = self.pace.rescaled(self.scale, clock.monotonic_s() - began_s, behind)
+                self.scale = self.pacing.rescaled(self.scale, clock.monotonic_s() - began_s, behind)
             else:
                 self.ready = self._ready()
             if self.bounded and self.ready == sorted(self.graph.sources):
                 return self._finish()
             if pending is None:
                 self.ledger.confirm()
-                self.meter.idle()
-            pause_s = self.pace.pause_s(clock.monotonic_s() - began_s, behind)
+                self.progress.idle()
+            pause_s = self.pacing.pause_s(clock.monotonic_s() - began_s, behind)
             self._pause(pause_s if pending else max(pause_s, IDLE_PAUSE_S_MIN))
 
     def _pending(self) -> PendingBatch | None:
@@ -185,22 +185,22 @@ class BatchLoop:
         """
         if self.bounded:
             raise error
-        self.meter.phase("planning")
+        self.progress.phase("planning")
         self.ledger.unreachable(
             failure_of(
-                error, self.around.clock.now_ms(), self.ledger.generation, self.ledger.pipeline
+                error, self.context.clock.now_ms(), self.ledger.generation, self.ledger.pipeline
             )
         )
-        self._pause(max(self.pace.pause_s(0, None), UNREACHABLE_PAUSE_S_MIN))
-        if self.around.stop.is_set() and self._pending() is not None:
+        self._pause(max(self.pacing.pause_s(0, None), UNREACHABLE_PAUSE_S_MIN))
+        if self.context.stop.is_set() and self._pending() is not None:
             raise error
 
     def _stopped(self) -> bool:
         """Between two batches: give what a savepoint wants of this pipeline, and wait with it where
         the job is to end with the savepoint. Whether to end.
         """
-        desk = self.around.savepoints
-        while not self.around.stop.is_set():
+        desk = self.context.savepoints
+        while not self.context.stop.is_set():
             if desk is None:
                 return False
             desk.serve(self.ledger)
@@ -208,7 +208,7 @@ class BatchLoop:
                 return True
             if not desk.waits(self.ledger.state):
                 return False
-            self.meter.phase("saving")
+            self.progress.phase("saving")
             self.ledger.confirm()
             self._pause(SAVING_PAUSE_S)
         return True
@@ -217,15 +217,15 @@ class BatchLoop:
         """A part that was chosen and not copied is copied first: the batches to come may take the
         place of its checkpoint.
         """
-        part, desk = self.ledger.state.savepoint, self.around.savepoints
+        part, desk = self.ledger.state.savepoint, self.context.savepoints
         if desk is not None and part is not None and not part.copied:
             desk.serve(self.ledger)
 
     def _pause(self, seconds: float) -> None:
-        if self.around.savepoints is None:
-            self.around.clock.wait(self.around.stop, seconds)
+        if self.context.savepoints is None:
+            self.context.clock.wait(self.context.stop, seconds)
         else:
-            self.around.savepoints.wait(self.around.stop, seconds)
+            self.context.savepoints.wait(self.context.stop, seconds)
 
     def _open(self) -> None:
         """Take up the place that the store, the last checkpoint and the sinks tell; sinks undo or
@@ -234,7 +234,7 @@ class BatchLoop:
         All sinks are fenced and asked before the first one is told what becomes of the batches
         after the restore point.
         """
-        self.meter.phase("restoring")
+        self.progress.phase("restoring")
         state = self.ledger.load()
         states = self._recall(state)
         resumes = self._resumes(state, states)
@@ -247,21 +247,26 @@ class BatchLoop:
                 generation=self.ledger.generation,
                 ranges={},
             )
-            self.around.engine.run(
+            self.context.engine.run(
                 self.graph, nothing
             )  # waits until the engine is up, and raises what keeps it from that
         committers = {name: sink.committer() for name, sink in self.graph.sinks.items()}
         self._ask_memory(committers, resumes, expected)
-        found = {name: committer.ahead(resumes[name]) for name, committer in committers.items()}
+        found = {
+            name: committer.uncheckpointed_commits(resumes[name])
+            for name, committer in committers.items()
+        }
         checkpoint = state.latest.checkpoint if state.latest else 0
         self._start(
             self.kept[checkpoint] if state.latest else {}, {} if state.latest else beginning(found)
         )
-        self.ahead = (
-            [] if state.back or state.dropped else to_repeat(checkpoint, self.offsets, found)
+        self.uncheckpointed_commits = (
+            []
+            if state.rewind or state.dropped_operators
+            else to_repeat(checkpoint, self.offsets, found)
         )
         # Before any sink takes a row back: no checkpoint may be found again that counts it.
-        self.around.storage.sweep(
+        self.context.storage.sweep(
             state.job_id,
             state.pipeline,
             {ref.path for ref in state.retained},
@@ -271,16 +276,21 @@ class BatchLoop:
         self.abandoned = abandoned(state, self.graph, found)
         if self.abandoned is not None:
             resumes = {
-                name: replace(each, pending=None, back=each.back or self.abandoned.back)
+                name: replace(each, pending=None, rewind=each.rewind or self.abandoned.rewind)
                 for name, each in resumes.items()
             }
-            self.ahead = []
+            self.uncheckpointed_commits = []
         for name, committer in committers.items():
             committer.open(
-                replace(resumes[name], ahead=tuple(record.checkpoint for record in self.ahead))
+                replace(
+                    resumes[name],
+                    uncheckpointed_commits=tuple(
+                        record.checkpoint for record in self.uncheckpointed_commits
+                    ),
+                )
             )
             self.committers[name] = committer
-        self.meter.restored(self.ledger.state)
+        self.progress.restored(self.ledger.state)
         self._measure()
 
     def _resumes(self, state: PipelineState, states: Mapping[str, Any]) -> dict[str, SinkRestore]:
@@ -291,10 +301,12 @@ class BatchLoop:
                 generation=self.ledger.generation,
                 checkpoint=state.latest.checkpoint if state.latest else 0,
                 pending=state.pending.checkpoint if state.pending else None,
-                state=None if name in state.dropped else states.get(name, {}).get("state"),
-                back=state.back,
+                state=None
+                if name in state.dropped_operators
+                else states.get(name, {}).get("state"),
+                rewind=state.rewind,
                 token=self.ledger.token,
-                installation=self.around.installation,
+                installation=self.context.installation,
             )
             for name in self.graph.sinks
         }
@@ -308,14 +320,14 @@ class BatchLoop:
         """Before anything is created in a target: it must remember the checkpoint that it is to go
         on from.
         """
-        consented = consented_checkpoint(self.around.job, self.ledger.pipeline)
+        consented = consented_checkpoint(self.context.job, self.ledger.pipeline)
         for name, committer in committers.items():
             must = name in expected and resumes[name].checkpoint != consented
             memory = awaited(
                 partial(committer.memory, resumes[name]),
                 resumes[name].checkpoint if must else 0,
-                self.around.clock,
-                self.around.stop,
+                self.context.clock,
+                self.context.stop,
             )
             if memory is None:
                 continue
@@ -338,15 +350,17 @@ class BatchLoop:
         Asked for again by whoever comes after a crash in the middle.
         """
         pending = self.ledger.state.pending
-        if pending is not None and [record.checkpoint for record in self.ahead] in (
+        if pending is not None and [
+            record.checkpoint for record in self.uncheckpointed_commits
+        ] in (
             [],
             [pending.checkpoint],
         ):
             # as after any crash: the very same batch is repeated, and sinks refuse one with other
             # ranges
             return
-        for record in self.ahead:
-            if self.around.stop.is_set() and self.ledger.state.pending is None:
+        for record in self.uncheckpointed_commits:
+            if self.context.stop.is_set() and self.ledger.state.pending is None:
                 return
             self._batch(self.ledger.repeat(record.checkpoint, ranges_of(record)))
 
@@ -357,13 +371,13 @@ class BatchLoop:
         states: Mapping[str, Any] = {}
         for ref in state.retained:
             try:
-                checkpoint = self.around.storage.read(ref.path)
+                checkpoint = self.context.storage.read(ref.path)
                 states = checkpoint.states
             except Damaged:
                 if ref == state.latest:
                     raise
                 continue
-            if ref == state.latest and not self.around.job.fork:  # a fork has a lineage of its own
+            if ref == state.latest and not self.context.job.fork:  # a fork has a lineage of its own
                 claims = {
                     f"pipeline {state.pipeline}": state.lineage,
                     f"its checkpoint {ref.checkpoint}": checkpoint.manifest.lineage,
@@ -383,7 +397,7 @@ class BatchLoop:
             **{
                 name: offset
                 for name, offset in restored.items()
-                if name not in self.ledger.state.dropped
+                if name not in self.ledger.state.dropped_operators
             },
         }
         asked = {
@@ -395,7 +409,7 @@ class BatchLoop:
         self.offsets = {
             name: (
                 restored[name]
-                if name in restored and name not in self.ledger.state.dropped
+                if name in restored and name not in self.ledger.state.dropped_operators
                 else began[name]
             )
             for name in self.graph.sources
@@ -403,7 +417,7 @@ class BatchLoop:
         if restored:
             pending = self.ledger.state.pending is not None
             self.offsets = retained_offsets(
-                self.graph.sources, self.offsets, self.around.job.on_not_held, pending=pending
+                self.graph.sources, self.offsets, self.context.job.on_not_held, pending=pending
             )
 
     def _plan(self) -> PendingBatch | None:
@@ -411,15 +425,15 @@ class BatchLoop:
         batch is made even if it is empty: so every pipeline has a checkpoint, and can be saved.
         Where the job is to end with a savepoint, that one reads nothing.
         """
-        self.meter.phase("planning")
-        desk, first = self.around.savepoints, self.ledger.state.latest is None
+        self.progress.phase("planning")
+        desk, first = self.context.savepoints, self.ledger.state.latest is None
         hurry = first and desk is not None and desk.wanted is not None and desk.wanted.stop
         ranges = {}
         for name, source in self.graph.sources.items():
             readers, start = self.graph.nodes[name].action.parallelism, self.offsets[name]
             ranges[name] = SourceRange(
                 start,
-                start if hurry else source.latest(start, self.pace.limit(self.scale, readers)),
+                start if hurry else source.latest(start, self.pacing.limit(self.scale, readers)),
             )
         replaces, self.abandoned = self.abandoned.pending if self.abandoned else None, None
         if first or not _empty(ranges):
@@ -430,7 +444,7 @@ class BatchLoop:
 
     def _batch(self, pending: PendingBatch) -> None:
         """Write, commit, publish, complete. Every step can be repeated by a successor."""
-        self.meter.batch(pending.checkpoint)
+        self.progress.batch(pending.checkpoint)
         batch = Batch(
             lineage=self.ledger.state.lineage,
             pipeline=self.ledger.pipeline,
@@ -443,12 +457,12 @@ class BatchLoop:
             written = (
                 self._nothing()
                 if _empty(batch.ranges)
-                else self.around.engine.run(self.graph, batch)
+                else self.context.engine.run(self.graph, batch)
             )
         except TidegateError as error:
             raise in_batch(error, pending.checkpoint) from error
         failpoint("batch.write.after")
-        self.meter.written(written)
+        self.progress.written(written)
         self.ledger.load()  # overtaken while writing: Fenced before anything is made visible
         self._commit(batch, written)
         self.ledger.load()
@@ -460,12 +474,12 @@ class BatchLoop:
         self.kept[pending.checkpoint] = self.offsets
         self.ready = self._ready()
         try:
-            self.ledger.complete(ref, self.ready, self.around.retained_max, self.deleted)
+            self.ledger.complete(ref, self.ready, self.context.retained_max, self.deleted)
         except TerminalError:  # Fenced, or the job has ended without us
             if self.ledger.nobody_needs(ref):
-                self.around.storage.delete(ref.path, self.ledger.generation, self.ledger.token)
+                self.context.storage.delete(ref.path, self.ledger.generation, self.ledger.token)
             raise
-        self.meter.completed(self.ledger.state)
+        self.progress.completed(self.ledger.state)
         self._measure()
         self._tidy()
 
@@ -477,7 +491,7 @@ class BatchLoop:
         )
 
     def _commit(self, batch: Batch, written: Written) -> None:
-        self.meter.phase("committing")
+        self.progress.phase("committing")
         offsets = {name: {"start": r.start, "end": r.end} for name, r in batch.ranges.items()}
         failpoint("batch.commit.before")
         for name, committer in self.committers.items():
@@ -495,7 +509,7 @@ class BatchLoop:
         failpoint("batch.commit.after")
 
     def _publish(self, pending: PendingBatch, written: Written) -> CheckpointRef:
-        self.meter.phase("publishing")
+        self.progress.phase("publishing")
         state = self.ledger.state
         rows_read, rows_written = sum(written.rows_read.values()), written.rows_written()
         identities = {name: identity_of(node.action) for name, node in self.graph.nodes.items()}
@@ -507,7 +521,7 @@ class BatchLoop:
             name: {"state": committer.state(), IDENTITY: identities[name], LINEAGE: state.lineage}
             for name, committer in self.committers.items()
         }
-        desk = self.around.savepoints
+        desk = self.context.savepoints
         kind = (
             CheckpointKind.SAVEPOINT
             if desk is not None and desk.open_part(state)
@@ -527,14 +541,14 @@ class BatchLoop:
             files={},
             token=self.ledger.token,
         )
-        published = self.around.storage.publish(manifest, states)
+        published = self.context.storage.publish(manifest, states)
         return CheckpointRef(
             checkpoint=pending.checkpoint,
             path=published.path,
             kind=kind,
             generation=self.ledger.generation,
             begun_ms=pending.begun_ms,
-            completed_ms=self.around.clock.now_ms(),
+            completed_ms=self.context.clock.now_ms(),
             bytes=published.bytes,
             rows_read=rows_read,
             rows_written=rows_written,
@@ -547,12 +561,12 @@ class BatchLoop:
         All of it is done again if it was not done.
         """
         state = self.ledger.state
-        for ref in state.doomed:
-            self.around.storage.delete(ref.path, self.ledger.generation, self.ledger.token)
-        self.deleted = [ref.path for ref in state.doomed]
+        for ref in state.pending_deletion:
+            self.context.storage.delete(ref.path, self.ledger.generation, self.ledger.token)
+        self.deleted = [ref.path for ref in state.pending_deletion]
         for checkpoint in [c for c in self.kept if c < state.retained[0].checkpoint]:
             del self.kept[checkpoint]
-        desk = self.around.savepoints
+        desk = self.context.savepoints
         held = desk.held(state.pipeline, state.retained) if desk is not None else {}
         if held is None:
             return  # what savepoints need is not known now: nothing is forgotten
@@ -571,21 +585,23 @@ class BatchLoop:
         return sorted(
             name
             for name, source in self.graph.sources.items()
-            if source.bounded and source.at_end(self.offsets[name])
+            if source.bounded and source.is_exhausted(self.offsets[name])
         )
 
     def _behind(self) -> bool | None:
         """Whether some source has more than the last batch was allowed to take; None where none
         says so and one cannot tell.
         """
-        told = {source.behind(self.offsets[name]) for name, source in self.graph.sources.items()}
+        told = {
+            source.has_backlog(self.offsets[name]) for name, source in self.graph.sources.items()
+        }
         return True if True in told else None if None in told else False
 
     def _finish(self) -> PipelineStatus:
         """All sources are ready to close: the sinks agree, then the completed point and FINISHED at
         once.
         """
-        self.meter.phase("finishing")
+        self.progress.phase("finishing")
         failpoint("batch.finish.before")
         for committer in self.committers.values():
             committer.finish()
@@ -600,7 +616,7 @@ class BatchLoop:
             if (p := source.progress(self.offsets[name])) is not None
         ]
         if self.bounded and known and len({p.unit for p in known}) == 1:
-            self.meter.progress(
+            self.progress.progress(
                 sum(p.done for p in known), sum(p.total for p in known), known[0].unit
             )
 

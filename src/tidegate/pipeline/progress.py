@@ -70,7 +70,7 @@ class PipelineProgress:
         """How much of the bounded sources is read."""
         self._set(done=done, total=total, unit=unit)
 
-    def runway(self, figures: Sequence[LogRetentionMetric]) -> None:
+    def log_retention(self, figures: Sequence[LogRetentionMetric]) -> None:
         """What the sources said about the oldest restore point."""
         self._set(runway=tuple(figures))
 

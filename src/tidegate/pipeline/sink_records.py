@@ -84,7 +84,7 @@ def recorded_sinks(state: PipelineState, states: Mapping[str, Any]) -> frozenset
     return frozenset(
         name
         for name, saved in states.items()
-        if name not in state.dropped
+        if name not in state.dropped_operators
         and isinstance(saved, Mapping)
         and "offset" not in saved
         and saved.get(LINEAGE) == state.lineage

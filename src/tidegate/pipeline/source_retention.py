@@ -53,12 +53,14 @@ def retained_offsets(
     """
     found = dict(offsets)
     for name, source in sources.items():
-        runway = source.runway(offsets[name])
+        runway = source.log_retention(offsets[name])
         if runway.held:
             continue
         if pending or answer == OnPositionLost.FAIL:
             raise PositionLost(name, offsets[name], runway, pending=pending)
-        found[name] = source.initial() if answer == OnPositionLost.INITIAL else source.newest()
+        found[name] = (
+            source.initial() if answer == OnPositionLost.INITIAL else source.latest_position()
+        )
         LOG.warning(
             "position not held", extra={"operator": name, "why": runway.reason, "answer": answer}
         )

@@ -185,7 +185,7 @@ class Source(ABC):
         split.
         """
 
-    def joint_splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
+    def shared_splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
         """The same rows as `splits`, where a split may hold several tables (JOINT_TABLE): for
         engines that look at each batch, so that a log is read once.
         """
@@ -203,7 +203,7 @@ class Source(ABC):
         """
         return iter(())
 
-    def at_end(self, offset: Offset) -> bool:  # noqa: ARG002  # for sources that never end
+    def is_exhausted(self, offset: Offset) -> bool:  # noqa: ARG002  # for sources that never end
         """Whether a bounded source has nothing more to read after this offset (ready to close)."""
         return False
 
@@ -211,16 +211,16 @@ class Source(ABC):
         """How much is read, where that is known."""
         return None
 
-    def behind(self, offset: Offset) -> bool | None:
+    def has_backlog(self, offset: Offset) -> bool | None:
         """Whether it was the limit that ended the range that `latest` gave up to this offset, and
         more is waiting: then the next batch begins at once.
 
         None where that is not known: batches begin an interval apart. Asked after every batch, so
         from memory, without a look outside.
         """
-        return not self.at_end(offset) if self.bounded else None
+        return not self.is_exhausted(offset) if self.bounded else None
 
-    def runway(self, offset: Offset) -> LogRetention:  # noqa: ARG002  # most sources keep everything
+    def log_retention(self, offset: Offset) -> LogRetention:  # noqa: ARG002  # most sources keep everything
         """Whether this position is still held, and how long it will be.
 
         Asked now and then, of another instance than the one that reads.
@@ -237,7 +237,7 @@ class Source(ABC):
     def give_up(self, start: Offset, end: Offset) -> None:  # noqa: B027  # most sources need not know
         """This batch is given up: no sink has it, and what follows `start` is planned anew."""
 
-    def newest(self) -> Offset:
+    def latest_position(self) -> Offset:
         """The position after everything that is there now: for a restore whose own position is
         gone, and which shall skip what was lost.
         """
@@ -342,8 +342,8 @@ class SinkRestore:
     checkpoint: int
     pending: int | None = None
     state: Any = None
-    ahead: tuple[int, ...] = ()
-    back: bool = False
+    uncheckpointed_commits: tuple[int, ...] = ()
+    rewind: bool = False
     token: str = ""
     installation: str = ""
 
@@ -351,12 +351,18 @@ class SinkRestore:
     def fresh(self) -> bool:
         """Whether nothing of this lineage has been begun."""
         return (
-            self.checkpoint == 0 and self.pending is None and self.state is None and not self.ahead
+            self.checkpoint == 0
+            and self.pending is None
+            and self.state is None
+            and not self.uncheckpointed_commits
         )
 
     def keeps(self, checkpoint: int) -> bool:
         """Whether a batch stays as it is: what lies before one that is ahead does too."""
-        return checkpoint <= max(self.checkpoint, *self.ahead, 0) or checkpoint == self.pending
+        return (
+            checkpoint <= max(self.checkpoint, *self.uncheckpointed_commits, 0)
+            or checkpoint == self.pending
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -419,7 +425,7 @@ class Committer(ABC):
         """
         return None
 
-    def ahead(self, resume: SinkRestore) -> Sequence[CommitRange]:  # noqa: ARG002  # many sinks keep no record
+    def uncheckpointed_commits(self, resume: SinkRestore) -> Sequence[CommitRange]:  # noqa: ARG002  # many sinks keep no record
         """Fence older generations, then tell the records of the batches after `resume.checkpoint`:
         all of them, or only the newest where one row is kept.
 

@@ -16,7 +16,7 @@ ORDER_BYTES_MAX = 4 * 1024 * 1024
 INTERRUPT = b"!"  # after the order, on the same pipe: give the running batches up, and end
 
 
-def driver_order(
+def driver_spec(
     settings: EngineSettings,
     home: Home,
     *,

@@ -102,7 +102,7 @@ def find_java(environ: Mapping[str, str]) -> Java:
     """The first fit Java of JAVA_HOME, PATH and the usual places; JavaMissing where there is none."""
     passed_over: list[str] = []
     for found_in, path in _candidates(environ):
-        match _look(path):
+        match _probe(path):
             case _Unfit(why=why):
                 passed_over.append(f"{found_in} ({path}) {why}")
             case _Known(version=version, home=home):
@@ -130,7 +130,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
                 yield str(place), place / "bin" / "java"
 
 
-def _look(path: Path) -> _Known | _Unfit:
+def _probe(path: Path) -> _Known | _Unfit:
     """What the Java at this path says of itself, if Spark can run on it."""
     if not os.access(path, os.X_OK):
         return _Unfit(why="is not there or may not be run")

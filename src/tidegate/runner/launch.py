@@ -98,12 +98,12 @@ class DriverProcess:
             if pipe is not None:
                 pipe.close()
 
-    def last_words(self, lines: int = 1) -> str:
+    def stderr_tail(self, lines: int = 1) -> str:
         """The end of what the driver said on standard error."""
-        return last_words(self.error_log, lines)
+        return stderr_tail(self.error_log, lines)
 
 
-def last_words(error_log: Path, lines: int = 1) -> str:
+def stderr_tail(error_log: Path, lines: int = 1) -> str:
     """The last lines of a driver's error log."""
     try:
         with error_log.open("rb") as stream:

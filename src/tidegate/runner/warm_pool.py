@@ -133,5 +133,5 @@ class WarmPool:
         self._not_before_s = self.monotonic_s() + pause_s
         LOG.warning(
             "a waiting driver died",
-            extra={"why": driver.last_words() or f"exit code {driver.poll()}"},
+            extra={"why": driver.stderr_tail() or f"exit code {driver.poll()}"},
         )

@@ -158,7 +158,9 @@ class Backend(Protocol):
         A token that was made void is turned away with StoreUnavailable.
         """
 
-    def settle(self, token: TransactionName) -> Committed | NotCommitted | OutcomeForgotten:
+    def resolve_outcome(
+        self, token: TransactionName
+    ) -> Committed | NotCommitted | OutcomeForgotten:
         """Was it written? If not, make the token void in the same step. May be repeated."""
 
     def feed(self, maps: Collection[str], since: int) -> Changes | Compacted:

@@ -111,7 +111,7 @@ class Delete:
 class OutcomeUnknown(TransientError):
     """A transaction may or may not have been written, and the store could not be asked.
 
-    `Store.settle(token)` asks again.
+    `Store.resolve_outcome(token)` asks again.
     """
 
     condition = "store-outcome-unknown"
@@ -185,13 +185,13 @@ class Store:
         failpoint("store.transact.after")
         return self._saw(revision)
 
-    def settle(self, token: TransactionName) -> Committed | NotCommitted:
+    def resolve_outcome(self, token: TransactionName) -> Committed | NotCommitted:
         """What became of a transaction whose outcome was unknown; after `Void` it is sure that it
         will never be written.
         """
         for pause_s in (*SETTLE_PAUSES_S, None):
             try:
-                outcome = self.backend.settle(token)
+                outcome = self.backend.resolve_outcome(token)
             except StoreUnavailable as error:
                 if pause_s is None:
                     raise OutcomeUnknown(token, str(error)) from error
@@ -240,7 +240,7 @@ class Store:
         try:
             return self.backend.apply(transaction)
         except AnswerLost as error:
-            match self.settle(transaction.token):
+            match self.resolve_outcome(transaction.token):
                 case Committed(revision):
                     return revision
                 case NotCommitted():

@@ -78,7 +78,9 @@ class MemoryBackend:
                 self._prune()
             return self._revision
 
-    def settle(self, token: TransactionName) -> Committed | NotCommitted | OutcomeForgotten:
+    def resolve_outcome(
+        self, token: TransactionName
+    ) -> Committed | NotCommitted | OutcomeForgotten:
         with self._lock:
             self._check_open()
             if token.id in self._outcomes:

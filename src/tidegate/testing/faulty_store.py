@@ -127,11 +127,13 @@ class FaultyBackend:
             raise AnswerLost("the answer was lost on purpose")
         return revision
 
-    def settle(self, token: TransactionName) -> Committed | NotCommitted | OutcomeForgotten:
+    def resolve_outcome(
+        self, token: TransactionName
+    ) -> Committed | NotCommitted | OutcomeForgotten:
         fault = self._chosen(StoreCall.SETTLE)
         if fault in (Fault.REQUEST_LOST, Fault.HELD_BACK):
             raise StoreUnavailable("the question was lost on purpose")
-        outcome = self.inner.settle(token)
+        outcome = self.inner.resolve_outcome(token)
         if fault is Fault.ANSWER_LOST:
             raise StoreUnavailable("the answer was lost on purpose")
         return outcome

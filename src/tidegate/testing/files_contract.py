@@ -9,6 +9,7 @@ the checkpoints on top of them.
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -46,7 +47,7 @@ class FilesContract:
         files.write("a/b/c", b"one")
         with pytest.raises(FileNotFoundError):
             files.read(path)
-        assert files.look(path) is None
+        assert files.read_versioned(path) is None
 
     def test_no_path_leads_out_of_the_root(self, files: Files) -> None:
         for path in ("../a", "a/../../b", "/etc/passwd"):
@@ -59,15 +60,15 @@ class FilesContract:
         assert files.read("a/b") == b"one"
 
     def test_only_what_was_seen_is_swapped(self, files: Files) -> None:
-        assert files.swap("a/b", b"one", None)
-        seen = files.look("a/b")
+        assert files.replace_if("a/b", b"one", None)
+        seen = files.read_versioned("a/b")
         assert seen is not None
         assert seen.data == b"one"
-        assert files.swap("a/b", b"two", seen)
-        assert not files.swap("a/b", b"three", seen)
-        assert not files.swap("a/b", b"three", None)
-        assert not files.swap("a/c", b"three", seen)
-        assert not files.swap("x/y/z", b"three", seen)
+        assert files.replace_if("a/b", b"two", seen)
+        assert not files.replace_if("a/b", b"three", seen)
+        assert not files.replace_if("a/b", b"three", None)
+        assert not files.replace_if("a/c", b"three", seen)
+        assert not files.replace_if("x/y/z", b"three", seen)
         assert [(path, files.read(path)) for path, _ in files.walk("")] == [("a/b", b"two")]
 
     def test_directories_are_listed_by_name_with_sizes(self, files: Files) -> None:
@@ -130,7 +131,7 @@ class FilesContract:
         assert not files.exists("from/1")
 
     def test_places_are_for_people(self, files: Files) -> None:
-        assert files.place("a/b") == f"{files.place()}/a/b"
+        assert files.describe("a/b") == f"{files.describe()}/a/b"
 
     def test_a_checkpoint_is_published_read_listed_and_deleted(self, files: Files) -> None:
         storage = CheckpointStorage(files)
@@ -193,14 +194,14 @@ class FencedFilesContract(FilesContract):
     """What holds where an exclusive write is exclusive."""
 
     def test_of_many_at_the_same_moment_one_creates(self, files: Files) -> None:
-        won = _at_once([lambda n=n: files.create("a/b", b"%d" % n) for n in range(RIVALS)])  # type: ignore[misc]  # bound on purpose
+        won = _at_once([partial(files.create, "a/b", b"%d" % n) for n in range(RIVALS)])
         assert sorted(won) == [False] * (RIVALS - 1) + [True]
         assert files.read("a/b") == b"%d" % won.index(True)
 
     def test_of_many_at_the_same_moment_one_swaps(self, files: Files) -> None:
         files.write("a/b", b"before")
-        seen = files.look("a/b")
-        won = _at_once([lambda n=n: files.swap("a/b", b"%d" % n, seen) for n in range(RIVALS)])  # type: ignore[misc]  # bound on purpose
+        seen = files.read_versioned("a/b")
+        won = _at_once([partial(files.replace_if, "a/b", b"%d" % n, seen) for n in range(RIVALS)])
         assert sorted(won) == [False] * (RIVALS - 1) + [True]
         assert files.read("a/b") == b"%d" % won.index(True)
 

@@ -27,7 +27,7 @@ from tidegate.model.restore import OnSinkLost
 from tidegate.pipeline.clock import SystemClock
 from tidegate.pipeline.engine import Batch, Engine, TaskCount, Written
 from tidegate.pipeline.graph import Graph
-from tidegate.runner.driver_spec import driver_order
+from tidegate.runner.driver_spec import driver_spec
 from tidegate.runner.process import reference
 from tidegate.store.base import Store
 from tidegate.store.open import open_store
@@ -94,7 +94,7 @@ def run_in_process(
             name=plan.job_name,
             plan=plan,
             file=file,
-            wish=replace(
+            options=replace(
                 RestoreOptions.parse(restore).of_job(restore_from, job_id),
                 skip_files=tuple(skip_files),
                 accept_files=tuple(accept_files),
@@ -112,14 +112,14 @@ def run_in_process(
         if claim.start is not StartMode.NOTHING:
             _drive(
                 store,
-                driver_order(EngineSettings(), home, job_id=job_id, generation=claim.generation),
+                driver_spec(EngineSettings(), home, job_id=job_id, generation=claim.generation),
                 claim,
                 engine,
                 stop_at_rows,
             )
-        known = read_job(store, job_id)
-        request = request_of(known)
-        status = status_of(known) or JobStatus.FAILED
+        snapshot = read_job(store, job_id)
+        request = request_of(snapshot)
+        status = status_of(snapshot) or JobStatus.FAILED
         if (
             status is JobStatus.CANCELED
             and request is not None

@@ -91,8 +91,8 @@ class OutcomeContract:
         with pytest.raises(OutcomeUnknown) as unknown:
             faulty.transact(writes=[Put("jobs", "a", {})])
         assert (
-            store.settle(unknown.value.token)
-            == faulty.settle(unknown.value.token)
+            store.resolve_outcome(unknown.value.token)
+            == faulty.resolve_outcome(unknown.value.token)
             == (Committed(1) if written else NotCommitted())
         )
         assert backend.deliver() == []
@@ -108,7 +108,7 @@ class OutcomeContract:
         for _ in range(40):
             store.transact(writes=[Put("jobs", "b", {})])
         with pytest.raises(OutcomeUnknown, match="its trace is gone"):
-            store.settle(unknown.value.token)
+            store.resolve_outcome(unknown.value.token)
         store.close()
 
     def test_a_new_user_of_a_store_that_was_compacted_long_ago_gets_to_know_both_outcomes(
@@ -136,7 +136,7 @@ class OutcomeContract:
             try:
                 faulty.transact(writes=[Put("jobs", f"{n:03d}", {})])
             except OutcomeUnknown as unknown:
-                if isinstance(store.settle(unknown.token), NotCommitted):
+                if isinstance(store.resolve_outcome(unknown.token), NotCommitted):
                     continue
             except StoreUnavailable:
                 continue

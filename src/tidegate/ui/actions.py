@@ -59,13 +59,13 @@ COOKIE_S = 12 * 3600
 class Actions:
     def __init__(self, frame: PageRenderer) -> None:
         self.frame = frame
-        self.desk = frame.desk
-        self.writes = Writes(frame.desk)
+        self.context = frame.context
+        self.writes = Writes(frame.context)
 
     async def stop(self, request: Request) -> Response:
         """What stopping means for this job; then the wish."""
         job_id = job_id_of(request.path_params["job_id"])
-        job = job_details(self.desk.current(), job_id, self.desk.clock.now_ms())
+        job = job_details(self.context.current(), job_id, self.context.clock.now_ms())
         if request.method == "POST":
             how = _how((await _form(request)).get("how", ""))
             audit_facts(request, action=how.value)
@@ -79,24 +79,24 @@ class Actions:
         job_id = job_id_of(request.path_params["job_id"])
         if request.method == "POST":
             await run_in_threadpool(
-                lambda: self.desk.commands.savepoint(
+                lambda: self.context.commands.savepoint(
                     job_id, stop=False, by=principal_of(request).name
                 )
             )
-            self.desk.wrote()
+            self.context.wrote()
             return self.frame.moved(f"/ui/jobs/{job_id}")
         return self.frame.page(
             request,
             "savepoint.html",
-            job=job_details(self.desk.current(), job_id, self.desk.clock.now_ms()),
+            job=job_details(self.context.current(), job_id, self.context.clock.now_ms()),
         )
 
     async def delete_savepoint(self, request: Request) -> Response:
         """What is lost with a savepoint; then it goes, unless a job needs it at this moment."""
-        job_id, there = job_id_of(request.path_params["job_id"]), self.desk.commands.savepoints
+        job_id, there = job_id_of(request.path_params["job_id"]), self.context.commands.savepoints
         found = await run_in_threadpool(there.find, job_id, request.path_params["savepoint_id"])
         if request.method == "POST":
-            await run_in_threadpool(asking.delete, self.desk.store, there, found)
+            await run_in_threadpool(asking.delete, self.context.store, there, found)
             return self.frame.moved("/ui/storage")
         return self.frame.page(request, "delete_savepoint.html", savepoint=savepoint(found))
 
@@ -104,7 +104,7 @@ class Actions:
         """The restore plan of an ended job, from where one wants; then it goes on."""
         job_id = job_id_of(request.path_params["job_id"])
         outcome, given = (
-            self.desk.current().outcome(job_id),
+            self.context.current().outcome(job_id),
             request.query_params.get("restore", "latest"),
         )
         if outcome is None or outcome.value.plan is None:
@@ -118,17 +118,17 @@ class Actions:
             wish, by = wish_of(query), principal_of(request).name
             audit_facts(request, action="resume", restore=query["restore"][:100])
             await run_in_threadpool(
-                lambda: self.desk.commands.submit(
+                lambda: self.context.commands.submit(
                     plan, file="", job_id=job_id, name=name, restore=wish, by=by
                 )
             )
-            self.desk.wrote()
+            self.context.wrote()
             return self.frame.moved(f"/ui/jobs/{job_id}")
         planned, refusal = None, ""
         try:
             planned = await run_in_threadpool(
                 restore_plan,
-                self.desk,
+                self.context,
                 plan,
                 job_id,
                 name,
@@ -156,13 +156,13 @@ class Actions:
             await run_in_threadpool(self.writes.accept_change, job_id, decided, request)
             return self.frame.moved(f"/ui/jobs/{job_id}")
         decided = _decision(request.query_params)
-        outcome = stopped_job(self.desk.current().known(job_id), decided)
+        outcome = stopped_job(self.context.current().snapshot(job_id), decided)
         assert outcome.plan is not None, "who has failed has run"
         query = {"jobId": str(job_id), "restore": "latest", "acceptChange": str(decided)}
         planned, refusal = None, ""
         try:
             planned = await run_in_threadpool(
-                restore_plan, self.desk, outcome.plan, job_id, outcome.name, query
+                restore_plan, self.context, outcome.plan, job_id, outcome.name, query
             )
         except UserError as error:
             refusal = str(error)
@@ -178,8 +178,8 @@ class Actions:
 
     async def survey(self, request: Request) -> Response:
         """Look at the storage now; nothing is moved."""
-        found, seen = await run_in_threadpool(lambda: (survey(self.desk), storage(self.desk)))
-        saved = await run_in_threadpool(self.desk.commands.savepoints.list)
+        found, seen = await run_in_threadpool(lambda: (survey(self.context), storage(self.context)))
+        saved = await run_in_threadpool(self.context.commands.savepoints.list)
         return self.frame.page(
             request,
             "storage.html",
@@ -191,14 +191,14 @@ class Actions:
     async def collect(self, request: Request) -> Response:
         """What a pass of the collector would move; then the pass, for those who have seen it."""
         if request.method == "POST" and (await _form(request)).get("confirmed") == "yes":
-            await run_in_threadpool(collect, self.desk)
+            await run_in_threadpool(collect, self.context)
             return self.frame.moved("/ui/storage")
         return self.frame.page(
-            request, "collect.html", survey=await run_in_threadpool(survey, self.desk)
+            request, "collect.html", survey=await run_in_threadpool(survey, self.context)
         )
 
     async def undo(self, request: Request) -> Response:
-        await run_in_threadpool(undo, self.desk, (await _form(request)).get("id", ""))
+        await run_in_threadpool(undo, self.context, (await _form(request)).get("id", ""))
         return self.frame.moved("/ui/storage")
 
     async def submit(self, request: Request) -> Response:
@@ -252,10 +252,12 @@ class Actions:
             )
         form = await _form(request)
         text, wanted = form.get("token", "").strip(), local_page(form.get(NEXT, ""))
-        seen = self.desk.picture.tokens()
+        seen = self.context.cache.tokens()
         if (
             recognised(
-                text, lambda key: seen[key].value if key in seen else None, self.desk.clock.now_ms()
+                text,
+                lambda key: seen[key].value if key in seen else None,
+                self.context.clock.now_ms(),
             )
             is None
         ):
@@ -281,7 +283,7 @@ class Actions:
 
     def _secure(self) -> bool:
         """Whether browsers reach these pages by https, here or through a proxy."""
-        http = self.desk.settings.http
+        http = self.context.settings.http
         return http.https or http.external_url.lower().startswith("https:")
 
 

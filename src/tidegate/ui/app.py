@@ -12,9 +12,9 @@ from tidegate.ui.page_renderer import HERE, Handler, PageRenderer
 from tidegate.ui.pages import Pages
 
 
-def routes(desk: ApiContext) -> list[BaseRoute]:
+def routes(context: ApiContext) -> list[BaseRoute]:
     """All pages of one server."""
-    frame = PageRenderer(desk)
+    frame = PageRenderer(context)
     pages, acting = Pages(frame), Actions(frame)
 
     async def front(_request: Request) -> Response:

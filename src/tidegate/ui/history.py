@@ -23,13 +23,13 @@ class HistoryLine:
     generation: int = 0
 
 
-def events_of(picture: ClusterCache, job: models.JobDetails) -> list[HistoryLine]:
+def events_of(cache: ClusterCache, job: models.JobDetails) -> list[HistoryLine]:
     """All of them, the newest first.
 
     A job that ran under a release without a history has at least the last time of each status.
     """
     if not job.events:
-        found = [*_failures(job.failures), *_stages(picture, job)]
+        found = [*_failures(job.failures), *_stages(cache, job)]
         return sorted(found, key=lambda event: event.at, reverse=True)
     told = {event.reason.removesuffix("…") for event in job.events}
     untold = [
@@ -46,9 +46,9 @@ def events_of(picture: ClusterCache, job: models.JobDetails) -> list[HistoryLine
     return lines
 
 
-def restored_of(picture: ClusterCache, job_id: int) -> RestoreReport | None:
+def restored_of(cache: ClusterCache, job_id: int) -> RestoreReport | None:
     """What was restored when it was submitted, also after its end."""
-    record, outcome = picture.jobs().get(job_id), picture.outcome(job_id)
+    record, outcome = cache.jobs().get(job_id), cache.outcome(job_id)
     if record is not None:
         return record.value.restore
     return outcome.value.restore if outcome is not None else None
@@ -84,10 +84,10 @@ def _failures(failures: list[models.FailureModel]) -> Iterator[HistoryLine]:
         )
 
 
-def _stages(picture: ClusterCache, job: models.JobDetails) -> Iterator[HistoryLine]:
+def _stages(cache: ClusterCache, job: models.JobDetails) -> Iterator[HistoryLine]:
     """When it came, and when it entered each status last."""
     yield HistoryLine(job.submitted, "submitted")
-    state = picture.state(int(job.id))
+    state = cache.state(int(job.id))
     for status, ms in (state.value.entered if state is not None else {}).items():
         if status != JobStatus.CREATED and not (job.ended and status == job.status.value):
             yield HistoryLine(shapes.at(ms), status)

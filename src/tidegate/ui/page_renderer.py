@@ -36,9 +36,9 @@ Handler = Callable[[Request], Awaitable[Response]]
 class PageRenderer:
     """What all pages share: templates, the address of everything, and the head of the page."""
 
-    def __init__(self, desk: ApiContext) -> None:
-        self.desk = desk
-        path = desk.settings.http.context_path.strip("/")
+    def __init__(self, context: ApiContext) -> None:
+        self.context = context
+        path = context.settings.http.context_path.strip("/")
         self.root = f"/{path}" if path else ""
         self.templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(HERE / "templates"),
@@ -71,18 +71,18 @@ class PageRenderer:
         Nothing on it may come from elsewhere, be framed, or be kept by anybody on the way.
         """
         who = principal_of(request)
-        now = datetime.fromtimestamp(self.desk.clock.now_ms() / 1000, UTC)
+        now = datetime.fromtimestamp(self.context.clock.now_ms() / 1000, UTC)
         known = {
             "who": who,
             "operator": who.role.may(Role.OPERATOR),
             "admin": who.role.may(Role.ADMIN),
-            "guarded": self.desk.settings.http.guarded,
+            "guarded": self.context.settings.http.guarded,
             "now": now,
             "here": request.url.path,
             "query": request.query_params,
         }
         text = self.templates.get_template(template).render(**known, **values)
-        others = " ".join(sorted(self._servers() - {self.desk.me.address}))
+        others = " ".join(sorted(self._servers() - {self.context.me.address}))
         headers = {
             "Content-Security-Policy": (
                 f"default-src 'self'; connect-src 'self' {others}; frame-ancestors 'none';"
@@ -96,12 +96,12 @@ class PageRenderer:
 
     def _servers(self) -> set[str]:
         """Addresses of servers that a page may go on with, should this one die."""
-        if self.desk.out_of_date() is not None:
+        if self.context.out_of_date() is not None:
             return set()
-        return {server.address for server in coordinators_of(self.desk) if server.address}
+        return {server.address for server in coordinators_of(self.context) if server.address}
 
     def servers(self) -> list[str]:
-        return sorted(self._servers() - {self.desk.me.address})
+        return sorted(self._servers() - {self.context.me.address})
 
     def moved(self, path: str) -> Response:
         """Go there next, by GET."""

@@ -42,26 +42,26 @@ class NoSuchPage(UserError):
 class Pages:
     def __init__(self, frame: PageRenderer) -> None:
         self.frame = frame
-        self.desk = frame.desk
+        self.context = frame.context
 
     async def overview(self, request: Request) -> Response:
         """What needs attention, and why; then the figures."""
-        picture, now_ms = self.desk.current(), self.desk.clock.now_ms()
-        running = self.desk.roll.rows(ended=False)
+        cache, now_ms = self.context.current(), self.context.clock.now_ms()
+        running = self.context.roll.rows(ended=False)
         alive = {row.job_id for row in running}
         ended = matching(
-            self.desk.roll.rows(ended=True), status=(JobStatus.FAILED, JobStatus.UNKNOWABLE)
+            self.context.roll.rows(ended=True), status=(JobStatus.FAILED, JobStatus.UNKNOWABLE)
         )
         failed = [
             row for row in ended if row.job_id not in alive
         ]  # one that runs again has been seen to
         sick = [
-            job_of(picture, row, now_ms)
+            job_of(cache, row, now_ms)
             for row in running
             if row.health is not CheckpointHealth.OK or row.status in TROUBLED
         ]
         waiting = [
-            job_of(picture, row, now_ms)
+            job_of(cache, row, now_ms)
             for row in running
             if row.status in WAITING
             and row.health is CheckpointHealth.OK
@@ -71,27 +71,31 @@ class Pages:
         return self.frame.page(
             request,
             "overview.html",
-            overview=overview_of(self.desk),
+            overview=overview_of(self.context),
             running=len(running),
             troubled=len(sick) + len(waiting),
             sick=sick[:ATTENTION_ROWS],
             waiting=waiting[:ATTENTION_ROWS],
             failed_total=len(failed),
-            failed=[job_of(picture, row, now_ms) for row in failed[:ATTENTION_ROWS]],
+            failed=[job_of(cache, row, now_ms) for row in failed[:ATTENTION_ROWS]],
         )
 
     async def jobs(self, request: Request) -> Response:
         """The list; filters and pages are in the address."""
-        picture, query, now_ms = self.desk.current(), request.query_params, self.desk.clock.now_ms()
+        cache, query, now_ms = (
+            self.context.current(),
+            request.query_params,
+            self.context.clock.now_ms(),
+        )
         status, name = query.get("status", ""), query.get("name", "").strip()
         ended = {"running": False, "ended": True}.get(query.get("show", ""))
         found = matching(
-            self.desk.roll.rows(ended=ended),
+            self.context.roll.rows(ended=ended),
             status=[_status(status)] if status else None,
             name=name or None,
         )
         shown, following = page(found, submitted_of, query.get("cursor") or None, ROWS)
-        rows = [job_of(picture, row, now_ms) for row in shown]
+        rows = [job_of(cache, row, now_ms) for row in shown]
         chosen = {"status": status, "name": name, "show": query.get("show", "")}
         return self.frame.page(
             request,
@@ -105,10 +109,10 @@ class Pages:
 
     async def job(self, request: Request) -> Response:
         """One job: graph, timeline, failures, figures, what can be done."""
-        picture, job_id = self.desk.current(), job_id_of(request.path_params["job_id"])
-        details = job_details(picture, job_id, self.desk.clock.now_ms())
+        cache, job_id = self.context.current(), job_id_of(request.path_params["job_id"])
+        details = job_details(cache, job_id, self.context.clock.now_ms())
         lines = {
-            p.pipeline: timeline(checkpoints_of(picture, job_id, p.pipeline))
+            p.pipeline: timeline(checkpoints_of(cache, job_id, p.pipeline))
             for p in details.pipelines
         }
         return self.frame.page(
@@ -117,16 +121,16 @@ class Pages:
             job=details,
             drawn=graph(details.graph),
             lines=lines,
-            checkpoints=checkpoints_of(picture, job_id)[:ROWS],
-            events=events_of(picture, details),
-            restored=as_plan(report) if (report := restored_of(picture, job_id)) else None,
+            checkpoints=checkpoints_of(cache, job_id)[:ROWS],
+            events=events_of(cache, details),
+            restored=as_plan(report) if (report := restored_of(cache, job_id)) else None,
         )
 
     async def logs(self, request: Request) -> Response:
         """The end of the driver's log, as this server has it."""
         job_id = job_id_of(request.path_params["job_id"])
-        details = job_details(self.desk.current(), job_id, self.desk.clock.now_ms())
-        reader = Logs(self.desk)
+        details = job_details(self.context.current(), job_id, self.context.clock.now_ms())
+        reader = Logs(self.context)
         names = [
             name
             for name in await run_in_threadpool(reader.file_names)
@@ -148,8 +152,8 @@ class Pages:
         return self.frame.page(
             request,
             "cluster.html",
-            workers=workers_of(self.desk.current()),
-            servers=coordinators_of(self.desk),
+            workers=workers_of(self.context.current()),
+            servers=coordinators_of(self.context),
         )
 
     async def storage(self, request: Request) -> Response:
@@ -157,7 +161,7 @@ class Pages:
         quarantines.
         """
         seen, saved = await run_in_threadpool(
-            lambda: (storage(self.desk), self.desk.commands.savepoints.list())
+            lambda: (storage(self.context), self.context.commands.savepoints.list())
         )
         return self.frame.page(
             request,
@@ -170,7 +174,7 @@ class Pages:
     async def cleanup(self, request: Request) -> Response:
         """What ended jobs have left."""
         records = sorted(
-            (seen.value for seen in self.desk.current().cleanups().values()),
+            (seen.value for seen in self.context.current().cleanups().values()),
             key=lambda record: record.due_ms,
         )
         return self.frame.page(

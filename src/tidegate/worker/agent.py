@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from tidegate.election import Elector, Leader, worker_office
+from tidegate.election import Elector, Leader, worker_lease
 from tidegate.failpoint import failpoint
 from tidegate.home import Home
 from tidegate.model.document import from_document, to_document
@@ -32,7 +32,7 @@ from tidegate.model.records import (
     WorkerRecord,
 )
 from tidegate.pipeline.clock import Clock
-from tidegate.runner.driver_spec import driver_order
+from tidegate.runner.driver_spec import driver_spec
 from tidegate.store import Check, Conflict, Delete, OutcomeUnknown, Put, Store, StoreUnavailable
 from tidegate.store.follow import Follower
 from tidegate.worker.driver_handle import Alive, DriverHandle, Exited, Launcher
@@ -84,7 +84,7 @@ class Worker:
         self.launcher = launcher
         self.clock = clock
         self.elector = Elector(
-            store, worker_office(me.id), me.id, me.address, settings.worker.lease_ms, clock
+            store, worker_lease(me.id), me.id, me.address, settings.worker.lease_ms, clock
         )
         self.follower = Follower(
             store, {ASSIGNMENTS: Assignment, DRIVERS: DriverRecord}, clock.monotonic_s
@@ -98,7 +98,7 @@ class Worker:
     def step(self) -> None:
         """One turn. A store that is out of reach ends it early: drivers go on without us."""
         looks = {
-            ref: held.grip.look() for ref, held in self.held.items()
+            ref: held.grip.poll() for ref, held in self.held.items()
         }  # also reaps the children, whatever the store says
         self.launcher.tend()
         standing = self.elector.claim()
@@ -191,7 +191,7 @@ class Worker:
     def _start(self, assignment: Assignment) -> None:
         plain = self._is_plain(assignment.job_id)
         self._begun[assignment.job_id] = assignment.generation
-        order = driver_order(
+        order = driver_spec(
             self.settings,
             self.home,
             job_id=assignment.job_id,
@@ -244,9 +244,9 @@ class Worker:
                 self.launcher.clear(held.job_id, held.generation, held.grip.ref)
             del self.held[held.grip.ref]
         else:
-            self._obey(held)
+            self._apply(held)
 
-    def _obey(self, held: RunningDriver) -> None:
+    def _apply(self, held: RunningDriver) -> None:
         """Carry out the order.
 
         A driver whose assignment is gone is one that nobody wants any more; one that is another
@@ -308,7 +308,7 @@ class Worker:
             at_ms=self.clock.now_ms(),
             code=dead.code,
             proof=dead.proof,
-            last_words=dead.last_words[-LAST_WORDS_MAX:],
+            stderr_tail=dead.stderr_tail[-LAST_WORDS_MAX:],
         )
         failpoint("worker.report.before")
         self.store.transact(checks, [Put(DRIVERS, key, to_document(replace(record, end=end)))])

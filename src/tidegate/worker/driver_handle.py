@@ -21,7 +21,7 @@ class Exited:
 
     code: int | None = None
     proof: str = "session empty"
-    last_words: str = ""
+    stderr_tail: str = ""
 
 
 class DriverHandle(Protocol):
@@ -30,7 +30,7 @@ class DriverHandle(Protocol):
     @property
     def ref(self) -> ProcessRef: ...
 
-    def look(self) -> Alive | Exited:
+    def poll(self) -> Alive | Exited:
         """Whether it lives; a child that has ended is waited for here.
 
         Dead for ever once it is dead.

@@ -15,8 +15,8 @@ from tidegate.home import Home
 from tidegate.model.engine import DriverSpec, EngineSettings
 from tidegate.model.records import ProcessRef, WorkerRecord
 from tidegate.pipeline.clock import Clock
-from tidegate.runner.driver_spec import driver_order
-from tidegate.runner.launch import ERROR_LOG, DriverProcess, Program, last_words, launch
+from tidegate.runner.driver_spec import driver_spec
+from tidegate.runner.launch import ERROR_LOG, DriverProcess, Program, launch, stderr_tail
 from tidegate.runner.process import (
     boot_id,
     is_alive,
@@ -69,7 +69,7 @@ class OwnDriver(DriverSession):
         super().__init__(driver.ref)
         self.driver = driver
 
-    def look(self) -> Alive | Exited:
+    def poll(self) -> Alive | Exited:
         """Its exit code, once nothing of its session is left; what its leader leaves behind is
         killed.
         """
@@ -80,7 +80,9 @@ class OwnDriver(DriverSession):
             self.kill()
             return Alive()
         self.driver.close()
-        return Exited(code=code, proof="exit", last_words=self.driver.last_words() if code else "")
+        return Exited(
+            code=code, proof="exit", stderr_tail=self.driver.stderr_tail() if code else ""
+        )
 
 
 class AdoptedDriver(DriverSession):
@@ -90,7 +92,7 @@ class AdoptedDriver(DriverSession):
         super().__init__(ref)
         self.error_log = error_log
 
-    def look(self) -> Alive | Exited:
+    def poll(self) -> Alive | Exited:
         """Dead when its session is empty, or of an earlier life of this host."""
         if self.ref.boot != boot_id():
             return Exited(proof="host restarted")
@@ -99,7 +101,7 @@ class AdoptedDriver(DriverSession):
         if session_members(self.ref):
             self.kill()
             return Alive()
-        return Exited(last_words=last_words(self.error_log))
+        return Exited(stderr_tail=stderr_tail(self.error_log))
 
 
 class FailedStart:
@@ -109,8 +111,8 @@ class FailedStart:
         self.ref = NOWHERE
         self.why = why
 
-    def look(self) -> Exited:
-        return Exited(proof="not started", last_words=self.why)
+    def poll(self) -> Exited:
+        return Exited(proof="not started", stderr_tail=self.why)
 
     def terminate(self) -> None:
         pass
@@ -195,7 +197,7 @@ def open_worker(
     program = Program(environ=dict(environ), module=module)
     pool = WarmPool(
         program,
-        driver_order(settings, home, job_id=0, generation=0, worker=me.id, detached=True),
+        driver_spec(settings, home, job_id=0, generation=0, worker=me.id, detached=True),
         settings.worker.warm,
         clock.monotonic_s,
     )
@@ -221,7 +223,7 @@ class WorkerThread:
         self._wake = threading.Event()
         beat_s = worker.settings.worker.lease_ms / 10_000
         self._threads = [
-            threading.Thread(target=self._turns, name="worker", daemon=True),
+            threading.Thread(target=self._run_pass, name="worker", daemon=True),
             threading.Thread(
                 target=self._again,
                 args=(worker.elector.claim, beat_s),
@@ -255,7 +257,7 @@ class WorkerThread:
         self.worker.leave()
         self.worker.launcher.close()
 
-    def _turns(self) -> None:
+    def _run_pass(self) -> None:
         while not self._ended.is_set():
             self._guarded(self.worker.step)
             self.clock.wait(self._wake, TURN_S)

@@ -115,20 +115,20 @@ class Site:
         self.fault = Fault.NONE
         self.solid = open_store("memory:")
         self.store, _ = faulty_store(self.solid, self._choose)
-        self.picture = ClusterCache(self.store, self.clock)
+        self.cache = ClusterCache(self.store, self.clock)
         commands = Commands(
             self.store, CheckpointStorage(tmp_path / "checkpoints"), settings, self.clock
         )
         me = Me(id="server-1", address="http://127.0.0.1:8080")
-        self.desk = ApiContext(
-            picture=self.picture,
+        self.context = ApiContext(
+            cache=self.cache,
             commands=commands,
             store=self.store,
             settings=settings,
             clock=self.clock,
             me=me,
         )
-        self.app = make_app(self.desk)
+        self.app = make_app(self.context)
         self.http = Caller(self.app)
 
     def _choose(self, _operation: StoreCall) -> Fault:
@@ -142,7 +142,7 @@ class Site:
 
     def get(self, path: str, **options: Any) -> httpx.Response:
         """As a client does, after the server's own turn."""
-        self.desk.catch_up()
+        self.context.catch_up()
         return self.http.get(path, **options)
 
     def running(

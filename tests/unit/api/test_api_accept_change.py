@@ -39,7 +39,7 @@ def stopped(site, stop: ChangeStop | None = STOP) -> None:
     manifest = Manifest(
         job_id=5, pipeline=1, checkpoint=1, lineage="l", generation=1, begun_ms=0, files={}
     )
-    published = site.desk.commands.storage.publish(manifest, {SOURCE: {"offset": 1}})
+    published = site.context.commands.storage.publish(manifest, {SOURCE: {"offset": 1}})
     failure = Failure(
         at_ms=1,
         generation=1,
@@ -168,7 +168,7 @@ def test_a_submit_can_carry_decisions(site) -> None:
 @pytest.fixture
 def paged(site) -> Any:
     site.http.close()
-    site.http = type(site.http)(make_app(site.desk, pages(site.desk)))
+    site.http = type(site.http)(make_app(site.context, pages(site.context)))
     return site
 
 

@@ -65,7 +65,7 @@ def closed(make_site: Any) -> Any:
 
 def holder(site: Any, role: Role, lives_ms: int | None = None) -> dict[str, str]:
     _, text = Tokens(site.solid, site.clock).create(f"some {role.value}", role, lives_ms)
-    site.desk.catch_up()
+    site.context.catch_up()
     return {"Authorization": f"Bearer {text}"}
 
 

@@ -52,7 +52,7 @@ def furnished(site: Any) -> Any:
     site.ended(
         4, JobStatus.FAILED, failures=(Failure(at_ms=NOW_MS, generation=1, message="it broke"),)
     )
-    site.desk.catch_up()
+    site.context.catch_up()
     return site
 
 
@@ -113,7 +113,7 @@ def role_holders(site: Any) -> dict[Role, dict[str, str]]:
     holders = {
         role: {"Authorization": f"Bearer {tokens.create(role.value, role)[1]}"} for role in Role
     }
-    site.desk.catch_up()
+    site.context.catch_up()
     return holders
 
 

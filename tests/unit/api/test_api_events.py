@@ -27,13 +27,13 @@ def said(live: Live) -> Any:
 
 def turn(site, live: Live, changed: Any) -> int:
     """Let the stream have its turn; the number of its last event."""
-    site.desk.catch_up()
+    site.context.catch_up()
     live.turn(changed.take())
     return live._last.number
 
 
 def test_another_state_is_told_at_once_and_progress_after_a_second(site) -> None:
-    live, changed = Live(site.desk), site.picture.listen()
+    live, changed = Live(site.context), site.cache.listen()
     site.running(7)
     assert turn(site, live, changed) == 1
     assert said(live) == {"jobs": ["7"]}
@@ -50,24 +50,24 @@ def test_another_state_is_told_at_once_and_progress_after_a_second(site) -> None
 
 
 def test_a_sign_of_life_without_news_is_not_told(site) -> None:
-    news, changed = News(site.picture), site.picture.listen()
+    news, changed = News(site.cache), site.cache.listen()
     site.running(1)
     site.figures(1, rows_read=5, at_ms=1)
-    site.desk.catch_up()
-    news.look(changed.take())
+    site.context.catch_up()
+    news.refresh(changed.take())
     assert news.take() == [1]
     site.figures(1, rows_read=5, at_ms=2)
-    site.desk.catch_up()
-    news.look(changed.take())
+    site.context.catch_up()
+    news.refresh(changed.take())
     assert (news.urgent, news.other) == (set(), set())
     site.figures(1, rows_read=6, at_ms=3)
-    site.desk.catch_up()
-    news.look(changed.take())
+    site.context.catch_up()
+    news.refresh(changed.take())
     assert (news.urgent, news.other) == (set(), {1})
 
 
 def test_more_than_a_few_hundred_jobs_are_told_as_all_of_them(site) -> None:
-    live, changed = Live(site.desk), site.picture.listen()
+    live, changed = Live(site.context), site.cache.listen()
     for job_id in range(1, IDS_MAX + 2):
         site.running(job_id)
     turn(site, live, changed)
@@ -77,8 +77,8 @@ def test_more_than_a_few_hundred_jobs_are_told_as_all_of_them(site) -> None:
 def test_a_stream_with_nothing_to_tell_gives_a_sign_of_life_and_says_when_the_store_is_gone(
     site,
 ) -> None:
-    live, changed = Live(site.desk), site.picture.listen()
-    site.desk.catch_up()
+    live, changed = Live(site.context), site.cache.listen()
+    site.context.catch_up()
     live.turn(changed.take())
     site.clock.turn(ALIVE_EVERY_S)
     assert turn(site, live, changed) == 1
@@ -106,13 +106,13 @@ async def gone(live: Live, *streams: Any) -> None:
 
 def test_all_listeners_are_sent_the_same_bytes(site) -> None:
     async def story() -> None:
-        live = Live(site.desk)
-        site.desk.catch_up()
+        live = Live(site.context)
+        site.context.catch_up()
         streams = [live.stream() for _ in range(20)]
         for stream in streams:
             assert b"event: hello" in await heard(stream)
         site.running(5)
-        site.desk.catch_up()
+        site.context.catch_up()
         first, *others = [await heard(stream) for stream in streams]
         assert json.loads(first.partition(b"data: ")[2]) == {"jobs": ["5"]}
         assert all(other is first for other in others)
@@ -123,8 +123,8 @@ def test_all_listeners_are_sent_the_same_bytes(site) -> None:
 
 def test_a_listener_that_is_slow_is_sent_one_event_for_all_that_it_has_missed(site) -> None:
     async def story() -> None:
-        live = Live(site.desk)
-        site.desk.catch_up()
+        live = Live(site.context)
+        site.context.catch_up()
         slow, quick = live.stream(), live.stream()
         for stream in (slow, quick):
             await heard(stream)

@@ -136,7 +136,7 @@ class Building:
 
     def __init__(self, site: Any) -> None:
         self.site = site
-        self.app = make_app(site.desk, pages(site.desk))
+        self.app = make_app(site.context, pages(site.context))
         self.places = sorted(
             set(places(self.app.routes)), key=lambda place: (place.template, place.method)
         )
@@ -146,7 +146,7 @@ class Building:
         )
         site.running(1)
         site.ended(2)
-        site.desk.catch_up()
+        site.context.catch_up()
 
     def ask(self, place: Place, path: str = "", **options: Any) -> httpx.Response:
         return self.runner.run(self.client.request(place.method, path or place.path, **options))
@@ -159,7 +159,7 @@ class Building:
         _, text = Tokens(self.site.solid, self.site.clock).create(
             f"some {role.value}", role, lives_ms
         )
-        self.site.desk.catch_up()
+        self.site.context.catch_up()
         return {"Authorization": f"Bearer {text}"}
 
     def kept(self) -> dict[str, list[Any]]:
@@ -199,7 +199,7 @@ def test_a_stranger_comes_in_nowhere(closed: Building) -> None:
     expired = closed.holder(Role.ADMIN, lives_ms=1_000)
     token_id = expired["Authorization"].split("_")[1]
     closed.site.clock.turn(2)
-    closed.site.desk.catch_up()
+    closed.site.context.catch_up()
     wrong = [
         {},
         expired,
@@ -395,7 +395,7 @@ def test_an_internal_error_names_the_line_of_the_log_and_nothing_else(
     def broken(*_: Any) -> Any:
         raise RuntimeError("of hunter2")
 
-    monkeypatch.setattr(open_house.site.desk, "current", broken)
+    monkeypatch.setattr(open_house.site.context, "current", broken)
     transport = httpx.ASGITransport(open_house.app, raise_app_exceptions=False)
     client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
     answer = open_house.runner.run(client.get(path))

@@ -47,7 +47,7 @@ def test_wishes_are_answered_with_the_reason_while_the_store_is_out_of_reach(
     site, fault: Fault
 ) -> None:
     site.running(5)
-    site.desk.catch_up()
+    site.context.catch_up()
     site.fault = fault
     for answer in (
         site.http.post("/submit-job", json=JSON),
@@ -105,8 +105,8 @@ def test_an_unknown_path_and_a_wrong_method_are_answered_in_json(site) -> None:
 def test_a_mistake_of_ours_is_an_answer_without_a_trace_and_a_log_line_with_one(
     site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    site.desk.catch_up()
-    monkeypatch.setattr(site.picture, "jobs", lambda: 1 / 0)
+    site.context.catch_up()
+    monkeypatch.setattr(site.cache, "jobs", lambda: 1 / 0)
     answer = site.http.get("/running-jobs")
     assert (answer.status_code, answer.json()["status"]) == (500, "fail")
     assert "ZeroDivisionError" not in answer.text
@@ -146,12 +146,12 @@ def test_two_thousand_jobs_are_listed_from_text_that_is_kept(site) -> None:
     for job_id in range(1, 2001):
         site.running(job_id)
         site.place(job_id, checkpoint=job_id)
-    site.desk.refresh()
+    site.context.refresh()
     assert len(site.http.get("/running-jobs").json()) == 2000
     took_s = []
     for turn in range(10):
         site.figures(turn + 1, rows_read=turn)
-        site.desk.refresh()
+        site.context.refresh()
         began_s = time.perf_counter()
         site.http.get("/running-jobs")
         took_s.append(time.perf_counter() - began_s)
@@ -162,13 +162,13 @@ def test_texts_of_jobs_that_are_gone_are_thrown_away(site) -> None:
     texts = Ended()
     for job_id in range(1, 400):
         site.ended(job_id)
-    site.desk.refresh()
-    for outcome in site.picture.outcomes().values():
+    site.context.refresh()
+    for outcome in site.cache.outcomes().values():
         texts.json(outcome)
     for job_id in range(1, 399):
         site.take("finished-job-state", job_id)
-    site.desk.refresh()
-    texts.forget(site.picture)
+    site.context.refresh()
+    texts.forget(site.cache)
     assert list(texts._texts) == [399]
 
 
@@ -176,12 +176,12 @@ def test_only_jobs_that_have_changed_are_looked_at_again(site) -> None:
     for job_id in (1, 2):
         site.running(job_id)
         site.figures(job_id, rows_read=1, at_ms=1)
-    site.desk.refresh()
-    board = RunningJobsCache(site.picture)
+    site.context.refresh()
+    board = RunningJobsCache(site.cache)
     before = {entry.job.state.job_id: entry for entry in board.entries()}
     site.figures(1, rows_read=2, at_ms=2)
     site.figures(2, rows_read=1, at_ms=2)
-    site.desk.refresh()
+    site.context.refresh()
     after = {entry.job.state.job_id: entry for entry in board.entries()}
     assert after[1] is not before[1]
     assert after[2] is before[2]

@@ -143,7 +143,7 @@ def logs(site, tmp_path: Path) -> Path:
     (folder / "77" / "driver.log").write_text("batch 1\n")
     (folder.parent / "secret.log").write_text("not for you\n")
     (folder / "link.log").symlink_to(folder.parent / "secret.log")
-    site.desk.logs = folder
+    site.context.logs = folder
     return folder
 
 
@@ -203,7 +203,7 @@ def test_this_server_tells_how_it_does(site) -> None:
 def test_tags_of_the_worker_are_replaced(site) -> None:
     given: list[Any] = []
     assert "no worker" in refusal(site.http.post("/update-tags", json={"group": "a"}))
-    site.desk.retag = given.append
+    site.context.retag = given.append
     assert (
         site.http.post("/update-tags", json={"group": "a", "rank": 2}).json()["status"] == "success"
     )

@@ -42,7 +42,7 @@ def probed(request: pytest.FixtureRequest, make_site: Any) -> Any:
 
 def full(site: Any) -> None:
     """As the announcement of a server has it."""
-    site.desk.write_trouble = lambda _after_s: FULL
+    site.context.write_trouble = lambda _after_s: FULL
 
 
 def streaming(site: Any, job_id: int) -> None:
@@ -50,7 +50,7 @@ def streaming(site: Any, job_id: int) -> None:
     site.running(job_id)
     site.place(job_id, checkpoint=3, status=PipelineStatus.RUNNING)
     site.figures(job_id, phase="writing")
-    site.desk.catch_up()
+    site.context.catch_up()
 
 
 def damaged(site: Any, map: str, key: str, old: str, new: str) -> None:
@@ -77,7 +77,7 @@ def test_probes_tell_strangers_neither_names_nor_texts(make_site: Any) -> None:
     site = make_site(replace(settings, http=replace(settings.http, tokens=True)))
     site.leader("server-1")
     _, token = Tokens(site.solid, site.clock).create("x", Role.VIEWER)
-    site.desk.catch_up()
+    site.context.catch_up()
     full(site)
     stranger, viewer = (
         site.http.get("/health", headers=headers)
@@ -93,11 +93,11 @@ def test_probes_tell_strangers_neither_names_nor_texts(make_site: Any) -> None:
 
 
 def test_a_store_that_cannot_be_written_makes_health_fail_and_ready_not(site) -> None:
-    site.desk.catch_up()
+    site.context.catch_up()
     full(site)
     assert (site.http.get("/health").status_code, site.http.get("/ready").status_code) == (503, 200)
     assert "tidegate_store_reachable 0\n" in site.get("/metrics").text
-    site.desk.write_trouble = lambda _after_s: ""
+    site.context.write_trouble = lambda _after_s: ""
     assert site.get("/health").status_code == 200
 
 
@@ -123,7 +123,7 @@ def test_jobs_are_late_and_then_stalled_with_the_reason_while_nothing_can_be_wri
         in site.get("/metrics").text
     )
     assert site.get("/api/v1/overview").json()["attention"] == ["1"]
-    site.desk.write_trouble = lambda _after_s: ""
+    site.context.write_trouble = lambda _after_s: ""
     assert site.get("/job-info/1").json()["checkpointHealth"] == "OK"
     assert site.get("/running-jobs").json()[0]["checkpointHealth"] == "OK"
 
@@ -154,7 +154,7 @@ def test_a_store_that_cannot_be_read_is_answered_with_the_jobs_as_they_were_last
 def test_a_start_has_no_extra_window_while_the_store_is_away(site) -> None:
     site.running(1)
     site.place(1, status=PipelineStatus.CREATED)
-    site.desk.catch_up()
+    site.context.catch_up()
     site.fault = Fault.UNAVAILABLE
     for seconds in (6, 40, 30):
         site.clock.turn(seconds)
@@ -180,7 +180,7 @@ def test_a_job_whose_record_is_damaged_is_named_and_the_others_are_shown(site, m
 def test_a_running_job_with_a_damaged_document_is_stalled_with_the_name_of_it(site) -> None:
     streaming(site, 1)
     damaged(site, PIPELINES, "1/1", '"lineage":"l"', '"lineage":"1"')
-    site.desk.catch_up()
+    site.context.catch_up()
     shown = site.get("/job-info/1").json()
     assert (shown["checkpointHealth"], shown["jobStatus"]) == ("STALLED", JobStatus.RUNNING.value)
     assert "running-pipeline-state/1/1 is damaged" in shown["healthReason"]

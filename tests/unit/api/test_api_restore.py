@@ -67,7 +67,7 @@ def ended(
             begun_ms=0,
             files={},
         )
-        published = site.desk.commands.storage.publish(manifest, {SOURCE: {"offset": number}})
+        published = site.context.commands.storage.publish(manifest, {SOURCE: {"offset": number}})
         refs.append(
             CheckpointRef(
                 checkpoint=number,
@@ -261,7 +261,7 @@ def lost(site, tmp_path: Path, host: str) -> dict[str, Any]:
         SOURCE: {"offset": 2},
         sink: {"state": {"version": 1, "checkpoint": 2, "filled": 2}, "lineage": "l"},
     }
-    site.desk.commands.storage.publish(
+    site.context.commands.storage.publish(
         Manifest(
             job_id=5, pipeline=1, checkpoint=2, lineage="l", generation=1, begun_ms=0, files={}
         ),

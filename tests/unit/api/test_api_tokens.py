@@ -22,7 +22,7 @@ def closed(make_site: Any) -> Any:
 
 def holder(site: Any, role: Role) -> dict[str, str]:
     _, text = Tokens(site.solid, site.clock).create(f"some {role.value}", role)
-    site.desk.catch_up()
+    site.context.catch_up()
     return {"Authorization": f"Bearer {text}"}
 
 

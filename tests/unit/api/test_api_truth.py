@@ -45,7 +45,7 @@ LARGE = {SOURCE: {"db.t": Volume(90_000_000, 9)}, SINK: {"db.t": Volume(90_000_0
 @pytest.fixture
 def site(site):
     site.http.close()
-    site.http = type(site.http)(make_app(site.desk, pages(site.desk)))
+    site.http = type(site.http)(make_app(site.context, pages(site.context)))
     return site
 
 
@@ -361,9 +361,9 @@ def locked(make_site):
         replace(settings, http=replace(settings.http, tokens=True, context_path="/flow"))
     )
     site.http.close()
-    site.http = type(site.http)(make_app(site.desk, pages(site.desk)))
+    site.http = type(site.http)(make_app(site.context, pages(site.context)))
     site.token = Tokens(site.store, site.clock).create("ann", Role.ADMIN)[1]
-    site.desk.catch_up()
+    site.context.catch_up()
     return site
 
 

@@ -285,7 +285,7 @@ def test_roles_hold_here_too(make_site: Any) -> None:
     settings = EngineSettings()
     site = make_site(replace(settings, http=replace(settings.http, tokens=True)))
     _, text = Tokens(site.solid, site.clock).create("looker", Role.VIEWER)
-    site.desk.catch_up()
+    site.context.catch_up()
     viewer = {"Authorization": f"Bearer {text}"}
     assert site.http.get("/api/v1/jobs").status_code == 401
     assert site.http.get("/api/v1/jobs", headers=viewer).status_code == 200
@@ -339,7 +339,7 @@ def test_savepoints_are_wanted_listed_and_deleted(site) -> None:
     problem(site.http.delete("/api/v1/savepoints/7/1"), 404, "no-savepoint")
     problem(site.http.post("/api/v1/jobs/99/savepoints", json={}), 404, "unknown-job")
     site.ended(8)
-    site.desk.catch_up()
+    site.context.catch_up()
     problem(site.http.post("/api/v1/jobs/8/savepoints", json={}), 409, "job-ended")
 
 

@@ -82,7 +82,7 @@ def status(site: Any, method: str, path: str, headers: Any) -> int:
 
 @pytest.mark.parametrize("host", LOOPBACK)
 def test_loopback_names_are_served_in_every_spelling(site, host: str) -> None:
-    site.desk.catch_up()
+    site.context.catch_up()
     for method, path in (("GET", "/overview"), ("POST", "/stop-job"), ("GET", "/api/v1/overview")):
         assert status(site, method, path, {"Host": host}) == 200, (method, path)
 

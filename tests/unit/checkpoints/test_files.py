@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.checkpoints.files.base import Files, LocalFiles
 from tidegate.checkpoints.files.fsspec import FsspecFiles
-from tidegate.checkpoints.files.retry import StorageUnavailable, waiting
+from tidegate.checkpoints.files.retry import StorageUnavailable, retry_unavailable
 from tidegate.checkpoints.open import open_files, open_storage
 from tidegate.home import Home
 from tidegate.model.engine import CheckpointSettings
@@ -88,13 +88,13 @@ def test_links_are_listed_and_not_followed(tmp_path: Path) -> None:
 
 def test_the_storage_is_where_the_settings_say(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
-    assert open_storage(CheckpointSettings(), home).files.place("5") == f"{home.checkpoints}/5"
-    assert open_storage(CheckpointSettings(storage_root="/x/y"), home).files.place() == "/x/y"
+    assert open_storage(CheckpointSettings(), home).files.describe("5") == f"{home.checkpoints}/5"
+    assert open_storage(CheckpointSettings(storage_root="/x/y"), home).files.describe() == "/x/y"
     address = CheckpointSettings(
         storage_root="s3://bucket/folder/",
         storage_options={"fs.s3a.secret.key": "hunter2", "fs.s3a.access.key": "a"},
     )
-    assert open_storage(address, home).files.place("5/1") == "s3://bucket/folder/5/1"
+    assert open_storage(address, home).files.describe("5/1") == "s3://bucket/folder/5/1"
     assert "hunter2" not in repr(address)
 
 
@@ -116,9 +116,9 @@ def test_what_is_out_of_reach_is_tried_again_while_the_patience_lasts() -> None:
         asked.append(failures)
         return failures < 3
 
-    assert waiting(act, patience, "s3://x") == "done"
+    assert retry_unavailable(act, patience, "s3://x") == "done"
     assert asked == [1, 2]
     left.extend([StorageUnavailable("away")] * 5)
     with pytest.raises(StorageUnavailable):
-        waiting(act, patience, "s3://x")
+        retry_unavailable(act, patience, "s3://x")
     assert asked == [1, 2, 1, 2, 3]

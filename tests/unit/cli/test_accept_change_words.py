@@ -26,7 +26,7 @@ STOP = ChangeStop(
 @click.command()
 @options
 def said(restoring: RestoreArguments) -> None:
-    click.echo("\n".join(map(str, restoring.wish.accept_changes)))
+    click.echo("\n".join(map(str, restoring.options.accept_changes)))
 
 
 def test_decisions_may_be_repeated() -> None:

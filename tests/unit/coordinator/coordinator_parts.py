@@ -88,11 +88,11 @@ class Installation:
         wish = replace(RestoreOptions.parse(restore), **more).of_job(source, job_id)
         return self.commands.submit(of or plan(), file="", job_id=job_id, name=name, restore=wish)
 
-    def known(self, job_id: int = 7) -> JobSnapshot:
+    def snapshot(self, job_id: int = 7) -> JobSnapshot:
         return read_job(self.store, job_id)
 
     def state(self, job_id: int = 7) -> JobState:
-        state = self.known(job_id).state
+        state = self.snapshot(job_id).state
         assert state is not None
         return state.value
 
@@ -158,7 +158,7 @@ class Installation:
     def ended(self, status: JobStatus, job_id: int = 7) -> None:
         """The leader has ended the job, as far as the records tell."""
         ending = ending_of(
-            self.known(job_id),
+            self.snapshot(job_id),
             status,
             self.clock.now_ms(),
             due_ms=self.clock.now_ms() + self.settings.state_cleanup_delay_ms,

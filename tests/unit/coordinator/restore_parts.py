@@ -21,7 +21,7 @@ def without_store(here: Installation, place: Path) -> Installation:
 
 
 def damage(here: Installation, ref: CheckpointRef) -> None:
-    manifest = Path(here.storage.files.place(ref.path)) / "_manifest.json"
+    manifest = Path(here.storage.files.describe(ref.path)) / "_manifest.json"
     manifest.write_bytes(manifest.read_bytes()[:20])
 
 

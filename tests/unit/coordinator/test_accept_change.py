@@ -55,7 +55,7 @@ def accept(here: Installation, text: str = "shop.orders@bin.4:120=adopt") -> Job
 
 def test_an_accepted_change_resumes_the_job_from_its_last_checkpoint(here: Installation) -> None:
     stopped(here)
-    assert stops_of(here.known().outcome) == (STOP,)
+    assert stops_of(here.snapshot().outcome) == (STOP,)
     record = accept(here)
     assert (record.restored, record.intent.by, [str(c) for c in record.accepted_changes]) == (
         True,
@@ -98,7 +98,7 @@ def test_a_choice_that_the_change_does_not_have_is_refused(here: Installation) -
         accept(here, "bin.4:120=skip")
     with pytest.raises(ChoiceNotOffered):
         here.submit(restore="latest", accept_changes=changes_of(["bin.4:120=skip"]))
-    assert here.known().record is None
+    assert here.snapshot().record is None
 
 
 def test_a_job_that_runs_or_failed_for_another_reason_or_is_not_there_has_nothing_to_decide(
@@ -116,7 +116,7 @@ def test_a_job_that_runs_or_failed_for_another_reason_or_is_not_there_has_nothin
 
 def test_only_the_changes_of_the_last_generation_are_stops(here: Installation) -> None:
     stopped(here)
-    outcome = here.known().outcome
+    outcome = here.snapshot().outcome
     assert outcome is not None
     other = Failure(at_ms=1, generation=3, condition="error", message="no disk")
     assert stops_of(replace(outcome, failures=(*outcome.failures, other))) == ()
@@ -167,7 +167,7 @@ def test_who_resumes_a_job_by_hand_meanwhile_is_not_overtaken(here: Installation
 def test_a_decision_reaches_the_source_through_the_stored_record(here: Installation) -> None:
     stopped(here)
     accept(here)
-    stored = here.known().record
+    stored = here.snapshot().record
     assert stored is not None
     assert here.store.get(RUNNING_JOBS, "7") is not None
     options = {"row.num": 1, "schema": {"fields": {"id": "bigint"}}}

@@ -40,7 +40,7 @@ class World:
     def __init__(self) -> None:
         self.clock = Hands()
         self.store = open_store("memory:")
-        self.picture = ClusterCache(self.store, self.clock)
+        self.cache = ClusterCache(self.store, self.clock)
         self.elector = Elector(self.store, "coordinator", "a", "", LEASE_MS, self.clock)
 
     def server(self, name: str, store: Store | None = None) -> Announcement:
@@ -61,17 +61,17 @@ class World:
         while True:
             for each in living:
                 each.step()
-            self.picture.refresh()
+            self.cache.refresh()
             leading = self.elector.step()
             assert isinstance(leading, Leader)
-            sweep(self.picture, leading, LEASE_MS, self.clock)
-            self.picture.refresh()
+            sweep(self.cache, leading, LEASE_MS, self.clock)
+            self.cache.refresh()
             if self.clock.at_s >= end_s:
                 return
             self.clock.at_s += LEASE_MS / 10_000
 
     def seen(self) -> list[str]:
-        return [each.id for each in living(self.picture, LEASE_MS, self.clock)]
+        return [each.id for each in living(self.cache, LEASE_MS, self.clock)]
 
     def kept(self) -> list[str]:
         return [entry.key for entry in self.store.list(SERVERS)]
@@ -107,7 +107,7 @@ def test_who_is_silent_for_a_lease_is_gone_and_comes_back_when_it_was_only_slow(
 def test_a_follower_shows_the_dead_as_gone_without_taking_anything_away() -> None:
     world = World()
     world.server("b")
-    world.picture.refresh()
+    world.cache.refresh()
     world.clock.at_s += LEASE_MS / 1000 + 0.1
     assert (world.seen(), world.kept()) == ([], ["b"])
 
@@ -117,10 +117,10 @@ def test_a_leader_that_was_overtaken_takes_nothing_away() -> None:
     world.server("b")
     leading = world.elector.step()
     assert isinstance(leading, Leader)
-    world.picture.refresh()
+    world.cache.refresh()
     world.clock.at_s += LEASE_MS / 1000 + 0.1
     Elector(world.store, "coordinator", "other", "", LEASE_MS, world.clock).claim()
-    sweep(world.picture, leading, LEASE_MS, world.clock)
+    sweep(world.cache, leading, LEASE_MS, world.clock)
     assert world.kept() == ["b"]
 
 
@@ -138,7 +138,7 @@ def test_signs_of_life_are_few_and_bad_weather_is_made_up_for() -> None:
         b.step()
     fault[0] = Fault.NONE
     b.step()
-    world.picture.refresh()
+    world.cache.refresh()
     assert world.seen() == ["b"]
     fault[0] = Fault.UNAVAILABLE
     b.withdraw()  # says so in the log, and leaves the rest to the leader

@@ -259,9 +259,9 @@ def test_housekeeping_with_nothing_due_asks_the_store_nothing_however_many_jobs_
     leader = LeadingServer(here)
     leading = leader.elector.claim()
     assert isinstance(leading, Leader)
-    picture = ClusterCache(here.store, here.clock)
-    picture.refresh()
-    housekeeper = Housekeeper(picture, here.storage, here.settings, here.clock)
+    cache = ClusterCache(here.store, here.clock)
+    cache.refresh()
+    housekeeper = Housekeeper(cache, here.storage, here.settings, here.clock)
     housekeeper.step(leading)
     here.store.backend = counted = Counted(here.store.backend)
     housekeeper.step(leading)
@@ -286,7 +286,7 @@ def test_an_id_that_was_made_twice_is_made_once_more(
     ids = iter((7, 8))
     monkeypatch.setattr(here.commands, "_new_id", lambda: next(ids))
     assert here.submit(job_id=None).job_id == 8
-    record = here.known(7).record
+    record = here.snapshot(7).record
     assert record is not None
     assert record.value == first
 

@@ -57,7 +57,7 @@ def turn(collector: LeadersCollector, elector: Elector) -> None:
 
 def aged(here: Installation, days: int) -> None:
     """Everything on disk was written so long ago, by the clock of the test."""
-    root = Path(here.storage.files.place())
+    root = Path(here.storage.files.describe())
     moment = here.clock.now_ms() - days * DAY_MS
     for path in root.rglob("*"):
         os.utime(path, ns=(0, moment * 1_000_000))
@@ -114,7 +114,7 @@ def test_the_leader_collects_what_was_forgotten_long_enough_and_tells(here: Inst
     aged(here, 30)
     collector, elector = leaders(here)
     turn(collector, elector)
-    assert (Path(here.storage.files.place()) / "7" / "1").exists(), (
+    assert (Path(here.storage.files.describe()) / "7" / "1").exists(), (
         "forgotten only now, however old its files are"
     )
     here.clock.ms += 7 * DAY_MS
@@ -161,7 +161,7 @@ def test_another_store_does_not_collect_in_a_namespace_that_is_not_its_own(
 ) -> None:
     canceled(here)
     own(here.storage.files, here.store)
-    stranger = Installation(Path(here.storage.files.place()).parent)
+    stranger = Installation(Path(here.storage.files.describe()).parent)
     aged(stranger, 30)
     with pytest.raises(OtherNamespace, match="--take-namespace"):
         own(stranger.storage.files, stranger.store)

@@ -29,9 +29,9 @@ def tidy(here: Installation) -> None:
     elector = Elector(here.store, "coordinator", "me", "", 3_000, here.clock)
     leading = elector.claim()
     assert isinstance(leading, Leader)
-    picture = ClusterCache(here.store, here.clock)
-    picture.refresh()
-    Housekeeper(picture, here.storage, here.settings, here.clock).step(leading)
+    cache = ClusterCache(here.store, here.clock)
+    cache.refresh()
+    Housekeeper(cache, here.storage, here.settings, here.clock).step(leading)
     elector.resign()
 
 
@@ -146,7 +146,7 @@ def test_a_fresh_start_takes_new_ids_and_deletes_only_the_old_checkpoints(
     assert here.storage.damage(old.path) != ""
     assert here.storage.damage(new.path) == ""
     assert here.store.get(PENDING_CLEANUPS, "7") is None
-    assert here.known().record is not None
+    assert here.snapshot().record is not None
 
 
 def test_a_finished_job_leaves_only_its_outcome_and_in_the_end_nothing(here: Installation) -> None:
@@ -190,7 +190,7 @@ def test_an_expired_history_does_not_touch_a_newer_incarnation(here: Installatio
     here.submit(restore="latest")
     here.clock.ms += 1_441 * 60_000
     tidy(here)
-    assert here.known().record is not None
+    assert here.snapshot().record is not None
     assert here.state().status is JobStatus.CREATED
     assert here.pipeline().latest is not None
     assert here.store.get(JOB_OUTCOMES, "7") is None
@@ -247,9 +247,9 @@ def test_a_stop_is_a_wish_and_a_weaker_one_never_replaces_a_stronger(here: Insta
     revision = here.store.revision()
     here.commands.stop(7, DesiredState.CANCEL, by="eve")
     assert here.store.revision() == revision
-    record = here.known().record
+    record = here.snapshot().record
     assert record is not None
-    assert (record.value.intent.wish, record.value.intent.by) == (DesiredState.FORCE_STOP, "bob")
+    assert (record.value.intent.desired, record.value.intent.by) == (DesiredState.FORCE_STOP, "bob")
 
 
 def test_stopping_an_ended_job_changes_nothing_and_an_unknown_one_is_named(

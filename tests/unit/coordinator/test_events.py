@@ -167,7 +167,7 @@ def test_a_change_of_health_is_an_event_with_its_own_reason() -> None:
 
 
 def test_a_runway_that_gets_short_is_an_event_with_its_own_reason() -> None:
-    after = replace(RUNNING, runway=RunwayLevel.LOW, runway_reason="3 s left")
+    after = replace(RUNNING, log_retention=RunwayLevel.LOW, runway_reason="3 s left")
     (event,) = events_between(RUNNING, after, "orders", 5)
     assert (event.kind, event.frm, event.to, event.reason, event.final) == (
         EventKind.RUNWAY,

@@ -31,7 +31,7 @@ def beat(store: Store, office: str, number: int) -> None:
     store.transact((), [Put(HEARTBEATS, office, to_document(Heartbeat(term=1, number=number)))])
 
 
-def beats(copy: Follower) -> dict[str, int]:
+def heartbeats(copy: Follower) -> dict[str, int]:
     return {key: seen.value.number for key, seen in copy.all(HEARTBEATS).items()}
 
 
@@ -61,7 +61,7 @@ def test_few_changes_of_all_maps_are_read_by_their_keys_and_at_once(
         (), [Delete(HEARTBEATS, "o4"), Put(LEASES, "o4", to_document(Lease(holder="me", term=4)))]
     )
     assert copy.refresh() == {(HEARTBEATS, "o3"), (HEARTBEATS, "o4"), (LEASES, "o4")}
-    assert beats(copy) == {f"o{n}": 7 if n == 3 else 0 for n in range(MANY) if n != 4}
+    assert heartbeats(copy) == {f"o{n}": 7 if n == 3 else 0 for n in range(MANY) if n != 4}
     assert [seen.value.holder for seen in copy.all(LEASES).values()] == ["me"]
     assert [set(questions) for questions in asked] == [
         {Get(HEARTBEATS, "o3"), Get(HEARTBEATS, "o4"), Get(LEASES, "o4")}
@@ -92,7 +92,9 @@ def test_many_changes_are_read_with_one_look_at_the_map(
     for number in range(MANY):
         beat(store, f"o{number}", 5)
     assert copy.refresh() == {(HEARTBEATS, f"o{number}") for number in range(MANY)}
-    assert beats(copy) == {f"o{number}": 5 if number < MANY else 0 for number in range(2 * MANY)}
+    assert heartbeats(copy) == {
+        f"o{number}": 5 if number < MANY else 0 for number in range(2 * MANY)
+    }
     assert copy.get(HEARTBEATS, f"o{2 * MANY - 1}") is untouched
     assert asked == [[Listing(HEARTBEATS)]]
 
@@ -108,7 +110,7 @@ def test_changes_in_a_small_part_of_a_large_map_are_read_by_their_keys(
     for number in range(MANY):
         beat(store, f"o{number}", 5)
     copy.refresh()
-    assert sum(beats(copy).values()) == 5 * MANY
+    assert sum(heartbeats(copy).values()) == 5 * MANY
     assert [len(questions) for questions in asked] == [MANY]
 
 
@@ -124,7 +126,7 @@ def test_a_copy_that_is_older_than_the_log_is_made_anew_and_keeps_what_has_not_c
     for number in range(30 * MANY):
         beat(store, "busy", number)
     assert copy.refresh() == {(HEARTBEATS, "gone"), (HEARTBEATS, "busy")}
-    assert beats(copy) == {"old": 1, "busy": 30 * MANY - 1}
+    assert heartbeats(copy) == {"old": 1, "busy": 30 * MANY - 1}
     assert copy.get(HEARTBEATS, "old") is kept
 
 
@@ -133,11 +135,11 @@ def test_a_document_that_cannot_be_read_is_left_out_and_the_others_are_seen(stor
     store.transact((), [Put(HEARTBEATS, "newer", {"version": 99})])
     copy = follower(store)
     copy.refresh()
-    assert beats(copy) == {"good": 1}
+    assert heartbeats(copy) == {"good": 1}
     assert "99" in copy.unreadable[HEARTBEATS, "newer"]
     beat(store, "newer", 2)
     copy.refresh()
-    assert beats(copy) == {"good": 1, "newer": 2}
+    assert heartbeats(copy) == {"good": 1, "newer": 2}
     assert not copy.unreadable
 
 
@@ -187,9 +189,9 @@ def test_a_turn_that_loses_the_store_leaves_the_copy_as_it_was_and_the_next_tell
     )
     with pytest.raises(StoreUnavailable):
         copy.refresh()
-    assert beats(copy) == {"o1": 1}
+    assert heartbeats(copy) == {"o1": 1}
     assert copy.refresh() == {(HEARTBEATS, "o2"), (LEASES, "o2")}
-    assert beats(copy) == {"o1": 1, "o2": 1}
+    assert heartbeats(copy) == {"o1": 1, "o2": 1}
 
 
 def test_what_was_read_newer_than_the_log_is_not_read_again(
@@ -204,7 +206,7 @@ def test_what_was_read_newer_than_the_log_is_not_read_again(
     copy.refresh()
     beat(store, "o", 2)
     assert copy.refresh() == {(HEARTBEATS, "o")}
-    assert beats(copy) == {"o": 3}
+    assert heartbeats(copy) == {"o": 3}
     asked = asked_of(writing, monkeypatch)
     assert copy.refresh() == set()
     assert asked == []

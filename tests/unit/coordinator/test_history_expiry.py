@@ -78,9 +78,9 @@ def expire_it(here: Installation) -> None:
     elector = Elector(here.store, "coordinator", "me", "", 3_000, here.clock)
     leading = elector.claim()
     assert isinstance(leading, Leader)
-    picture = ClusterCache(here.store, here.clock)
-    picture.refresh()
-    Housekeeper(picture, here.storage, here.settings, here.clock).step(leading)
+    cache = ClusterCache(here.store, here.clock)
+    cache.refresh()
+    Housekeeper(cache, here.storage, here.settings, here.clock).step(leading)
 
 
 def on_disk(here: Installation) -> set[str]:
@@ -113,7 +113,7 @@ def test_the_files_of_the_store_become_smaller_by_what_is_expired(
         old.store.compact()
         return sum(file.stat().st_size for file in tmp_path.glob("store.db*"))
 
-    outcome, before = old.known().outcome, size()
+    outcome, before = old.snapshot().outcome, size()
     assert outcome is not None
     for job_id in range(100, 200):
         old.store.transact(
@@ -178,11 +178,11 @@ def test_a_job_without_checkpoints_leaves_nothing_at_all(old: Installation) -> N
 
 
 def test_a_job_whose_time_has_not_come_or_whose_cleanup_is_due_stays(old: Installation) -> None:
-    finished_ms = old.known().outcome.finished_ms
+    finished_ms = old.snapshot().outcome.finished_ms
     assert not expire(old.store, 7, finished_ms - 1, old.clock.now_ms())
     old.store.transact(
         [], [Put(PENDING_CLEANUPS, "7", {"version": 1, "job_id": 7, "initialization_ms": 0})]
     )
     assert not expire(old.store, 7, old.clock.now_ms(), old.clock.now_ms())
     assert list(expired(old.store, old.clock.now_ms())) == []
-    assert old.known().outcome is not None
+    assert old.snapshot().outcome is not None

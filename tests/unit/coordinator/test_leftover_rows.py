@@ -41,7 +41,9 @@ def planned(here: Installation, of: Plan, wish: RestoreOptions) -> RestoreReport
     return prepare_restore(
         here.store,
         here.storage,
-        RestoreRequest(known=here.known(), name="a job", plan=of, wish=wish, status="FAILED"),
+        RestoreRequest(
+            snapshot=here.snapshot(), name="a job", plan=of, options=wish, status="FAILED"
+        ),
     ).report
 
 

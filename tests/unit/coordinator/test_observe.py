@@ -17,34 +17,34 @@ def test_a_job_that_ends_is_running_until_the_turn_is_complete_and_never_in_no_m
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here.submit(7)
-    picture = ClusterCache(here.store, here.clock)
-    picture.refresh()
-    ending = ending_of(here.known(7), JobStatus.CANCELED, here.clock.now_ms())
+    cache = ClusterCache(here.store, here.clock)
+    cache.refresh()
+    ending = ending_of(here.snapshot(7), JobStatus.CANCELED, here.clock.now_ms())
     here.store.transact(ending.checks, ending.writes)
     seen: list[tuple[bool, bool]] = []
     changes, take = Store.changes, Follower._take
 
     def look(store: Store, maps: Collection[str], since: int) -> object:
-        seen.append((7 in picture.jobs(), picture.outcome(7) is not None))
+        seen.append((7 in cache.jobs(), cache.outcome(7) is not None))
         return changes(store, maps, since)
 
     def look_again(follower: Follower, *arguments: Any) -> None:
         take(follower, *arguments)
-        seen.append((7 in picture.jobs(), picture.outcome(7) is not None))
+        seen.append((7 in cache.jobs(), cache.outcome(7) is not None))
 
     monkeypatch.setattr(Store, "changes", look)
     monkeypatch.setattr(Follower, "_take", look_again)
-    picture.refresh()
+    cache.refresh()
     assert len(seen) > 3, "the log, and every entry that has changed"
     assert set(seen) == {(True, False)}
-    assert (7 in picture.jobs(), picture.outcome(7) is not None) == (False, True)
+    assert (7 in cache.jobs(), cache.outcome(7) is not None) == (False, True)
 
 
 def test_who_waits_for_what_was_written_shares_any_turn_that_began_after_it(
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    picture = ClusterCache(here.store, here.clock)
-    picture.refresh()
+    cache = ClusterCache(here.store, here.clock)
+    cache.refresh()
     turns: list[int] = []
     changes = Store.changes
 
@@ -56,10 +56,10 @@ def test_who_waits_for_what_was_written_shares_any_turn_that_began_after_it(
     here.submit(7)
     written_s = here.clock.monotonic_s()
     here.clock.ms += 1
-    picture.refresh(written_s)
-    assert (len(turns), 7 in picture.jobs()) == (1, True)
-    assert picture.refresh(written_s) == set()
+    cache.refresh(written_s)
+    assert (len(turns), 7 in cache.jobs()) == (1, True)
+    assert cache.refresh(written_s) == set()
     assert len(turns) == 1
     here.submit(8)
-    picture.refresh(here.clock.monotonic_s())
-    assert (len(turns), 8 in picture.jobs()) == (2, True)
+    cache.refresh(here.clock.monotonic_s())
+    assert (len(turns), 8 in cache.jobs()) == (2, True)

@@ -14,7 +14,7 @@ from tidegate.coordinator.events import EventKind, JobChange
 from tidegate.coordinator.job_snapshot import JobSnapshot
 from tidegate.coordinator.reconciler import Reconciler
 from tidegate.coordinator.transitions import TransitionWriter
-from tidegate.election import Elector, Leader, worker_office
+from tidegate.election import Elector, Leader, worker_lease
 from tidegate.lifecycle.decision import Transition
 from tidegate.lifecycle.observation import JobObservation
 from tidegate.model.document import to_document
@@ -68,10 +68,10 @@ class LeadingServer:
         self.elector = Elector(
             here.store, "coordinator", name, "", here.settings.coordinator.lease_ms, here.clock
         )
-        picture = ClusterCache(here.store, here.clock)
+        cache = ClusterCache(here.store, here.clock)
         recorder = TransitionWriter(here.store, here.storage, here.settings, here.clock, self.heard)
         self.reconciler = Reconciler(
-            picture, recorder, here.settings, here.clock, alive=lambda _: False
+            cache, recorder, here.settings, here.clock, alive=lambda _: False
         )
         self.workers: dict[str, Elector] = {}
 
@@ -81,7 +81,7 @@ class LeadingServer:
         """A worker that holds its lease for as long as this leader takes turns."""
         self.workers[name] = Elector(
             self.here.store,
-            worker_office(name),
+            worker_lease(name),
             name,
             "",
             self.here.settings.worker.lease_ms,
@@ -124,7 +124,7 @@ class LeadingServer:
         self.here.store.transact([], [Put(DRIVERS, str(record.job_id), to_document(ended))])
 
     def order(self, job_id: int = 7) -> Assignment | None:
-        known = self.here.known(job_id)
+        known = self.here.snapshot(job_id)
         return known.assignment.value if known.assignment else None
 
 
@@ -188,8 +188,8 @@ def test_a_worker_that_is_about_to_adopt_a_driver_gets_no_job_for_the_same_slot(
         [],
         [
             Delete(WORKERS, "w"),
-            Delete(LEASES, worker_office("w")),
-            Delete(HEARTBEATS, worker_office("w")),
+            Delete(LEASES, worker_lease("w")),
+            Delete(HEARTBEATS, worker_lease("w")),
         ],
     )
     leader.worker("other", slots=1)
@@ -281,7 +281,7 @@ def test_a_driver_that_is_heard_of_while_its_leader_was_held_up_is_not_buried(
     def go(
         recorder: TransitionWriter,
         lease: Check,
-        known: JobSnapshot,
+        snapshot: JobSnapshot,
         view: JobObservation,
         decision: Transition,
     ) -> None:
@@ -293,7 +293,7 @@ def test_a_driver_that_is_heard_of_while_its_leader_was_held_up_is_not_buried(
             heard.append(
                 leader.here.store.transact([], [Put(METRICS, "7/1", to_document(figures))])
             )
-        held_up(recorder, lease, known, view, decision)
+        held_up(recorder, lease, snapshot, view, decision)
 
     monkeypatch.setattr(TransitionWriter, "go", go)
     for _ in range(300):
@@ -301,7 +301,7 @@ def test_a_driver_that_is_heard_of_while_its_leader_was_held_up_is_not_buried(
         if heard:
             break
     assert heard, "silence was never taken for death"
-    driver = leader.here.known(7).driver
+    driver = leader.here.snapshot(7).driver
     assert driver is not None
     assert driver.value.end is None
     assert leader.here.state().status is JobStatus.RUNNING
@@ -400,12 +400,12 @@ def test_a_runway_that_gets_short_is_told_once_and_stays_with_the_job(
             source="orders", level=RunwayLevel.LOW, checkpoint=3, seconds_left=seconds
         )
         metrics = PipelineMetrics(
-            pipeline=1, generation=leader.here.state().generation, runway=(figure,)
+            pipeline=1, generation=leader.here.state().generation, log_retention=(figure,)
         )
         leader.here.store.transact([], [Put(METRICS, "7/1", to_document(metrics))])
         leader.turns(2)
     state = leader.here.state()
-    assert (state.runway, state.runway_reason) == (
+    assert (state.log_retention, state.runway_reason) == (
         RunwayLevel.LOW,
         "orders will not hold checkpoint 3 for long: 50 s left",
     )

@@ -115,9 +115,9 @@ def test_a_submit_asks_only_for_its_own_things_and_a_leader_only_about_those_of_
     world.submit(20, slot="slot-20")
     assert RESOURCES not in listed
     world.here.ended(JobStatus.FINISHED, 3)
-    picture = ClusterCache(world.here.store, world.here.clock)
-    picture.refresh()
-    housekeeper = Housekeeper(picture, world.here.storage, world.here.settings, world.here.clock)
+    cache = ClusterCache(world.here.store, world.here.clock)
+    cache.refresh()
+    housekeeper = Housekeeper(cache, world.here.storage, world.here.settings, world.here.clock)
     ownerless = housekeeper._ownerless(world.here.clock.now_ms())
     assert [
         read(entry).name for key in ownerless if (entry := world.here.store.get(RESOURCES, key))
@@ -138,7 +138,7 @@ def test_what_the_options_tell_is_recorded_with_the_job_and_refused_to_others(wo
         ),
     ):
         world.submit(8)
-    assert world.here.known(8).record is None
+    assert world.here.snapshot(8).record is None
     world.submit(8, slot="two")
     assert world.owners() == [("one", 7), ("two", 8)]
 

@@ -50,7 +50,7 @@ def test_a_lost_store_is_rebuilt_from_the_manifests(
     assert state.latest is not None
     assert state.latest.path == refs[-1].path
     assert state.next_checkpoint == 4
-    assert (state.back, state.initial) == (False, {OPERATOR: 3})
+    assert (state.rewind, state.initial) == (False, {OPERATOR: 3})
     assert record.restore is not None
     assert "what is left of job 7" in record.restore.origin
 
@@ -68,7 +68,7 @@ def test_a_lost_store_and_a_damaged_newest_checkpoint_take_the_next_older_one(
     state = scheduled(lost)
     assert state.latest is not None
     assert state.latest.checkpoint == 2
-    assert not state.back, "the sinks tell how to go forward"
+    assert not state.rewind, "the sinks tell how to go forward"
     assert state.next_checkpoint == 4, "the id of the damaged one is not given to other ranges"
 
 
@@ -229,7 +229,7 @@ def test_a_savepoint_that_is_the_newest_point_is_restored_without_going_back(
     assert record.restore is not None
     assert record.restore.verdict is Verdict.OK
     state = scheduled(here)
-    assert (state.back, [r.path for r in state.retained]) == (False, ["7/1/1", "7/1/2"])
+    assert (state.rewind, [r.path for r in state.retained]) == (False, ["7/1/1", "7/1/2"])
 
 
 def test_an_older_savepoint_goes_back_and_overtakes_the_newer_ones(here: Installation) -> None:
@@ -240,7 +240,7 @@ def test_an_older_savepoint_goes_back_and_overtakes_the_newer_ones(here: Install
     here.ended(JobStatus.CANCELED)
     here.submit(restore="savepoint:1700000000001")
     state = scheduled(here)
-    assert state.back
+    assert state.rewind
     assert [ref.checkpoint for ref in state.retained] == [1, 2]
     assert (state.next_checkpoint, state.lineage) == (5, lineage)
     here.ended(JobStatus.CANCELED)
@@ -260,7 +260,7 @@ def test_an_older_checkpoint_overtakes_savepoints_too(here: Installation) -> Non
     save(here, refs[2])
     here.ended(JobStatus.CANCELED)
     here.submit(restore="checkpoint:1")
-    assert scheduled(here).back
+    assert scheduled(here).rewind
     assert Savepoints(here.storage.files).list(7)[0].overtaken is not None
 
 
@@ -303,13 +303,13 @@ def test_a_place_may_be_a_checkpoint_or_all_of_a_job(here: Installation) -> None
     here.submit()
     refs = checkpoints(here, 3)
     here.ended(JobStatus.FAILED)
-    absolute = here.storage.files.place(refs[1].path)
+    absolute = here.storage.files.describe(refs[1].path)
     for number, word in ((8, f"path:{absolute}"), (9, "path:7/1/2")):
         record = here.submit(number, restore=word)
         state = scheduled(here, number)
         assert state.latest is not None
         assert state.latest.path == f"{number}/1/2"
-        assert state.back, "checkpoint 3 lies after it"
+        assert state.rewind, "checkpoint 3 lies after it"
         here.ended(JobStatus.FAILED, number)
         known = here.state(7)
         here.put(replace(known, continued_by=0))

@@ -172,10 +172,10 @@ def test_incompatible_changes_are_named_and_can_be_given_up(
     assert here.stored() == before
     record = here.submit(restore="latest", of=changed, on_incompatible=OnIncompatible.DROP)
     assert record.restore is not None
-    assert record.restore.dropped
+    assert record.restore.dropped_operators
     state = here.pipeline()
-    assert set(state.dropped) == set(record.restore.dropped)
-    assert not set(state.initial or ()) & set(state.dropped)
+    assert set(state.dropped_operators) == set(record.restore.dropped_operators)
+    assert not set(state.initial or ()) & set(state.dropped_operators)
 
 
 def test_what_does_not_fit_may_be_started_over(here: Installation) -> None:
@@ -236,6 +236,6 @@ def test_a_fork_may_write_elsewhere_but_reads_the_same(here: Installation) -> No
     here.submit(restore="latest", of=job())
     fork = here.submit(8, source=7, of=job(sink_path="/elsewhere"))
     assert fork.restore is not None
-    assert (fork.fork, fork.restore.dropped) == (True, ("lake",))
+    assert (fork.fork, fork.restore.dropped_operators) == (True, ("lake",))
     with pytest.raises(Incompatible, match="orders: path is '/other'"):
         here.submit(9, source=7, of=job(path="/other"))

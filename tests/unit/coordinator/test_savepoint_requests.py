@@ -33,7 +33,7 @@ LIMIT_MS = 600_000
 
 
 def standing(here: Installation) -> SavepointRequest:
-    found = request_of(here.known())
+    found = request_of(here.snapshot())
     assert found is not None
     return found.value
 
@@ -99,7 +99,7 @@ def test_the_end_of_a_job_answers_what_is_still_wanted(here: Installation) -> No
 
 def test_a_job_does_not_end_on_old_knowledge_of_what_is_wanted(here: Installation) -> None:
     here.submit()
-    ending = ending_of(here.known(), JobStatus.FAILED, here.clock.now_ms())
+    ending = ending_of(here.snapshot(), JobStatus.FAILED, here.clock.now_ms())
     here.commands.savepoint(7, stop=False)
     with pytest.raises(Conflict):
         here.store.transact(ending.checks, ending.writes)
@@ -113,7 +113,7 @@ def test_a_savepoint_that_fails_lets_the_job_run_on(here: Installation, leader: 
     assert here.state().status is JobStatus.DOING_SAVEPOINT
     answer(here, SavepointStatus.FAILED, "no space")
     leader.turns(2)
-    assert (here.state().status, here.known().record is None) == (JobStatus.RUNNING, False)
+    assert (here.state().status, here.snapshot().record is None) == (JobStatus.RUNNING, False)
 
 
 @pytest.mark.parametrize("stop", [True, False])

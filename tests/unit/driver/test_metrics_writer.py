@@ -26,7 +26,7 @@ from tidegate.model.records import (
 )
 from tidegate.pipeline.engine import Engine
 from tidegate.pipeline.progress import PipelineProgress
-from tidegate.runner.driver_spec import driver_order
+from tidegate.runner.driver_spec import driver_spec
 from tidegate.runner.process import reference
 from tidegate.store import Delete, Put, Store, open_store
 from tidegate.testing.plain_engine import PlainEngine
@@ -56,7 +56,7 @@ class World:
         self.store = store
         self.clock = Hands()
         self.meters = [PipelineProgress(1, 3), PipelineProgress(2, 3)]
-        order = driver_order(
+        order = driver_spec(
             EngineSettings(write_behind_ms=write_behind_ms),
             Home(Path("/nowhere")),
             job_id=7,

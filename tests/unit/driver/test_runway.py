@@ -52,7 +52,7 @@ class World:
     def __init__(self, place: Path) -> None:
         self.place = place
         self.storage = CheckpointStorage(place / "checkpoints")
-        self.meter = PipelineProgress(1, 1)
+        self.progress = PipelineProgress(1, 1)
         self.store: Store = open_store("memory:")
         self.put(
             PipelineState(
@@ -60,7 +60,7 @@ class World:
             )
         )
         self.watch = LogRetentionMonitor(self.store, self.storage, ORDER, SystemClock())
-        self.watch.find(job(place), [self.meter])
+        self.watch.find(job(place), [self.progress])
 
     def put(self, state: PipelineState) -> None:
         self.state = state
@@ -83,7 +83,7 @@ class World:
     def says(self, **runway: object) -> list[LogRetentionMetric]:
         (self.place / "runway").write_text(json.dumps(runway))
         self.watch.step(self.watch.lanes[0])
-        return list(self.meter.read().runway)
+        return list(self.progress.read().log_retention)
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_a_source_that_cannot_answer_keeps_its_last_answer_and_harms_nothing(wor
     before = world.says(held=True, seconds_left=5)
     (world.place / "runway").write_text("{")
     world.watch.step(world.watch.lanes[0])
-    assert list(world.meter.read().runway) == before
+    assert list(world.progress.read().log_retention) == before
 
 
 def test_a_storage_that_cannot_be_read_harms_nothing(world: World) -> None:
@@ -153,7 +153,7 @@ def test_a_storage_that_cannot_be_read_harms_nothing(world: World) -> None:
 
 def test_sources_that_lose_nothing_are_not_asked(world: World) -> None:
     watch = LogRetentionMonitor(world.store, world.storage, ORDER, SystemClock())
-    watch.find(job(world.place, "FakeSource"), [world.meter])
+    watch.find(job(world.place, "FakeSource"), [world.progress])
     assert watch.lanes == []
 
 

@@ -19,7 +19,7 @@ from tidegate.model.records import (
     JobStatus,
 )
 from tidegate.pipeline.clock import SystemClock
-from tidegate.runner.driver_spec import driver_order
+from tidegate.runner.driver_spec import driver_spec
 from tidegate.store import Delete, Put, Store, open_store
 from tidegate.testing.faulty_store import Fault, faulty_store
 
@@ -31,7 +31,7 @@ class World:
         # type: Store, list[str]
         self.store = store
         self.told = []
-        order = driver_order(
+        order = driver_spec(
             EngineSettings(), Home(Path("/nowhere")), job_id=7, generation=3, detached=True
         )
         reins = DriverControl(

@@ -18,7 +18,7 @@ from tidegate.election.lease import (
     seek,
     silent,
     trusted,
-    worker_office,
+    worker_lease,
 )
 
 TIMING = Timing(4.0)
@@ -151,4 +151,4 @@ def test_silence_is_never_counted_longer_than_it_was_nor_longer_than_it_was_watc
 
 
 def test_workers_have_offices_of_their_own() -> None:
-    assert worker_office("host-1") == "worker/host-1"
+    assert worker_lease("host-1") == "worker/host-1"

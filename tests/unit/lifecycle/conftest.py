@@ -46,7 +46,7 @@ class Make:
             initialization_ms=1,
             lineage="l",
             plan=plan,
-            intent=JobIntent(wish=wish),
+            intent=JobIntent(desired=wish),
         )
 
     def process(self, pid: int = 42) -> ProcessRef:

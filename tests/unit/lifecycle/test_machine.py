@@ -76,7 +76,7 @@ RECORDS = st.builds(
         initialization_ms=1,
         lineage="l",
         plan=Plan(job_name="j", env=JobEnv(retry_times=times), pipelines=()),
-        intent=JobIntent(wish=wish),
+        intent=JobIntent(desired=wish),
     ),
     st.sampled_from(DesiredState),
     st.integers(0, 3),

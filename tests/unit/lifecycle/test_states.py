@@ -251,7 +251,7 @@ def test_a_driver_that_died_is_started_again_at_the_cost_of_a_retry(make, end, w
 
 
 def test_last_words_are_in_the_failure(make) -> None:
-    end = DriverEnd(at_ms=1, code=1, proof="exit", last_words="out of memory")
+    end = DriverEnd(at_ms=1, code=1, proof="exit", stderr_tail="out of memory")
     assert (
         decide(make.view(JobStatus.RUNNING, driver=make.driver(end=end))).reason
         == "the driver died (exit code 1): out of memory"

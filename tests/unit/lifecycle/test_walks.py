@@ -56,7 +56,7 @@ class Process:
     alive: bool = True
     registered: bool = False
     hangs: bool = False  # neither works nor reads its order
-    undead: bool = False  # no signal ends it
+    unkillable_failure: bool = False  # no signal ends it
     sign_ms: int = 0
     progress_ms: int = 0
 
@@ -160,9 +160,12 @@ class World:
         self.now_ms += ms
 
     def _wish(self) -> None:
-        if self.random.random() < 0.15 and self.record.intent.wish is not DesiredState.FORCE_STOP:
+        if (
+            self.random.random() < 0.15
+            and self.record.intent.desired is not DesiredState.FORCE_STOP
+        ):
             wish = self.random.choice([DesiredState.CANCEL, DesiredState.FORCE_STOP])
-            self.record = replace(self.record, intent=JobIntent(wish=wish))
+            self.record = replace(self.record, intent=JobIntent(desired=wish))
         elif self.random.random() < 0.2 and (
             self.savepoint is None or self.savepoint.status is SavepointStatus.FAILED
         ):
@@ -174,12 +177,12 @@ class World:
 
     def _kill_driver(self) -> None:
         for process in self.processes:
-            process.alive = process.alive and process.undead
+            process.alive = process.alive and process.unkillable_failure
 
     def _hang_driver(self) -> None:
         for process in self.processes:
             process.hangs = True
-            process.undead = process.undead or self.random.random() < 0.3
+            process.unkillable_failure = process.unkillable_failure or self.random.random() < 0.3
 
     def _terminate_driver(self) -> None:
         """The host is shut down in good order: its drivers stop at a checkpoint."""
@@ -288,7 +291,7 @@ class World:
             if process.generation != mine.generation or self.host(process) != HOSTS[worker]:
                 continue
             if mine.order in (DriverCommand.TERMINATE, DriverCommand.KILL):
-                process.alive = process.alive and process.undead
+                process.alive = process.alive and process.unkillable_failure
             if not process.alive:
                 self._report(process)
 
@@ -562,7 +565,7 @@ class World:
             self.state.status is JobStatus.RUNNING
             and process is not None
             and process.alive
-            and self.record.intent.wish is DesiredState.RUN
+            and self.record.intent.desired is DesiredState.RUN
         )
         saving = (
             self.savepoint is not None
@@ -591,7 +594,7 @@ def walk(seed: int) -> World:
         ended = ended or world.state
         world.chaos()
         assert world.state == ended
-    assert world.at_rest(), f"not at rest: {world.state}, wished: {world.record.intent.wish}"
+    assert world.at_rest(), f"not at rest: {world.state}, wished: {world.record.intent.desired}"
     return world
 
 
@@ -622,7 +625,7 @@ def test_a_machine_that_starts_beside_a_living_driver_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        "tidegate.lifecycle.states.recovering.press", lambda *_: Transition(to=JobStatus.PENDING)
+        "tidegate.lifecycle.states.recovering.escalate", lambda *_: Transition(to=JobStatus.PENDING)
     )
     monkeypatch.setattr(
         JobObservation,

@@ -193,7 +193,7 @@ def run(
         nodes[one.operator] = Node(action=one, connector=cast(Connector, None), operator=operator)
     store = store or new_store()
     ledger = Ledger(store, 1, 1, 1, clock=world, abandon=threading.Event())
-    around = PipelineContext(
+    context = PipelineContext(
         job=job,
         storage=CheckpointStorage(place),
         engine=world,
@@ -203,7 +203,7 @@ def run(
         interval_s=10.0,
     )
     assert (
-        BatchLoop(around, Graph(pipeline=1, nodes=nodes), ledger, PipelineProgress(1, 1)).run()
+        BatchLoop(context, Graph(pipeline=1, nodes=nodes), ledger, PipelineProgress(1, 1)).run()
         is PipelineStatus.CANCELED
     )
     return ledger.load()

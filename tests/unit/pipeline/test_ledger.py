@@ -105,7 +105,7 @@ def test_completing_retains_exactly_and_names_what_is_to_be_deleted() -> None:
         turn(ledger)
     state = stored(store)
     assert [r.checkpoint for r in state.retained] == [3, 4]
-    assert [r.checkpoint for r in state.doomed] == [1, 2]
+    assert [r.checkpoint for r in state.pending_deletion] == [1, 2]
     assert (
         state.rows_read,
         state.rows_written,
@@ -115,7 +115,7 @@ def test_completing_retains_exactly_and_names_what_is_to_be_deleted() -> None:
     ) == (40, 36, 4, None, ("s",))
     ledger.begin(RANGES)
     ledger.complete(ref(5), [], 2, ["1/1/1", "1/1/2"])
-    assert [r.checkpoint for r in stored(store).doomed] == [3]
+    assert [r.checkpoint for r in stored(store).pending_deletion] == [3]
 
 
 def test_an_older_generation_is_fenced_at_every_write() -> None:

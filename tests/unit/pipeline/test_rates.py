@@ -41,8 +41,8 @@ class Pipeline:
 
     def start(self) -> None:
         self.state = _with(self.state, generation=self.state.generation + 1)
-        self.meter = PipelineProgress(1, self.state.generation, self.clock)
-        self.meter.restored(self.state)
+        self.progress = PipelineProgress(1, self.state.generation, self.clock)
+        self.progress.restored(self.state)
 
     def batch(self, rows: int, took_s: float, **tables: int) -> None:
         begun_ms = self.clock.now_ms()
@@ -63,10 +63,10 @@ class Pipeline:
             volumes=volumes,
         )
         self.state = _with(self.state, retained=(*self.state.retained, ref)[-3:])
-        self.meter.completed(self.state)
+        self.progress.completed(self.state)
 
     def rate(self) -> float | None:
-        rates = self.meter.read().rates
+        rates = self.progress.read().rates
         return rates.rows_written if rates else None
 
 
@@ -94,7 +94,7 @@ def test_an_idle_pipeline_has_the_rate_zero_not_an_average() -> None:
     pipeline.batch(1_000_000, 10)
     for _ in range(4):
         pipeline.clock.turn(10)
-        pipeline.meter.idle()
+        pipeline.progress.idle()
     assert pipeline.rate() == 0
 
 
@@ -166,7 +166,7 @@ def test_a_step_of_the_wall_clock_changes_no_rate(jump_s: int) -> None:
 def test_rates_are_told_by_operator_and_table_and_nothing_where_nothing_passes() -> None:
     pipeline = Pipeline()
     pipeline.batch(300, 10, a=100, b=200, c=0)
-    rates = pipeline.meter.read().rates
+    rates = pipeline.progress.read().rates
     assert rates is not None
     assert {table: rate.rows for table, rate in rates.operators["source"].items()} == {
         "a": 10,

@@ -37,8 +37,8 @@ def with_connector(monkeypatch: pytest.MonkeyPatch) -> Any:
             implementation="",
             check=check,
         )
-        known = registry.connectors()
-        monkeypatch.setattr(registry, "connectors", lambda: (*known, made))
+        snapshot = registry.connectors()
+        monkeypatch.setattr(registry, "connectors", lambda: (*snapshot, made))
 
     return add
 

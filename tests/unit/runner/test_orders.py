@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tidegate.home import Home
 from tidegate.model.engine import CheckpointSettings, EngineSettings
-from tidegate.runner.driver_spec import driver_order, encode, receive, send
+from tidegate.runner.driver_spec import driver_spec, encode, receive, send
 
 HOME = Home(Path("/somewhere"))
 
@@ -26,7 +26,7 @@ def test_the_engines_settings_are_in_the_order() -> None:
         checkpoint=checkpoint,
         spark={"spark.master": "spark://m:1"},
     )
-    order = driver_order(settings, HOME, job_id=7, generation=3, worker="w", detached=True)
+    order = driver_spec(settings, HOME, job_id=7, generation=3, worker="w", detached=True)
     assert (order.home, order.job_id, order.generation, order.worker, order.detached) == (
         "/somewhere",
         7,
@@ -53,7 +53,7 @@ def test_keys_of_the_storage_are_in_the_order_and_not_in_what_is_printed_of_it()
     checkpoint = CheckpointSettings(
         storage_root="s3://b/x", storage_options={"fs.s3a.secret.key": "hunter2"}
     )
-    order = driver_order(EngineSettings(checkpoint=checkpoint), HOME, job_id=7, generation=3)
+    order = driver_spec(EngineSettings(checkpoint=checkpoint), HOME, job_id=7, generation=3)
     assert (order.checkpoints_root, order.storage_options) == (
         "s3://b/x",
         {"fs.s3a.secret.key": "hunter2"},
@@ -62,13 +62,13 @@ def test_keys_of_the_storage_are_in_the_order_and_not_in_what_is_printed_of_it()
 
 
 def test_without_settings_everything_is_in_the_home() -> None:
-    order = driver_order(EngineSettings(), HOME, job_id=7, generation=3)
+    order = driver_spec(EngineSettings(), HOME, job_id=7, generation=3)
     assert (order.store_url, order.checkpoints_root) == (HOME.store_url, str(HOME.checkpoints))
     assert (order.interval_ms, order.detached) == (10_000, False)
 
 
 def test_an_order_goes_through_a_pipe_and_what_follows_stays_there() -> None:
-    order = driver_order(
+    order = driver_spec(
         EngineSettings(spark={"spark.x": "y\nz" * 50_000}), HOME, job_id=7, generation=3
     )
     read_end, write_end = os.pipe()
@@ -86,7 +86,7 @@ def test_an_order_goes_through_a_pipe_and_what_follows_stays_there() -> None:
 
 def test_an_order_that_ends_in_the_middle_is_none() -> None:
     read_end, write_end = os.pipe()
-    os.write(write_end, encode(driver_order(EngineSettings(), HOME, job_id=7, generation=3))[:-1])
+    os.write(write_end, encode(driver_spec(EngineSettings(), HOME, job_id=7, generation=3))[:-1])
     os.close(write_end)
     assert receive(read_end) is None
     os.close(read_end)
@@ -95,5 +95,5 @@ def test_an_order_that_ends_in_the_middle_is_none() -> None:
 def test_an_order_for_a_reader_that_has_died_is_no_error() -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
-    send(driver_order(EngineSettings(), HOME, job_id=7, generation=3), write_end)
+    send(driver_spec(EngineSettings(), HOME, job_id=7, generation=3), write_end)
     os.close(write_end)

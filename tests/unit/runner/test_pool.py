@@ -13,7 +13,7 @@ import pytest
 
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings
-from tidegate.runner.driver_spec import driver_order
+from tidegate.runner.driver_spec import driver_spec
 from tidegate.runner.launch import DriverProcess, Program
 from tidegate.runner.process import kill_session
 from tidegate.runner.warm_pool import RETRY_S, NoneWaits, WarmPool
@@ -47,7 +47,7 @@ class Pool(WarmPool):
         program = Program(environ={**os.environ, "PYTHONPATH": path}, module=module)
         super().__init__(
             program,
-            driver_order(EngineSettings(), Home(home), job_id=0, generation=0, detached=True),
+            driver_spec(EngineSettings(), Home(home), job_id=0, generation=0, detached=True),
             count,
             lambda: self.now_s,
         )

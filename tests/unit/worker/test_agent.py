@@ -62,7 +62,7 @@ class Puppet:
     state: Alive | Exited = field(default_factory=Alive)
     acts: list[str] = field(default_factory=list)
 
-    def look(self) -> Alive | Exited:
+    def poll(self) -> Alive | Exited:
         return self.state
 
     def terminate(self) -> None:
@@ -235,11 +235,11 @@ def test_nothing_is_started_for_an_assignment_that_shall_end(
 
 def test_a_driver_that_ends_is_reported_once_with_code_and_last_words(world: World) -> None:
     puppet = world.running()
-    puppet.state = Exited(code=70, proof="exit", last_words="x" * 1000 + "the JVM died")
+    puppet.state = Exited(code=70, proof="exit", stderr_tail="x" * 1000 + "the JVM died")
     world.turn()
     end = world.end
     assert end is not None
-    assert (end.code, end.proof, end.last_words[-12:], len(end.last_words)) == (
+    assert (end.code, end.proof, end.stderr_tail[-12:], len(end.stderr_tail)) == (
         70,
         "exit",
         "the JVM died",
@@ -255,7 +255,7 @@ def test_a_driver_that_ends_is_reported_once_with_code_and_last_words(world: Wor
 def test_a_driver_that_dies_before_it_could_register_is_put_on_record_as_dead(world: World) -> None:
     world.assign()
     world.turn()
-    world.stage.last.state = Exited(code=1, proof="exit", last_words="no such module")
+    world.stage.last.state = Exited(code=1, proof="exit", stderr_tail="no such module")
     world.turn(3)
     assert world.driver is not None
     assert (world.driver.generation, world.driver.process, world.driver.worker) == (
@@ -264,7 +264,7 @@ def test_a_driver_that_dies_before_it_could_register_is_put_on_record_as_dead(wo
         "w",
     )
     assert world.end is not None
-    assert world.end.last_words == "no such module"
+    assert world.end.stderr_tail == "no such module"
     assert len(world.stage.started) == 1
 
 

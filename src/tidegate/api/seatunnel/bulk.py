@@ -26,8 +26,8 @@ FORMATS = {".json": Format.JSON, ".conf": Format.HOCON, ".config": Format.HOCON,
 
 
 class Many:
-    def __init__(self, desk: ApiContext, writes: Writes) -> None:
-        self.desk = desk
+    def __init__(self, context: ApiContext, writes: Writes) -> None:
+        self.context = context
         self.writes = writes
 
     async def submit_jobs(self, request: Request) -> Response:

@@ -34,13 +34,13 @@ TYPES = {
 
 
 class Checkpoints:
-    def __init__(self, desk: ApiContext) -> None:
-        self.desk = desk
+    def __init__(self, context: ApiContext) -> None:
+        self.context = context
 
     async def overview(self, request: Request) -> Response:
         """Counts, the latest ones and the history of every pipeline."""
-        job_id, picture = job_id_of(request.path_params["job_id"]), self.desk.current()
-        pipelines = pipelines_of(picture, job_id)
+        job_id, cache = job_id_of(request.path_params["job_id"]), self.context.current()
+        pipelines = pipelines_of(cache, job_id)
         updated = max(
             (
                 each
@@ -52,13 +52,13 @@ class Checkpoints:
         document = {
             "jobId": str(job_id),
             "updatedAt": updated,
-            "pipelines": [_pipeline(picture, p) for p in pipelines],
+            "pipelines": [_pipeline(cache, p) for p in pipelines],
         }
         return JSONResponse(document)
 
     async def history(self, request: Request) -> Response:
         """The last checkpoints, the newest first: of one pipeline or of all."""
-        job_id, picture = job_id_of(request.path_params["job_id"]), self.desk.current()
+        job_id, cache = job_id_of(request.path_params["job_id"]), self.context.current()
         wanted, limit, status = (
             positive(request, "pipelineId"),
             positive(request, "limit") or HISTORY_DEFAULT,
@@ -68,16 +68,16 @@ class Checkpoints:
             raise UserError(f"status={status} is not known: say {', '.join(STATUSES)}")
         found = [
             (ref.completed_ms, {"pipelineId": p.value.pipeline, "checkpoint": _checkpoint(ref)})
-            for p in picture.pipelines(job_id)
+            for p in cache.pipelines(job_id)
             if wanted in (None, p.value.pipeline) and status in ("", "COMPLETED")
-            for ref in _history(picture, p.value)
+            for ref in _history(cache, p.value)
         ]
         found.sort(key=lambda each: each[0], reverse=True)
         return JSONResponse([entry for _, entry in found[:limit]])
 
 
-def _pipeline(picture: ClusterCache, state: PipelineState) -> dict[str, Any]:
-    history = _history(picture, state)
+def _pipeline(cache: ClusterCache, state: PipelineState) -> dict[str, Any]:
+    history = _history(cache, state)
     saved = next((ref for ref in history if ref.kind is CheckpointKind.SAVEPOINT), None)
     begun = [state.pending] if state.pending and state.status is not PipelineStatus.FINISHED else []
     return {
@@ -101,8 +101,8 @@ def _pipeline(picture: ClusterCache, state: PipelineState) -> dict[str, Any]:
     }
 
 
-def _history(picture: ClusterCache, state: PipelineState) -> Sequence[CheckpointRef]:
-    for seen in picture.history(state.job_id):
+def _history(cache: ClusterCache, state: PipelineState) -> Sequence[CheckpointRef]:
+    for seen in cache.history(state.job_id):
         if seen.key.rpartition("/")[2] == str(state.pipeline):
             return tuple(reversed(seen.value.entries))
     return tuple(reversed(state.retained))

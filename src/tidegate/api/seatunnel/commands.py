@@ -35,8 +35,8 @@ class StopMode(StrEnum):
 
 
 class Writes:
-    def __init__(self, desk: ApiContext) -> None:
-        self.desk = desk
+    def __init__(self, context: ApiContext) -> None:
+        self.context = context
 
     async def submit_job(self, request: Request) -> Response:
         """Take a job in; the answer has its id."""
@@ -62,7 +62,7 @@ class Writes:
             job_id = id_of_key(request_key, by)
         plan = plan_text(decoded(body), format, strictness_of(query.get("lenient")))
         try:
-            record = self.desk.commands.submit(
+            record = self.context.commands.submit(
                 plan,
                 file="",
                 job_id=job_id,
@@ -73,17 +73,19 @@ class Writes:
             )
         except UserError as error:
             raise refused(error) from error
-        self.desk.wrote()
+        self.context.wrote()
         return record
 
     def accept_change(self, job_id: int, change: AcceptedChange, request: Request) -> JobRecord:
         """Resume a job with a decision about the change that has stopped it, in a thread."""
         audit_facts(request, action="accept-change", change=str(change)[:200])
         try:
-            record = self.desk.commands.accept_change(job_id, change, by=principal_of(request).name)
+            record = self.context.commands.accept_change(
+                job_id, change, by=principal_of(request).name
+            )
         except UserError as error:
             raise refused(error) from error
-        self.desk.wrote()
+        self.context.wrote()
         return record
 
     async def stop_job(self, request: Request) -> Response:
@@ -105,13 +107,13 @@ class Writes:
         """
         try:
             if how is StopMode.SAVEPOINT:
-                self.desk.commands.savepoint(job_id, stop=True, by=by)
+                self.context.commands.savepoint(job_id, stop=True, by=by)
             else:
-                self.desk.commands.stop(job_id, DesiredState(how.value), by=by)
+                self.context.commands.stop(job_id, DesiredState(how.value), by=by)
         except UserError as error:
             if error.condition not in ("unknown-job", "job-ended"):
                 raise
-        self.desk.wrote()
+        self.context.wrote()
 
 
 async def body_of(request: Request) -> bytes:

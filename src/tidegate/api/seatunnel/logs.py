@@ -35,8 +35,8 @@ class NoSuchLog(UserError):
 class Logs:
     """The handlers. Without a folder there are no logs to show."""
 
-    def __init__(self, desk: ApiContext) -> None:
-        self.desk = desk
+    def __init__(self, context: ApiContext) -> None:
+        self.context = context
 
     async def listed(self, request: Request) -> Response:
         """Links to the files of this server: all of them, or those of one job.
@@ -47,11 +47,11 @@ class Logs:
         if name.endswith(SUFFIXES):
             return await self._text(name)
         names = [each for each in await run_in_threadpool(self.file_names) if name in each]
-        node = self.desk.me.address.removeprefix("http://").removeprefix("https://")
+        node = self.context.me.address.removeprefix("http://").removeprefix("https://")
         links = [
             {
                 "node": node,
-                "logLink": f"{self.desk.me.address}{self._prefix()}/logs/{each}",
+                "logLink": f"{self.context.me.address}{self._prefix()}/logs/{each}",
                 "logName": each,
             }
             for each in names
@@ -74,19 +74,19 @@ class Logs:
         return PlainTextResponse(await run_in_threadpool(self.tail, name))
 
     def _prefix(self) -> str:
-        path = self.desk.settings.http.context_path.strip("/")
+        path = self.context.settings.http.context_path.strip("/")
         return f"/{path}" if path else ""
 
     def file_names(self) -> list[str]:
         """What there is, below the folder."""
-        folder = self.desk.logs
+        folder = self.context.logs
         return (
             sorted(path.relative_to(folder).as_posix() for path in _files(folder)) if folder else []
         )
 
     def tail(self, name: str, bytes_max: int = BYTES_MAX) -> str:
         """The last part of a file."""
-        folder = self.desk.logs
+        folder = self.context.logs
         if (
             folder is None or name not in self.file_names()
         ):  # only what is listed can be asked for: no path is ever made of what was sent
@@ -103,11 +103,11 @@ class Logs:
         """What the job whose file this is must not show: a JVM, or a library, may have written it
         there.
         """
-        word, picture = name.partition("/")[0], self.desk.picture
+        word, cache = name.partition("/")[0], self.context.cache
         job_id = whole_number(word, 1, JOB_ID_MAX)
         if job_id is None:
             return frozenset()
-        record, outcome = picture.jobs().get(job_id), picture.outcome(job_id)
+        record, outcome = cache.jobs().get(job_id), cache.outcome(job_id)
         plans = [record.value.plan if record else None, outcome.value.plan if outcome else None]
         return frozenset().union(*(plan_texts(plan) for plan in plans if plan is not None))
 

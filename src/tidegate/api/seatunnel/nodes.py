@@ -49,19 +49,21 @@ QUEUES = (
 
 
 class Nodes:
-    def __init__(self, desk: ApiContext) -> None:
-        self.desk = desk
+    def __init__(self, context: ApiContext) -> None:
+        self.context = context
 
     async def monitoring(self, _request: Request) -> Response:
         """One object for each member, all values text: this server with its figures, the others
         with the address that has theirs.
         """
-        lease = self.desk.picture.lease()
+        lease = self.context.cache.lease()
         leader = lease.value.address if lease else ""
         mine = await run_in_threadpool(figures)
-        members = [_member(self.desk.me.address, leader) | mine]
-        known = living(self.desk.picture, self.desk.settings.coordinator.lease_ms, self.desk.clock)
-        others = {leader, *(server.address for server in known)} - {"", self.desk.me.address}
+        members = [_member(self.context.me.address, leader) | mine]
+        known = living(
+            self.context.cache, self.context.settings.coordinator.lease_ms, self.context.clock
+        )
+        others = {leader, *(server.address for server in known)} - {"", self.context.me.address}
         return JSONResponse(
             members
             + [
@@ -117,12 +119,12 @@ class Nodes:
         ]
         if bad:
             raise UserError(f"the tags {', '.join(bad)} are not plain values")
-        if self.desk.retag is None:
+        if self.context.retag is None:
             raise UserError(
                 "this server has no worker whose tags could be changed: ask the server or worker"
                 " that has it"
             )
-        self.desk.retag(
+        self.context.retag(
             {
                 key: value if isinstance(value, str) else str(value).lower()
                 for key, value in given.items()

@@ -22,13 +22,17 @@ LIMIT_DEFAULT = 100
 
 
 class Pending:
-    def __init__(self, desk: ApiContext) -> None:
-        self.desk = desk
+    def __init__(self, context: ApiContext) -> None:
+        self.context = context
 
     async def jobs(self, request: Request) -> Response:
         """The queue, the workers, and every waiting job with its reason."""
-        picture, query, now_ms = self.desk.current(), request.query_params, self.desk.clock.now_ms()
-        everything = going(picture)
+        cache, query, now_ms = (
+            self.context.current(),
+            request.query_params,
+            self.context.clock.now_ms(),
+        )
+        everything = going(cache)
         waiting = sorted((job for job in everything if job.state.status in WAITING), key=_since)
         shown = waiting
         if "jobId" in query:
@@ -38,7 +42,7 @@ class Pending:
         pretty = query.get("pretty", "").lower() == "true"
         document = {
             "queueSummary": _queue(waiting, pretty),
-            "clusterSnapshot": _cluster(picture, everything),
+            "clusterSnapshot": _cluster(cache, everything),
             "pendingJobs": [_job(job, now_ms, pretty) for job in shown],
         }
         return JSONResponse(document)
@@ -63,10 +67,10 @@ def _queue(waiting: Sequence[RunningJob], pretty: bool) -> dict[str, Any]:
     }
 
 
-def _cluster(picture: ClusterCache, jobs: Sequence[RunningJob]) -> dict[str, Any]:
+def _cluster(cache: ClusterCache, jobs: Sequence[RunningJob]) -> dict[str, Any]:
     held: dict[str, list[str]] = {}
     for job in jobs:
-        assignment = picture.assignment(job.state.job_id)
+        assignment = cache.assignment(job.state.job_id)
         if assignment is not None:
             held.setdefault(assignment.value.worker, []).append(str(job.state.job_id))
     workers = [
@@ -80,10 +84,10 @@ def _cluster(picture: ClusterCache, jobs: Sequence[RunningJob]) -> dict[str, Any
             "memUsage": None,
             "runningJobIds": held.get(key, []),
         }
-        for key, worker in picture.workers().items()
+        for key, worker in cache.workers().items()
     ]
     total, free = (
-        sum(w.value.slots for w in picture.workers().values()),
+        sum(w.value.slots for w in cache.workers().values()),
         sum(int(str(w["freeSlots"])) for w in workers),
     )
     return {

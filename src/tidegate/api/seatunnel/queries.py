@@ -29,9 +29,9 @@ SHOWN_CHARS_MAX = 80
 class Reads:
     """The handlers, with the texts of the jobs that they share."""
 
-    def __init__(self, desk: ApiContext) -> None:
-        self.desk = desk
-        self.board = RunningJobsCache(desk.picture)
+    def __init__(self, context: ApiContext) -> None:
+        self.context = context
+        self.board = RunningJobsCache(context.cache)
         self.ended = Ended()
 
     async def overview(self, request: Request) -> Response:
@@ -40,15 +40,18 @@ class Reads:
         Query parameters are tags that a worker must have to be counted.
         """
         await self.board.due.in_slices()
-        picture = self.desk.current()
-        jobs, ended = [entry.job for entry in self.board.entries()], self.desk.roll.ended_counts()
-        return JSONResponse(overview(picture, jobs, ended, dict(request.query_params)))
+        cache = self.context.current()
+        jobs, ended = (
+            [entry.job for entry in self.board.entries()],
+            self.context.roll.ended_counts(),
+        )
+        return JSONResponse(overview(cache, jobs, ended, dict(request.query_params)))
 
     async def running_jobs(self, request: Request) -> Response:
         """Jobs that have not ended, the newest first."""
         await self.board.due.in_slices()
-        self.desk.current()
-        now_ms, page = self.desk.clock.now_ms(), _page(request)
+        self.context.current()
+        now_ms, page = self.context.clock.now_ms(), _page(request)
         return (
             _listed(self.board.entries(), lambda entry: entry.json(now_ms), page)
             if page
@@ -59,21 +62,21 @@ class Reads:
         """Jobs that have ended, the last one first; `state` in any case, a state that does not
         exist has no jobs.
         """
-        picture, wanted = self.desk.current(), request.path_params.get("state", "").upper()
-        self.ended.forget(picture)
+        cache, wanted = self.context.current(), request.path_params.get("state", "").upper()
+        self.ended.forget(cache)
         return _listed(
-            self.desk.roll.finished(wanted),
+            self.context.roll.finished(wanted),
             lambda row: self.ended.json(row.outcome),
             _page(request),
         )
 
     async def job_info(self, request: Request) -> Response:
         """One job, running or ended. An unknown id is answered with itself."""
-        job_id, picture = job_id_of(request.path_params.get("job_id", "")), self.desk.current()
-        entry, outcome = self.board.entry(job_id), picture.outcome(job_id)
+        job_id, cache = job_id_of(request.path_params.get("job_id", "")), self.context.current()
+        entry, outcome = self.board.entry(job_id), cache.outcome(job_id)
         if entry is not None and (outcome is None or not entry.job.state.status.terminal):
-            return json_text(entry.json(self.desk.clock.now_ms()))
-        if outcome is None and (damage := picture.damage(job_id)):
+            return json_text(entry.json(self.context.clock.now_ms()))
+        if outcome is None and (damage := cache.damage(job_id)):
             raise StoreDamaged(damage)
         return json_text(
             self.ended.json(outcome) if outcome is not None else dumps({"jobId": str(job_id)})
@@ -81,12 +84,12 @@ class Reads:
 
     async def failures(self, request: Request) -> Response:
         """What went wrong with a job, the newest first; bounded where it is written."""
-        job_id, picture, limit = (
+        job_id, cache, limit = (
             job_id_of(request.path_params["job_id"]),
-            self.desk.current(),
+            self.context.current(),
             positive(request, "limit") or FAILURES_DEFAULT,
         )
-        state, outcome = picture.state(job_id), picture.outcome(job_id)
+        state, outcome = cache.state(job_id), cache.outcome(job_id)
         failures = (
             state.value.failures
             if state and (state.value.failures or outcome is None)
@@ -98,7 +101,7 @@ class Reads:
 
 
 def overview(
-    picture: ClusterCache,
+    cache: ClusterCache,
     jobs: Sequence[RunningJob],
     ended: Mapping[str, int],
     tags: Mapping[str, str],
@@ -106,14 +109,12 @@ def overview(
     """The counts, all of them text."""
     workers = {
         key: w.value
-        for key, w in picture.workers().items()
+        for key, w in cache.workers().items()
         if all(w.value.tags.get(tag) == value for tag, value in tags.items())
     }
     slots = sum(worker.slots for worker in workers.values())
     held = [
-        a
-        for job in jobs
-        if (a := picture.assignment(job.state.job_id)) and a.value.worker in workers
+        a for job in jobs if (a := cache.assignment(job.state.job_id)) and a.value.worker in workers
     ]
     waiting = sum(job.state.status in WAITING for job in jobs)
     counts = {

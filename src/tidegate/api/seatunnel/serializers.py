@@ -106,7 +106,7 @@ def progress(
         "checkpointHealth": state.health.value,
         "healthReason": state.health_reason,
         "restorable": restorable(pipelines),
-        "runway": runway(state, metrics),
+        "runway": log_retention(state, metrics),
         "statusReason": state.reason,
         "restarts": str(restarts_of(state)),
         "restartsWithoutProgress": str(state.restarts),
@@ -226,9 +226,11 @@ def _option_text(value: Any) -> str:
     )
 
 
-def runway(state: JobState, metrics: Sequence[PipelineMetrics]) -> dict[str, Any]:
+def log_retention(state: JobState, metrics: Sequence[PipelineMetrics]) -> dict[str, Any]:
     """How long the sources hold what the oldest restore point needs, as they said last."""
-    figures = [figure for m in metrics if m.generation == state.generation for figure in m.runway]
+    figures = [
+        figure for m in metrics if m.generation == state.generation for figure in m.log_retention
+    ]
     found = outlook(figures)
     sources = [
         {

@@ -63,7 +63,7 @@ RESPONSES: dict[int | str, dict[str, object]] = {
 }
 
 
-def typed_api(desk: ApiContext) -> FastAPI:
+def typed_api(context: ApiContext) -> FastAPI:
     """The application to mount at /api/v1."""
     app = FastAPI(
         title="Tidegate",
@@ -75,19 +75,19 @@ def typed_api(desk: ApiContext) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )
     for router in (
-        jobs.routes(desk),
-        changes.routes(desk),
-        cluster.routes(desk),
+        jobs.routes(context),
+        changes.routes(context),
+        cluster.routes(context),
         catalog.routes(),
-        state.routes(desk),
-        tokens.routes(desk),
+        state.routes(context),
+        tokens.routes(context),
     ):
         describe_roles(router)
         app.include_router(router)
-    probes = HealthReport(desk)
+    probes = HealthReport(context)
     app.add_route("/health", probes.health, methods=["GET"], include_in_schema=False)
     app.add_route("/ready", probes.ready, methods=["GET"], include_in_schema=False)
-    app.add_route("/events", Live(desk).events, methods=["GET"], include_in_schema=False)
+    app.add_route("/events", Live(context).events, methods=["GET"], include_in_schema=False)
     app.add_exception_handler(TidegateError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, not_here)

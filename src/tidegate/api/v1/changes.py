@@ -12,9 +12,9 @@ from tidegate.api.v1.roles import OPERATOR
 from tidegate.model.change import AcceptedChange
 
 
-def routes(desk: ApiContext) -> APIRouter:
+def routes(context: ApiContext) -> APIRouter:
     """The routes below /jobs that decide."""
-    router, writes = APIRouter(prefix="/jobs", tags=["jobs"]), Writes(desk)
+    router, writes = APIRouter(prefix="/jobs", tags=["jobs"]), Writes(context)
 
     @router.post("/{job_id}/accept-change", status_code=202, dependencies=[OPERATOR])
     def accept_change(

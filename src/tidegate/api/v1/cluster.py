@@ -15,29 +15,29 @@ from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.model.records import CheckpointHealth, ServerRecord
 
 
-def routes(desk: ApiContext) -> APIRouter:
+def routes(context: ApiContext) -> APIRouter:
     """All of them only read."""
     router = APIRouter(tags=["cluster"], dependencies=[VIEWER])
 
     @router.get("/overview")
     def get_overview() -> models.Overview:
         """What there is, and what needs attention."""
-        return overview_of(desk)
+        return overview_of(context)
 
     @router.get("/workers")
     def listworkers_of() -> list[models.WorkerModel]:
         """Every worker that has a lease, with the jobs in its hands."""
-        return workers_of(desk.current())
+        return workers_of(context.current())
 
     @router.get("/coordinators")
     def list_coordinators() -> list[models.Coordinator]:
         """Every server that lives, and which of them leads."""
-        return coordinators_of(desk)
+        return coordinators_of(context)
 
     @router.get("/cleanups")
     def list_cleanups() -> list[models.Cleanup]:
         """What ended jobs have left, the next one to go first."""
-        records = [seen.value for seen in desk.current().cleanups().values()]
+        records = [seen.value for seen in context.current().cleanups().values()]
         return [
             shapes.cleanup(record) for record in sorted(records, key=lambda record: record.due_ms)
         ]
@@ -45,24 +45,24 @@ def routes(desk: ApiContext) -> APIRouter:
     return router
 
 
-def workers_of(picture: ClusterCache) -> list[models.WorkerModel]:
+def workers_of(cache: ClusterCache) -> list[models.WorkerModel]:
     """Every worker with the jobs in its hands."""
     held: dict[str, list[int]] = {}
-    for job in going(picture):
-        assignment = picture.assignment(job.state.job_id)
+    for job in going(cache):
+        assignment = cache.assignment(job.state.job_id)
         if assignment is not None:
             held.setdefault(assignment.value.worker, []).append(job.state.job_id)
     return [
         shapes.worker(seen.value, sorted(held.get(key, [])))
-        for key, seen in sorted(picture.workers().items())
+        for key, seen in sorted(cache.workers().items())
     ]
 
 
-def overview_of(desk: ApiContext) -> models.Overview:
+def overview_of(context: ApiContext) -> models.Overview:
     """What there is, and what needs attention."""
-    picture, lease = desk.current(), desk.picture.lease()
-    jobs, workers = going(picture), workers_of(picture)
-    counts = Counter(job.state.status.value for job in jobs) + Counter(desk.roll.ended_counts())
+    cache, lease = context.current(), context.cache.lease()
+    jobs, workers = going(cache), workers_of(cache)
+    counts = Counter(job.state.status.value for job in jobs) + Counter(context.roll.ended_counts())
     return models.Overview(
         version=__version__,
         jobs=dict(counts),
@@ -72,19 +72,19 @@ def overview_of(desk: ApiContext) -> models.Overview:
         workers=len(workers),
         slots=sum(worker.slots for worker in workers),
         free_slots=sum(worker.free_slots for worker in workers),
-        coordinators=len(coordinators_of(desk)),
-        cleanups=len(picture.cleanups()),
+        coordinators=len(coordinators_of(context)),
+        cleanups=len(cache.cleanups()),
         leader=lease.value.address if lease else None,
     )
 
 
-def coordinators_of(desk: ApiContext) -> list[models.Coordinator]:
+def coordinators_of(context: ApiContext) -> list[models.Coordinator]:
     """The servers that live.
 
     This one does, and so does the leader, also if they have not announced themselves yet, or are of
     a release that does not.
     """
-    picture, lease, me = desk.current(), desk.picture.lease(), desk.me
+    cache, lease, me = context.current(), context.cache.lease(), context.me
     leader = lease.value if lease else None
     found = {
         me.id: ServerRecord(
@@ -94,7 +94,8 @@ def coordinators_of(desk: ApiContext) -> list[models.Coordinator]:
     if leader is not None and leader.holder != me.id:
         found[leader.holder] = ServerRecord(id=leader.holder, address=leader.address)
     found |= {
-        each.id: each for each in living(picture, desk.settings.coordinator.lease_ms, desk.clock)
+        each.id: each
+        for each in living(cache, context.settings.coordinator.lease_ms, context.clock)
     }
     return [
         models.Coordinator(

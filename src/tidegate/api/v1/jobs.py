@@ -37,11 +37,11 @@ NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
 }
 
 
-def routes(desk: ApiContext) -> APIRouter:
+def routes(context: ApiContext) -> APIRouter:
     router, writes, cards = (
         APIRouter(prefix="/jobs", tags=["jobs"]),
-        Writes(desk),
-        PageCache(desk.picture),
+        Writes(context),
+        PageCache(context.cache),
     )
 
     @router.get("", dependencies=[VIEWER], response_model=models.JobPage, responses=NOT_MODIFIED)
@@ -68,13 +68,13 @@ def routes(desk: ApiContext) -> APIRouter:
 
         The page's ETag changes when anything of its jobs does.
         """
-        desk.current()
-        found = matching(desk.roll.rows(ended=ended), status=status, health=health, name=name)
+        context.current()
+        found = matching(context.roll.rows(ended=ended), status=status, health=health, name=name)
         shown, following = page(found, submitted_of, cursor, limit)
         keys = cards.keys(shown)
         tag = tag_of(keys, following, len(found))
         return unchanged(request, tag) or json_answer(
-            cards.page(shown, keys, following, len(found), desk.clock.now_ms()), tag
+            cards.page(shown, keys, following, len(found), context.clock.now_ms()), tag
         )
 
     @router.post("", status_code=201, dependencies=[OPERATOR])
@@ -118,10 +118,10 @@ def routes(desk: ApiContext) -> APIRouter:
 
         Its ETag changes when anything of it does.
         """
-        picture = desk.current()
-        tag = etag(picture, job_id_of(job_id))
+        cache = context.current()
+        tag = etag(cache, job_id_of(job_id))
         return unchanged(request, tag) or json_answer(
-            job_details(picture, job_id_of(job_id), desk.clock.now_ms()).model_dump_json(), tag
+            job_details(cache, job_id_of(job_id), context.clock.now_ms()).model_dump_json(), tag
         )
 
     @router.post("/{job_id}/stop", status_code=202, dependencies=[OPERATOR])
@@ -132,10 +132,10 @@ def routes(desk: ApiContext) -> APIRouter:
         """
         wanted = job_id_of(job_id)
         audit_facts(request, action=str(body.how))
-        job_details(desk.current(), wanted, 0)  # an id that nobody knows is told
+        job_details(context.current(), wanted, 0)  # an id that nobody knows is told
         writes.stop(wanted, StopMode(body.how), principal_of(request).name)
-        desk.look()
-        return job_details(desk.current(), wanted, desk.clock.now_ms())
+        context.wait_until_current()
+        return job_details(context.current(), wanted, context.clock.now_ms())
 
     @router.get("/{job_id}/checkpoints", dependencies=[VIEWER])
     def list_checkpoints(
@@ -148,7 +148,7 @@ def routes(desk: ApiContext) -> APIRouter:
 
         The history is bounded: 32 for each pipeline.
         """
-        picture, wanted = desk.current(), job_id_of(job_id)
+        picture, wanted = context.current(), job_id_of(job_id)
         job_details(picture, wanted, 0)
         found = checkpoints_of(picture, wanted, pipeline)
         shown, following = page(found, _checkpoint_order, cursor, limit)
@@ -157,7 +157,7 @@ def routes(desk: ApiContext) -> APIRouter:
     @router.get("/{job_id}/failures", dependencies=[VIEWER])
     def list_failures(job_id: JobIdPath) -> list[models.FailureModel]:
         """What went wrong, the newest first; bounded."""
-        return job_details(desk.current(), job_id_of(job_id), 0).failures
+        return job_details(context.current(), job_id_of(job_id), 0).failures
 
     return router
 
@@ -186,36 +186,36 @@ def _checkpoint_order(each: models.CheckpointModel) -> tuple[float, int, int]:
     return each.completed.timestamp(), each.pipeline, each.checkpoint
 
 
-def job_of(picture: ClusterCache, row: JobRow, now_ms: int) -> models.Job:
+def job_of(cache: ClusterCache, row: JobRow, now_ms: int) -> models.Job:
     """A job as it is shown."""
     return (
-        shapes.running(picture, row.job, now_ms)
+        shapes.running(cache, row.job, now_ms)
         if isinstance(row.job, RunningJob)
         else shapes.ended(row.job.value)
     )
 
 
-def job_details(picture: ClusterCache, job_id: int, now_ms: int) -> models.JobDetails:
+def job_details(cache: ClusterCache, job_id: int, now_ms: int) -> models.JobDetails:
     """One job with all that belongs to it; UnknownJob."""
-    record, outcome = picture.jobs().get(job_id), picture.outcome(job_id)
-    job = going_of(picture, record) if record is not None else None
+    record, outcome = cache.jobs().get(job_id), cache.outcome(job_id)
+    job = going_of(cache, record) if record is not None else None
     if job is not None and (outcome is None or not job.state.status.terminal):
-        return shapes.details(picture, job, now_ms)
-    if outcome is None and (damage := picture.damage(job_id)):
+        return shapes.details(cache, job, now_ms)
+    if outcome is None and (damage := cache.damage(job_id)):
         raise StoreDamaged(damage)
     if outcome is None:
         raise UnknownJob(job_id)
-    return shapes.ended_details(picture, outcome.value)
+    return shapes.ended_details(cache, outcome.value)
 
 
 def checkpoints_of(
-    picture: ClusterCache, job_id: int, pipeline: int | None = None
+    cache: ClusterCache, job_id: int, pipeline: int | None = None
 ) -> list[models.CheckpointModel]:
     """The last checkpoints of a job, or of one of its pipelines, the newest first."""
-    entries = {seen.key: seen.value.entries for seen in picture.history(job_id)}
+    entries = {seen.key: seen.value.entries for seen in cache.history(job_id)}
     found = [
         shapes.checkpoint(ref, p.value)
-        for p in picture.pipelines(job_id)
+        for p in cache.pipelines(job_id)
         if pipeline in (None, p.value.pipeline)
         for ref in entries.get(p.key, p.value.retained)
     ]
@@ -223,16 +223,16 @@ def checkpoints_of(
     return found
 
 
-def etag(picture: ClusterCache, job_id: int) -> str:
+def etag(cache: ClusterCache, job_id: int) -> str:
     """Made of the versions of all records of a job."""
     seen: tuple[CachedEntry[Any] | None, ...] = (
-        picture.jobs().get(job_id),
-        picture.state(job_id),
-        picture.outcome(job_id),
-        picture.assignment(job_id),
+        cache.jobs().get(job_id),
+        cache.state(job_id),
+        cache.outcome(job_id),
+        cache.assignment(job_id),
     )
-    more: Iterator[CachedEntry[Any]] = chain(picture.pipelines(job_id), picture.metrics(job_id))
+    more: Iterator[CachedEntry[Any]] = chain(cache.pipelines(job_id), cache.metrics(job_id))
     parts = [str(each.version if each else 0) for each in chain(seen, more)]
-    if (instead := picture.shown_health(job_id)) is not None:  # while it cannot be written
+    if (instead := cache.shown_health(job_id)) is not None:  # while it cannot be written
         parts.append(instead.level.value)
     return f'W/"{"-".join(parts)}"'

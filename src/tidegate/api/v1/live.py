@@ -59,14 +59,14 @@ class News:
     Not for threads.
     """
 
-    def __init__(self, picture: ClusterCache) -> None:
-        self.picture = picture
+    def __init__(self, cache: ClusterCache) -> None:
+        self.cache = cache
         self._states: dict[int, Hashable] = {}
         self._progress: dict[int, Hashable] = {}
         self.urgent: set[int] = set()
         self.other: set[int] = set()
 
-    def look(self, ids: Collection[int]) -> None:
+    def refresh(self, ids: Collection[int]) -> None:
         """Take these in: jobs in another state are urgent, those that have only gone on are not."""
         for job_id in ids:
             if self._differs(self._states, job_id, self._state(job_id)):
@@ -80,21 +80,21 @@ class News:
         return told
 
     def _state(self, job_id: int) -> Hashable:
-        picture = self.picture
+        cache = self.cache
         seen = (
-            picture.jobs().get(job_id),
-            picture.state(job_id),
-            picture.outcome(job_id),
-            picture.assignment(job_id),
-            picture.savepoint(job_id),
+            cache.jobs().get(job_id),
+            cache.state(job_id),
+            cache.outcome(job_id),
+            cache.assignment(job_id),
+            cache.savepoint(job_id),
         )
         return (
             *(each.version for each in seen if each is not None),
-            *filter(None, [picture.shown_health(job_id)]),
+            *filter(None, [cache.shown_health(job_id)]),
         ) or None
 
     def _place(self, job_id: int) -> Hashable:
-        places = tuple(place.version for place in self.picture.pipelines(job_id))
+        places = tuple(place.version for place in self.cache.pipelines(job_id))
         return (
             places
             + tuple(
@@ -105,7 +105,7 @@ class News:
                     m.value.done,
                     m.value.rates,
                 )
-                for m in self.picture.metrics(job_id)
+                for m in self.cache.metrics(job_id)
             )
             or None
         )
@@ -123,20 +123,20 @@ class News:
 class Live:
     """The stream of one server."""
 
-    def __init__(self, desk: ApiContext) -> None:
-        self.desk = desk
+    def __init__(self, context: ApiContext) -> None:
+        self.context = context
         self.listeners = 0
         self._changed: ChangedJobs | None = None
-        self._news = News(desk.picture)
+        self._news = News(context.cache)
         self._last = Link(0, b"")
         self._reason = ""
-        self._told_s = self._alive_s = desk.clock.monotonic_s()
+        self._told_s = self._alive_s = context.clock.monotonic_s()
         self._watch: asyncio.Task[None] | None = None
 
     async def events(self, request: Request) -> Response:
         """A stream that ends with its listener, or with the server."""
         principal_of(request)
-        listeners_max = min(LISTENERS_MAX, self.desk.listeners_max)
+        listeners_max = min(LISTENERS_MAX, self.context.listeners_max)
         if self.listeners >= listeners_max:
             return fail(
                 503, f"{listeners_max} listeners are as many as this server takes: ask another one"
@@ -149,9 +149,9 @@ class Live:
         link = self._last
         self.listeners += 1
         if self._watch is None or self._watch.done():
-            self._watch = asyncio.create_task(self._look())
+            self._watch = asyncio.create_task(self._refresh())
         try:
-            yield b"retry: 1000\n" + event("hello", {"server": self.desk.me.id})
+            yield b"retry: 1000\n" + event("hello", {"server": self.context.me.id})
             while True:
                 await link.arrived.wait()
                 assert link.following is not None, "it has arrived"
@@ -161,13 +161,13 @@ class Live:
         finally:
             self.listeners -= 1
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         if self._changed is None:
-            self._changed = self.desk.picture.listen()
-            self._news.look(self.desk.picture.jobs())
-        self._news.look(self._changed.take())
+            self._changed = self.context.cache.listen()
+            self._news.refresh(self.context.cache.jobs())
+        self._news.refresh(self._changed.take())
         self._news.take()  # whoever has just come asks for everything
-        self._told_s = self._alive_s = self.desk.clock.monotonic_s()
+        self._told_s = self._alive_s = self.context.clock.monotonic_s()
         while self.listeners:
             try:
                 self.turn(self._changed.take())
@@ -178,8 +178,8 @@ class Live:
 
     def turn(self, ids: Collection[int]) -> None:
         """Tell what is due, of these jobs and of those before."""
-        now_s, reason = self.desk.clock.monotonic_s(), str(self.desk.out_of_date() or "")
-        self._news.look(ids)
+        now_s, reason = self.context.clock.monotonic_s(), str(self.context.out_of_date() or "")
+        self._news.refresh(ids)
         if self._news.urgent or (self._news.other and now_s - self._told_s >= PROGRESS_EVERY_S):
             new = self._news.take()
             self.tell(

@@ -39,13 +39,13 @@ class Card:
 class PageCache:
     """The texts. Not for threads."""
 
-    def __init__(self, picture: ClusterCache) -> None:
-        self.picture = picture
+    def __init__(self, cache: ClusterCache) -> None:
+        self.cache = cache
         self._cards: dict[int, Card] = {}
 
     def keys(self, rows: Sequence[JobRow]) -> list[Hashable]:
         """What the jobs of a page are made from."""
-        return [_key(self.picture, row) for row in rows]
+        return [_key(self.cache, row) for row in rows]
 
     def page(
         self,
@@ -73,7 +73,7 @@ class PageCache:
         if known is not None and known.key == key:
             return known
         try:
-            made = _made(self.picture, row, key)
+            made = _made(self.cache, row, key)
         except Exception as error:
             LOG.error("a job cannot be shown", extra={"job_id": row.job_id, "why": str(error)})
             return None
@@ -86,15 +86,21 @@ def tag_of(keys: Sequence[Hashable], following: str | None, total: int) -> str:
     return f'W/"{hashlib.blake2b(repr((keys, following, total)).encode(), digest_size=12).hexdigest()}"'
 
 
-def _key(picture: ClusterCache, row: JobRow) -> Hashable:
+def _key(cache: ClusterCache, row: JobRow) -> Hashable:
     if not isinstance(row.job, RunningJob):
         return row.job_id, row.job.version
-    assignment = picture.assignment(row.job_id)
+    assignment = cache.assignment(row.job_id)
     counts = tuple(
-        (m.value.generation, m.value.rows_read, m.value.rows_written, m.value.runway, m.value.rates)
-        for m in picture.metrics(row.job_id)
+        (
+            m.value.generation,
+            m.value.rows_read,
+            m.value.rows_written,
+            m.value.log_retention,
+            m.value.rates,
+        )
+        for m in cache.metrics(row.job_id)
     )
-    places = tuple(p.version for p in picture.pipelines(row.job_id))
+    places = tuple(p.version for p in cache.pipelines(row.job_id))
     return (
         row.job_id,
         row.job.record.version,
@@ -105,9 +111,9 @@ def _key(picture: ClusterCache, row: JobRow) -> Hashable:
     )
 
 
-def _made(picture: ClusterCache, row: JobRow, key: Hashable) -> Card:
+def _made(cache: ClusterCache, row: JobRow, key: Hashable) -> Card:
     if not isinstance(row.job, RunningJob):
         return Card(key, shapes.ended(row.job.value).model_dump_json(exclude={AGE})[:-1], 0)
-    last = v2.lagging([p.value for p in picture.pipelines(row.job_id)])
-    text = shapes.running(picture, row.job, 0).model_dump_json(exclude={AGE})[:-1]
+    last = v2.lagging([p.value for p in cache.pipelines(row.job_id)])
+    text = shapes.running(cache, row.job, 0).model_dump_json(exclude={AGE})[:-1]
     return Card(key, text, v2.confirmed_ms(last) if last else 0)

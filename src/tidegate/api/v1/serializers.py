@@ -41,33 +41,33 @@ def at(ms: int) -> datetime:
     return datetime.fromtimestamp(ms / 1000, UTC)
 
 
-def running(picture: ClusterCache, job: RunningJob, now_ms: int) -> models.Job:
+def running(cache: ClusterCache, job: RunningJob, now_ms: int) -> models.Job:
     """A job that has not ended."""
-    return models.Job(**_running(picture, job, now_ms))
+    return models.Job(**_running(cache, job, now_ms))
 
 
-def details(picture: ClusterCache, job: RunningJob, now_ms: int) -> models.JobDetails:
+def details(cache: ClusterCache, job: RunningJob, now_ms: int) -> models.JobDetails:
     """The same with all that belongs to it."""
     job_id, record = job.state.job_id, job.record.value
-    places = [p.value for p in picture.pipelines(job_id)]
+    places = [p.value for p in cache.pipelines(job_id)]
     live = {
         m.value.pipeline: m.value
-        for m in picture.metrics(job_id)
+        for m in cache.metrics(job_id)
         if m.value.generation == job.state.generation
     }
     return models.JobDetails(
-        **_running(picture, job, now_ms),
+        **_running(cache, job, now_ms),
         pipelines=[
-            pipeline(place, live.get(place.pipeline)) for place in pipelines_of(picture, job_id)
+            pipeline(place, live.get(place.pipeline)) for place in pipelines_of(cache, job_id)
         ],
         graph=graph(record.plan, _passed(record.plan, places), rates_of(job.state, live.values())),
         env=v2.env_options(record.plan.env, record.name),
         failures=[failure(each) for each in reversed(job.state.failures)],
-        events=_events(picture, job_id),
+        events=_events(cache, job_id),
     )
 
 
-def _events(picture: ClusterCache, job_id: int) -> list[models.JobEventModel]:
+def _events(cache: ClusterCache, job_id: int) -> list[models.JobEventModel]:
     return [
         models.JobEventModel(
             at=at(each.at_ms),
@@ -77,7 +77,7 @@ def _events(picture: ClusterCache, job_id: int) -> list[models.JobEventModel]:
             generation=each.generation,
             reason=each.reason,
         )
-        for each in reversed(history_of(picture.known(job_id)))
+        for each in reversed(history_of(cache.snapshot(job_id)))
     ]
 
 
@@ -103,13 +103,11 @@ def _passed_in_all(plan: Plan, outcome: JobOutcome) -> Volumes:
     )
 
 
-def _running(picture: ClusterCache, job: RunningJob, now_ms: int) -> dict[str, Any]:
+def _running(cache: ClusterCache, job: RunningJob, now_ms: int) -> dict[str, Any]:
     record, state = job.record.value, job.state
-    places = [p.value for p in picture.pipelines(state.job_id)]
-    live = [
-        m.value for m in picture.metrics(state.job_id) if m.value.generation == state.generation
-    ]
-    last, assignment = v2.lagging(places), picture.assignment(state.job_id)
+    places = [p.value for p in cache.pipelines(state.job_id)]
+    live = [m.value for m in cache.metrics(state.job_id) if m.value.generation == state.generation]
+    last, assignment = v2.lagging(places), cache.assignment(state.job_id)
     confirmed = v2.confirmed_ms(last) if last else 0
     return {
         "id": str(record.job_id),
@@ -124,7 +122,7 @@ def _running(picture: ClusterCache, job: RunningJob, now_ms: int) -> dict[str, A
         "generation": state.generation,
         "restored": record.restored,
         "restorable": v2.restorable(places),
-        "wish": record.intent.wish.value,
+        "wish": record.intent.desired.value,
         "reason": state.reason,
         "health": state.health,
         "health_reason": state.health_reason,
@@ -169,17 +167,17 @@ def ended(outcome: JobOutcome) -> models.Job:
     return models.Job(**_ended(outcome))
 
 
-def ended_details(picture: ClusterCache, outcome: JobOutcome) -> models.JobDetails:
+def ended_details(cache: ClusterCache, outcome: JobOutcome) -> models.JobDetails:
     """The same with all that is still there of it."""
     plan = outcome.plan
     return models.JobDetails(
         **_ended(outcome),
-        pipelines=[pipeline(p, None) for p in pipelines_of(picture, outcome.job_id)],
+        pipelines=[pipeline(p, None) for p in pipelines_of(cache, outcome.job_id)],
         graph=graph(plan, _passed_in_all(plan, outcome), average_rates(outcome)) if plan else [],
         env=v2.env_options(plan.env, outcome.name) if plan else {},
         failures=[failure(each) for each in reversed(outcome.failures)],
         stopped_at=[change_stop(each) for each in stops_of(outcome)],
-        events=_events(picture, outcome.job_id),
+        events=_events(cache, outcome.job_id),
     )
 
 

@@ -38,7 +38,7 @@ FINDINGS_MAX = 200
 SavepointId = Annotated[str, Path(pattern="^[0-9]{1,20}$", description="the id of a savepoint")]
 
 
-def routes(desk: ApiContext) -> APIRouter:
+def routes(context: ApiContext) -> APIRouter:
     router = APIRouter(tags=["state"])
 
     @router.post("/jobs/{job_id}/savepoints", status_code=202, dependencies=[OPERATOR])
@@ -50,32 +50,32 @@ def routes(desk: ApiContext) -> APIRouter:
         While one is being made, this joins it.
         """
         audit_facts(request, action="savepoint and stop" if body.stop else "savepoint")
-        made = desk.commands.savepoint(
+        made = context.commands.savepoint(
             job_id_of(job_id), stop=body.stop, by=principal_of(request).name
         )
-        desk.wrote()
+        context.wrote()
         return savepoint_state(made)
 
     @router.get("/jobs/{job_id}/savepoints/last", dependencies=[VIEWER])
     def last_savepoint(job_id: JobIdPath) -> models.SavepointState | None:
         """What became of the last one that was asked for; null where none was."""
-        job_details(desk.current(), job_id_of(job_id), 0)
-        known = read_job(desk.store, job_id_of(job_id)).savepoint
-        return savepoint_state(known.value) if known else None
+        job_details(context.current(), job_id_of(job_id), 0)
+        snapshot = read_job(context.store, job_id_of(job_id)).savepoint
+        return savepoint_state(snapshot.value) if snapshot else None
 
     @router.get("/savepoints", dependencies=[VIEWER])
     def list_savepoints(
         job: Annotated[str | None, Query(pattern="^[1-9][0-9]{0,18}$")] = None,
     ) -> list[models.SavepointModel]:
         """All savepoints that can be read, or those of one job."""
-        found = desk.commands.savepoints.list(job_id_of(job) if job else None)
+        found = context.commands.savepoints.list(job_id_of(job) if job else None)
         return [savepoint(each) for each in found]
 
     @router.delete("/savepoints/{job_id}/{savepoint_id}", status_code=204, dependencies=[ADMIN])
     def delete_savepoint(job_id: JobIdPath, savepoint_id: SavepointId) -> None:
         """Delete one for good; refused while a job is restored from it, or it is being made."""
-        found = desk.commands.savepoints.find(job_id_of(job_id), savepoint_id)
-        asking.delete(desk.store, desk.commands.savepoints, found)
+        found = context.commands.savepoints.find(job_id_of(job_id), savepoint_id)
+        asking.delete(context.store, context.commands.savepoints, found)
 
     @router.post("/restore-plan", dependencies=[OPERATOR])
     def plan_restore(body: models.SubmissionModel) -> models.RestorePlan:
@@ -86,33 +86,33 @@ def routes(desk: ApiContext) -> APIRouter:
         }
         plan = plan_text(decoded(body.text.encode()), format_of(body.format), body.strictness)
         return restore_plan(
-            desk, plan, job_id_of(body.id) if body.id else 0, body.name or plan.job_name, query
+            context, plan, job_id_of(body.id) if body.id else 0, body.name or plan.job_name, query
         )
 
     @router.get("/storage", dependencies=[VIEWER])
     def get_storage() -> models.StorageModel:
         """What the last pass of the collector has seen and done, and what is in quarantine."""
-        return storage(desk)
+        return storage(context)
 
     @router.post("/storage/survey", dependencies=[OPERATOR])
     def survey_storage() -> models.Survey:
         """Look at everything below the namespace now: how much of what there is, and what would be
         collected. Nothing is moved.
         """
-        return survey(desk)
+        return survey(context)
 
     @router.post("/storage/collect", dependencies=[ADMIN])
     def collect_storage() -> models.StorageModel:
         """One pass of the collector now: orphans go into quarantine, and quarantines whose time is
         over are deleted.
         """
-        collect(desk)
-        return storage(desk)
+        collect(context)
+        return storage(context)
 
     @router.post("/storage/quarantines/{quarantine_id}/undo", dependencies=[ADMIN])
     def undo_quarantine(quarantine_id: Annotated[str, Path(max_length=100)]) -> models.Undone:
         """Take everything of a quarantine back to where it stood."""
-        return undo(desk, quarantine_id)
+        return undo(context, quarantine_id)
 
     return router
 
@@ -145,23 +145,30 @@ def savepoint(found: Savepoint) -> models.SavepointModel:
 
 
 def restore_plan(
-    desk: ApiContext, plan: Plan, job_id: int, name: str, query: dict[str, str]
+    context: ApiContext, plan: Plan, job_id: int, name: str, query: dict[str, str]
 ) -> models.RestorePlan:
     """The plan of a restore; one that is impossible, or needs consent, is a plan too."""
-    known = read_job(desk.store, job_id)
+    snapshot = read_job(context.store, job_id)
     status = (
-        known.state.value.status.value
-        if known.state
-        else known.outcome.status.value
-        if known.outcome
+        snapshot.state.value.status.value
+        if snapshot.state
+        else snapshot.outcome.status.value
+        if snapshot.outcome
         else ""
     )
-    ask = ask_from_here(desk.store, fresh=True)
+    ask = ask_from_here(context.store, fresh=True)
     try:
         report = prepare_restore(
-            desk.store,
-            desk.commands.storage,
-            Wanted(known=known, name=name, plan=plan, wish=wish_of(query), status=status, ask=ask),
+            context.store,
+            context.commands.storage,
+            Wanted(
+                snapshot=snapshot,
+                name=name,
+                plan=plan,
+                options=wish_of(query),
+                status=status,
+                ask=ask,
+            ),
         ).report
     except (Incompatible, NeedsConsent) as refusal:
         report = refusal.report
@@ -181,12 +188,12 @@ def as_plan(report: RestoreReport) -> models.RestorePlan:
     )
 
 
-def storage(desk: ApiContext) -> models.StorageModel:
+def storage(context: ApiContext) -> models.StorageModel:
     """The last pass, and the quarantines."""
-    files, last = desk.commands.storage.files, last_report(desk.store)
-    quarantines = Collector(files, StoreWitness(desk.store)).quarantines.all()
+    files, last = context.commands.storage.files, last_report(context.store)
+    quarantines = Collector(files, StoreWitness(context.store)).quarantines.all()
     return models.StorageModel(
-        place=files.place(),
+        place=files.describe(),
         at=shapes.moment(last.at_ms) if last else None,
         bytes=dict(last.bytes) if last else {},
         units=dict(last.units) if last else {},
@@ -203,14 +210,14 @@ def _quarantine(found: Quarantine) -> models.QuarantineModel:
     )
 
 
-def survey(desk: ApiContext) -> models.Survey:
+def survey(context: ApiContext) -> models.Survey:
     """Everything below the namespace, added up, and the first things that would be collected or
     that nobody understands.
     """
     usage = Usage()
     findings: list[models.CollectorFindingModel] = []
-    collector = Collector(desk.commands.storage.files, StoreWitness(desk.store))
-    for verdict in collector.survey(rules_of(desk.settings.checkpoint, desk.clock.now_ms())):
+    collector = Collector(context.commands.storage.files, StoreWitness(context.store))
+    for verdict in collector.survey(rules_of(context.settings.checkpoint, context.clock.now_ms())):
         usage.add(verdict)
         if (verdict.due or verdict.kind in (UnitKind.ORPHAN, UnitKind.UNKNOWN)) and len(
             findings
@@ -234,17 +241,17 @@ def survey(desk: ApiContext) -> models.Survey:
     )
 
 
-def collect(desk: ApiContext) -> None:
+def collect(context: ApiContext) -> None:
     """One pass that acts, and its report."""
-    files = desk.commands.storage.files
-    own(files, desk.store)
-    rules = rules_of(desk.settings.checkpoint, desk.clock.now_ms())
-    report = Collector(files, StoreWitness(desk.store)).collect(rules)
-    record(desk.store, report_of(report, rules, 0), report.usage.by_job)
+    files = context.commands.storage.files
+    own(files, context.store)
+    rules = rules_of(context.settings.checkpoint, context.clock.now_ms())
+    report = Collector(files, StoreWitness(context.store)).collect(rules)
+    record(context.store, report_of(report, rules, 0), report.usage.by_job)
 
 
-def undo(desk: ApiContext, word: str) -> models.Undone:
+def undo(context: ApiContext, word: str) -> models.Undone:
     """A quarantine back to where it stood."""
-    quarantines = Collector(desk.commands.storage.files, StoreWitness(desk.store)).quarantines
-    moved, failed = quarantines.take_back(quarantines.find(word), desk.clock.now_ms())
+    quarantines = Collector(context.commands.storage.files, StoreWitness(context.store)).quarantines
+    moved, failed = quarantines.take_back(quarantines.find(word), context.clock.now_ms())
     return models.Undone(moved=moved, failed=list(failed))

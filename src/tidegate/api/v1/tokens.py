@@ -57,17 +57,17 @@ class TokenWish(Model):
     )
 
 
-def routes(desk: ApiContext) -> APIRouter:
+def routes(context: ApiContext) -> APIRouter:
     """All of them are for admins."""
     router, tokens = (
         APIRouter(prefix="/tokens", tags=["tokens"], dependencies=[ADMIN]),
-        Tokens(desk.store, desk.clock),
+        Tokens(context.store, context.clock),
     )
 
     @router.get("")
     def list_tokens() -> list[TokenModel]:
         """All tokens, the oldest first."""
-        return [TokenModel(**shown(each, desk.clock.now_ms())) for each in tokens.all()]
+        return [TokenModel(**shown(each, context.clock.now_ms())) for each in tokens.all()]
 
     @router.post("", status_code=201)
     def create_token(body: TokenWish, request: Request, response: Response) -> NewToken:
@@ -75,17 +75,17 @@ def routes(desk: ApiContext) -> APIRouter:
         made, text = tokens.create(
             body.name, body.role, None if body.lives_s is None else body.lives_s * 1000
         )
-        _told(request, f"made token {made.id} {made.name!r}, {made.role.value}")
-        desk.catch_up()
+        _audit(request, f"made token {made.id} {made.name!r}, {made.role.value}")
+        context.catch_up()
         response.headers["Cache-Control"] = "no-store"
-        return NewToken(**shown(made, desk.clock.now_ms()), token=text)
+        return NewToken(**shown(made, context.clock.now_ms()), token=text)
 
     @router.delete("/{token_id}", status_code=204)
     def revoke_token(token_id: TokenId, request: Request) -> None:
         """Let nobody in with it any more."""
         tokens.revoke(token_id)
-        _told(request, f"revoked token {token_id}")
-        desk.catch_up()
+        _audit(request, f"revoked token {token_id}")
+        context.catch_up()
 
     return router
 
@@ -102,7 +102,7 @@ def shown(token: AccessToken, now_ms: int) -> dict[str, Any]:
     return {"id": token.id, "name": token.name, "role": token.role, **dates, "status": status}
 
 
-def _told(request: Request, what: str) -> None:
+def _audit(request: Request, what: str) -> None:
     who = principal_of(request)
     AUDIT.info(
         "token",

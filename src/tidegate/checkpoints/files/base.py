@@ -74,11 +74,11 @@ class Files(ABC):
         """Put a file there that nobody else has put there: False where somebody was first."""
 
     @abstractmethod
-    def look(self, path: str) -> VersionedFile | None:
+    def read_versioned(self, path: str) -> VersionedFile | None:
         """What a file holds, and its version; None where there is none."""
 
     @abstractmethod
-    def swap(self, path: str, data: bytes, seen: VersionedFile | None) -> bool:
+    def replace_if(self, path: str, data: bytes, seen: VersionedFile | None) -> bool:
         """Put a file in the place of what was seen there (None: of nothing): False where that has
         changed meanwhile.
         """
@@ -120,7 +120,7 @@ class Files(ABC):
         """Whether there is a file, or a directory with something in it."""
 
     @abstractmethod
-    def place(self, path: str = "") -> str:
+    def describe(self, path: str = "") -> str:
         """The absolute path or address, for people. Without passwords."""
 
     def copy_tree(self, source: str, target: str, last: str = "_manifest.json") -> None:
@@ -170,7 +170,7 @@ class LocalFiles(Files):
             return self._at(path).read_bytes()
         except (NotADirectoryError, IsADirectoryError):
             raise FileNotFoundError(
-                errno.ENOENT, "there is no such file", self.place(path)
+                errno.ENOENT, "there is no such file", self.describe(path)
             ) from None
 
     def write(self, path: str, data: bytes) -> None:
@@ -217,7 +217,7 @@ class LocalFiles(Files):
             sync(final.parent)
         return True
 
-    def look(self, path: str) -> VersionedFile | None:
+    def read_versioned(self, path: str) -> VersionedFile | None:
         """The version is the checksum."""
         try:
             data = self.read(path)
@@ -225,13 +225,13 @@ class LocalFiles(Files):
             return None
         return VersionedFile(data, hashlib.sha256(data).hexdigest())
 
-    def swap(self, path: str, data: bytes, seen: VersionedFile | None) -> bool:
+    def replace_if(self, path: str, data: bytes, seen: VersionedFile | None) -> bool:
         """While nobody else swaps in this directory."""
         if seen is None:
             return self.create(path, data)
         try:
             with _Locked(self._at(path).parent):
-                now = self.look(path)
+                now = self.read_versioned(path)
                 if now is None or now.version != seen.version:
                     return False
                 self.write(path, data)
@@ -294,7 +294,7 @@ class LocalFiles(Files):
         """Whether there is a file or a directory."""
         return self._at(path).exists()
 
-    def place(self, path: str = "") -> str:
+    def describe(self, path: str = "") -> str:
         return str(self._at(path))
 
 

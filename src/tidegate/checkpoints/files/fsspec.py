@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import fsspec
 
 from tidegate.checkpoints.files.base import FileEntry, Files, VersionedFile, inside
-from tidegate.checkpoints.files.retry import Patience, StorageUnavailable, never, waiting
+from tidegate.checkpoints.files.retry import Patience, StorageUnavailable, never, retry_unavailable
 from tidegate.model.errors import UserError
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class FsspecFiles(Files):
                 ) from None
 
         try:
-            return waiting(attempt, self.patience, self.url, self._note)
+            return retry_unavailable(attempt, self.patience, self.url, self._note)
         finally:
             self._note("")
 
@@ -68,7 +68,7 @@ class FsspecFiles(Files):
         try:
             return bytes(self._do(lambda: self.fs.cat_file(self._at(path))))
         except (IsADirectoryError, NotADirectoryError):
-            raise FileNotFoundError(self.place(path)) from None
+            raise FileNotFoundError(self.describe(path)) from None
 
     def write(self, path: str, data: bytes) -> None:
         """Put a file there; replaces."""
@@ -84,9 +84,9 @@ class FsspecFiles(Files):
 
     def create(self, path: str, data: bytes) -> bool:
         """A look, then a write."""
-        return self.swap(path, data, None)
+        return self.replace_if(path, data, None)
 
-    def look(self, path: str) -> VersionedFile | None:
+    def read_versioned(self, path: str) -> VersionedFile | None:
         """The version is the checksum."""
         try:
             data = self.read(path)
@@ -94,9 +94,9 @@ class FsspecFiles(Files):
             return None
         return VersionedFile(data, sha256(data).hexdigest())
 
-    def swap(self, path: str, data: bytes, seen: VersionedFile | None) -> bool:
+    def replace_if(self, path: str, data: bytes, seen: VersionedFile | None) -> bool:
         """A look, then a write."""
-        if self.look(path) != seen:
+        if self.read_versioned(path) != seen:
             return False
         self.write(path, data)
         return True
@@ -147,7 +147,7 @@ class FsspecFiles(Files):
         """Whether there is a file or a directory."""
         return bool(self._do(lambda: self.fs.exists(self._at(path))))
 
-    def place(self, path: str = "") -> str:
+    def describe(self, path: str = "") -> str:
         return f"{self.url}/{inside(path)}".rstrip("/")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tidegate.checkpoints.files.base import LocalFiles
-from tidegate.checkpoints.files.retry import Patience, StorageUnavailable, waiting
+from tidegate.checkpoints.files.retry import Patience, StorageUnavailable, retry_unavailable
 
 T = TypeVar("T")
 FAULTS = {
@@ -55,7 +55,9 @@ class WaitedForFiles(LocalFiles):
 
     def _waited(self, act: Callable[[], T]) -> T:
         try:
-            return waiting(lambda: self._translated(act), self.patience, str(self.root), self._note)
+            return retry_unavailable(
+                lambda: self._translated(act), self.patience, str(self.root), self._note
+            )
         finally:
             self._note("")
 

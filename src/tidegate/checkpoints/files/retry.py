@@ -33,7 +33,7 @@ def never(_: int) -> bool:
     return False
 
 
-def waiting(
+def retry_unavailable(
     act: Callable[[], T],
     patience: Patience,
     place: str,

@@ -17,7 +17,7 @@ from tidegate.checkpoints.files.retry import (
     StorageRefused,
     StorageUnavailable,
     never,
-    waiting,
+    retry_unavailable,
 )
 from tidegate.checkpoints.files.s3_options import client_of
 from tidegate.model.errors import UserError
@@ -88,7 +88,7 @@ class S3Files(Files):
                 ) from None
 
         try:
-            return waiting(attempt, self.patience, self.url, self._note)
+            return retry_unavailable(attempt, self.patience, self.url, self._note)
         finally:
             self._note("")
 
@@ -152,16 +152,16 @@ class S3Files(Files):
         await asyncio.gather(*(one(request) for request in requests))
 
     def create(self, path: str, data: bytes) -> bool:
-        return self.swap(path, data, None)
+        return self.replace_if(path, data, None)
 
-    def look(self, path: str) -> VersionedFile | None:
+    def read_versioned(self, path: str) -> VersionedFile | None:
         """The version is the ETag."""
         try:
             return self._get(path)
         except FileNotFoundError:
             return None
 
-    def swap(self, path: str, data: bytes, seen: VersionedFile | None) -> bool:
+    def replace_if(self, path: str, data: bytes, seen: VersionedFile | None) -> bool:
         """If-Match with the ETag that was seen, or If-None-Match."""
         condition = {"IfNoneMatch": "*"} if seen is None else {"IfMatch": seen.version}
 
@@ -278,7 +278,7 @@ class S3Files(Files):
             return any(True for _ in self.walk(path))
         return True
 
-    def place(self, path: str = "") -> str:
+    def describe(self, path: str = "") -> str:
         return f"{self.url}/{inside(path)}".rstrip("/")
 
 

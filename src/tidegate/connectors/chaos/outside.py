@@ -27,7 +27,7 @@ def drop(resource: Resource, values: Values) -> None:  # noqa: ARG001  # the sig
     _file(resource.kind, resource.name, resource.place).unlink(missing_ok=True)
 
 
-def runway(place: str) -> LogRetention:
+def log_retention(place: str) -> LogRetention:
     told = Path(place, "runway")
     return LogRetention(**json.loads(told.read_text())) if told.exists() else LogRetention(True)
 

@@ -116,7 +116,7 @@ class ChaosCommitter(Committer):
         numbers = (int(file.stem.rpartition("-")[2]) for file in self._files(resume.lineage))
         return SinkMemory(place=self._values["path"], checkpoint=max(numbers, default=0))
 
-    def ahead(self, resume: SinkRestore) -> Sequence[CommitRange]:
+    def uncheckpointed_commits(self, resume: SinkRestore) -> Sequence[CommitRange]:
         records = [json.loads(file.read_text()) for file in self._files(resume.lineage)]
         return [
             CommitRange(checkpoint=r["checkpoint"], offsets=r["offsets"])
@@ -140,7 +140,9 @@ class ChaosCommitter(Committer):
         state = resume.state or {}
         self._rows = int(state.get("rows", 0))
         self._checkpoint = int(state.get("checkpoint", 0))
-        self._spared.update(resume.ahead, [] if resume.pending is None else [resume.pending])
+        self._spared.update(
+            resume.uncheckpointed_commits, [] if resume.pending is None else [resume.pending]
+        )
         if self._values["path"] is None:
             return
         directory = Path(self._values["path"])

@@ -134,18 +134,18 @@ class ChaosSource(Source):
                 [pa.array(ids), pa.array(payload, type=pa.string())], schema=schema
             )
 
-    def behind(self, offset: Offset) -> bool:  # noqa: ARG002  # the last look knows
+    def has_backlog(self, offset: Offset) -> bool:  # noqa: ARG002  # the last look knows
         """Whether rows that had arrived were left for the next batch."""
         return self._more
 
-    def at_end(self, offset: Offset) -> bool:
+    def is_exhausted(self, offset: Offset) -> bool:
         """All rows are read, in a job that ends."""
         return bool(self.bounded and offset["at"] >= self.values["row.num"])
 
-    def runway(self, offset: Offset) -> LogRetention:  # noqa: ARG002  # the server says it, whatever is asked
+    def log_retention(self, offset: Offset) -> LogRetention:  # noqa: ARG002  # the server says it, whatever is asked
         """What the server holds, as it says itself."""
         return (
-            outside.runway(self.values["outside.path"])
+            outside.log_retention(self.values["outside.path"])
             if self.values["outside.path"]
             else LogRetention(True)
         )

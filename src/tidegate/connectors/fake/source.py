@@ -174,13 +174,13 @@ class FakeSource(Source):
             if first < last:
                 yield first, last
 
-    def at_end(self, offset: Offset) -> bool:
+    def is_exhausted(self, offset: Offset) -> bool:
         """All rows of all tables are made, in a job that ends."""
         return self.bounded and all(
             offset["at"].get(p, 0) >= self._total(s) for p, s in self._settings.items()
         )
 
-    def behind(self, offset: Offset) -> bool:  # noqa: ARG002  # the last look knows
+    def has_backlog(self, offset: Offset) -> bool:  # noqa: ARG002  # the last look knows
         """Whether rows that were due were left for the next batch."""
         return self._more
 

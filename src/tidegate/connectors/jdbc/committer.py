@@ -174,7 +174,7 @@ class JdbcCommitter(Committer):
             else None
         )
 
-    def ahead(self, resume: SinkRestore) -> Sequence[CommitRange]:
+    def uncheckpointed_commits(self, resume: SinkRestore) -> Sequence[CommitRange]:
         """The one record, where it is newer than the restore point: its batch and all before it are
         in the tables.
         """
@@ -188,7 +188,7 @@ class JdbcCommitter(Committer):
         with self._session() as session:
             self._taken(session, resume)
             self._drop_dead(session)
-        self._ahead = max(resume.ahead, default=0)
+        self._ahead = max(resume.uncheckpointed_commits, default=0)
 
     def _session(self) -> Session:
         if self._address.system is System.SQLITE:

@@ -224,7 +224,7 @@ class ForeignSource(Source):
         )
         return [read.predicate(chunk.low, chunk.high) for chunk in chunks]
 
-    def at_end(self, offset: Offset) -> bool:
+    def is_exhausted(self, offset: Offset) -> bool:
         """Whether all chunks are read."""
         position = ChunkPosition.of(offset)
         return position.done >= position.total

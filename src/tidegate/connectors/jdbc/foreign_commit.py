@@ -167,7 +167,7 @@ class ForeignCommitter(Committer):
             )
         return SinkMemory(place=place, checkpoint=int(rows[0][0] or 0) if rows else 0)
 
-    def ahead(self, resume: SinkRestore) -> Sequence[CommitRange]:
+    def uncheckpointed_commits(self, resume: SinkRestore) -> Sequence[CommitRange]:
         """The one record, where it is newer than the restore point."""
         with self._connection() as connection:
             checkpoint, offsets = self._taken(connection, resume)
@@ -313,7 +313,7 @@ class ForeignCommitter(Committer):
         return AlreadyCommitted() if had else BatchCommitted()
 
     def _has(self, checkpoint: int, offsets: Any, commit: Commit) -> bool:
-        if commit.checkpoint < checkpoint <= max(self._resume.ahead, default=0):
+        if commit.checkpoint < checkpoint <= max(self._resume.uncheckpointed_commits, default=0):
             return True
         if checkpoint < commit.checkpoint or (checkpoint == commit.checkpoint and offsets is None):
             return False

@@ -157,7 +157,7 @@ class JdbcSource(Source):
         if empty:
             yield pa.RecordBatch.from_pylist([], schema=table_schema(read.table))
 
-    def at_end(self, offset: Offset) -> bool:
+    def is_exhausted(self, offset: Offset) -> bool:
         """Whether all chunks are read."""
         position = ChunkPosition.of(offset)
         return position.done >= position.total

@@ -174,7 +174,7 @@ class FileCommitter(Committer):
             resume.generation, resume.token, resume.installation, resume.checkpoint
         )
 
-    def ahead(self, resume: SinkRestore) -> Sequence[CommitRange]:
+    def uncheckpointed_commits(self, resume: SinkRestore) -> Sequence[CommitRange]:
         self._take_up(resume)
         if not os.path.isdir(self._layout.base):
             return ()  # left as it is: open sees that the records are gone
@@ -290,7 +290,7 @@ class FileCommitter(Committer):
         names of the files are all that is left to go by.
         """
         held = set(checkpoints(self._layout))
-        if resume.back:
+        if resume.rewind:
             return take_back_by_name(self._place, resume, spared=held)
         marked = {
             int(stem)

@@ -152,10 +152,10 @@ def cut_block(block: bytes, dialect: DelimitedDialect) -> RecordCut:
     spans = _Spans(block, dialect)
     misplaced, open_at = spans.misplaced, spans.open_at
     while place >= 0:
-        around = spans.around(place)
-        if around is None and not spans.escaped(place):
+        context = spans.around(place)
+        if context is None and not spans.escaped(place):
             return RecordCut(place + width, misplaced, open_at)
-        place = block.rfind(dialect.terminator, 0, around[0] if around else place)
+        place = block.rfind(dialect.terminator, 0, context[0] if context else place)
     return RecordCut(0, misplaced, open_at)
 
 
@@ -174,10 +174,10 @@ def first_end(block: bytes, dialect: DelimitedDialect, target: int) -> int:
         return place + width if place >= 0 else -1
     spans = _Spans(block, dialect)
     while place >= 0:
-        around = spans.around(place)
-        if around is None and not spans.escaped(place):
+        context = spans.around(place)
+        if context is None and not spans.escaped(place):
             return place + width
-        place = block.find(dialect.terminator, around[1] if around else place + 1)
+        place = block.find(dialect.terminator, context[1] if context else place + 1)
     return -1
 
 

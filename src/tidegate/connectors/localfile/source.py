@@ -191,14 +191,14 @@ class LocalFileSource(Source):
         for files in self.files:
             yield from files.inspect(rows)
 
-    def at_end(self, offset: Offset) -> bool:
+    def is_exhausted(self, offset: Offset) -> bool:
         """Whether all files that were there at the beginning are read."""
         position = self._unskipped(FilePosition.of(offset))
         if not self.bounded or position.partial:
             return False
         return position.after == position.until or next(self._queue(position), None) is None
 
-    def behind(self, offset: Offset) -> bool:  # noqa: ARG002  # the last look knows
+    def has_backlog(self, offset: Offset) -> bool:  # noqa: ARG002  # the last look knows
         """Whether a file, or a part of one, was left for the next batch."""
         return self._more
 

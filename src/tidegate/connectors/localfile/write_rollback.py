@@ -89,7 +89,7 @@ def refuse_newer_by_name(place: SinkDirectory, resume: SinkRestore, what: str) -
         if (
             number > resume.checkpoint
             and digest in lower
-            and not resume.back
+            and not resume.rewind
             and number != resume.pending
         ):
             raise NewerFiles(place.root, number, resume.checkpoint)

@@ -183,7 +183,7 @@ class ServerLog:
             return f"{at.file} begins after the transactions {before}, and {have} were read"
         return ""
 
-    def runway(self, log: Mapping[str, Any]) -> LogRetention:
+    def log_retention(self, log: Mapping[str, Any]) -> LogRetention:
         """Whether a position is still held."""
         try:
             at = self.here(log)

@@ -62,7 +62,7 @@ from tidegate.databases.mysql.binlog_statements import Watched
 from tidegate.databases.mysql.binlog_xa import PreparedTransaction, find_prepared
 from tidegate.databases.mysql.dialect import MySqlDialect
 from tidegate.databases.mysql.session import connect
-from tidegate.databases.patience import patiently
+from tidegate.databases.patience import retry_transient
 from tidegate.databases.session import Session, open_session
 from tidegate.databases.url import System
 from tidegate.model.change import ChangeChoice
@@ -91,12 +91,12 @@ class MySqlCdcSource(CaptureSource):
         self._is_believed = False  # whether the first position was compared with the log
 
     def session(self) -> Session:
-        return patiently(
+        return retry_transient(
             lambda: open_session(self.address), int(self.values["connect.max-retries"])
         )
 
     def _log_connection(self) -> Any:
-        return patiently(
+        return retry_transient(
             lambda: connect(replace(self.address, database="")),
             int(self.values["connect.max-retries"]),
         )
@@ -242,7 +242,7 @@ class MySqlCdcSource(CaptureSource):
 
     # The next range.
 
-    def look(self, session: Session, start: Offset, limit: Limit) -> LogWindow:
+    def next_window(self, session: Session, start: Offset, limit: Limit) -> LogWindow:
         """Where transactions end in the log after the start."""
         server, log = self._server(session), start["log"]
         at = server.here(log)
@@ -611,10 +611,10 @@ class MySqlCdcSource(CaptureSource):
             start = ScanStart(at=found.end, mark=found.mark, prepared=found.prepared)
         return ReadRange(skip=tuple(skip), also=tuple(also))
 
-    def runway(self, offset: Offset) -> LogRetention:
+    def log_retention(self, offset: Offset) -> LogRetention:
         """Whether the file is still there, and which is the oldest."""
         with self.session() as session:
-            return self._server(session).runway(offset["log"])
+            return self._server(session).log_retention(offset["log"])
 
 
 def _altered_since(change: RangeStop) -> str:

@@ -23,7 +23,7 @@ from tidegate.databases.cdc.errors import ChangeChoice, NoTables, NotSetUp, Posi
 from tidegate.databases.cdc.selection import CaptureTable
 from tidegate.databases.cdc.source import LogWindow
 from tidegate.databases.errors import AccessDenied, DatabaseTrouble, StatementRefused
-from tidegate.databases.patience import patiently
+from tidegate.databases.patience import retry_transient
 from tidegate.databases.postgres import lsn
 from tidegate.databases.postgres import pgoutput_messages as messages
 from tidegate.databases.postgres.catalog import KINDS
@@ -64,7 +64,7 @@ class PostgresCdcSource(CheckedSource):
         return self._open()
 
     def _open(self) -> PostgresSession:
-        return patiently(
+        return retry_transient(
             lambda: PostgresSession(self.address), int(self.values["connect.max-retries"])
         )
 
@@ -249,7 +249,7 @@ class PostgresCdcSource(CheckedSource):
     def passed(self, log: Mapping[str, Any], stop: Mapping[str, Any]) -> bool:
         return lsn.number(log["lsn"]) >= lsn.number(stop["lsn"])
 
-    def look(self, session: Session, start: Offset, limit: Limit) -> LogWindow:
+    def next_window(self, session: Session, start: Offset, limit: Limit) -> LogWindow:
         """As far as the log is written, within the limit, and up to the first change of a table
         that is not carried on.
         """
@@ -428,7 +428,7 @@ class PostgresCdcSource(CheckedSource):
             for c in self.context.accepted_changes
         )
 
-    def runway(self, offset: Offset) -> LogRetention:
+    def log_retention(self, offset: Offset) -> LogRetention:
         """Whether the slot holds the position, and how much more may be written."""
         with self.session() as session:
             state = slot_state(session, self.slot)

@@ -50,7 +50,7 @@ class SparkSource(Source):
     def latest(self, start: Offset, limit: Limit) -> Offset:  # noqa: ARG002  # Spark's readers know no part of their data
         return {"done": True}
 
-    def at_end(self, offset: Offset) -> bool:
+    def is_exhausted(self, offset: Offset) -> bool:
         return bool(offset["done"])
 
     def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # never asked: see spark.py

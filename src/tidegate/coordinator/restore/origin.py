@@ -59,7 +59,7 @@ class RestoreOrigin:
     job_id: int
     lineage: str
     states: tuple[PipelineState, ...]
-    known: JobSnapshot
+    snapshot: JobSnapshot
     next_checkpoint: int
     generation: int
     plan: Plan | None = None
@@ -67,41 +67,41 @@ class RestoreOrigin:
     named: bool = False  # by its place: exactly these checkpoints, whatever else there is
 
 
-def own_origin(known: JobSnapshot, storage: CheckpointStorage) -> RestoreOrigin:
+def own_origin(snapshot: JobSnapshot, storage: CheckpointStorage) -> RestoreOrigin:
     """The last run of a job: by the store, else by what it has left in the storage.
 
     LineageMismatch where its records are not of one run.
     """
-    check_lineage(known)
-    states = tuple(p.value for p in known.pipelines) or (
-        rebuilt(storage, known.job_id) if forgotten(known) and not known.unused else ()
+    check_lineage(snapshot)
+    states = tuple(p.value for p in snapshot.pipelines) or (
+        rebuilt(storage, snapshot.job_id) if forgotten(snapshot) and not snapshot.unused else ()
     )
     what = (
-        f"the last run of job {known.job_id}"
-        if known.pipelines
-        else f"what is left of job {known.job_id} under {storage.files.place(str(known.job_id))}"
+        f"the last run of job {snapshot.job_id}"
+        if snapshot.pipelines
+        else f"what is left of job {snapshot.job_id} under {storage.files.describe(str(snapshot.job_id))}"
     )
-    return _origin(what, known, states)
+    return _origin(what, snapshot, states)
 
 
-def check_lineage(known: JobSnapshot) -> None:
+def check_lineage(snapshot: JobSnapshot) -> None:
     """Whether the job and its pipelines say the same."""
     job = (
-        known.record.value.lineage
-        if known.record
-        else known.outcome.lineage
-        if known.outcome
+        snapshot.record.value.lineage
+        if snapshot.record
+        else snapshot.outcome.lineage
+        if snapshot.outcome
         else None
     )
     claims = {} if job is None else {"the job": job}
     agree_on_lineage(
-        known.job_id,
-        claims | {f"pipeline {p.value.pipeline}": p.value.lineage for p in known.pipelines},
+        snapshot.job_id,
+        claims | {f"pipeline {p.value.pipeline}": p.value.lineage for p in snapshot.pipelines},
     )
 
 
 def origin_of(
-    store: Store, storage: CheckpointStorage, known: JobSnapshot, wish: RestoreOptions
+    store: Store, storage: CheckpointStorage, snapshot: JobSnapshot, wish: RestoreOptions
 ) -> RestoreOrigin:
     """What a wish names; `known` is the job that shall go on. NothingToRestore, NoSavepoint and
     Damaged say what is not there.
@@ -110,21 +110,21 @@ def origin_of(
         return _of_savepoint(
             store,
             storage,
-            Savepoints(storage.files).find(wish.source_job or known.job_id, wish.where),
+            Savepoints(storage.files).find(wish.source_job or snapshot.job_id, wish.where),
         )
     if wish.start is RestoreSource.PATH:
         return _of_path(store, storage, wish.where)
-    source = known if wish.source_job is None else read_job(store, wish.source_job)
-    if wish.start is not RestoreSource.CHECKPOINT and _continues(known, source):
+    source = snapshot if wish.source_job is None else read_job(store, wish.source_job)
+    if wish.start is not RestoreSource.CHECKPOINT and _continues(snapshot, source):
         source = (
-            known  # asked for again by an orchestrator that repeats itself: it has gone on since
+            snapshot  # asked for again by an orchestrator that repeats itself: it has gone on since
         )
     origin = own_origin(source, storage)
     if (
         wish.start is RestoreSource.LATEST
         and not origin.states
-        and forgotten(origin.known)
-        and not origin.known.unused
+        and forgotten(origin.snapshot)
+        and not origin.snapshot.unused
     ):
         left = [
             savepoint
@@ -135,28 +135,28 @@ def origin_of(
     return origin
 
 
-def _continues(known: JobSnapshot, source: JobSnapshot) -> bool:
+def _continues(snapshot: JobSnapshot, source: JobSnapshot) -> bool:
     """Whether a job has taken up this other job's state already."""
-    own = {p.value.lineage for p in known.pipelines} | (
-        {known.outcome.lineage} if known.outcome else set()
+    own = {p.value.lineage for p in snapshot.pipelines} | (
+        {snapshot.outcome.lineage} if snapshot.outcome else set()
     )
     state = source.state.value if source.state else None
     return (
         state is not None
-        and state.continued_by == known.job_id
+        and state.continued_by == snapshot.job_id
         and {p.value.lineage for p in source.pipelines} <= own
     )
 
 
-def forgotten(known: JobSnapshot) -> bool:
+def forgotten(snapshot: JobSnapshot) -> bool:
     """Whether the store has nothing of a job: it never ran, its history has expired, or the store
     was lost.
     """
     return (
-        known.record is None
-        and known.state is None
-        and known.outcome is None
-        and not known.pipelines
+        snapshot.record is None
+        and snapshot.state is None
+        and snapshot.outcome is None
+        and not snapshot.pipelines
     )
 
 
@@ -273,11 +273,11 @@ def _of_path(store: Store, storage: CheckpointStorage, text: str) -> RestoreOrig
     if storage.files.exists(f"{path}/{paths.SAVEPOINT_HEAD}"):
         return _of_savepoint(store, storage, Savepoints(storage.files).read(path))
     if path.isdecimal():
-        known = read_job(store, int(path))
+        snapshot = read_job(store, int(path))
         states = rebuilt(storage, int(path))
         if states:
             return replace(
-                _origin(f"the checkpoints under {storage.files.place(path)}", known, states),
+                _origin(f"the checkpoints under {storage.files.describe(path)}", snapshot, states),
                 named=True,
             )
     elif storage.files.exists(path):
@@ -292,21 +292,21 @@ def _of_path(store: Store, storage: CheckpointStorage, text: str) -> RestoreOrig
         )
         return replace(
             _origin(
-                f"the checkpoint {storage.files.place(path)}",
+                f"the checkpoint {storage.files.describe(path)}",
                 read_job(store, manifest.job_id),
                 (state,),
             ),
             named=True,
         )
     raise NothingToRestore(
-        f"there is no state under {storage.files.place(path)}: say the directory of a savepoint, of"
+        f"there is no state under {storage.files.describe(path)}: say the directory of a savepoint, of"
         " a checkpoint (<job>/<pipeline>/<checkpoint>) or of a job"
     )
 
 
 def _below(storage: CheckpointStorage, text: str) -> str:
     """A path from the root of the storage."""
-    root = storage.files.place().rstrip("/")
+    root = storage.files.describe().rstrip("/")
     path = text.removeprefix("file://") if root.startswith("/") else text
     if path.rstrip("/").startswith(f"{root}/"):
         path = path[len(root) + 1 :]
@@ -319,17 +319,17 @@ def _below(storage: CheckpointStorage, text: str) -> str:
     return path
 
 
-def _origin(what: str, known: JobSnapshot, states: tuple[PipelineState, ...]) -> RestoreOrigin:
-    record = known.record.value if known.record else None
+def _origin(what: str, snapshot: JobSnapshot, states: tuple[PipelineState, ...]) -> RestoreOrigin:
+    record = snapshot.record.value if snapshot.record else None
     return RestoreOrigin(
         what=what,
-        job_id=known.job_id,
+        job_id=snapshot.job_id,
         lineage=states[0].lineage if states else "",
         states=states,
-        known=known,
-        next_checkpoint=max([next_checkpoint(known), *(s.next_checkpoint for s in states)]),
-        generation=max([last_generation(known), *(s.generation for s in states)]),
-        plan=record.plan if record else known.outcome.plan if known.outcome else None,
+        snapshot=snapshot,
+        next_checkpoint=max([next_checkpoint(snapshot), *(s.next_checkpoint for s in states)]),
+        generation=max([last_generation(snapshot), *(s.generation for s in states)]),
+        plan=record.plan if record else snapshot.outcome.plan if snapshot.outcome else None,
     )
 
 
@@ -361,7 +361,7 @@ def check_free(origin: RestoreOrigin, job_id: int, *, fork: bool) -> None:
     """
     if fork:
         return
-    state = origin.known.state.value if origin.known.state else None
+    state = origin.snapshot.state.value if origin.snapshot.state else None
     if state is not None and state.status.terminal and state.continued_by not in (0, job_id):
         raise ContinuedElsewhere(origin.job_id, state.continued_by)
     if origin.savepoint is not None and origin.savepoint.overtaken is not None:

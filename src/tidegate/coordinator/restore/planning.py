@@ -116,10 +116,10 @@ class RestoreRequest:
     `held` asks a source whether it still has a position, where that can be asked.
     """
 
-    known: JobSnapshot
+    snapshot: JobSnapshot
     name: str
     plan: Plan
-    wish: RestoreOptions
+    options: RestoreOptions
     status: str  # of the last run, in words
     held: PositionProbe | None = None
     ask: AskSink | None = None  # what the sinks remember, where they can be asked from here
@@ -150,14 +150,14 @@ def prepare_restore(
     store: Store, storage: CheckpointStorage, request: RestoreRequest
 ) -> PreparedRestore:
     """Everything that can be known before the first write."""
-    wish, known = request.wish, request.known
+    wish, snapshot = request.options, request.snapshot
     try:
-        origin = origin_of(store, storage, known, wish)
+        origin = origin_of(store, storage, snapshot, wish)
     except (NoSavepoint, NothingToRestore):
         if wish.on_missing is not OnMissing.FRESH:
             raise
         return _fresh(storage, request)
-    own = origin.job_id == known.job_id
+    own = origin.job_id == snapshot.job_id
     start = _decide(storage, request, origin)
     if start is StartMode.FRESH:
         return _fresh(storage, request, origin if own and not origin.named else None)
@@ -166,7 +166,7 @@ def prepare_restore(
         return PreparedRestore(
             start=start,
             report=_base(request, start, origin),
-            numbers=numbers_of(known, storage),
+            numbers=numbers_of(snapshot, storage),
             lineage=origin.lineage,
             states=states,
         )
@@ -181,16 +181,16 @@ def prepare_restore(
 def _decide(
     storage: CheckpointStorage, request: RestoreRequest, origin: RestoreOrigin
 ) -> StartMode:
-    known, wish = origin.known, request.wish
-    cleanup = known.cleanup.value if known.cleanup else None
-    other = known.job_id != request.known.job_id
+    snapshot, wish = origin.snapshot, request.options
+    cleanup = snapshot.cleanup.value if snapshot.cleanup else None
+    other = snapshot.job_id != request.snapshot.job_id
     return decide(
         wish,
-        condition_of(known, cleanup, left=bool(origin.states)),
-        job=f"job {known.job_id}" if other else f"job {request.name!r} ({known.job_id})",
+        condition_of(snapshot, cleanup, left=bool(origin.states)),
+        job=f"job {snapshot.job_id}" if other else f"job {request.name!r} ({snapshot.job_id})",
         status=request.status or "the store knows nothing of it",
         place=place_of(origin.states),
-        looked=f"the store and {storage.files.place(str(known.job_id))}",
+        looked=f"the store and {storage.files.describe(str(snapshot.job_id))}",
         checkpoints=any(state.latest for state in origin.states),
     )
 
@@ -199,18 +199,18 @@ def _fresh(
     storage: CheckpointStorage, request: RestoreRequest, own: RestoreOrigin | None = None
 ) -> PreparedRestore:
     """From the beginning; `own` is what the job has left, where that has been looked for already."""
-    own = own or own_origin(request.known, storage)
+    own = own or own_origin(request.snapshot, storage)
     base = _base(request, StartMode.FRESH, None)
     report = report_of(base, request.plan, None, {}, drop=False, consent=True, held=None)
-    before = fresh_notes(request.plan) if own.states or request.known.outcome is not None else ()
+    before = fresh_notes(request.plan) if own.states or request.snapshot.outcome is not None else ()
     report = replace(
         report, notes=(*report.notes, *before, *fresh_findings(request.ask, request.plan).notes)
     )
-    left = bool(own.states) and not request.known.pipelines
+    left = bool(own.states) and not request.snapshot.pipelines
     return PreparedRestore(
         start=StartMode.FRESH,
         report=report,
-        numbers=numbers_of(request.known, storage, own),
+        numbers=numbers_of(request.snapshot, storage, own),
         states={},
         left=left,
     )
@@ -219,16 +219,20 @@ def _fresh(
 def _resumed(
     store: Store, storage: CheckpointStorage, request: RestoreRequest, origin: RestoreOrigin
 ) -> PreparedRestore:
-    wish, known = request.wish, request.known
-    same = origin.job_id == known.job_id and not origin.named
+    wish, snapshot = request.options, request.snapshot
+    same = origin.job_id == snapshot.job_id and not origin.named
     # Of its own last run the store knows whether another job has taken it up; only a store that was
     # lost does not.
-    user = in_use_by(store, origin.lineage, known.job_id) if not same or forgotten(known) else None
+    user = (
+        in_use_by(store, origin.lineage, snapshot.job_id)
+        if not same or forgotten(snapshot)
+        else None
+    )
     if same and user is not None:
-        raise ContinuedElsewhere(known.job_id, user)
+        raise ContinuedElsewhere(snapshot.job_id, user)
     fork = user is not None
-    check_free(origin, known.job_id, fork=fork)
-    numbers = numbers_of(known, storage, origin)
+    check_free(origin, snapshot.job_id, fork=fork)
+    numbers = numbers_of(snapshot, storage, origin)
     points = {
         p.state.pipeline: p
         for p in restore_points(storage, origin.states, wish.checkpoint or None, wish.on_damaged)
@@ -239,7 +243,7 @@ def _resumed(
     places = {s.pipeline: _place(storage, points.get(s.pipeline), s) for s in origin.states}
     base = replace(_base(request, StartMode.RESUME, origin), fork=fork)
     for change in wish.accept_changes:
-        check_offered(change, stops_of(origin.known.outcome))
+        check_offered(change, stops_of(origin.snapshot.outcome))
     report = report_of(
         base,
         request.plan,
@@ -252,7 +256,7 @@ def _resumed(
     if not fork:
         going = {number: (point.state, places[number].states) for number, point in points.items()}
         found = resumed_findings(
-            request.ask, request.plan, going, report.dropped, numbers.last_generation + 1
+            request.ask, request.plan, going, report.dropped_operators, numbers.last_generation + 1
         )
         report = with_findings(report, found, consent=wish.on_sink_lost is OnSinkLost.CONTINUE)
     judge(report)
@@ -262,17 +266,19 @@ def _resumed(
         else {**{number: point.state for number, point in points.items()}, **finished}
     )
     planned = {p.id for p in request.plan.pipelines}
-    states = {n: _without(s, report.dropped) for n, s in states.items() if n in planned}
+    states = {n: _without(s, report.dropped_operators) for n, s in states.items() if n in planned}
     if not same:
         states = {n: _moved(s, request, numbers, origin, fork=fork) for n, s in states.items()}
-    own = paths.job_directory(known.job_id).as_posix()
+    own = paths.job_directory(snapshot.job_id).as_posix()
     return PreparedRestore(
         start=StartMode.RESUME,
         report=report,
         numbers=numbers,
         lineage="" if fork else origin.lineage,
         states=states,
-        source=origin.known if not same and not fork and origin.job_id != known.job_id else None,
+        source=origin.snapshot
+        if not same and not fork and origin.job_id != snapshot.job_id
+        else None,
         claimed=tuple(
             ref.path for s in states.values() for ref in s.retained if ref.path.split("/")[0] != own
         ),
@@ -286,7 +292,7 @@ def accepted_before(origin: RestoreOrigin) -> tuple[AcceptedChange, ...]:
     """What was decided in earlier runs of this state: a position that is reached again needs no
     second decision.
     """
-    record, outcome = origin.known.record, origin.known.outcome
+    record, outcome = origin.snapshot.record, origin.snapshot.outcome
     last = record.value if record is not None else outcome
     return last.accepted_changes if last is not None and last.lineage == origin.lineage else ()
 
@@ -323,13 +329,13 @@ def _named(origin: RestoreOrigin, point: RestorePoint) -> RestorePoint:
     there = next(
         (
             p.value
-            for p in origin.known.pipelines
+            for p in origin.snapshot.pipelines
             if (p.value.pipeline, p.value.lineage) == (state.pipeline, state.lineage)
         ),
         None,
     )
     if there is None:
-        return replace(point, state=replace(state, back=True))
+        return replace(point, state=replace(state, rewind=True))
     newer = [ref for ref in there.retained if ref.checkpoint > state.latest.checkpoint]
     rows = (
         max(0, there.rows_read - sum(ref.rows_read for ref in newer)),
@@ -342,7 +348,7 @@ def _named(origin: RestoreOrigin, point: RestorePoint) -> RestorePoint:
     )
     moved = replace(
         state,
-        back=beyond,
+        rewind=beyond,
         initial=there.initial or state.initial,
         rows_read=rows[0],
         rows_written=rows[1],
@@ -362,14 +368,14 @@ def _place(
     report = PipelineReport(
         pipeline=state.pipeline,
         checkpoint=latest.checkpoint if latest else 0,
-        path=storage.files.place(latest.path) if latest else "",
+        path=storage.files.describe(latest.path) if latest else "",
         replays_rows=point.replays_rows if point else 0,
-        back=state.back,
+        rewind=state.rewind,
     )
     return PipelineRestore(
         report=report,
         states=whole,
-        known=frozenset(known | set(state.initial or ())),
+        snapshot=frozenset(known | set(state.initial or ())),
         finished=state.status is PipelineStatus.FINISHED,
         pending=state.pending is not None,
         notes=point.notes if point else (),
@@ -385,7 +391,7 @@ def _without(state: PipelineState, dropped: tuple[str, ...]) -> PipelineState:
         if state.initial is not None
         else None
     )
-    return replace(state, dropped=dropped, initial=initial)
+    return replace(state, dropped_operators=dropped, initial=initial)
 
 
 def _moved(
@@ -402,10 +408,10 @@ def _moved(
     latest = state.latest
     mine = [
         p.value
-        for p in request.known.pipelines
+        for p in request.snapshot.pipelines
         if (p.value.pipeline, p.value.lineage) == (state.pipeline, state.lineage)
     ]
-    own = origin.job_id == request.known.job_id and not fork
+    own = origin.job_id == request.snapshot.job_id and not fork
     older = (
         tuple(
             ref
@@ -418,25 +424,27 @@ def _moved(
     )
     return replace(
         state,
-        job_id=request.known.job_id,
+        job_id=request.snapshot.job_id,
         lineage="" if fork else state.lineage,
-        back=state.back and not fork,
+        rewind=state.rewind and not fork,
         pending=None if fork or origin.named else state.pending,
         retained=(*older, latest) if latest and state.status is not PipelineStatus.FINISHED else (),
-        doomed=(),
+        pending_deletion=(),
         next_checkpoint=numbers.next_checkpoint,
     )
 
 
 def _base(request: RestoreRequest, start: StartMode, origin: RestoreOrigin | None) -> RestoreReport:
-    wish = request.wish
+    wish = request.options
     notes = [
         f"{path} is left out (--skip-file): what is not read of it is given up"
         for path in wish.skip_files
     ]
     notes += [f"{path} is read as it is now (--accept-file)" for path in wish.accept_files]
     notes += acceptance_notes(
-        wish.accept_changes, (origin or request).known.outcome, resumed=start is not StartMode.FRESH
+        wish.accept_changes,
+        (origin or request).snapshot.outcome,
+        resumed=start is not StartMode.FRESH,
     )
     notes += (
         not_held_notes(request.plan)
@@ -445,10 +453,10 @@ def _base(request: RestoreRequest, start: StartMode, origin: RestoreOrigin | Non
     )
     return RestoreReport(
         notes=tuple(notes),
-        job_id=request.known.job_id,
+        job_id=request.snapshot.job_id,
         start=start.value,
         origin=origin.what if origin else "",
-        source_job=origin.job_id if origin and origin.job_id != request.known.job_id else 0,
+        source_job=origin.job_id if origin and origin.job_id != request.snapshot.job_id else 0,
         lineage=origin.lineage if origin else "",
     )
 

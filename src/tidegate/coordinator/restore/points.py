@@ -89,7 +89,7 @@ def restore_points(
             points.append(
                 RestorePoint(
                     restored_state(
-                        state, resolution, storage.files.place(), on_purpose=wanted is not None
+                        state, resolution, storage.files.describe(), on_purpose=wanted is not None
                     ),
                     tuple(describe(state.pipeline, resolution)),
                     (
@@ -131,7 +131,7 @@ def overtake(storage: CheckpointStorage, states: Iterable[PipelineState], now_ms
     """Pipelines that go back on purpose: savepoints of the lineage after that place are marked,
     before any sink takes a row back.
     """
-    back = {state.pipeline: state for state in states if state.back}
+    back = {state.pipeline: state for state in states if state.rewind}
     if back:
         first = next(iter(back.values()))
         places = {
@@ -149,16 +149,18 @@ class Numbers:
     last_generation: int
 
 
-def numbers_of(known: JobSnapshot, storage: CheckpointStorage, *origins: RestoreOrigin) -> Numbers:
+def numbers_of(
+    snapshot: JobSnapshot, storage: CheckpointStorage, *origins: RestoreOrigin
+) -> Numbers:
     """By what the store knows; where it has forgotten the id, by the checkpoints that were left on
     disk: nothing deletes them when a history expires. Above those of the state that is continued,
     too, which may be another job's.
     """
-    checkpoint = max([next_checkpoint(known), *(o.next_checkpoint for o in origins)])
-    generation = max([last_generation(known), *(o.generation for o in origins)])
-    if known.unused or known.state is not None or known.outcome is not None:
+    checkpoint = max([next_checkpoint(snapshot), *(o.next_checkpoint for o in origins)])
+    generation = max([last_generation(snapshot), *(o.generation for o in origins)])
+    if snapshot.unused or snapshot.state is not None or snapshot.outcome is not None:
         return Numbers(next_checkpoint=checkpoint, last_generation=generation)
-    left = storage.newest(known.job_id)
+    left = storage.newest(snapshot.job_id)
     unseen = GENERATIONS_UNSEEN_MAX if left.checkpoint else 0
     return Numbers(
         next_checkpoint=max(checkpoint, left.checkpoint + 1),
@@ -167,25 +169,29 @@ def numbers_of(known: JobSnapshot, storage: CheckpointStorage, *origins: Restore
 
 
 def condition_of(
-    known: JobSnapshot, cleanup: CleanupRecord | None, *, left: bool = False
+    snapshot: JobSnapshot, cleanup: CleanupRecord | None, *, left: bool = False
 ) -> PreviousRun:
     """What there is of an earlier run; `cleanup` is what is still to be deleted of it. `left`: the
     store knows nothing, and its checkpoints are there.
     """
-    if left and forgotten(known):
+    if left and forgotten(snapshot):
         return PreviousRun.UNFINISHED
     status = (
-        known.state.value.status if known.state else known.outcome.status if known.outcome else None
+        snapshot.state.value.status
+        if snapshot.state
+        else snapshot.outcome.status
+        if snapshot.outcome
+        else None
     )
     if status is JobStatus.FINISHED:
         return PreviousRun.FINISHED
-    if status is None or not known.pipelines:
+    if status is None or not snapshot.pipelines:
         return PreviousRun.NONE
-    if cleanup is not None and known.record is None and not cleanup.resumable:
+    if cleanup is not None and snapshot.record is None and not cleanup.resumable:
         return (
             PreviousRun.DISCARDED
         )  # whether its cleanup has begun or not: a restore must not depend on who is quicker
-    return PreviousRun.WORK_DONE if known.work_done else PreviousRun.UNFINISHED
+    return PreviousRun.WORK_DONE if snapshot.work_done else PreviousRun.UNFINISHED
 
 
 def place_of(states: Sequence[PipelineState]) -> str:
@@ -223,9 +229,9 @@ def restored_state(
             return replace(
                 started,
                 retained=kept,
-                doomed=(*state.doomed, *newer),
+                pending_deletion=(*state.pending_deletion, *newer),
                 pending=pending,
-                back=state.back or (on_purpose and bool(newer)),
+                rewind=state.rewind or (on_purpose and bool(newer)),
                 rows_read=state.rows_read - sum(r.rows_read for r in newer),
                 rows_written=state.rows_written - sum(r.rows_written for r in newer),
                 volumes=without(state.volumes, (r.volumes for r in newer)),

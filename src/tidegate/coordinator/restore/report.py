@@ -32,7 +32,7 @@ class PipelineRestore:
 
     report: PipelineReport
     states: Mapping[str, Any]
-    known: frozenset[str]
+    snapshot: frozenset[str]
     finished: bool = False
     pending: bool = False
     notes: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ def report_of(
         base,
         pipelines=tuple(p.report for p in places.values()),
         operators=operators,
-        dropped=dropped,
+        dropped_operators=dropped,
         problems=problems,
         consents=consents,
         notes=tuple(notes),
@@ -103,7 +103,7 @@ def misfits(plan: Plan, places: Mapping[int, PipelineRestore]) -> Iterator[State
         for action in pipeline.actions
     }
     for number, place in places.items():
-        for operator in sorted(place.known):
+        for operator in sorted(place.snapshot):
             state = place.states.get(operator)
             sink = isinstance(state, Mapping) and "offset" not in state
             identity = state.get(IDENTITY) if isinstance(state, Mapping) else None
@@ -134,7 +134,7 @@ def _verdict(report: RestoreReport) -> Verdict:
         return Verdict.CONSENT
     return (
         Verdict.REPLAY
-        if any(p.replays_rows or p.back for p in report.pipelines)
+        if any(p.replays_rows or p.rewind for p in report.pipelines)
         or any(o.replays for o in report.operators)
         else Verdict.OK
     )
@@ -181,11 +181,11 @@ def _replays(action: Action, place: PipelineRestore) -> str:
     if action.kind is BlockKind.SOURCE:
         return f"{report.replays_rows} rows are read again" if report.replays_rows else ""
     if action.kind is not BlockKind.SINK or not (
-        report.replays_rows or report.back or place.pending
+        report.replays_rows or report.rewind or place.pending
     ):
         return ""
     way = go_back(action)
-    if not report.back:
+    if not report.rewind:
         if way is GoBack.DUPLICATE and action.delivery is not Delivery.EXACTLY_ONCE:
             return "rows that it has may come again"
         return "batches that it has are recognised, and skipped" if report.replays_rows else ""
@@ -199,7 +199,7 @@ def _replays(action: Action, place: PipelineRestore) -> str:
 def _consents(plan: Plan, places: Mapping[int, PipelineRestore]) -> Iterator[str]:
     for pipeline in plan.pipelines:
         place = places.get(pipeline.id)
-        if place is None or not place.report.back or not place.report.replays_rows:
+        if place is None or not place.report.rewind or not place.report.replays_rows:
             continue
         for action in pipeline.of_kind(BlockKind.SINK):
             if go_back(action) is GoBack.DUPLICATE:

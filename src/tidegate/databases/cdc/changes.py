@@ -17,7 +17,9 @@ _INSERT, _BEFORE, _AFTER, _DELETE = (kind.code for kind in RowKind)
 Key = tuple[Any, ...]
 
 
-def settle(batch: pa.RecordBatch, key: Sequence[str], inside: Any = None) -> pa.RecordBatch:
+def normalize_changes(
+    batch: pa.RecordBatch, key: Sequence[str], inside: Any = None
+) -> pa.RecordBatch:
     """Changes as sinks need them: a changed key is a delete and an insert; with `inside`, true or
     false for each row, only those rows are there at all.
     """

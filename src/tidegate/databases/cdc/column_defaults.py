@@ -72,7 +72,7 @@ def zero(kind: DataType, labels: tuple[str, ...]) -> Any:
             return UNKNOWN
 
 
-def told(filled: ColumnDefaults) -> dict[str, Any]:
+def to_stored(filled: ColumnDefaults) -> dict[str, Any]:
     """What a sink must give to rows of before: an option of the table that flows, by column."""
     return {
         name: value for name, value in filled.items() if value is not None and value is not UNKNOWN

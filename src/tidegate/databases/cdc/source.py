@@ -24,8 +24,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from tidegate.databases.catalog import NativeColumn
-from tidegate.databases.cdc.changes import SnapshotRollback, inserted, settle
-from tidegate.databases.cdc.column_defaults import ColumnDefaults, told
+from tidegate.databases.cdc.changes import SnapshotRollback, inserted, normalize_changes
+from tidegate.databases.cdc.column_defaults import ColumnDefaults, to_stored
 from tidegate.databases.cdc.errors import ChangeChoice, ColumnsAdded, OrderChanged, TableChanged
 from tidegate.databases.cdc.key_order import KeyOrder, order_of
 from tidegate.databases.cdc.keys import KeyChunk, SplitKey, split_key
@@ -142,7 +142,7 @@ class CaptureSource(Source):
         """Where it ends, by stop.mode; None: never."""
 
     @abstractmethod
-    def look(self, session: Session, start: Offset, limit: Limit) -> LogWindow:
+    def next_window(self, session: Session, start: Offset, limit: Limit) -> LogWindow:
         """The end of the next range of the log; PositionGone where it is not there any more."""
 
     @abstractmethod
@@ -187,7 +187,7 @@ class CaptureSource(Source):
 
     def _with_defaults(self, session: Session, captured: CaptureTable) -> CaptureTable:
         """Sinks that add a column to their table look for these: what rows of before have in it."""
-        options = {**captured.table.options, "defaults": told(self.filled(session, captured))}
+        options = {**captured.table.options, "defaults": to_stored(self.filled(session, captured))}
         return replace(captured, table=replace(captured.table, options=options))
 
     def tables(self) -> tuple[Table, ...]:
@@ -225,11 +225,11 @@ class CaptureSource(Source):
         log is read to its end.
         """
         known = self._without_gone(self._with_new_tables(start))
-        if self.at_end(known):
+        if self.is_exhausted(known):
             self._more = False
             return known
         with self.session() as session:
-            look = self._carried(known, self._look(session, known, limit))
+            look = self._carried(known, self._next_window(session, known, limit))
             tables = {path: dict(entry) for path, entry in known["tables"].items()}
             for path, columns in (look.columns or {}).items():
                 self._carry_on(session, path, columns)
@@ -305,7 +305,7 @@ class CaptureSource(Source):
         """A position of the log for people: the same whenever it is asked."""
         return str(log["lsn"]) if "lsn" in log else f"{log['file']}:{log['pos']}"
 
-    def _look(self, session: Session, start: Offset, limit: Limit) -> LogWindow:
+    def _next_window(self, session: Session, start: Offset, limit: Limit) -> LogWindow:
         """The next range; a change that nobody has decided about stops the job with the commands
         that do.
         """
@@ -313,7 +313,7 @@ class CaptureSource(Source):
             path for path, entry in start["tables"].items() if entry["read"] is None
         )
         try:
-            return self.look(session, start, limit)
+            return self.next_window(session, start, limit)
         except TableChanged as error:
             raise error.of_job(self.context.job_id) from None
 
@@ -439,7 +439,7 @@ class CaptureSource(Source):
         ]
         return [*log, *self._chunk_splits(start, end)]
 
-    def joint_splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # chunks are as many as they are
+    def shared_splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # chunks are as many as they are
         """One read of the log for all tables, and a split for each chunk."""
         log = [
             Split(
@@ -498,7 +498,7 @@ class CaptureSource(Source):
                 start, end, {p: t["columns"] for p, t in wanted.items()}
             ):
                 inside = orders[path].upto(batch, wanted[path]["upto"]) if path in orders else None
-                settled = settle(batch, self.captured[path].table.primary_key, inside)
+                settled = normalize_changes(batch, self.captured[path].table.primary_key, inside)
                 if settled.num_rows:
                     yield (
                         settled.replace_schema_metadata({"table": path})
@@ -535,7 +535,7 @@ class CaptureSource(Source):
                 with self.session() as session:
                     now = self.log_now(session)
                 for _, batch in self.read_log(payload["at"], now, {path: payload["columns"]}):
-                    back.add(settle(batch, key))
+                    back.add(normalize_changes(batch, key))
             empty = chunk.low is None
             for batch in back.apply(spool, schema):
                 empty = False
@@ -561,11 +561,11 @@ class CaptureSource(Source):
             self.address, sql, list(types.items()), int(self.values["snapshot.fetch.size"])
         )
 
-    def behind(self, offset: Offset) -> bool:  # noqa: ARG002  # the last look knows
+    def has_backlog(self, offset: Offset) -> bool:  # noqa: ARG002  # the last look knows
         """Whether there was more of the log, or of the tables, than the batch might take."""
         return self._more
 
-    def at_end(self, offset: Offset) -> bool:
+    def is_exhausted(self, offset: Offset) -> bool:
         """Whether everything is read up to the stop."""
         if not self.bounded:
             return False

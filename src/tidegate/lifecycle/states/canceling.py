@@ -4,7 +4,7 @@ from tidegate.lifecycle.deadline import Deadline, ladder_ms
 from tidegate.lifecycle.decision import Decision, Transition
 from tidegate.lifecycle.observation import JobObservation
 from tidegate.lifecycle.recovery import pipeline_failure
-from tidegate.lifecycle.stopping import Gone, Overdue, first_order, life, press
+from tidegate.lifecycle.stopping import Gone, Overdue, driver_liveness, escalate, first_order
 from tidegate.model.records import JobStatus, PipelineStatus
 
 NAME = JobStatus.CANCELING
@@ -20,13 +20,13 @@ def decide(view: JobObservation) -> Decision:
     """CANCELED without a driver; but a job that has finished before it could be stopped has
     FINISHED. One that does not die is fenced, and named.
     """
-    gone = life(view)
+    gone = driver_liveness(view)
     if isinstance(gone, Gone):
         if view.driven and view.outcome is PipelineStatus.FINISHED:
             return Transition(to=JobStatus.FINISHED, proof=gone.proof)
         failure = pipeline_failure(view) if view.driven else None
         return Transition(to=JobStatus.CANCELED, failure=failure, proof=gone.proof)
-    pressed = press(view, first_order(view))
+    pressed = escalate(view, first_order(view))
     return (
         Transition(to=JobStatus.CANCELED, failure=pressed.failure)
         if isinstance(pressed, Overdue)

@@ -8,7 +8,14 @@ from tidegate.lifecycle.decision import Decision, Transition
 from tidegate.lifecycle.observation import JobObservation
 from tidegate.lifecycle.recovery import after_end, fail, pipeline_failure, restart, resume
 from tidegate.lifecycle.states.running import stalled, watched
-from tidegate.lifecycle.stopping import Gone, Overdue, first_order, hand, life, press
+from tidegate.lifecycle.stopping import (
+    Gone,
+    Overdue,
+    driver_liveness,
+    escalate,
+    first_order,
+    target_worker,
+)
 from tidegate.model.records import CheckpointHealth, DriverCommand, JobStatus, PipelineStatus
 
 NAME = JobStatus.DOING_SAVEPOINT
@@ -34,11 +41,13 @@ def decide(view: JobObservation) -> Decision:
 
     One that fails, or does not come, lets the job run on.
     """
-    gone = life(view)
+    gone = driver_liveness(view)
     if isinstance(gone, Gone) and view.outcome is PipelineStatus.FINISHED:
         return after_end(view, gone.proof)
     if view.stop_wanted:
-        return Transition(to=JobStatus.CANCELING, order=first_order(view), worker=hand(view))
+        return Transition(
+            to=JobStatus.CANCELING, order=first_order(view), worker=target_worker(view)
+        )
     if view.saved:
         return _done(view, gone)
     if isinstance(gone, Gone):
@@ -50,7 +59,7 @@ def _done(view: JobObservation, gone: object) -> Decision:
     """The savepoint is there: the driver gets a while to go by itself."""
     if isinstance(gone, Gone):
         return Transition(to=JobStatus.SAVEPOINT_DONE, proof=gone.proof)
-    pressed = press(view, DriverCommand.STOP, ask_ms=view.limits.linger_ms)
+    pressed = escalate(view, DriverCommand.STOP, ask_ms=view.limits.linger_ms)
     return (
         Transition(to=JobStatus.SAVEPOINT_DONE, failure=pressed.failure)
         if isinstance(pressed, Overdue)

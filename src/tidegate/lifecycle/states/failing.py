@@ -3,7 +3,7 @@
 from tidegate.lifecycle.deadline import Deadline, ladder_ms
 from tidegate.lifecycle.decision import Decision, Transition
 from tidegate.lifecycle.observation import JobObservation
-from tidegate.lifecycle.stopping import Gone, Overdue, life, press
+from tidegate.lifecycle.stopping import Gone, Overdue, driver_liveness, escalate
 from tidegate.model.records import DesiredState, DriverCommand, JobStatus, PipelineStatus
 
 NAME = JobStatus.FAILING
@@ -19,7 +19,7 @@ def decide(view: JobObservation) -> Decision:
     """A driver that has itself reported the failure is asked first, so that its other pipelines end
     at a checkpoint: FAILED can be resumed.
     """
-    gone = life(view)
+    gone = driver_liveness(view)
     if isinstance(gone, Gone):
         finished = view.driven and view.outcome is PipelineStatus.FINISHED
         return Transition(
@@ -32,7 +32,7 @@ def decide(view: JobObservation) -> Decision:
         if view.wish is DesiredState.FORCE_STOP or view.standing in (None, DriverCommand.RUN)
         else DriverCommand.STOP
     )
-    pressed = press(view, first)
+    pressed = escalate(view, first)
     return (
         Transition(to=JobStatus.FAILED, reason=view.state.reason, failure=pressed.failure)
         if isinstance(pressed, Overdue)

@@ -7,7 +7,7 @@ from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision, NoTransition, Transition
 from tidegate.lifecycle.observation import JobObservation, Unplaceable
 from tidegate.lifecycle.retry import backoff_ms, backoff_ms_max
-from tidegate.lifecycle.stopping import first_order, hand
+from tidegate.lifecycle.stopping import first_order, target_worker
 from tidegate.model.records import DriverCommand, Failure, JobStatus
 
 NAME = JobStatus.PENDING
@@ -29,12 +29,17 @@ def decide(view: JobObservation) -> Decision:
     """An older driver without proof of its death comes first: nothing starts beside it."""
     if view.stop_wanted:
         if view.driver_lives:
-            return Transition(to=JobStatus.CANCELING, order=first_order(view), worker=hand(view))
+            return Transition(
+                to=JobStatus.CANCELING, order=first_order(view), worker=target_worker(view)
+            )
         return Transition(to=JobStatus.CANCELED, reason="canceled while it waited")
     if view.driver_lives:
         reason = "an older driver of this job has not been proven dead: it is ended first"
         return Transition(
-            to=JobStatus.RECOVERING, order=DriverCommand.KILL, worker=hand(view), reason=reason
+            to=JobStatus.RECOVERING,
+            order=DriverCommand.KILL,
+            worker=target_worker(view),
+            reason=reason,
         )
     if view.saved:
         return Transition(to=JobStatus.SAVEPOINT_DONE)

@@ -5,7 +5,14 @@ from tidegate.lifecycle.decision import Decision, Transition
 from tidegate.lifecycle.observation import JobObservation
 from tidegate.lifecycle.recovery import fail, pipeline_failure
 from tidegate.lifecycle.retry import backoff_ms
-from tidegate.lifecycle.stopping import Gone, Overdue, first_order, hand, life, press
+from tidegate.lifecycle.stopping import (
+    Gone,
+    Overdue,
+    driver_liveness,
+    escalate,
+    first_order,
+    target_worker,
+)
 from tidegate.model.records import DriverCommand, JobStatus, PipelineStatus
 
 NAME = JobStatus.RECOVERING
@@ -22,14 +29,16 @@ def decide(view: JobObservation) -> Decision:
 
     What it has managed to say in its last moments holds.
     """
-    gone = life(view)
+    gone = driver_liveness(view)
     outcome = (
         view.outcome if view.driven else None
     )  # what an earlier incarnation left says nothing about this one
     if isinstance(gone, Gone) and outcome is PipelineStatus.FINISHED:
         return Transition(to=JobStatus.FINISHED, proof=gone.proof)
     if view.stop_wanted:
-        return Transition(to=JobStatus.CANCELING, order=first_order(view), worker=hand(view))
+        return Transition(
+            to=JobStatus.CANCELING, order=first_order(view), worker=target_worker(view)
+        )
     if isinstance(gone, Gone):
         if outcome is PipelineStatus.FAILED:
             return fail(view, pipeline_failure(view), order=DriverCommand.KILL, proof=gone.proof)
@@ -40,7 +49,7 @@ def decide(view: JobObservation) -> Decision:
             not_before_ms=view.now_ms + pause_ms if pause_ms else 0,
             proof=gone.proof,
         )
-    pressed = press(view, DriverCommand.KILL)
+    pressed = escalate(view, DriverCommand.KILL)
     return (
         fail(view, pressed.failure, order=DriverCommand.KILL)
         if isinstance(pressed, Overdue)

@@ -7,7 +7,14 @@ from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision, NoTransition, Transition
 from tidegate.lifecycle.observation import DriverSupervision, JobObservation
 from tidegate.lifecycle.recovery import after_end, fail, pipeline_failure, restart, resume
-from tidegate.lifecycle.stopping import Gone, Overdue, first_order, hand, life, press
+from tidegate.lifecycle.stopping import (
+    Gone,
+    Overdue,
+    driver_liveness,
+    escalate,
+    first_order,
+    target_worker,
+)
 from tidegate.model.records import (
     CheckpointHealth,
     DriverCommand,
@@ -34,11 +41,13 @@ def decide(view: JobObservation) -> Decision:
 
     A savepoint is the driver's own work: all that is left to do here is to see that it ends.
     """
-    gone = life(view)
+    gone = driver_liveness(view)
     if isinstance(gone, Gone) and view.outcome is PipelineStatus.FINISHED:
         return after_end(view, gone.proof)
     if view.stop_wanted:
-        return Transition(to=JobStatus.CANCELING, order=first_order(view), worker=hand(view))
+        return Transition(
+            to=JobStatus.CANCELING, order=first_order(view), worker=target_worker(view)
+        )
     if view.saved:
         return Transition(to=JobStatus.DOING_SAVEPOINT)
     if isinstance(gone, Gone):
@@ -73,7 +82,7 @@ def _ended(view: JobObservation, outcome: PipelineStatus) -> Decision:
         return fail(view, pipeline_failure(view), order=DriverCommand.STOP)
     if outcome is PipelineStatus.CANCELED:
         return resume(view)
-    pressed = press(view, DriverCommand.STOP, ask_ms=view.limits.linger_ms)
+    pressed = escalate(view, DriverCommand.STOP, ask_ms=view.limits.linger_ms)
     return (
         Transition(to=JobStatus.FINISHED, failure=pressed.failure)
         if isinstance(pressed, Overdue)
@@ -97,6 +106,6 @@ def watched(view: JobObservation) -> NoTransition:
                 )
             )
         case DriverSupervision.NONE:
-            return NoTransition(order=DriverCommand.RUN, worker=hand(view))
+            return NoTransition(order=DriverCommand.RUN, worker=target_worker(view))
         case _:
             return NoTransition()

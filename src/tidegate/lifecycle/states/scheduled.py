@@ -4,7 +4,7 @@ from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision, NoTransition, Transition
 from tidegate.lifecycle.observation import DriverSupervision, JobObservation
 from tidegate.lifecycle.recovery import after_end, elsewhere, restart
-from tidegate.lifecycle.stopping import Gone, first_order, life
+from tidegate.lifecycle.stopping import Gone, driver_liveness, first_order
 from tidegate.model.records import Failure, JobStatus, PipelineStatus
 
 NAME = JobStatus.SCHEDULED
@@ -26,7 +26,7 @@ DEADLINE: Deadline | None = Deadline(
 
 def decide(view: JobObservation) -> Decision:
     """RUNNING with a living driver; one that is gone already is judged as in RUNNING."""
-    gone = life(view) if view.driven else None
+    gone = driver_liveness(view) if view.driven else None
     if isinstance(gone, Gone) and view.outcome is PipelineStatus.FINISHED:
         return after_end(view, gone.proof)
     if view.stop_wanted:

@@ -127,7 +127,9 @@ class EtcdBackend:
         inside_transaction()
         return self._commit(transaction)
 
-    def settle(self, token: TransactionName) -> Committed | NotCommitted | OutcomeForgotten:
+    def resolve_outcome(
+        self, token: TransactionName
+    ) -> Committed | NotCommitted | OutcomeForgotten:
         give_up_at = self._view.give_up_at()
         while True:
             # The mark first: whatever is not in the log after it was seen will never be.
@@ -185,7 +187,7 @@ class EtcdBackend:
 
     def _commit(self, transaction: Transaction) -> int:
         give_up_at = self._view.give_up_at()
-        look = self._guess(transaction) or self._look(transaction)
+        look = self._guess(transaction) or self._inspect(transaction)
         names, asked = _names(transaction), [*self._view.questions(), *self._questions(transaction)]
         otherwise = asked if len(asked) <= OPERATIONS_MAX else []
         while True:
@@ -197,7 +199,9 @@ class EtcdBackend:
                 self._pruner.plan_if_due(answer.found[0][0].version)
                 return revision
             look = (
-                _looked(self._view.judged(answer), names) if otherwise else self._look(transaction)
+                _looked(self._view.judged(answer), names)
+                if otherwise
+                else self._inspect(transaction)
             )
             self._view.check_patience(give_up_at)
 
@@ -272,7 +276,7 @@ class EtcdBackend:
             return None
         return _Look(charter=charter, hint=hint, last_mod=0, mods=mods)
 
-    def _look(self, transaction: Transaction) -> _Look:
+    def _inspect(self, transaction: Transaction) -> _Look:
         """What is there.
 
         If it does not fit into one question, `last` comes first: if it is unchanged when the

@@ -128,7 +128,9 @@ class PostgresBackend:
             return self._question(transaction.checks)
         return self._writers.apply(transaction, self._connections.turn())
 
-    def settle(self, token: TransactionName) -> Committed | NotCommitted | OutcomeForgotten:
+    def resolve_outcome(
+        self, token: TransactionName
+    ) -> Committed | NotCommitted | OutcomeForgotten:
         with self._connections.asking() as db:
             arguments = {"store": self._store, "token": token.id, "since": token.since}
             outcome, number = self._one(db.execute(_QUERIES["settle"], arguments).fetchone())

@@ -34,7 +34,7 @@ class SchemaState:
 def prepare(connections: ConnectionPool, *, create: bool) -> UUID:
     """Which store it is; made if it was not there and may be."""
     with connections.asking() as db:
-        found = _look(db, connections.address)
+        found = _inspect(db, connections.address)
         if not found.is_store and not create:
             raise StoreLost(
                 f"the store {connections.address.shown} is gone: it is waited for, and no new one"
@@ -54,7 +54,7 @@ def prepare(connections: ConnectionPool, *, create: bool) -> UUID:
     return store
 
 
-def _look(db: LimitedConnection, address: PostgresAddress) -> SchemaState:
+def _inspect(db: LimitedConnection, address: PostgresAddress) -> SchemaState:
     with db.cursor(row_factory=class_row(SchemaState)) as cursor:
         found = cursor.execute(
             SQL["found"].encode(), {"schema": address.schema}, prepare=False
@@ -82,7 +82,7 @@ def _create(db: LimitedConnection, address: PostgresAddress) -> None:
     places.before_creation()
     with db.transaction():
         db.execute(SQL["lock_creation"].encode(), {"schema": address.schema})
-        found = _look(db, address)  # someone else may have been quicker
+        found = _inspect(db, address)  # someone else may have been quicker
         if found.is_store:
             return
         if not found.has_schema:

@@ -82,7 +82,9 @@ class SqliteBackend:
                 return _state(db)[0]
         return self._writers.apply(transaction, self._file.turn())
 
-    def settle(self, token: TransactionName) -> Committed | NotCommitted | OutcomeForgotten:
+    def resolve_outcome(
+        self, token: TransactionName
+    ) -> Committed | NotCommitted | OutcomeForgotten:
         with self._file.writing() as db:
             found = db.execute(
                 SQL["find_outcome"], {"token": token.id, "since": token.since}

@@ -137,7 +137,9 @@ class WatchedBackend:
         self.witness(seen)
         return self._revision
 
-    def settle(self, token: TransactionName) -> Committed | NotCommitted | OutcomeForgotten:
+    def resolve_outcome(
+        self, token: TransactionName
+    ) -> Committed | NotCommitted | OutcomeForgotten:
         """Was it written? If not, it never will be."""
         if token.id in self._outcomes:
             return Committed(self._outcomes[token.id])

@@ -99,7 +99,7 @@ class SimSource(Source):
     def read(self, split: Split) -> Iterator[Any]:  # noqa: ARG002  # never asked
         raise AssertionError("the simulated engine reads ranges")
 
-    def at_end(self, offset: Any) -> bool:
+    def is_exhausted(self, offset: Any) -> bool:
         return self.bounded and bool(offset["at"] >= self.values["rows"])
 
 

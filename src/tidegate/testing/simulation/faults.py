@@ -124,9 +124,11 @@ class Front:
             self.world.at("applied")
         return revision
 
-    def settle(self, token: TransactionName) -> Committed | NotCommitted | OutcomeForgotten:
+    def resolve_outcome(
+        self, token: TransactionName
+    ) -> Committed | NotCommitted | OutcomeForgotten:
         self._gate("settle")
-        return self.inner.settle(token)
+        return self.inner.resolve_outcome(token)
 
     def size_by_map(self) -> dict[str, MapSize]:
         return self.inner.size_by_map()

@@ -216,9 +216,9 @@ class Reckoning:
         """By a picture of the store as any server has one, and the rule of the API."""
         from tidegate.api.running_jobs import going
 
-        picture = ClusterCache(QuickStore(self.world.backend), self.world.hosts[0].clock)
-        picture.refresh()
-        for job in going(picture):
+        cache = ClusterCache(QuickStore(self.world.backend), self.world.hosts[0].clock)
+        cache.refresh()
+        for job in going(cache):
             if job.state.status in TERMINAL:
                 self.world.broken(f"job {job.state.job_id} has ended and is listed")
 

@@ -135,7 +135,7 @@ def zombie_is_started_again() -> None:
     """A leader takes an entry among the running jobs for a running job, whatever its state says."""
 
     def one(self: Reconciler, leading: Any, job_id: int, places: Any) -> bool:
-        known = self.picture.known(job_id)
+        known = self.cache.snapshot(job_id)
         if (
             known.record is not None
             and known.state is not None
@@ -158,8 +158,8 @@ def zombie_is_left_alone() -> None:
 def end_without_a_cleanup_record() -> None:
     """The terminal transaction forgets who cleans up."""
 
-    def ending(known: JobSnapshot, status: JobStatus, now_ms: int, **more: Any) -> Ending:
-        made = ending_of(known, status, now_ms, **more)
+    def ending(snapshot: JobSnapshot, status: JobStatus, now_ms: int, **more: Any) -> Ending:
+        made = ending_of(snapshot, status, now_ms, **more)
         return replace(made, writes=tuple(w for w in made.writes if w.map != PENDING_CLEANUPS))
 
     _everywhere("ending_of", ending_of, ending)
@@ -198,14 +198,14 @@ def pipelines_keep_their_generation() -> None:
     """A start fences the job, and not its pipelines."""
 
     def transact(
-        self: TransitionWriter, lease: Check, known: JobSnapshot, changes: StateUpdate
+        self: TransitionWriter, lease: Check, snapshot: JobSnapshot, changes: StateUpdate
     ) -> None:
         started = any(
             isinstance(w, Put) and w.map == JOB_STATES and w.value["status"] == JobStatus.SCHEDULED
             for w in changes.writes
         )
         writes = [w for w in changes.writes if not (started and w.map == PIPELINES)]
-        real(self, lease, known, StateUpdate(checks=changes.checks, writes=writes))
+        real(self, lease, snapshot, StateUpdate(checks=changes.checks, writes=writes))
 
     real = TransitionWriter._transact
     _put(TransitionWriter, "_transact", transact)
@@ -226,18 +226,21 @@ def wish_is_overwritten_by_the_leader() -> None:
     """The leader writes the job's record back as it was submitted, with every change of status."""
 
     def transact(
-        self: TransitionWriter, lease: Check, known: JobSnapshot, changes: StateUpdate
+        self: TransitionWriter, lease: Check, snapshot: JobSnapshot, changes: StateUpdate
     ) -> None:
-        if known.record is None or any(w.map == RUNNING_JOBS for w in changes.writes):
-            return real(self, lease, known, changes)
-        record = replace(known.record.value, intent=JobIntent())
+        if snapshot.record is None or any(w.map == RUNNING_JOBS for w in changes.writes):
+            return real(self, lease, snapshot, changes)
+        record = replace(snapshot.record.value, intent=JobIntent())
         real(
             self,
             lease,
-            known,
+            snapshot,
             StateUpdate(
                 checks=changes.checks,
-                writes=[*changes.writes, Put(RUNNING_JOBS, str(known.job_id), to_document(record))],
+                writes=[
+                    *changes.writes,
+                    Put(RUNNING_JOBS, str(snapshot.job_id), to_document(record)),
+                ],
             ),
         )
 
@@ -264,9 +267,9 @@ def restore_of_what_is_being_deleted() -> None:
     """A submit restores from checkpoints that a cleanup is about to delete."""
 
     def condition(
-        known: JobSnapshot, _: CleanupRecord | None, *, left: bool = False
+        snapshot: JobSnapshot, _: CleanupRecord | None, *, left: bool = False
     ) -> PreviousRun:
-        return condition_of(known, None, left=left)
+        return condition_of(snapshot, None, left=left)
 
     _put(prepare, "condition_of", condition)
 
@@ -274,10 +277,10 @@ def restore_of_what_is_being_deleted() -> None:
 def numbers_begin_anew_when_the_history_is_forgotten() -> None:
     """A job id that the store has forgotten begins at 1, whatever is left on disk."""
 
-    def numbers(known: JobSnapshot, *_: CheckpointStorage | RestoreOrigin) -> Numbers:
+    def numbers(snapshot: JobSnapshot, *_: CheckpointStorage | RestoreOrigin) -> Numbers:
         return Numbers(
-            next_checkpoint=registry.next_checkpoint(known),
-            last_generation=registry.last_generation(known),
+            next_checkpoint=registry.next_checkpoint(snapshot),
+            last_generation=registry.last_generation(snapshot),
         )
 
     _put(prepare, "numbers_of", numbers)
@@ -317,7 +320,7 @@ def figures_of_a_driver_that_nobody_knows() -> None:
     def step(self: MetricsWriter) -> None:
         puts = [
             Put(METRICS, pipeline_key(self.order.job_id, m.pipeline), to_document(m))
-            for m in (meter.read() for meter in self.meters)
+            for m in (progress.read() for progress in self.meters)
         ]
         self.store.transact([], puts)
 

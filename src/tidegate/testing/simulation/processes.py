@@ -142,7 +142,7 @@ class ServerProcess(Process):
     def __post_init__(self) -> None:
         super().__post_init__()
         world, clock, settings = self.world, self.host.clock, self.world.settings
-        self.picture = ClusterCache(self.store, clock)
+        self.cache = ClusterCache(self.store, clock)
         self.commands = Commands(self.store, world.storage, settings, clock)
         self.commands.savepoints = world.savepoints
         self.elector = Elector(
@@ -152,9 +152,9 @@ class ServerProcess(Process):
             self.store, ServerRecord(id=self.name), settings.coordinator.lease_ms, clock
         )
         recorder = TransitionWriter(self.store, world.storage, settings, clock, EventLog())
-        self.reconciler = Reconciler(self.picture, recorder, settings, clock, lambda _: None)
+        self.reconciler = Reconciler(self.cache, recorder, settings, clock, lambda _: None)
         self.reconciler.limits = LIMITS
-        self.housekeeper = Housekeeper(self.picture, world.storage, settings, clock)
+        self.housekeeper = Housekeeper(self.cache, world.storage, settings, clock)
         self.every("election", settings.coordinator.lease_ms / 6000, self._elect)
         self.every("leader", 0.6, self._lead)
 
@@ -192,7 +192,7 @@ class ServerProcess(Process):
             self.reconciler.step(leading)
             self.housekeeper.step(leading)
         elif self.world.rng.random() < 0.2:
-            self.picture.refresh()
+            self.cache.refresh()
 
 
 class WorkerProcess(Process):
@@ -274,7 +274,7 @@ class SimGrip:
     worker: WorkerProcess
     child: bool
 
-    def look(self) -> Alive | Exited:
+    def poll(self) -> Alive | Exited:
         if self.ref.boot != self.worker.host.boot:
             return Exited(proof="host restarted")
         if self.driver.alive:
@@ -349,9 +349,9 @@ class SimulatedDriver(Process):
 
     def _drive(self) -> None:
         try:
-            self._patiently(lambda: register(self.store, self.order, self.host.clock.now_ms()))
+            self._retry(lambda: register(self.store, self.order, self.host.clock.now_ms()))
             self.registered = True
-            job = self._patiently(self._job)
+            job = self._retry(self._job)
             self._run(job)
         except Fenced as error:
             self.world.note(self.name, str(error))
@@ -361,7 +361,7 @@ class SimulatedDriver(Process):
             self._leave(1)
         self._leave(DriverExit.ENDED)
 
-    def _patiently(self, act: Callable[[], T]) -> T:
+    def _retry(self, act: Callable[[], T]) -> T:
         while True:
             try:
                 return act()
@@ -379,11 +379,9 @@ class SimulatedDriver(Process):
         if self.mood.name == "dying" and self.mood.rng.random() < 0.5:
             self._leave(1)
         self.desk = SimDesk(self.store, job, self.world.savepoints, self.host.clock)
-        self._patiently(self.desk.step)
+        self._retry(self.desk.step)
         plans = [
-            plan
-            for plan in job.plan.pipelines
-            if not self._patiently(partial(self._finished, plan.id))
+            plan for plan in job.plan.pipelines if not self._retry(partial(self._finished, plan.id))
         ]
         for plan in plans:
             self._begin(job, plan)
@@ -422,8 +420,8 @@ class SimulatedDriver(Process):
 
     def _interrupt(self) -> None:
         self._asked()
-        for meter in self.meters:
-            self.engine.cancel(meter.read().pipeline)
+        for progress in self.meters:
+            self.engine.cancel(progress.read().pipeline)
 
     def _finished(self, pipeline: int) -> bool:
         entry = self.store.get(PIPELINES, pipeline_key(self.order.job_id, pipeline))
@@ -433,8 +431,8 @@ class SimulatedDriver(Process):
         )
 
     def _begin(self, job: JobRecord, plan: PipelinePlan) -> None:
-        meter = PipelineProgress(plan.id, self.order.generation, self.host.clock)
-        self.meters.append(meter)
+        progress = PipelineProgress(plan.id, self.order.generation, self.host.clock)
+        self.meters.append(progress)
         ledger = Ledger(
             self.store,
             job.job_id,
@@ -443,7 +441,7 @@ class SimulatedDriver(Process):
             clock=self.host.clock,
             abandon=self.abandon,
         )
-        around = PipelineContext(
+        context = PipelineContext(
             job=job,
             storage=self.world.storage,
             engine=self.engine,
@@ -456,7 +454,7 @@ class SimulatedDriver(Process):
 
         def work() -> None:
             try:
-                self.results[plan.id] = run_pipeline(around, plan, ledger, meter)
+                self.results[plan.id] = run_pipeline(context, plan, ledger, progress)
             except Exception as error:
                 self.world.expected(self, error)
                 self.results[plan.id] = error

@@ -67,7 +67,7 @@ class ScriptedSource(CaptureSource):
     def filled(self, session: Session, captured: CaptureTable) -> ColumnDefaults:
         return {}
 
-    def look(self, session: Session, start: Offset, limit: Limit) -> LogWindow:
+    def next_window(self, session: Session, start: Offset, limit: Limit) -> LogWindow:
         at = start["log"]["n"]
         for place in range(at, len(self.log)):
             kind, path = self.log[place]
@@ -229,7 +229,7 @@ def test_reread_reads_the_whole_table_again_and_no_other(database: Path) -> None
         first["tables"]["orders"]["read"],
         is_done(first["tables"]["notes"]["read"]),
     ) == ({"n": 2}, None, True)
-    assert source.behind(first)
+    assert source.has_backlog(first)
     end, keys = after(
         source_of(database, *LOG[:2]), first
     )  # a restart after the checkpoint needs the decision no more

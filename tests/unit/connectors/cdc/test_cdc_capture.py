@@ -13,13 +13,13 @@ import pytest
 from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
 from tidegate.databases.cdc import key_order as order
 from tidegate.databases.cdc import spool
-from tidegate.databases.cdc.changes import SnapshotRollback, settle
+from tidegate.databases.cdc.changes import SnapshotRollback, normalize_changes
 from tidegate.databases.cdc.key_order import PlainOrder
 from tidegate.databases.cdc.keys import KeyChunk, SplitKey, split_key
 from tidegate.databases.cdc.progress import budget, chunks_between, is_done
 from tidegate.databases.cdc.selection import CaptureTable
 from tidegate.databases.dialect import Dialect, dialect_of
-from tidegate.databases.patience import patiently
+from tidegate.databases.patience import retry_transient
 from tidegate.databases.session import open_session
 from tidegate.databases.url import System, parse_url
 from tidegate.model.errors import TransientError, UserError
@@ -51,7 +51,7 @@ def rows(found: pa.RecordBatch) -> list[tuple[Any, ...]]:
 
 def test_a_changed_key_is_a_delete_and_an_insert() -> None:
     changes = batch((1, "a", 1), (1, "b", 2), (2, "a", 1), (3, "a", 2), (4, "x", 0), (5, "y", 3))
-    assert rows(settle(changes, ["id"])) == [
+    assert rows(normalize_changes(changes, ["id"])) == [
         (1, "a", 1),
         (1, "b", 2),
         (2, "a", 3),
@@ -65,7 +65,7 @@ def test_a_key_that_is_read_as_null_changes_as_others_do() -> None:
     changes = batch(
         (None, "a", 1), (1, "b", 2), (2, "a", 1), (None, "a", 2), (None, "a", 1), (None, "b", 2)
     )
-    assert [row[2] for row in rows(settle(changes, ["id"]))] == [3, 0, 3, 0, 1, 2]
+    assert [row[2] for row in rows(normalize_changes(changes, ["id"]))] == [3, 0, 3, 0, 1, 2]
 
 
 def test_rows_that_are_not_read_yet_are_not_there() -> None:
@@ -82,7 +82,7 @@ def test_rows_that_are_not_read_yet_are_not_there() -> None:
         (70, "q", 1),
         (71, "r", 2),
     )
-    assert rows(settle(changes, ["id"], PlainOrder("id").upto(changes, 10))) == [
+    assert rows(normalize_changes(changes, ["id"], PlainOrder("id").upto(changes, 10))) == [
         (1, "a", 1),
         (1, "b", 2),
         (2, "a", 3),
@@ -96,14 +96,16 @@ def test_rows_are_taken_back_to_what_they_were_before_their_first_change() -> No
         ["id"], lambda changes: PlainOrder("id").inside(changes, KeyChunk(0, 10))
     )
     back.add(
-        settle(
+        normalize_changes(
             batch(
                 (1, "old", 1), (1, "new", 2), (2, "gone", 3), (3, "fresh", 0), (20, "outside", 3)
             ),
             ["id"],
         )
     )
-    back.add(settle(batch((1, "new", 3), (4, "was four", 1), (5, "was four", 2)), ["id"]))
+    back.add(
+        normalize_changes(batch((1, "new", 3), (4, "was four", 1), (5, "was four", 2)), ["id"])
+    )
     now = [batch((3, "fresh", 0), (5, "was four", 0)), batch((6, "same", 0))]
     found = [row for one in back.apply(now, SCHEMA) for row in rows(one)]
     assert sorted(found) == [(1, "old", 0), (2, "gone", 0), (4, "was four", 0), (6, "same", 0)]
@@ -348,11 +350,11 @@ def test_a_lost_server_is_asked_again_and_a_mistake_is_not(monkeypatch: pytest.M
         asked.clear()
         return act
 
-    assert patiently(failing(TransientError("away"), 3), 3) == "there"
+    assert retry_transient(failing(TransientError("away"), 3), 3) == "there"
     with pytest.raises(TransientError):
-        patiently(failing(TransientError("away"), 4), 3)
+        retry_transient(failing(TransientError("away"), 4), 3)
     with pytest.raises(UserError):
-        patiently(failing(UserError("wrong"), 1), 3)
+        retry_transient(failing(UserError("wrong"), 1), 3)
     assert len(asked) == 1
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.connectors.mysqlcdc.column_defaults import filled, why_not
 from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
-from tidegate.databases.cdc.column_defaults import UNKNOWN, absent, plain, told
+from tidegate.databases.cdc.column_defaults import UNKNOWN, absent, plain, to_stored
 from tidegate.databases.cdc.selection import CaptureTable
 from tidegate.databases.ddl import add_column
 from tidegate.databases.dialect import dialect_of
@@ -148,7 +148,7 @@ def test_moments_and_texts_are_plain_or_unknown() -> None:
     assert plain("infinity", parse_type("timestamp")) is UNKNOWN
     assert plain("NaN", parse_type("double")) is UNKNOWN
     assert plain("{1}", parse_type("array<int>")) is UNKNOWN
-    assert told({"a": "5", "b": None, "c": UNKNOWN, "d": False}) == {"a": "5", "d": False}
+    assert to_stored({"a": "5", "b": None, "c": UNKNOWN, "d": False}) == {"a": "5", "d": False}
 
 
 def test_rows_of_before_hold_the_default_or_nothing() -> None:

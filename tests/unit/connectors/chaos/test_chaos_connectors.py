@@ -155,7 +155,7 @@ def test_the_source_counts_its_rows_whatever_the_batches() -> None:
     chaos = source({"row.num": 1_000, "payload.length": 6})
     at = chaos.initial()
     ids: list[int] = []
-    while not chaos.at_end(at):
+    while not chaos.is_exhausted(at):
         end = chaos.latest(at, Limit(rows=333))
         for split in chaos.splits(at, end, 3):
             for rows in chaos.read(split):
@@ -291,7 +291,7 @@ def test_bad_options_are_told(connector: Any, options: dict[str, Any], said: str
 def test_the_source_is_behind_where_the_limit_and_not_the_rate_ended_a_batch() -> None:
     chaos = source({"row.num": 10})
     at = chaos.latest(chaos.initial(), Limit(rows=6))
-    assert chaos.behind(at)
-    assert not chaos.behind(chaos.latest(at, Limit(rows=6)))
+    assert chaos.has_backlog(at)
+    assert not chaos.has_backlog(chaos.latest(at, Limit(rows=6)))
     slow = source({"row.num": 10, "rate": 0.001})
-    assert not slow.behind(slow.latest(slow.initial(), Limit(rows=6)))
+    assert not slow.has_backlog(slow.latest(slow.initial(), Limit(rows=6)))

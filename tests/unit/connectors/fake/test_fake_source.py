@@ -130,7 +130,7 @@ def test_rows_are_the_same_however_a_range_is_cut(cuts: list[int], count: int) -
             end = source.latest(at, Limit(rows=rows))
             pieces += read(source, at, end, count)["default.default.default"]
             at = end
-    assert source.at_end(at)
+    assert source.is_exhausted(at)
     assert pieces == whole["default.default.default"]
 
 
@@ -237,7 +237,7 @@ def test_sequence_counts_up_from_min_over_batches() -> None:
     )
     at = source.initial()
     ids: list[int] = []
-    while not source.at_end(at):
+    while not source.is_exhausted(at):
         end = source.latest(at, Limit(rows=999))
         ids += [r["id"] for r in read(source, at, end)["default.default.default"]]
         at = end
@@ -330,9 +330,9 @@ def test_several_tables_are_read_table_after_table() -> None:
         "db.t3": 3,
         "db.t4": 2,
     }
-    assert not source.at_end(end)
+    assert not source.is_exhausted(end)
     assert source.progress(end).done == 5
-    assert source.at_end(source.latest(end, Limit()))
+    assert source.is_exhausted(source.latest(end, Limit()))
 
 
 def test_a_limit_of_bytes_holds_and_still_gets_on() -> None:
@@ -349,7 +349,7 @@ def test_a_streaming_source_never_ends_and_has_nothing_new_after_its_rows() -> N
     end = source.latest(start, Limit())
     assert end["at"] == {"default.default.default": 3}
     assert not source.bounded
-    assert not source.at_end(end)
+    assert not source.is_exhausted(end)
     assert source.latest(end, Limit()) == end
 
 
@@ -520,5 +520,5 @@ def test_it_is_behind_where_the_limit_and_not_the_pause_ended_a_batch(
     }
     source = fake(options, mode=JobMode.STREAMING, parallelism=2)
     part = source.latest(source.initial(), Limit(rows=3))
-    assert source.behind(part)
-    assert not source.behind(source.latest(part, Limit(rows=3)))
+    assert source.has_backlog(part)
+    assert not source.has_backlog(source.latest(part, Limit(rows=3)))

@@ -139,7 +139,7 @@ def test_a_target_remembers_its_newest_record_and_where_it_was_opened(
         driver.batch(number, [number])
     driver.committer.retain(5)
     assert remembered(kit.Generation(tmp_path, 2), 4) == 5
-    kit.Generation(tmp_path, 2).open(checkpoint=4, back=True)
+    kit.Generation(tmp_path, 2).open(checkpoint=4, rewind=True)
     assert remembered(kit.Generation(tmp_path, 3), 4) == 4, (
         "its record was pruned and the later ones taken back: the fence tells"
     )

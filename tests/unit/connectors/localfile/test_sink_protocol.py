@@ -418,7 +418,7 @@ def test_a_finished_job_can_go_back_to_an_older_checkpoint(kit: Any, tmp_path: P
     driver.committer.finish()
     driver.committer.close()
     kit.Generation(tmp_path, 2, file_name_expression="x_${transactionId}_${now}").open(
-        checkpoint=2, back=True
+        checkpoint=2, rewind=True
     ).batch(3, [33])
     assert [r for r in kit.rows(tmp_path) if r < 100] == [1, 2, 33]
     assert len(kit.rows(tmp_path)) == 15

@@ -26,7 +26,7 @@ def test_it_tells_every_record_after_the_restore_point_with_its_offsets(
     kit: Any, tmp_path: Path
 ) -> None:
     four_batches(kit, tmp_path)
-    told = kit.Generation(tmp_path, 2).committer.ahead(resume(2, 2))
+    told = kit.Generation(tmp_path, 2).committer.uncheckpointed_commits(resume(2, 2))
     assert [(r.checkpoint, r.offsets) for r in told] == [
         (3, {"Source[0]": [2, 3]}),
         (4, {"Source[0]": [3, 4]}),
@@ -37,18 +37,18 @@ def test_it_tells_every_record_after_the_restore_point_with_its_offsets(
 def test_it_tells_nothing_and_makes_nothing_where_it_was_never_opened(
     kit: Any, tmp_path: Path
 ) -> None:
-    assert list(kit.Generation(tmp_path, 2).committer.ahead(resume(2, 2))) == []
+    assert list(kit.Generation(tmp_path, 2).committer.uncheckpointed_commits(resume(2, 2))) == []
     assert list(tmp_path.iterdir()) == []
 
 
 def test_who_is_asked_is_fenced_so_that_the_answer_stays_true(kit: Any, tmp_path: Path) -> None:
     old = four_batches(kit, tmp_path)
     messages = old.stage(5, [5])
-    assert len(kit.Generation(tmp_path, 2).committer.ahead(resume(2, 2))) == 2
+    assert len(kit.Generation(tmp_path, 2).committer.uncheckpointed_commits(resume(2, 2))) == 2
     with pytest.raises(Fenced):
         old.commit(5, messages)
     with pytest.raises(Fenced):
-        kit.Generation(tmp_path, 1).committer.ahead(resume(1, 2))
+        kit.Generation(tmp_path, 1).committer.uncheckpointed_commits(resume(1, 2))
 
 
 def test_batches_that_are_ahead_stay_and_their_repeats_are_skipped(
@@ -56,8 +56,8 @@ def test_batches_that_are_ahead_stay_and_their_repeats_are_skipped(
 ) -> None:
     four_batches(kit, tmp_path)
     driver = kit.Generation(tmp_path, 2)
-    driver.committer.ahead(resume(2, 2))
-    driver.committer.open(resume(2, 2, ahead=(3, 4)))
+    driver.committer.uncheckpointed_commits(resume(2, 2))
+    driver.committer.open(resume(2, 2, uncheckpointed_commits=(3, 4)))
     assert kit.rows(tmp_path) == [1, 2, 3, 4]
     assert [driver.batch(c, [c]) for c in (3, 4, 5)] == [
         AlreadyCommitted(),
@@ -71,7 +71,7 @@ def test_batches_that_are_ahead_stay_and_their_repeats_are_skipped(
 def test_a_sink_that_lacks_a_batch_gets_it_under_its_old_id(kit: Any, tmp_path: Path) -> None:
     four_batches(kit, tmp_path)
     driver = kit.Generation(tmp_path, 2)
-    driver.committer.open(resume(2, 4, ahead=(5,)))  # another sink has it
+    driver.committer.open(resume(2, 4, uncheckpointed_commits=(5,)))  # another sink has it
     assert driver.batch(5, [5]) == BatchCommitted()
     assert kit.rows(tmp_path) == [1, 2, 3, 4, 5]
 
@@ -82,7 +82,7 @@ def test_a_batch_before_a_record_is_in_place_although_its_own_record_was_pruned(
     four_batches(kit, tmp_path).committer.retain(4)
     assert kit.records(tmp_path) == ["4.json"]
     driver = kit.Generation(tmp_path, 2)
-    driver.committer.open(resume(2, 2, ahead=(3, 4)))
+    driver.committer.open(resume(2, 2, uncheckpointed_commits=(3, 4)))
     assert driver.batch(3, [3]) == AlreadyCommitted()
     assert kit.rows(tmp_path) == [1, 2, 3, 4]
 
@@ -94,8 +94,8 @@ def test_going_back_on_purpose_takes_back_records_and_what_was_pruned(
     other = kit.Generation(tmp_path, 1, operator="b").open()
     other.batch(4, [40])
     driver = kit.Generation(tmp_path, 2)
-    driver.committer.ahead(resume(2, 2, back=True))
-    driver.committer.open(resume(2, 2, back=True))
+    driver.committer.uncheckpointed_commits(resume(2, 2, rewind=True))
+    driver.committer.open(resume(2, 2, rewind=True))
     assert kit.rows(tmp_path) == [1, 2, 40]
     assert driver.batch(5, [3]) == BatchCommitted()
     assert kit.rows(tmp_path) == [1, 2, 3, 40]
@@ -106,10 +106,10 @@ def test_who_goes_back_keeps_the_batch_that_it_had_begun_before_it_died(
 ) -> None:
     four_batches(kit, tmp_path)
     first = kit.Generation(tmp_path, 2)
-    first.committer.open(resume(2, 2, back=True))
+    first.committer.open(resume(2, 2, rewind=True))
     first.batch(5, [3])
     again = kit.Generation(tmp_path, 3)
-    again.committer.open(resume(3, 2, back=True, pending=5))
+    again.committer.open(resume(3, 2, rewind=True, pending=5))
     assert again.batch(5, [3]) == AlreadyCommitted()
     assert kit.rows(tmp_path) == [1, 2, 3]
 
@@ -118,6 +118,10 @@ def test_without_transactions_there_is_no_record_to_tell(kit: Any, tmp_path: Pat
     driver = kit.Generation(tmp_path, 1, is_enable_transaction=False).open()
     driver.batch(1, [1])
     assert (
-        list(kit.Generation(tmp_path, 2, is_enable_transaction=False).committer.ahead(resume(2, 0)))
+        list(
+            kit.Generation(
+                tmp_path, 2, is_enable_transaction=False
+            ).committer.uncheckpointed_commits(resume(2, 0))
+        )
         == []
     )

@@ -64,7 +64,7 @@ def test_new_files_are_read_once_whatever_their_names_and_times(tmp_path: Path) 
     assert lines == ["a", "z"]
     assert turn(source, offset) == (offset, [])
     assert turn(make(tmp_path), offset) == (offset, [])  # nor by the next driver
-    assert not source.at_end(offset)
+    assert not source.is_exhausted(offset)
     assert not source.bounded
     assert source.progress(offset) is None
 
@@ -134,7 +134,7 @@ def test_once_in_a_streaming_job_ends(tmp_path: Path) -> None:
     assert source.bounded
     offset, lines = turn(source, source.initial())
     assert lines == ["x"]
-    assert source.at_end(offset)
+    assert source.is_exhausted(offset)
 
 
 def test_it_is_behind_while_files_or_parts_of_them_wait_for_the_next_batch(tmp_path: Path) -> None:
@@ -142,14 +142,14 @@ def test_it_is_behind_while_files_or_parts_of_them_wait_for_the_next_batch(tmp_p
         (tmp_path / name).write_text("1\n2\n3\n")
     source = make(tmp_path)
     offset, found = source.initial(), []
-    assert source.behind(offset)  # nobody has looked yet
+    assert source.has_backlog(offset)  # nobody has looked yet
     read = 0
     while read < 9:
         offset, lines = turn(source, offset, Limit(rows=4))
         read += len(lines)
-        found.append(source.behind(offset))
+        found.append(source.has_backlog(offset))
     assert found == [True] * (len(found) - 1) + [False]
     assert len(found) > 2
-    assert (turn(source, offset)[1], source.behind(offset)) == ([], False)
+    assert (turn(source, offset)[1], source.has_backlog(offset)) == ([], False)
     (tmp_path / "d").write_text("1\n")
-    assert [turn(source, offset, Limit(files=1))[1], source.behind(offset)] == [["1"], False]
+    assert [turn(source, offset, Limit(files=1))[1], source.has_backlog(offset)] == [["1"], False]

@@ -59,7 +59,7 @@ def drain(source: LocalFileSource, limit: Limit, count: int) -> list[dict[str, A
     source.tables()
     offset = json.loads(json.dumps(source.initial()))
     rows: list[dict[str, Any]] = []
-    while not source.at_end(offset):
+    while not source.is_exhausted(offset):
         end = json.loads(json.dumps(source.latest(offset, limit)))
         assert end != offset
         rows += rows_of(source, offset, end, count)
@@ -261,13 +261,13 @@ def test_a_bounded_source_ends_with_the_last_file_that_was_there_when_it_began(
     fresh = make(path=str(tmp_path), file_format_type="text")
     end = fresh.latest(start, Limit())
     assert rows_of(fresh, start, end, 1) == [{"content": "1"}]
-    assert fresh.at_end(end)
+    assert fresh.is_exhausted(end)
 
 
 def test_a_directory_without_files_is_at_its_end_at_once(tmp_path: Path) -> None:
     source = make(path=str(tmp_path), file_format_type="text")
     start = source.initial()
-    assert source.at_end(start)
+    assert source.is_exhausted(start)
     assert source.latest(start, Limit()) == start
 
 

@@ -480,9 +480,9 @@ def test_several_tables_come_from_one_source(tmp_path: Path) -> None:
     assert [t.path for t in source.tables()] == ["db.a", "default.default.default_1"]
     start = source.initial()
     middle = source.latest(start, Limit(files=1))
-    assert not source.at_end(middle)
+    assert not source.is_exhausted(middle)
     end = source.latest(middle, Limit())
-    assert source.at_end(end)
+    assert source.is_exhausted(end)
     batches = [
         (s.table, b.to_pylist())
         for a, b in ((start, middle), (middle, end))

@@ -65,7 +65,7 @@ def turn(source: LocalFileSource, start: Any, limit: Limit = TWO) -> tuple[Any, 
 
 def rest(source: LocalFileSource, offset: Any) -> list[str]:
     found: list[str] = []
-    while not source.at_end(offset):
+    while not source.is_exhausted(offset):
         offset, lines = turn(source, offset)
         found += lines
     return found
@@ -115,7 +115,7 @@ def test_a_missing_file_is_an_error_by_name_until_it_is_back(
     told = f"1 file to be read is missing: {path} \\(2 bytes\\), listed at 20"
     if kind == "ranges":
         told = f"of [23] files that were listed after .* up to {root}/[58] at 20.*, 1 are missing"
-    for look in (lambda: make(root).latest(offset, TWO), lambda: make(root).at_end(offset)):
+    for look in (lambda: make(root).latest(offset, TWO), lambda: make(root).is_exhausted(offset)):
         with pytest.raises((FilesMissing, RangeChanged), match=told):
             look()
     os.utime(
@@ -129,10 +129,10 @@ def test_an_empty_directory_and_one_that_is_gone_are_no_end(tmp_path: Path, kind
     root, offset = begun(tmp_path)
     root.rename(tmp_path / "away")
     with pytest.raises(SourceUnreachable, match=f"{root} does not exist"):
-        make(root).at_end(offset)
+        make(root).is_exhausted(offset)
     root.mkdir()
     with pytest.raises((FilesMissing, RangeChanged)) as error:
-        make(root).at_end(offset)
+        make(root).is_exhausted(offset)
     if kind == "names":
         assert f"5 files to be read are missing: {root}/4 (2 bytes), {root}/5" in str(error.value)
 

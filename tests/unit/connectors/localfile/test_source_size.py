@@ -50,7 +50,7 @@ def test_without_any_limit_many_files_are_a_few_batches_and_every_one_is_read_on
     source = make(tmp_path)
     offset = source.initial()
     batches = []
-    while not source.at_end(offset):
+    while not source.is_exhausted(offset):
         end = source.latest(offset, Limit())
         assert len(json.dumps([offset, end])) < 2 * (BATCH_CHARS_MAX + LIST_CHARS_MAX) + 8_000
         batches.append(
@@ -67,7 +67,7 @@ def test_without_any_limit_many_files_are_a_few_batches_and_every_one_is_read_on
 def test_a_few_files_without_a_limit_are_one_batch(tmp_path: Path) -> None:
     fill(tmp_path, 50)
     source = make(tmp_path)
-    assert source.at_end(source.latest(source.initial(), Limit()))
+    assert source.is_exhausted(source.latest(source.initial(), Limit()))
 
 
 def test_a_continuous_source_says_what_to_do_about_too_many_files(
