@@ -1,8 +1,7 @@
-"""Row kinds where keys change or are not read yet, and rows taken back to an earlier moment. Called
-by source.py, in tasks; over Arrow.
+"""Normalize row kinds of changes, and roll snapshot rows back to a position of the log.
 
-Changes come from a log in its order: an update is two rows, before (-U) and after (+U), side by
-side in one batch.
+Called by source.py, in tasks; over Arrow. Changes come from a log in its order: an update is two
+rows, before (-U) and after (+U), next to each other in one batch.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,8 +19,9 @@ Key = tuple[Any, ...]
 def normalize_changes(
     batch: pa.RecordBatch, key: Sequence[str], inside: Any = None
 ) -> pa.RecordBatch:
-    """Changes as sinks need them: a changed key is a delete and an insert; with `inside`, true or
-    false for each row, only those rows are there at all.
+    """Return changes as sinks need them: a changed key becomes a delete and an insert.
+
+    `inside` holds true or false for each row; if given, only the rows inside are returned.
     """
     changed = _changed(batch, key)
     if inside is None and (changed is None or not pc.any(changed).as_py()):
@@ -36,8 +36,10 @@ def normalize_changes(
 
 
 def _settle(kinds: list[int], moved: list[bool], kept: list[bool]) -> None:
-    """Both images of an update inside: as they are, or a delete and an insert where the key
-    changed; one inside: the delete or the insert of that one.
+    """Rewrite the row kinds of updates in place.
+
+    Both images inside: kept, or a delete and an insert if the key changed. One image inside: only
+    the delete or the insert of that one.
     """
     for at, kind in enumerate(kinds):
         if kind != _BEFORE:
@@ -48,7 +50,7 @@ def _settle(kinds: list[int], moved: list[bool], kept: list[bool]) -> None:
 
 
 def _changed(batch: pa.RecordBatch, key: Sequence[str]) -> Any:
-    """For every row but the last: whether it is the image before of an update that changed its key."""
+    """Return, for every row but the last, whether it is the before image of a changed key."""
     if batch.num_rows < 2:
         return None
     before = pc.equal(
@@ -61,32 +63,29 @@ def _changed(batch: pa.RecordBatch, key: Sequence[str]) -> Any:
         column: Any = batch.column(name)
         first, second = column.slice(0, batch.num_rows - 1), column.slice(1)
         one: Any = pc.fill_null(pc.not_equal(first, second), False)
-        if column.null_count:  # a key that is read as null may become another
+        if column.null_count:  # a key that is read as null may change to another key
             one = pc.or_(one, pc.xor(pc.is_null(first), pc.is_null(second)))
         differs = one if differs is None else pc.or_(differs, one)
     return pc.and_(before, differs)
 
 
 class SnapshotRollback:
-    """What rows of a chunk were at a position, told by the first change of each key after it: its
-    image before, or nothing where that change made the row.
+    """Rolls the rows of a chunk back to a position, by the first later change of each key.
+
+    The row at the position is the before image of that change, or none if the change inserted it.
     """
 
     def __init__(
         self, key: Sequence[str], inside: Callable[[pa.RecordBatch], Any] | None = None
     ) -> None:
-        """`inside` tells for each row of a batch whether it belongs to the chunk; all do where it
-        is not given.
-        """
+        """`inside` returns for each row of a batch whether it is in the chunk; by default all are."""
         self._key = key
         self._inside = inside
         self._touched: set[Key] = set()
         self._before: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Changes after the position, in the log's order, of which `settle` has made deletes and
-        inserts where a key changed.
-        """
+        """Add changes after the position, in the order of the log, from `normalize_changes`."""
         kinds = batch.column(ROW_KIND).to_pylist()
         held = self._inside(batch).to_pylist() if self._inside else [True] * batch.num_rows
         before = []
@@ -98,12 +97,12 @@ class SnapshotRollback:
         if before:
             self._before.append(
                 batch.take(pa.array(before, pa.int64()))
-            )  # a copy: the rest of the batch can go
+            )  # a copy, so that the rest of the batch is freed
 
     def apply(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
-        """The chunk as it was: rows whose key was touched are left out, and come back as they were."""
+        """Yield the chunk as it was: touched rows are dropped, and their before images are added."""
         for batch in batches:
             if not self._touched:
                 yield batch
@@ -119,7 +118,7 @@ class SnapshotRollback:
 
 
 def keys_of(batch: pa.RecordBatch, key: Sequence[str]) -> list[Key]:
-    """The keys of all rows; days and moments as numbers, as Python does not know all of them."""
+    """Return the keys of all rows; dates and timestamps as numbers, as Python's types lack some."""
     return list(zip(*(_numbers(batch.column(name)).to_pylist() for name in key), strict=True))
 
 
@@ -130,7 +129,7 @@ def _numbers(column: Any) -> Any:
 
 
 def inserted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows of a snapshot, each an insert."""
+    """Return rows of a snapshot with the row kind of an insert."""
     return pa.RecordBatch.from_arrays(
         [*batch.columns, pa.array([_INSERT] * batch.num_rows, pa.int8())], schema=schema
     )

@@ -1,5 +1,6 @@
-"""What a column that was added holds in the rows that were there before it, as a plain value that a
-sink can give its own rows. Called by CDC sources.
+"""Values that an added column has in existing rows, as constants that sinks can apply.
+
+Called by CDC sources.
 """
 
 import re
@@ -24,18 +25,16 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?: \d\d:\d\d:\d\d(?:\.\d{1,6})?)?")
 
 
 class DefaultUnknown:
-    """The rows of before have no value that they all share, or one that cannot be written
-    elsewhere.
-    """
+    """Existing rows have no common value, or one that cannot be written to other systems."""
 
 
 UNKNOWN = DefaultUnknown()
 ColumnDefaults = dict[str, Any]
-"""By column: None, a bool, a text (numbers too, so that no digit is lost), or UNKNOWN."""
+"""By column: None, a bool, a string (also for numbers, so that no digit is lost), or UNKNOWN."""
 
 
 def plain(text: str, kind: DataType) -> Any:
-    """The text of a constant as the database writes it."""
+    """Parse a constant in the database's notation; UNKNOWN if it is not certain what it means."""
     match kind.name:
         case TypeName.BOOLEAN:
             return {"t": True, "true": True, "1": True, "f": False, "false": False, "0": False}.get(
@@ -55,9 +54,9 @@ def plain(text: str, kind: DataType) -> Any:
 
 
 def zero(kind: DataType, labels: tuple[str, ...]) -> Any:
-    """What MariaDB and MySQL fill a column with that must have a value and has no default.
+    """Return the implicit default of MariaDB and MySQL for a NOT NULL column without a default.
 
-    Zero dates are null here.
+    Zero dates are read as null.
     """
     match kind.name:
         case TypeName.BOOLEAN:
@@ -73,14 +72,14 @@ def zero(kind: DataType, labels: tuple[str, ...]) -> Any:
 
 
 def to_stored(filled: ColumnDefaults) -> dict[str, Any]:
-    """What a sink must give to rows of before: an option of the table that flows, by column."""
+    """Return the defaults that a sink must apply: the option `defaults` of the table, by column."""
     return {
         name: value for name, value in filled.items() if value is not None and value is not UNKNOWN
     }
 
 
 def absent(table: Table, column: Column, count: int) -> Any:
-    """A column in rows that were written before it was there: what the source shows in them."""
+    """Return the values of a column in `count` rows that were written before it was added."""
     arrow = arrow_type(column.type)
     value = table.options.get("defaults", {}).get(column.name)
     if value is None:

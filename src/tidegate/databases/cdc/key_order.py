@@ -1,9 +1,8 @@
-"""Which rows of the log belong to which chunk: decided as the database decides it in the condition
-of a chunk. Called by source.py, in tasks.
+"""Decide which rows of the log belong to which chunk, with the order that the database uses.
 
-Numbers, dates, moments and bytes have one order everywhere, and are compared here. Texts have the
-order of their collation (cases, accents, spaces at the end), and are compared by the database
-itself, with nothing but constants in the statement: no table is read for it.
+Called by source.py, in tasks. Numbers, dates, timestamps and bytes have one order everywhere and
+are compared in Arrow. Strings have the order of their collation (case, accents, trailing spaces)
+and are compared by the database, in statements of constants only: no table is read for it.
 """
 
 import datetime
@@ -22,24 +21,24 @@ from tidegate.databases.session import Session
 ASKED_MAX = 1000
 """Keys in one statement."""
 ASKED_CHARS_MAX = 1 << 20
-"""Characters of keys in one statement; the end of the range comes with every key, and no server
-takes statements without a limit.
+"""Characters of keys in one statement: servers limit its length, and the bound is repeated for each
+key.
 """
 
 
 class KeyOrder(ABC):
-    """The order of a table's keys. `with order_of(...) as order`."""
+    """The order of a table's keys: `with order_of(...) as order`."""
 
     def __init__(self, column: str) -> None:
         self._column = column
 
     @abstractmethod
     def _upto(self, keys: Any, bound: Bound) -> Any:
-        """For each key whether it is at or below a bound; null where it is null."""
+        """Return for each key whether it is at or below a bound; null for null."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release its connection."""
 
     def __enter__(self) -> "KeyOrder":
         return self
@@ -48,11 +47,11 @@ class KeyOrder(ABC):
         self.close()
 
     def upto(self, batch: pa.RecordBatch, bound: Bound) -> Any:
-        """For each row whether its key is at or below a bound. Null is below all others."""
+        """Return for each row whether its key is at or below a bound. Null is below all others."""
         return pc.fill_null(self._upto(batch.column(self._column), bound), True)
 
     def inside(self, batch: pa.RecordBatch, chunk: KeyChunk) -> Any:
-        """For each row whether its key is in a chunk."""
+        """Return for each row whether its key is in a chunk."""
         every: Any = pa.array([True] * batch.num_rows)
         below = every if chunk.high is None else self.upto(batch, chunk.high)
         return (
@@ -69,7 +68,7 @@ class PlainOrder(KeyOrder):
 
 
 class AskedOrder(KeyOrder):
-    """What the database says. One connection, made when it is needed."""
+    """Compares keys in the database, over one connection that is opened when it is needed."""
 
     def __init__(self, key: SplitKey, connect: Callable[[], Session]) -> None:
         super().__init__(key.column.name)
@@ -87,7 +86,7 @@ class AskedOrder(KeyOrder):
         return pc.if_else(pc.is_valid(keys), found, pa.scalar(None, pa.bool_()))
 
     def _parts(self, values: list[Any]) -> Iterator[list[tuple[Any, str]]]:
-        """Values and how they are written, as many as one statement takes."""
+        """Yield values with their SQL constants, as many as fit one statement."""
         part: list[tuple[Any, str]] = []
         size = 0
         for value in values:
@@ -119,7 +118,7 @@ def order_of(key: SplitKey, connect: Callable[[], Session]) -> KeyOrder:
 
 
 def scalar(kind: Any, bound: Bound) -> Any:
-    """An end of a range as a value of Arrow, of the type of the keys beside it."""
+    """Return a bound as an Arrow value of the type of the keys."""
     if pa.types.is_integer(kind):
         low, high = -(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1
         return pa.scalar(min(max(int(bound), low), high), kind)

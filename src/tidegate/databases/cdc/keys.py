@@ -1,10 +1,9 @@
-"""The column whose ranges are the chunks of a table, and the rows of a chunk as a condition. Called
-by progress.py and source.py.
+"""The column that a table is split into chunks by, and the SQL condition of a chunk.
 
-A chunk is `low < key <= high`. Keys that are read as null (zero dates, infinite ones, no value) are
-in the first chunk, wherever the database orders them, as rows of the log do not tell more about
-them. Every end of a chunk is written with its collation, so that no ALTER TABLE gives a chunk other
-rows.
+Called by progress.py and source.py. A chunk is `low < key <= high`. Keys that are read as null
+(zero dates, infinite ones, no value) are in the first chunk, wherever the database orders them, as
+rows of the log do not say more about them. Every bound of a chunk is written with its collation, so
+that no ALTER TABLE moves rows to another chunk.
 """
 
 from dataclasses import dataclass, replace
@@ -39,7 +38,7 @@ _BYTES = {
 
 @dataclass(frozen=True, slots=True)
 class KeyChunk:
-    """Keys above `low` and up to `high`; None where it is open."""
+    """Keys above `low` and up to `high`; None means unbounded."""
 
     low: Bound
     high: Bound
@@ -47,7 +46,7 @@ class KeyChunk:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SplitKey:
-    """A column that a table is cut by."""
+    """The column that a table is split by, with its type and dialect."""
 
     column: NativeColumn
     kind: DataType
@@ -60,17 +59,17 @@ class SplitKey:
 
     @property
     def asked(self) -> bool:
-        """Whether only the database can compare its values: texts, and numbers that may have more
-        digits than can travel.
+        """Whether only the database can compare its values: strings, and numbers that may have more
+        digits than Arrow holds.
         """
         return self.kind.name is TypeName.STRING or self.column.native.lower() == "numeric"
 
     def constant(self, bound: Bound) -> str:
-        """An end of a range, or any key, in a statement."""
+        """Return a bound, or any key, as an SQL constant."""
         return self.dialect.key_constant(self.column, bound_literal(self.dialect, bound))
 
     def keys(self, relation: str) -> Keys:
-        """For who looks for ends of chunks."""
+        """Return what the search for chunk bounds needs."""
         name, exact = (
             self.dialect.quote(self.column.name),
             self.kind.name in (*WHOLE_NUMBERS, TypeName.BYTES),
@@ -84,7 +83,7 @@ class SplitKey:
         )
 
     def condition(self, chunk: KeyChunk) -> str:
-        """The rows of a chunk; empty for all rows."""
+        """Return the SQL condition of a chunk; empty for all rows."""
         parts = (
             [self.dialect.key_after(self.column, self.constant(chunk.low))]
             if chunk.low is not None
@@ -117,8 +116,9 @@ class SplitKey:
 def split_key(
     captured: CaptureTable, dialect: Dialect, order: list[str] | None = None
 ) -> SplitKey | None:
-    """The column that a table is cut by; None where it is read in one piece. `order`: the one of a
-    table that is being read.
+    """Return the column that a table is split by; None if it is read in one piece.
+
+    `order` is the recorded order of a table whose snapshot has begun.
     """
     key = captured.table.primary_key
     name = order[0] if order else captured.split or (key[0] if key else None)
@@ -133,7 +133,7 @@ def split_key(
 
 
 def _is_ordered(key: SplitKey) -> bool:
-    """Whether a range of such keys means the same in a statement and in the log."""
+    """Return whether a range of such keys means the same in a statement and in the log."""
     base = key.column.native.lower().partition("(")[0].strip()
     match key.kind.name:
         case TypeName.STRING:

@@ -1,4 +1,4 @@
-"""What CDC connectors have in common in job files, by the reference's names.
+"""Options that all CDC connectors share, with SeaTunnel's names.
 
 Declarations and checks only: `tidegate validate` imports this.
 """
@@ -26,7 +26,7 @@ COMMON = (
     Option(
         "database-names",
         OptionKind.LIST,
-        "The databases whose tables are read; all that database-pattern matches where absent.",
+        "The databases whose tables are read; by default all that database-pattern matches.",
     ),
     Option(
         "database-pattern",
@@ -38,130 +38,131 @@ COMMON = (
     Option(
         "table-pattern",
         OptionKind.TEXT,
-        "A regular expression for the whole path of a table. New tables that match are read from"
-        " the next start on.",
+        "A regular expression for the whole path of a table. New tables that match are "
+        "read from the next start on.",
     ),
     Option(
         "table-names-config",
         OptionKind.LIST,
-        "For single tables: [{ table, primaryKeys = [...], snapshotSplitColumn = a column of the"
-        " key to cut by }].",
+        "Settings of single tables: "
+        "[{ table, primaryKeys = [...], snapshotSplitColumn = a column of the key to split by }].",
     ),
     Option(
         "snapshot.split.size",
         OptionKind.INT,
-        "Rows of one chunk of the snapshot, about.",
+        "Approximate number of rows in one chunk of the snapshot.",
         8096,
         minimum=1,
     ),
     Option(
         "snapshot.fetch.size",
         OptionKind.INT,
-        "Rows fetched at once in the snapshot.",
+        "Rows fetched per round trip in the snapshot.",
         1024,
         minimum=1,
     ),
     Option(
         "incremental.parallelism",
         OptionKind.INT,
-        "Kept for job files of the reference; the log is read once for each batch.",
+        "Accepted for compatibility with SeaTunnel; the log is read once for each batch.",
         1,
         minimum=1,
     ),
     Option(
         "exactly_once",
         OptionKind.BOOL,
-        "Kept for job files of the reference; the hand-over from snapshot to log is always exact.",
+        "Accepted for compatibility with SeaTunnel; the handover from snapshot to log is "
+        "always exact.",
         False,
     ),
     Option(
         "connect.timeout.ms",
         OptionKind.DURATION,
-        "How long a connection may take.",
+        "The timeout of opening a connection.",
         30_000,
         minimum=1,
     ),
     Option(
         "connect.max-retries",
         OptionKind.INT,
-        "How often a lost server is asked again before the attempt fails.",
+        "How often connecting to an unreachable server is retried before the attempt fails.",
         3,
         minimum=0,
     ),
     Option(
         "connection.pool.size",
         OptionKind.INT,
-        "Kept for job files of the reference; connections are opened as they are needed.",
+        "Accepted for compatibility with SeaTunnel; connections are opened as they are needed.",
         20,
         minimum=1,
     ),
     Option(
         "server-time-zone",
         OptionKind.TEXT,
-        "Kept for job files of the reference; moments are read in UTC, whatever zone the server"
-        " shows them in.",
+        "Accepted for compatibility with SeaTunnel; timestamps are read in UTC, whatever "
+        "time zone the server shows them in.",
     ),
     Option(
         "chunk-key.even-distribution.factor.upper-bound",
         OptionKind.DOUBLE,
-        "Kept for job files of the reference; chunks follow the index of the key.",
+        "Accepted for compatibility with SeaTunnel; chunks follow the index of the key.",
         100.0,
     ),
     Option(
         "chunk-key.even-distribution.factor.lower-bound",
         OptionKind.DOUBLE,
-        "Kept for job files of the reference; chunks follow the index of the key.",
+        "Accepted for compatibility with SeaTunnel; chunks follow the index of the key.",
         0.05,
     ),
     Option(
         "sample-sharding.threshold",
         OptionKind.INT,
-        "Kept for job files of the reference; chunks follow the index of the key.",
+        "Accepted for compatibility with SeaTunnel; chunks follow the index of the key.",
         1000,
     ),
     Option(
         "inverse-sampling.rate",
         OptionKind.INT,
-        "Kept for job files of the reference; chunks follow the index of the key.",
+        "Accepted for compatibility with SeaTunnel; chunks follow the index of the key.",
         1000,
     ),
     Option(
         "split.allow-sampling",
         OptionKind.BOOL,
-        "Kept for job files of the reference; chunks follow the index of the key.",
+        "Accepted for compatibility with SeaTunnel; chunks follow the index of the key.",
         True,
     ),
     Option(
         "enable_concurrent_read",
         OptionKind.BOOL,
-        "Kept for job files of the reference; chunks are read side by side.",
+        "Accepted for compatibility with SeaTunnel; chunks are read in parallel.",
         True,
     ),
     Option(
         "format",
         OptionKind.ENUM,
-        "How rows look.",
+        "The format of rows.",
         "DEFAULT",
         choices=("DEFAULT", "COMPATIBLE_DEBEZIUM_JSON"),
     ),
     Option(
         "debezium",
         OptionKind.MAP,
-        "Settings of Debezium: those of encrypted connections are taken (database.ssl.mode,"
-        " database.sslmode, database.sslrootcert).",
+        "Settings of Debezium. Only those of encrypted connections are used "
+        "(database.ssl.mode, database.sslmode, database.sslrootcert).",
     ),
     Option(
         "schema-changes.enabled",
         OptionKind.BOOL,
-        "Whether columns that are added to a table are carried on. Any other change of a table"
-        " stops the job before it.",
+        "Whether columns that are added to a table are propagated. Any other change of a "
+        "table stops the job before it.",
         False,
     ),
 )
 
 
 def check(system: System, example: str, block: Block, values: Values) -> Iterable[Problem]:
-    """What is wrong with the options that all have."""
+    """Check the options that all CDC connectors share."""
     yield from _check_url(system, example, block, values)
     for key in ("table-pattern", "database-pattern"):
         wrong = name_complaint(values[key] or "")
@@ -176,15 +177,15 @@ def check(system: System, example: str, block: Block, values: Values) -> Iterabl
     if values["format"] != "DEFAULT":
         yield block.problem(
             ("format",),
-            "rows come with their kinds and in the columns of their table; a JSON envelope is not"
-            " made",
+            "rows have a row kind and the columns of their table; the JSON envelope is "
+            "not supported",
             expected="DEFAULT",
         )
     idle = [key for key, _ in flat(values["debezium"] or {}) if key not in DEBEZIUM]
     if idle:
         yield block.problem(
             ("debezium",),
-            f"there is no Debezium here: {', '.join(idle)} does nothing",
+            f"Debezium is not used: {', '.join(idle)} has no effect",
             severity=Severity.WARNING,
         )
 

@@ -1,16 +1,16 @@
-"""How far the snapshot of each table is, and the chunks that come next. Called by source.py, in the
-driver.
+"""Snapshot progress of each table, and the chunks that come next.
 
-A chunk is a range of one column of the key, the first where the job file names none (keys.py tells
-what can be cut). The progress of a table is JSON:
+Called by source.py, in the driver. A chunk is a range of one column of the key, by default its
+first (keys.py decides what can be split). The progress of a table is JSON:
 
     None                                     nothing is read
-    {"upto": 16192, "cuts": [8096, 16192]}   keys up to 16192 are read; the last batch read them in these pieces
-    {"upto": null, "cuts": [24288, null]}    everything is read; null is the open end
+    {"upto": 16192, "cuts": [8096, 16192]}   keys up to 16192 are read, in the last
+                                             batch as these chunks
+    {"upto": null, "cuts": [24288, null]}    everything is read; null is unbounded
 
-and has "order": [column, collation], which gives the ends their meaning; former versions, which
-knew whole numbers only, wrote none. Ends of other types are texts, {"number": "1.5"} or {"bytes":
-"0a"}, as chunks.py writes them.
+It also has "order": [column, collation], which gives the bounds their meaning; former versions,
+which knew integers only, wrote none. Bounds of other types are strings, {"number": "1.5"} or
+{"bytes": "0a"}, as chunks.py writes them.
 """
 
 from collections.abc import Sequence
@@ -26,17 +26,17 @@ Progress = dict[str, Any] | None
 
 
 def is_done(progress: Progress) -> bool:
-    """Whether all of a table is read."""
+    """Return whether the snapshot of a table is complete."""
     return progress is not None and progress["upto"] is None
 
 
 def done() -> dict[str, Any]:
-    """A table of which nothing but the log is read."""
+    """Return the progress of a table of which only the log is read."""
     return {"upto": None, "cuts": []}
 
 
 def chunks_between(start: Progress, end: Progress) -> list[KeyChunk]:
-    """The chunks that a batch reads of a table."""
+    """Return the chunks of a table that a batch reads."""
     if end is None or start == end or is_done(start):
         return []
     low = start["upto"] if start else None
@@ -55,7 +55,7 @@ def next_cuts(
     rows_each: int,
     count: int,
 ) -> dict[str, Any]:
-    """The progress after about `count` more chunks."""
+    """Return the progress after about `count` more chunks."""
     if key is None:
         return {"upto": None, "cuts": [None]}
     low = progress["upto"] if progress else None
@@ -63,15 +63,15 @@ def next_cuts(
         islice(walk(session, key.keys(relation), rows_each, ahead=rows_each - 1, after=low), count)
     )
     if len(cuts) < count:
-        cuts.append(None)  # the index has no more: the last one is open
+        cuts.append(None)  # end of the index: the last chunk is unbounded
     return {"upto": cuts[-1], "cuts": cuts, "order": key.order}
 
 
 def budget(limit_rows: int | None, rows_each: int, parallelism: int) -> int:
-    """How many chunks one batch reads."""
+    """Return how many chunks one batch reads."""
     return max(parallelism, min(CHUNKS_MAX, (limit_rows or CHUNKS_MAX * rows_each) // rows_each), 1)
 
 
 def unfinished(progress: dict[str, Any], paths: Sequence[str]) -> list[str]:
-    """The tables that are not read to their end, in order."""
+    """Return the tables whose snapshot is not complete, in order."""
     return [path for path in paths if not is_done(progress.get(path))]

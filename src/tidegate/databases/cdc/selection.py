@@ -1,4 +1,4 @@
-"""Which tables are read, by names and patterns, and what tells their rows apart.
+"""Select the tables to read, by names and patterns, and the key of each.
 
 Called by source.py, in the driver.
 """
@@ -20,9 +20,9 @@ from tidegate.plugin.option import Values
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CaptureTable:
-    """A table that is read: as its database has it, and as it flows.
+    """A table to read: as its database defines it, and as it flows through the pipeline.
 
-    `split` is the column that chunks are cut by, where the job file names one.
+    `split` is the column that chunks are split by, if the job file names one.
     """
 
     info: TableInfo
@@ -32,16 +32,14 @@ class CaptureTable:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selected:
-    """The tables that are there, by path; and those that the job file names and that are not there,
-    each with the error that says so.
-    """
+    """The existing tables, by path, and an error for each table of the job file that is missing."""
 
     tables: dict[str, CaptureTable]
     missing: dict[str, TableMissing]
 
 
 def is_wanted(values: Values, path: str) -> bool:
-    """Whether the pattern of the job file asks for a table of this path, there or not."""
+    """Return whether the patterns of the job file match a table of this path, existing or not."""
     if values.get("table-names") or not for_names(str(values["table-pattern"])).fullmatch(path):
         return False
     parts = path.split(".")
@@ -57,7 +55,10 @@ def is_wanted(values: Values, path: str) -> bool:
 
 
 def select(session: Session, dialect: Dialect, values: Values, *, generated: bool) -> Selected:
-    """The tables by path. `generated`: whether the log has columns that the database computes."""
+    """Return the tables by path.
+
+    `generated` says whether the log has columns that the database computes.
+    """
     names = _chosen(session, dialect, values)
     configs = {
         str(c["table"]): c
@@ -104,7 +105,7 @@ def _capture(
             f"table-names-config names the columns {', '.join(unknown)} as primaryKeys of"
             f" {info.name.path}, which has {', '.join(types)}"
         )
-    # Sinks that can add a column to their table look for this.
+    # Sinks that can add columns to their table read this option.
     table = info.as_table(types, kinds=True)
     table = replace(
         table,
@@ -116,7 +117,7 @@ def _capture(
 
 
 def chosen_databases(session: Session, dialect: Dialect, values: Values) -> set[str]:
-    """The databases that tables are read from."""
+    """Return the databases that tables are read from."""
     return {name.database for name in _chosen(session, dialect, values)}
 
 
@@ -137,8 +138,9 @@ def _chosen(session: Session, dialect: Dialect, values: Values) -> list[TableNam
     ]
     if not found:
         raise NoTables(
-            f"no table of {session.address} matches table-pattern = {values['table-pattern']!r}; it"
-            " must match the whole path, such as shop.orders"
+            f"no table of {session.address} matches table-pattern = "
+            f"{values['table-pattern']!r}; the pattern must match the whole path, such as "
+            "shop.orders"
         )
     return found
 
@@ -151,7 +153,7 @@ def _named(session: Session, dialect: Dialect, text: str) -> TableName:
 
 
 def _is_table(session: Session, name: TableName) -> bool:
-    """Views have no log of their own."""
+    """Return whether it is a base table; views are not in the log."""
     kind = session.one(
         "select table_type from information_schema.tables where table_schema = %s and table_name"
         " = %s",

@@ -45,10 +45,10 @@ from tidegate.databases.session import Session
 from tidegate.databases.tls import of_debezium
 from tidegate.databases.url import Address, System, parse_url
 from tidegate.failpoint import failpoint
-from tidegate.model.change import decided
+from tidegate.model.table_changes import decided
 from tidegate.model.types import Table
 from tidegate.plugin.arrow import table_schema
-from tidegate.plugin.contract import JOINT_TABLE, Limit, Offset, OperatorContext, Source, Split
+from tidegate.plugin.contract import MULTIPLE_TABLES, Limit, Offset, OperatorContext, Source, Split
 from tidegate.plugin.option import Values
 
 IDLE_BYTES_MAX = 4 << 20
@@ -443,7 +443,7 @@ class CaptureSource(Source):
         """One read of the log for all tables, and a split for each chunk."""
         log = [
             Split(
-                JOINT_TABLE if len(payload["tables"]) > 1 else next(iter(payload["tables"])),
+                MULTIPLE_TABLES if len(payload["tables"]) > 1 else next(iter(payload["tables"])),
                 payload,
                 1,
             )
@@ -484,7 +484,7 @@ class CaptureSource(Source):
             return
         wanted = (
             split.payload["tables"]
-            if split.table == JOINT_TABLE
+            if split.table == MULTIPLE_TABLES
             else {split.table: split.payload["tables"][split.table]}
         )
         start, end = split.payload["log"]
@@ -502,7 +502,7 @@ class CaptureSource(Source):
                 if settled.num_rows:
                     yield (
                         settled.replace_schema_metadata({"table": path})
-                        if split.table == JOINT_TABLE
+                        if split.table == MULTIPLE_TABLES
                         else settled
                     )
 

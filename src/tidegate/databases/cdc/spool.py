@@ -1,5 +1,6 @@
-"""Batches that must wait until all are there: in memory while they are few, in a file without a
-name when they are many. Called by source.py, in tasks.
+"""Hold batches until all are complete: in memory while they are few, else in an unnamed file.
+
+Called by source.py, in tasks.
 """
 
 import tempfile
@@ -35,7 +36,7 @@ class Spool:
             self._file.close()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """One more, after the others."""
+        """Append a batch."""
         self._bytes += batch.nbytes
         if self._writer is None and self._bytes > MEMORY_BYTES_MAX:
             self._file = tempfile.TemporaryFile(prefix="tidegate-")  # noqa: SIM115  # closed by __exit__
