@@ -17,7 +17,7 @@ BRACKETED_BY_OTHERS = {
         "single acts, which the storage, the savepoints and the collector bracket"
     ),
     "src/tidegate/cli/doctor.py": "measures how long a write takes, and keeps nothing",
-    "src/tidegate/connectors/localfile/durable.py": (
+    "src/tidegate/connectors/localfile/durable_io.py": (
         "single acts, which the committer, the writer and the save modes bracket"
     ),
     "src/tidegate/store/sqlite/file.py": (

@@ -61,7 +61,7 @@ def infer(
         infer,
         written,
     )  # Arrow, which other verbs do without
-    from tidegate.connectors.localfile.notation import literal
+    from tidegate.connectors.localfile.option_syntax import literal
 
     wanted = InferenceHints(
         form=form or "", encoding=encoding or "", delimiter=literal(delimiter or ""), header=header

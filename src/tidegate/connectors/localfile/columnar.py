@@ -12,9 +12,9 @@ import pyarrow.orc as pa_orc
 import pyarrow.parquet as pq
 
 from tidegate.connectors.localfile.bad_rows import BadFile, BadRow, BadRows, Leniency, faults_by_row
-from tidegate.connectors.localfile.casts import Cast
-from tidegate.connectors.localfile.headers import places_of
-from tidegate.connectors.localfile.streams import FilePart, opened
+from tidegate.connectors.localfile.column_cast import Cast
+from tidegate.connectors.localfile.file_blocks import FilePart, opened
+from tidegate.connectors.localfile.header_checks import places_of
 from tidegate.model.types import Column
 from tidegate.plugin.option import Values
 

@@ -30,7 +30,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from tidegate.connectors.localfile.durable import (
+from tidegate.connectors.localfile.commit_record import (
+    CommitOffsetsDiffer,
+    CommitRecord,
+    NoRecord,
+    StagedFile,
+    checkpoints,
+    numbered,
+    read_record,
+    staged_files,
+)
+from tidegate.connectors.localfile.durable_io import (
     Created,
     DiskTrouble,
     discard,
@@ -44,7 +54,7 @@ from tidegate.connectors.localfile.durable import (
     sync_all,
     write_new,
 )
-from tidegate.connectors.localfile.write_fence import (
+from tidegate.connectors.localfile.fence import (
     DRAFT,
     Fence,
     check_number,
@@ -56,30 +66,20 @@ from tidegate.connectors.localfile.write_fence import (
     refuse_links,
     verify,
 )
-from tidegate.connectors.localfile.write_layout import SinkDirectory
-from tidegate.connectors.localfile.write_lineages import (
+from tidegate.connectors.localfile.lineage_cleanup import (
     collect_older,
     files_of_others,
     mark_owner,
     take_away,
 )
-from tidegate.connectors.localfile.write_publish import is_done, publish, staged_places
-from tidegate.connectors.localfile.write_record import (
-    CommitOffsetsDiffer,
-    CommitRecord,
-    NoRecord,
-    StagedFile,
-    checkpoints,
-    numbered,
-    read_record,
-    staged_files,
-)
-from tidegate.connectors.localfile.write_rollback import (
+from tidegate.connectors.localfile.publishing import is_done, publish, staged_places
+from tidegate.connectors.localfile.rollback import (
     refuse_newer_by_name,
     remembered_by_names,
     take_back_by_name,
 )
-from tidegate.connectors.localfile.write_save_mode import SaveMode
+from tidegate.connectors.localfile.save_mode import SaveMode
+from tidegate.connectors.localfile.sink_layout import SinkDirectory
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import Fenced
 from tidegate.plugin.contract import (
@@ -88,8 +88,8 @@ from tidegate.plugin.contract import (
     Commit,
     CommitRange,
     Committer,
-    SinkMemory,
     SinkRestore,
+    TargetRecord,
 )
 
 _PRUNED_MAX = 200
@@ -134,7 +134,7 @@ class FileCommitter(Committer):
     def _what(self) -> str:
         return f"the file sink {self._place.operator}"
 
-    def memory(self, resume: SinkRestore) -> SinkMemory:
+    def target_record(self, resume: SinkRestore) -> TargetRecord:
         layout, root = self._place.layout(resume.lineage), self._place.root
         with disk(f"asking {self._what} what it holds"):
             refuse_links(layout)
@@ -144,23 +144,23 @@ class FileCommitter(Committer):
                     if resume.fresh and self._save_mode.data == "APPEND_DATA"
                     else ""
                 )
-                return SinkMemory(place=root, checkpoint=0, others=others)
+                return TargetRecord(target=root, checkpoint=0, others=others)
             if (by := dropped_by(layout)) is not None:
-                return SinkMemory(
-                    place=f"{root} (whose files were removed by the save mode of {by})",
+                return TargetRecord(
+                    target=f"{root} (whose files were removed by the save mode of {by})",
                     checkpoint=0,
                 )
             if not os.path.isdir(layout.base):
-                return SinkMemory(
-                    place=root,
+                return TargetRecord(
+                    target=root,
                     checkpoint=remembered_by_names(
                         self._place, resume, transactional=self._transactional
                     ),
                 )
             fence = highest_fence(layout)
             newest = max([*checkpoints(layout), fence.checkpoint if fence else 0])
-            return SinkMemory(
-                place=root,
+            return TargetRecord(
+                target=root,
                 checkpoint=(
                     newest
                     if self._transactional or fence is None

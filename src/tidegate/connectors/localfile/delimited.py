@@ -25,18 +25,10 @@ from tidegate.connectors.localfile.bad_rows import (
     faults_by_row,
     size_text,
 )
-from tidegate.connectors.localfile.convert import TIMESTAMPS, ConversionRules, from_text
-from tidegate.connectors.localfile.dialect import dialect_of
-from tidegate.connectors.localfile.fields import Splitter, splitter_of
-from tidegate.connectors.localfile.headers import (
-    first_row_problem,
-    header_problem,
-    places_of,
-    skipped_problem,
-)
-from tidegate.connectors.localfile.records import first_end
-from tidegate.connectors.localfile.slow_rows import SlowRows
-from tidegate.connectors.localfile.streams import (
+from tidegate.connectors.localfile.delimited_dialect import dialect_of
+from tidegate.connectors.localfile.fallback_reader import SlowRows
+from tidegate.connectors.localfile.field_splitter import Splitter, splitter_of
+from tidegate.connectors.localfile.file_blocks import (
     Expansion,
     FilePart,
     RecordBlocks,
@@ -49,6 +41,14 @@ from tidegate.connectors.localfile.streams import (
     opened,
     record_blocks,
 )
+from tidegate.connectors.localfile.header_checks import (
+    first_row_problem,
+    header_problem,
+    places_of,
+    skipped_problem,
+)
+from tidegate.connectors.localfile.record_boundaries import first_end
+from tidegate.connectors.localfile.value_converters import TIMESTAMPS, ConversionRules, from_text
 from tidegate.model.types import Column, TypeName
 from tidegate.plugin.arrow import arrow_type
 from tidegate.plugin.option import Values

@@ -14,14 +14,14 @@ from typing import Any
 
 from tidegate.connectors.localfile.bad_rows import BadFile
 from tidegate.connectors.localfile.columnar import file_schema
-from tidegate.connectors.localfile.dialect import DelimitedDialect
-from tidegate.connectors.localfile.fields import DelimitedRecord, splitter_of
-from tidegate.connectors.localfile.headers import encoding_of, names_problem
+from tidegate.connectors.localfile.delimited_dialect import DelimitedDialect
+from tidegate.connectors.localfile.field_splitter import DelimitedRecord, splitter_of
+from tidegate.connectors.localfile.file_blocks import Expansion, FilePart, bytes_of, members, opened
+from tidegate.connectors.localfile.header_checks import encoding_of, names_problem
 from tidegate.connectors.localfile.infer_types import STRING, type_of_texts, type_of_values
 from tidegate.connectors.localfile.json_documents import BadDocument, Documents
 from tidegate.connectors.localfile.source_options import SUFFIXES, TABLE_OPTIONS
-from tidegate.connectors.localfile.streams import Expansion, FilePart, bytes_of, members, opened
-from tidegate.connectors.localfile.tables import TableFiles
+from tidegate.connectors.localfile.table_files import TableFiles
 from tidegate.model.errors import TidegateError, Unsupported, UserError
 from tidegate.model.problem import Location
 from tidegate.model.types import Column, DataType, TypeName

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tidegate.connectors.localfile.convert import ConversionRules, from_text
 from tidegate.connectors.localfile.json_values import JsonNumber
+from tidegate.connectors.localfile.value_converters import ConversionRules, from_text
 from tidegate.model.types import Column, DataType, TypeName
 
 STRING = DataType(TypeName.STRING)

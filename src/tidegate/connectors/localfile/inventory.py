@@ -23,7 +23,7 @@ from hashlib import blake2b
 from typing import Any
 
 from tidegate.connectors.localfile.listing import FileInfo
-from tidegate.connectors.localfile.problems import (
+from tidegate.connectors.localfile.source_errors import (
     FilesMissing,
     LeftOutNow,
     ListedFileChanged,

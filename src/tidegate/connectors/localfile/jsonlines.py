@@ -23,11 +23,8 @@ from tidegate.connectors.localfile.bad_rows import (
     excerpt,
     size_text,
 )
-from tidegate.connectors.localfile.convert import ConversionRules, from_json, once
-from tidegate.connectors.localfile.dialect import DelimitedDialect
-from tidegate.connectors.localfile.json_documents import BadDocument, Documents
-from tidegate.connectors.localfile.json_values import DECODER
-from tidegate.connectors.localfile.streams import (
+from tidegate.connectors.localfile.delimited_dialect import DelimitedDialect
+from tidegate.connectors.localfile.file_blocks import (
     Expansion,
     FilePart,
     RecordTooLong,
@@ -39,6 +36,9 @@ from tidegate.connectors.localfile.streams import (
     opened,
     record_blocks,
 )
+from tidegate.connectors.localfile.json_documents import BadDocument, Documents
+from tidegate.connectors.localfile.json_values import DECODER
+from tidegate.connectors.localfile.value_converters import ConversionRules, from_json, once
 from tidegate.model.types import Column, DataType, TypeName
 from tidegate.plugin.arrow import arrow_type
 from tidegate.plugin.option import Values

@@ -5,7 +5,7 @@ Declarations only: no Arrow, no Spark, so that validating is quick.
 
 from dataclasses import replace
 
-from tidegate.connectors.localfile.check import check_sink, check_source
+from tidegate.connectors.localfile.option_checks import check_sink, check_source
 from tidegate.connectors.localfile.source_options import (
     CODECS,
     FORMAT_WORDS,

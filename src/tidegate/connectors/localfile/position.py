@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
+from tidegate.connectors.localfile.file_blocks import FilePart
 from tidegate.connectors.localfile.inventory import Done
-from tidegate.connectors.localfile.streams import FilePart
 from tidegate.model.errors import TerminalError
 
 VERSION = 2

@@ -7,9 +7,9 @@ import os
 import socket
 
 from tidegate.connectors.localfile.committer import FileCommitter
-from tidegate.connectors.localfile.write_layout import SinkDirectory
+from tidegate.connectors.localfile.save_mode import SaveMode
+from tidegate.connectors.localfile.sink_layout import SinkDirectory
 from tidegate.connectors.localfile.write_names import depends_on_table, fixed_directory
-from tidegate.connectors.localfile.write_save_mode import SaveMode
 from tidegate.connectors.localfile.writer import FileWriter
 from tidegate.model.errors import UserError
 from tidegate.plugin.contract import Committer, OperatorContext, Sink, Writer, WriteTask

@@ -21,10 +21,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidegate.connectors.localfile.batch_planning import Taker, cut
+from tidegate.connectors.localfile.file_blocks import FilePart
 from tidegate.connectors.localfile.inventory import Inventory, Listed, Remaining, recorded, skipper
 from tidegate.connectors.localfile.listing import FileInfo, FileListing, fixed_directory, scan
-from tidegate.connectors.localfile.memory import CannotRemember, check_mounts, remembered
-from tidegate.connectors.localfile.planning import Taker, cut
 from tidegate.connectors.localfile.position import (
     SEEN_FILES_MAX,
     FilePosition,
@@ -34,7 +34,8 @@ from tidegate.connectors.localfile.position import (
     mark,
     marks,
 )
-from tidegate.connectors.localfile.problems import (
+from tidegate.connectors.localfile.seen_files import CannotRemember, check_mounts, remembered
+from tidegate.connectors.localfile.source_errors import (
     BadFile,
     FileChanged,
     FilesMissing,
@@ -42,8 +43,7 @@ from tidegate.connectors.localfile.problems import (
     TooManyFiles,
     advising,
 )
-from tidegate.connectors.localfile.streams import FilePart
-from tidegate.connectors.localfile.tables import tables_of
+from tidegate.connectors.localfile.table_files import tables_of
 from tidegate.model.errors import SourceUnreachable, UserError
 from tidegate.model.job import JobMode
 from tidegate.model.types import Table
@@ -181,7 +181,7 @@ class LocalFileSource(Source):
                 return f"{part.path} has changed: it has {now.size} bytes, and had {part.size}"
         return ""
 
-    def give_up(self, start: Offset, end: Offset) -> None:  # noqa: ARG002  # the end names the files
+    def abandon_batch(self, start: Offset, end: Offset) -> None:  # noqa: ARG002  # the end names the files
         """Its files are read as they are now, where they are still to be read."""
         self._accepted |= {segment.part.path for segment in FilePosition.of(end).batch}
         self._remaining = None

@@ -16,7 +16,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
 from tidegate.connectors.localfile.lzo import LzopStream
-from tidegate.connectors.localfile.notation import literal
+from tidegate.connectors.localfile.option_syntax import literal
 from tidegate.connectors.localfile.write_text import NotText, TimeFormats, json_text, plain_text
 from tidegate.model.errors import Unsupported
 from tidegate.plugin.option import Values

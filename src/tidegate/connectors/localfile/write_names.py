@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from tidegate.connectors.localfile.notation import strptime_of
+from tidegate.connectors.localfile.option_syntax import strptime_of
 from tidegate.model.errors import UserError
 from tidegate.plugin import placeholders
 

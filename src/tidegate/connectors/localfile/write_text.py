@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.connectors.localfile.notation import strptime_of
+from tidegate.connectors.localfile.option_syntax import strptime_of
 from tidegate.model.errors import TerminalError
 
 _LEVELS = [chr(code) for code in range(2, 8)]

@@ -16,15 +16,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.connectors.localfile.durable import discard, disk, sync
-from tidegate.connectors.localfile.write_fence import DirectoryRemoved, removed_words
+from tidegate.connectors.localfile.durable_io import discard, disk, sync
+from tidegate.connectors.localfile.fence import DirectoryRemoved, removed_words
+from tidegate.connectors.localfile.sink_layout import SinkDirectory, SinkLayout
 from tidegate.connectors.localfile.write_formats import (
     Encoder,
     RollPolicy,
     codec_name,
     open_encoder,
 )
-from tidegate.connectors.localfile.write_layout import SinkDirectory, SinkLayout
 from tidegate.connectors.localfile.write_names import (
     file_name,
     for_table,

@@ -14,13 +14,13 @@ import pytest
 
 from tidegate.connectors.localfile import (
     committer,
-    write_fence,
-    write_lineages,
-    write_publish,
+    fence,
+    lineage_cleanup,
+    publishing,
+    rollback,
+    save_mode,
     writer,
 )
-from tidegate.connectors.localfile import write_rollback as write_takeback
-from tidegate.connectors.localfile import write_save_mode as write_savemode
 from tidegate.connectors.localfile.options import SINK_OPTIONS
 from tidegate.connectors.localfile.sink import LocalFileSink
 from tidegate.model.job import JobMode
@@ -176,11 +176,11 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], Any]], No
     for module in (
         committer,
         writer,
-        write_fence,
-        write_lineages,
-        write_publish,
-        write_savemode,
-        write_takeback,
+        fence,
+        lineage_cleanup,
+        publishing,
+        save_mode,
+        rollback,
     ):
         monkeypatch.setattr(module, "failpoint", passed)
     return due.__setitem__

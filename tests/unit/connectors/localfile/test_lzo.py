@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate.connectors.localfile.file_blocks import BadFile, FilePart, bytes_of
 from tidegate.connectors.localfile.lzo import (
     BLOCK_BYTES,
     LzopStream,
@@ -18,7 +19,6 @@ from tidegate.connectors.localfile.lzo import (
     decompress,
     unpacked,
 )
-from tidegate.connectors.localfile.streams import BadFile, FilePart, bytes_of
 
 # Written by the LZO codec of Spark's ORC library, which is that of the reference too: the lines
 # `<i>;tide;<i % 3>` for i = 0 to 11.

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from tidegate.connectors.localfile.durable import DiskRefused, DiskTrouble, disk
-from tidegate.connectors.localfile.write_fence import (
+from tidegate.connectors.localfile.durable_io import DiskRefused, DiskTrouble, disk
+from tidegate.connectors.localfile.fence import (
     DirectoryRemoved,
     SinkFilesDropped,
     highest_fence,
 )
-from tidegate.connectors.localfile.write_rollback import NewerFiles
+from tidegate.connectors.localfile.rollback import NewerFiles
 from tidegate.model.errors import Fenced, OtherCopy
 from tidegate.plugin.contract import BatchCommitted
 
@@ -35,7 +35,7 @@ def test_of_two_drivers_of_one_generation_the_first_one_wins(kit: Any, tmp_path:
     first = kit.Generation(tmp_path, 8).open(token="aa")
     second = kit.Generation(tmp_path, 8)
     before = snapshot(tmp_path)
-    for act in (second.committer.ahead, second.committer.open):
+    for act in (second.committer.uncheckpointed_commits, second.committer.open):
         with pytest.raises(OtherCopy, match="another copy of this installation"):
             act(second.resume(token="bb"))
     assert snapshot(tmp_path) == before, "the second one changes nothing"
@@ -66,7 +66,7 @@ def test_a_directory_that_vanishes_while_it_is_opened_is_worth_another_attempt(
         raise FileNotFoundError(errno.ENOENT, "No such file or directory")
 
     monkeypatch.setattr(
-        "tidegate.connectors.localfile.write_fence.link", gone
+        "tidegate.connectors.localfile.fence.link", gone
     )  # another copy has finished right here
     with pytest.raises(DirectoryRemoved, match="while the file sink"):
         kit.Generation(tmp_path, 8).open(token="aa")
@@ -128,7 +128,7 @@ def test_a_stale_copy_does_not_rewind_what_the_other_one_has_finished(
 
 
 def remembered(driver: Any, checkpoint: int, state: Any = None) -> int:
-    return int(driver.committer.memory(driver.resume(checkpoint, state=state)).checkpoint)
+    return int(driver.committer.target_record(driver.resume(checkpoint, state=state)).checkpoint)
 
 
 def test_a_target_remembers_its_newest_record_and_where_it_was_opened(
@@ -243,7 +243,7 @@ def test_what_the_sink_keeps_for_itself_must_be_directories(
             elsewhere.mkdir()
         path.symlink_to(elsewhere)
     with pytest.raises(DiskRefused, match="is a link" if kind != "file" else "is not a directory"):
-        driver.committer.memory(driver.resume())
+        driver.committer.target_record(driver.resume())
     with pytest.raises(DiskRefused):
         driver.open()
 
@@ -291,9 +291,9 @@ def test_a_save_mode_that_removes_the_files_of_a_live_run_stops_it_by_name(
     with pytest.raises(SinkFilesDropped, match="job 9"):
         theirs.commit(2, messages)
     again = kit.Generation(tmp_path, 4, lineage="7-18a0f", operator="other")
-    memory = again.committer.memory(again.resume(1, **THEIRS))
+    memory = again.committer.target_record(again.resume(1, **THEIRS))
     assert memory.checkpoint == 0
-    assert "job 9" in memory.place
+    assert "job 9" in memory.target
     again.open(checkpoint=1, **THEIRS)  # as somebody has agreed
     assert again.batch(2, [2]) == BatchCommitted()
 
@@ -331,9 +331,9 @@ def test_a_target_tells_of_the_files_of_others_only_to_a_fresh_start_that_append
 ) -> None:
     kit.Generation(tmp_path, 1, lineage="7-18a0f").open().batch(1, [1], [2])
     fresh = kit.Generation(tmp_path, 1, lineage="7-18b11")
-    assert fresh.committer.memory(fresh.resume()).others == "2 files"
-    assert fresh.committer.memory(fresh.resume(pending=1)).others == ""
+    assert fresh.committer.target_record(fresh.resume()).others == "2 files"
+    assert fresh.committer.target_record(fresh.resume(pending=1)).others == ""
     dropping = kit.Generation(tmp_path, 1, lineage="7-18b11", data_save_mode="DROP_DATA")
-    assert dropping.committer.memory(dropping.resume()).others == ""
+    assert dropping.committer.target_record(dropping.resume()).others == ""
     empty = kit.Generation(tmp_path / "new", 1)
-    assert empty.committer.memory(empty.resume()).others == ""
+    assert empty.committer.target_record(empty.resume()).others == ""

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tidegate.connectors.localfile.write_fence import DirectoryRemoved, Fence
-from tidegate.connectors.localfile.write_lineages import collect_older
+from tidegate.connectors.localfile.fence import DirectoryRemoved, Fence
+from tidegate.connectors.localfile.lineage_cleanup import collect_older
 from tidegate.plugin.contract import BatchCommitted
 
 OLD, NEW = "7-18a0f", "7-18b11"

@@ -15,11 +15,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidegate.connectors.localfile import committer, write_lineages, write_publish, writer
-from tidegate.connectors.localfile import write_rollback as write_takeback
-from tidegate.connectors.localfile import write_save_mode as write_savemode
-from tidegate.connectors.localfile.durable import DiskRefused, DiskTrouble
-from tidegate.connectors.localfile.write_record import BadRecord, CommitOffsetsDiffer
+from tidegate.connectors.localfile import (
+    committer,
+    lineage_cleanup,
+    publishing,
+    rollback,
+    save_mode,
+    writer,
+)
+from tidegate.connectors.localfile.commit_record import BadRecord, CommitOffsetsDiffer
+from tidegate.connectors.localfile.durable_io import DiskRefused, DiskTrouble
 from tidegate.model.errors import Fenced, UserError
 from tidegate.plugin.contract import AlreadyCommitted, BatchCommitted, WriteTask
 
@@ -28,7 +33,7 @@ def failpoints(*steps: str) -> list[str]:
     """The names in the source, so that a new one cannot be forgotten here."""
     source = "".join(
         Path(str(m.__file__)).read_text()
-        for m in (committer, writer, write_lineages, write_publish, write_savemode, write_takeback)
+        for m in (committer, writer, lineage_cleanup, publishing, save_mode, rollback)
     )
     found = sorted(set(re.findall(r'failpoint\("(filesink\.[a-z.]+)"\)', source)))
     return [name for name in found if name.split(".")[1] in steps]

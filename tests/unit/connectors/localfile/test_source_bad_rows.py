@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from bad_row_kit import ID_NAME, error, make, read
 
-from tidegate.connectors.localfile import bad_rows, records, streams
+from tidegate.connectors.localfile import bad_rows, file_blocks, record_boundaries
 from tidegate.connectors.localfile.bad_rows import BadFile
 
 
@@ -185,11 +185,11 @@ def test_a_quote_that_is_never_closed_is_a_bad_row_at_its_line(tmp_path: Path) -
 def test_an_unclosed_quote_is_only_followed_for_a_bounded_stretch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "BLOCK_BYTES", 4096)
+    monkeypatch.setattr(file_blocks, "BLOCK_BYTES", 4096)
     (tmp_path / "f.csv").write_text('1,a\n2,"open\n' + "3,c\n" * 100_000)
     source = make(tmp_path, "csv", ID_NAME, max_record_bytes=20_000)
     reader = source.files[0].reader(source.files[0]._find()[0])
-    part = streams.FilePart(
+    part = file_blocks.FilePart(
         str(tmp_path / "f.csv"),
         (tmp_path / "f.csv").stat().st_size,
         (tmp_path / "f.csv").stat().st_mtime_ns,
@@ -355,7 +355,7 @@ def test_the_first_ten_bad_rows_are_named_with_the_count(tmp_path: Path) -> None
 def test_bad_rows_are_counted_over_blocks_and_the_search_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(file_blocks, "BLOCK_BYTES", 64)
     monkeypatch.setattr(bad_rows, "SCANNED_BYTES_MAX", 2000)
     (tmp_path / "f").write_text(
         "".join(f"{i if i not in (5, 100, 900) else 'x'},n\n" for i in range(1, 1001))
@@ -464,7 +464,7 @@ def test_small_limits_for_records_are_exact(tmp_path: Path) -> None:
 def test_an_archive_bomb_is_an_error_that_names_the_file(
     tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "EXPANSION_FREE_BYTES", 1 << 16)
+    monkeypatch.setattr(file_blocks, "EXPANSION_FREE_BYTES", 1 << 16)
     data = b"1,a\n" * (1 << 16)
     options: dict[str, Any] = {}
     if way in ("gzip", "suffix"):
@@ -482,7 +482,7 @@ def test_an_archive_bomb_is_an_error_that_names_the_file(
 def test_the_longest_look_for_a_cut_is_bounded(tmp_path: Path) -> None:
     path = tmp_path / "f.csv"
     path.write_text('1,"open\n' + "2,b\n" * 100_000)
-    dialect = records.DelimitedDialect(quote=b'"', record_bytes_max=1 << 18)
+    dialect = record_boundaries.DelimitedDialect(quote=b'"', record_bytes_max=1 << 18)
     with path.open("rb") as file:
         size = path.stat().st_size
-        assert records.record_end(file.fileno(), 0, 1000, size, dialect) == size
+        assert record_boundaries.record_end(file.fileno(), 0, 1000, size, dialect) == size

@@ -14,14 +14,14 @@ from tidegate.connectors.localfile import inventory
 from tidegate.connectors.localfile.inventory import LIST_CHARS_MAX, Inventory, recorded
 from tidegate.connectors.localfile.listing import FileInfo
 from tidegate.connectors.localfile.position import FilePosition
-from tidegate.connectors.localfile.problems import (
+from tidegate.connectors.localfile.source import LocalFileSource
+from tidegate.connectors.localfile.source_errors import (
     FileChanged,
     FilesMissing,
     LeftOutNow,
     ListedFileChanged,
     RangeChanged,
 )
-from tidegate.connectors.localfile.source import LocalFileSource
 from tidegate.connectors.localfile.source_options import SOURCE_OPTIONS
 from tidegate.model.errors import SourceUnreachable, UserError
 from tidegate.model.job import JobMode

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.connectors.localfile.notation import fraction_digits, literal, strptime_of
+from tidegate.connectors.localfile.option_syntax import fraction_digits, literal, strptime_of
 from tidegate.connectors.localfile.options import CONNECTORS
 from tidegate.model.plan import Delivery
 from tidegate.model.problem import Location, Severity

@@ -14,8 +14,8 @@ from tidegate.connectors.localfile.position import (
     FilePosition,
     mark,
 )
-from tidegate.connectors.localfile.problems import TooManyFiles
 from tidegate.connectors.localfile.source import LocalFileSource
+from tidegate.connectors.localfile.source_errors import TooManyFiles
 from tidegate.connectors.localfile.source_options import SOURCE_OPTIONS
 from tidegate.model.job import JobMode
 from tidegate.model.problem import Location

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tidegate.connectors.localfile.dialect import DelimitedDialect
+from tidegate.connectors.localfile.delimited_dialect import DelimitedDialect
 
 BLOCK_BYTES = 8 << 20
 SKIPPED_BYTES = 512 << 10

@@ -8,10 +8,10 @@ import logging
 import os
 from collections.abc import Sequence
 
-from tidegate.connectors.localfile.durable import DiskTrouble, make_directory, sync_all, touch
-from tidegate.connectors.localfile.write_fence import DirectoryRemoved, removed_words
-from tidegate.connectors.localfile.write_layout import SinkLayout
-from tidegate.connectors.localfile.write_record import CommitRecord, StagedFile
+from tidegate.connectors.localfile.commit_record import CommitRecord, StagedFile
+from tidegate.connectors.localfile.durable_io import DiskTrouble, make_directory, sync_all, touch
+from tidegate.connectors.localfile.fence import DirectoryRemoved, removed_words
+from tidegate.connectors.localfile.sink_layout import SinkLayout
 from tidegate.failpoint import failpoint
 
 _MOVES_MAX = 5

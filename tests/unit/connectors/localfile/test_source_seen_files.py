@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tidegate.connectors.localfile import memory
+from tidegate.connectors.localfile import seen_files
 from tidegate.connectors.localfile import source as source_module
 from tidegate.connectors.localfile.position import FilePosition
-from tidegate.connectors.localfile.problems import TooManyFiles
 from tidegate.connectors.localfile.source import LocalFileSource
+from tidegate.connectors.localfile.source_errors import TooManyFiles
 from tidegate.connectors.localfile.source_options import SOURCE_OPTIONS
 from tidegate.model.errors import SourceUnreachable
 from tidegate.model.job import JobMode
@@ -233,7 +233,7 @@ def test_the_times_of_many_files_out_of_sight_are_few(clock: list[int]) -> None:
     for step in range(700):
         now_ms = clock[0] + step * DAY_MS // 100
         done = {step.to_bytes(8, "big")}
-        kept = memory.remembered(
+        kept = seen_files.remembered(
             position, (), done, now_ms=now_ms, retention_ms=7 * DAY_MS, limit=20_000
         )
         position = FilePosition(seen=kept.seen, away=kept.away)

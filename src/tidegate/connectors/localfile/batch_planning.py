@@ -11,12 +11,12 @@ from itertools import pairwise
 
 from tidegate.connectors.localfile.columnar import group_rows
 from tidegate.connectors.localfile.delimited import DelimitedReader
-from tidegate.connectors.localfile.dialect import DelimitedDialect, dialect_of
+from tidegate.connectors.localfile.delimited_dialect import DelimitedDialect, dialect_of
+from tidegate.connectors.localfile.file_blocks import FilePart, codec_of, cuttable, opened
 from tidegate.connectors.localfile.jsonlines import LINES, by_lines
 from tidegate.connectors.localfile.position import BATCH_CHARS_MAX, Segment
-from tidegate.connectors.localfile.records import BLOCK_BYTES, record_end, rows_end
-from tidegate.connectors.localfile.streams import FilePart, codec_of, cuttable, opened
-from tidegate.connectors.localfile.tables import TableFiles
+from tidegate.connectors.localfile.record_boundaries import BLOCK_BYTES, record_end, rows_end
+from tidegate.connectors.localfile.table_files import TableFiles
 from tidegate.plugin.contract import Limit
 
 ROW_BYTES = 50

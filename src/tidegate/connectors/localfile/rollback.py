@@ -10,8 +10,8 @@ import os
 import re
 from collections.abc import Collection, Iterator
 
-from tidegate.connectors.localfile.durable import discard, sync_all
-from tidegate.connectors.localfile.write_layout import SinkDirectory
+from tidegate.connectors.localfile.durable_io import discard, sync_all
+from tidegate.connectors.localfile.sink_layout import SinkDirectory
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import OtherCopy, TerminalError
 from tidegate.plugin.contract import SinkRestore

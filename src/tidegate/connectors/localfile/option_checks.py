@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.connectors.localfile.listing import file_pattern, local, matches_nothing
-from tidegate.connectors.localfile.notation import literal, strptime_of
+from tidegate.connectors.localfile.option_syntax import literal, strptime_of
+from tidegate.connectors.localfile.sample_check import top_problems
 from tidegate.connectors.localfile.source_options import SUPPORTED, TABLE_OPTIONS
-from tidegate.connectors.localfile.top_check import top_problems
 from tidegate.model.job import Path as Place
 from tidegate.model.problem import Problem, ProblemKind, Severity
 from tidegate.plugin.option import Block, Values

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.connectors.localfile.bad_rows import excerpt, size_text
-from tidegate.connectors.localfile.convert import ConversionRules, from_text
-from tidegate.connectors.localfile.dialect import DelimitedDialect
-from tidegate.connectors.localfile.fields import DelimitedRecord, FieldText, Splitter
-from tidegate.connectors.localfile.headers import width_problem
+from tidegate.connectors.localfile.delimited_dialect import DelimitedDialect
+from tidegate.connectors.localfile.field_splitter import DelimitedRecord, FieldText, Splitter
+from tidegate.connectors.localfile.header_checks import width_problem
+from tidegate.connectors.localfile.value_converters import ConversionRules, from_text
 from tidegate.model.types import Column, TypeName
 from tidegate.plugin.arrow import arrow_type
 

@@ -13,7 +13,7 @@ import secrets
 import socket
 from dataclasses import asdict, dataclass
 
-from tidegate.connectors.localfile.durable import (
+from tidegate.connectors.localfile.durable_io import (
     DiskRefused,
     DiskTrouble,
     Existed,
@@ -23,7 +23,7 @@ from tidegate.connectors.localfile.durable import (
     sync_all,
     write_new,
 )
-from tidegate.connectors.localfile.write_layout import SinkLayout
+from tidegate.connectors.localfile.sink_layout import SinkLayout
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import Fenced, OtherCopy, TerminalError
 

@@ -22,7 +22,14 @@ import re
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 
-from tidegate.connectors.localfile.durable import (
+from tidegate.connectors.localfile.commit_record import (
+    BadRecord,
+    CommitRecord,
+    NoRecord,
+    checkpoints,
+    read_record,
+)
+from tidegate.connectors.localfile.durable_io import (
     discard,
     names,
     remove_empty,
@@ -31,17 +38,10 @@ from tidegate.connectors.localfile.durable import (
     touch,
     write_new,
 )
-from tidegate.connectors.localfile.write_fence import Fence, highest_fence
-from tidegate.connectors.localfile.write_layout import SinkDirectory, SinkLayout
-from tidegate.connectors.localfile.write_publish import is_done, publish
-from tidegate.connectors.localfile.write_record import (
-    BadRecord,
-    CommitRecord,
-    NoRecord,
-    checkpoints,
-    read_record,
-)
-from tidegate.connectors.localfile.write_rollback import GENERATIONS_MAX, TRANSACTION, data_files
+from tidegate.connectors.localfile.fence import Fence, highest_fence
+from tidegate.connectors.localfile.publishing import is_done, publish
+from tidegate.connectors.localfile.rollback import GENERATIONS_MAX, TRANSACTION, data_files
+from tidegate.connectors.localfile.sink_layout import SinkDirectory, SinkLayout
 from tidegate.failpoint import failpoint
 
 SHOWN_MAX = 1000

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tidegate.connectors.localfile.durable import (
+from tidegate.connectors.localfile.durable_io import (
     Created,
     discard,
     make_directory,
@@ -22,8 +22,8 @@ from tidegate.connectors.localfile.durable import (
     sync_all,
     touch,
 )
-from tidegate.connectors.localfile.write_layout import SinkLayout
-from tidegate.connectors.localfile.write_lineages import stop_writers
+from tidegate.connectors.localfile.lineage_cleanup import stop_writers
+from tidegate.connectors.localfile.sink_layout import SinkLayout
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import UserError
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 from tidegate.connectors.localfile.bad_rows import BadFile
 from tidegate.connectors.localfile.columnar import Columnar, file_schema
 from tidegate.connectors.localfile.delimited import DelimitedReader, LineReader
-from tidegate.connectors.localfile.headers import names_problem
+from tidegate.connectors.localfile.file_blocks import FilePart
+from tidegate.connectors.localfile.header_checks import names_problem
 from tidegate.connectors.localfile.jsonlines import JsonReader
 from tidegate.connectors.localfile.listing import FileInfo, list_files, partitions_of
 from tidegate.connectors.localfile.source_options import SUPPORTED, TABLE_OPTIONS
-from tidegate.connectors.localfile.streams import FilePart
 from tidegate.model.errors import TidegateError, TransientError, Unsupported, UserError
 from tidegate.model.problem import Location
 from tidegate.model.types import Column, DataType, Table, TypeName

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.connectors.localfile import records
+from tidegate.connectors.localfile import record_boundaries
 from tidegate.connectors.localfile.bad_rows import BadFile
 from tidegate.connectors.localfile.source import LocalFileSource
 from tidegate.connectors.localfile.source_options import SOURCE_OPTIONS
@@ -310,7 +310,7 @@ def test_a_file_that_changed_after_it_was_planned_is_refused_by_name(
 def test_a_record_that_is_longer_than_a_block_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "BLOCK_BYTES", 16)
+    monkeypatch.setattr(record_boundaries, "BLOCK_BYTES", 16)
     path = tmp_path / "f.csv"
     path.write_text('1,"' + "long\n" * 100 + '"\n2,short\n3,"x"\n')
     source = make(

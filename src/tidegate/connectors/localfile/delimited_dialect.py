@@ -5,7 +5,7 @@ uses it too.
 from dataclasses import dataclass
 
 from tidegate.connectors.localfile.bad_rows import RECORD_BYTES_MAX
-from tidegate.connectors.localfile.notation import literal
+from tidegate.connectors.localfile.option_syntax import literal
 from tidegate.plugin.option import Values
 
 

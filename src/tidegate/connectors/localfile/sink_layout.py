@@ -18,7 +18,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from tidegate.connectors.localfile.durable import names
+from tidegate.connectors.localfile.durable_io import names
 from tidegate.plugin.contract import WriteTask
 
 _FENCE = "fence-g"

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Any
 
-from tidegate.connectors.localfile.durable import names
-from tidegate.connectors.localfile.write_layout import SinkLayout
+from tidegate.connectors.localfile.durable_io import names
+from tidegate.connectors.localfile.sink_layout import SinkLayout
 from tidegate.model.errors import TerminalError
 
 VERSION = 1

@@ -25,9 +25,9 @@ from tidegate.connectors.localfile.bad_rows import (
     BadFile,
     size_text,
 )
-from tidegate.connectors.localfile.dialect import DelimitedDialect
-from tidegate.connectors.localfile.headers import encoding_problem
-from tidegate.connectors.localfile.records import BLOCK_BYTES, RecordCut, cut_block
+from tidegate.connectors.localfile.delimited_dialect import DelimitedDialect
+from tidegate.connectors.localfile.header_checks import encoding_problem
+from tidegate.connectors.localfile.record_boundaries import BLOCK_BYTES, RecordCut, cut_block
 from tidegate.connectors.localfile.source_options import SUFFIXES
 from tidegate.model.errors import TerminalError, TransientError
 from tidegate.plugin.option import Values

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from itertools import islice
 
 from tidegate.connectors.localfile.bad_rows import Leniency
-from tidegate.connectors.localfile.dialect import dialect_of
-from tidegate.connectors.localfile.fields import splitter_of
-from tidegate.connectors.localfile.headers import (
+from tidegate.connectors.localfile.delimited_dialect import dialect_of
+from tidegate.connectors.localfile.field_splitter import splitter_of
+from tidegate.connectors.localfile.header_checks import (
     encoding_problem,
     first_row_problem,
     header_problem,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tidegate.connectors.localfile.bad_rows import BadFile
-from tidegate.connectors.localfile.streams import FileChanged
+from tidegate.connectors.localfile.file_blocks import FileChanged
 from tidegate.model.errors import Domain, TerminalError, TransientError
 
 __all__ = [

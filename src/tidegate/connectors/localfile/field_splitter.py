@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidegate.connectors.localfile.dialect import DelimitedDialect
+from tidegate.connectors.localfile.delimited_dialect import DelimitedDialect
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from typing import Any
 from tidegate.connectors.localfile.bad_rows import STRICT, Leniency
 from tidegate.connectors.localfile.bad_rows import excerpt as _shown
 from tidegate.connectors.localfile.json_values import DECODER, text_of
-from tidegate.connectors.localfile.notation import strptime_of
+from tidegate.connectors.localfile.option_syntax import strptime_of
 from tidegate.model.types import DataType, TypeName
 
 Converter = Callable[[Any], Any]

@@ -10,11 +10,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidegate.connectors.localfile.delimited import DelimitedReader
-from tidegate.connectors.localfile.dialect import DelimitedDialect, dialect_of
-from tidegate.connectors.localfile.fields import Splitter
-from tidegate.connectors.localfile.records import first_end, last_end, record_end, rows_end
+from tidegate.connectors.localfile.delimited_dialect import DelimitedDialect, dialect_of
+from tidegate.connectors.localfile.field_splitter import Splitter
+from tidegate.connectors.localfile.file_blocks import record_blocks
+from tidegate.connectors.localfile.record_boundaries import (
+    first_end,
+    last_end,
+    record_end,
+    rows_end,
+)
 from tidegate.connectors.localfile.source_options import TABLE_OPTIONS
-from tidegate.connectors.localfile.streams import record_blocks
 from tidegate.model.problem import Location
 from tidegate.model.types import Column, parse_type
 from tidegate.plugin.option import Block
