@@ -5,7 +5,7 @@ store. Called by api.py, before a server is there.
 from itertools import islice
 
 from tidegate.config.load import load_text
-from tidegate.coordinator.ending import ending_of
+from tidegate.coordinator.terminal_transaction import ending_of
 from tidegate.coordinator.job_snapshot import JobSnapshot, Stored
 from tidegate.model.plan import Plan
 from tidegate.model.records import (

@@ -25,18 +25,18 @@ import uvicorn
 from tidegate import __version__
 from tidegate.api.app import make_app
 from tidegate.api.connections import ConnectionTable, Listener, limits
-from tidegate.api.context import ApiContext, Me
+from tidegate.api.context import ApiContext, ApiServer
 from tidegate.api.tls import check_tls, uvicorn_options
 from tidegate.checkpoints.open import open_storage
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.coordinator.announcement import Announcement
 from tidegate.coordinator.cluster_cache import COORDINATOR, ClusterCache
 from tidegate.coordinator.collector import LeadersCollector
 from tidegate.coordinator.commands import Commands
 from tidegate.coordinator.events import EventLog, WebhookSender
 from tidegate.coordinator.housekeeping import Housekeeper
-from tidegate.coordinator.parallel import WorkerThreads
+from tidegate.coordinator.job_executor import WorkerThreads
 from tidegate.coordinator.reconciler import Reconciler
+from tidegate.coordinator.server_heartbeat import Announcement
 from tidegate.coordinator.transitions import TransitionWriter
 from tidegate.election.elector import Elector, Leader
 from tidegate.home import Home
@@ -227,7 +227,7 @@ class Server:
         self, start: ServerSettings, store: Store, listener: socket.socket, clock: Clock
     ) -> None:
         settings, self.listener = start.settings, listener
-        self.me = Me(
+        self.me = ApiServer(
             id=process_name(),
             address=address_of(listener, settings.http.https),
             since_ms=clock.now_ms(),
@@ -249,7 +249,7 @@ class Server:
             started_ms=self.me.since_ms,
         )
         self.announcement = Announcement(store, record, settings.coordinator.lease_ms, clock)
-        self.context.write_trouble = self.announcement.trouble
+        self.context.write_problem = self.announcement.trouble
         self.elector = Elector(
             store, COORDINATOR, self.me.id, self.me.address, settings.coordinator.lease_ms, clock
         )
@@ -259,7 +259,7 @@ class Server:
         )
         self.worker = worker_thread(start, store, clock, self.me.address) if start.worker else None
         self.context.logs = start.home.root / "logs"
-        self.context.retag = self.worker.retag if self.worker is not None else None
+        self.context.set_worker_tags = self.worker.retag if self.worker is not None else None
         moved = self.worker.wake if self.worker is not None else lambda: None
         reconciler = Reconciler(cache, recorder, settings, clock, many=WorkerThreads())
         leadership = LeaderTask(
@@ -339,7 +339,7 @@ def serve(start: ServerSettings, say: Say) -> None:
     with contextlib.closing(listen(start.settings.http)) as listener:
         port = listener.getsockname()[1]
         start = noticed(start)
-        start.home.make()
+        start.home.create()
         log_file(start.home, f"server-{port}")
         with contextlib.closing(open_the_store(start)) as store:
             server = Server(start, store, listener, SystemClock())
@@ -352,7 +352,7 @@ def serve(start: ServerSettings, say: Say) -> None:
 
 def noticed(start: ServerSettings) -> ServerSettings:
     """With a notice where the home has lost its store: looked for before anything is made there."""
-    lost = start.home.lost_store(store_url(start))
+    lost = start.home.lost_store_warning(store_url(start))
     return replace(start, notices=(*start.notices, f"warning: {lost}")) if lost else start
 
 
@@ -371,7 +371,7 @@ def work(start: ServerSettings, say: Say) -> None:
     told = threading.Event()
     end_on_signals(told)
     start = noticed(start)
-    start.home.make()
+    start.home.create()
     log_file(start.home, f"worker-{os.getpid()}")
     with contextlib.closing(open_the_store(start)) as store:
         thread = worker_thread(start, store, SystemClock())

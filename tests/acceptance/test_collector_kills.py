@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.coordinator.expiry import expire
+from tidegate.coordinator.history_expiry import expire
 from tidegate.home import Home
 from tidegate.store.open import open_store
 from tidegate.testing.crash_runs import KILLED, CrashRuns, RunRequest, RunResult

@@ -23,10 +23,10 @@ from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.connectors.chaos.sink import committed_ids
 from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
 from tidegate.home import Home
+from tidegate.model.external_resources import RESOURCES
 from tidegate.model.job import BlockKind
 from tidegate.model.records import PENDING_CLEANUPS, JobStatus
-from tidegate.model.resources import RESOURCES
-from tidegate.model.volume import total
+from tidegate.model.throughput import total
 from tidegate.store.open import open_store
 from tidegate.testing.crash_runs import HUNG, KILLED, CrashRuns, RunRequest, RunResult
 from tidegate.testing.failpoints import failpoint_names

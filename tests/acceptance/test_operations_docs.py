@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from tidegate.cli import main, run
-from tidegate.coordinator.expiry import expire
+from tidegate.coordinator.history_expiry import expire
 from tidegate.home import Home
 from tidegate.store.open import open_store
 from tidegate.testing.in_process import run_in_process

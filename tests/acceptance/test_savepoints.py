@@ -21,7 +21,7 @@ from cluster_stores import on
 from tidegate.checkpoints.savepoints import Savepoint, Savepoints
 from tidegate.cli import main
 from tidegate.coordinator.job_snapshot import read_job
-from tidegate.coordinator.savepoints import request_of
+from tidegate.coordinator.savepoint_requests import request_of
 from tidegate.home import Home
 from tidegate.model.records import JobStatus, SavepointRequest, SavepointStatus
 from tidegate.store.open import open_store

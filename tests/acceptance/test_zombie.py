@@ -16,9 +16,9 @@ import pytest
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.cli.job_file import planned
 from tidegate.coordinator.claim import Claimant, Submission
-from tidegate.coordinator.ending import status_of
 from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
 from tidegate.coordinator.restore.options import RestoreOptions
+from tidegate.coordinator.terminal_transaction import status_of
 from tidegate.driver.main import Driver
 from tidegate.driver.registration import register
 from tidegate.home import Home
@@ -76,7 +76,7 @@ def visible(out: Path) -> dict[str, int]:
 def test_a_driver_that_wakes_up_too_late_makes_nothing_visible(tmp_path: Path, place: str) -> None:
     home, out, file = Home(tmp_path / "home"), tmp_path / "out", tmp_path / "job.conf"
     file.write_text(JOB.format(out=out))
-    home.make()
+    home.create()
     store, storage, plan = (
         open_store(home.store_url),
         CheckpointStorage(home.checkpoints),

@@ -6,10 +6,10 @@ from typing import Any
 import psycopg
 from database_kit import Place
 
-from tidegate.coordinator.accept import stops_of
+from tidegate.coordinator.accepted_changes import stops_of
 from tidegate.home import Home
-from tidegate.model.change import ChangeChoice, ChangeStop
 from tidegate.model.records import JobOutcome, JobStatus
+from tidegate.model.table_changes import ChangeChoice, ChangeStop
 from tidegate.testing.in_process import run_in_process
 from tidegate.testing.plain_engine import PlainEngine
 from tidegate.testing.servers.postgres import PostgresServer

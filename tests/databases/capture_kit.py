@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tidegate.model.change import AcceptedChange
 from tidegate.model.job import BlockKind, JobMode
 from tidegate.model.problem import Location
-from tidegate.plugin.contract import JOINT_TABLE, Limit, OperatorContext
+from tidegate.model.table_changes import AcceptedChange
+from tidegate.plugin.contract import MULTIPLE_TABLES, Limit, OperatorContext
 from tidegate.plugin.option import Block
 from tidegate.plugin.registry import find
 
@@ -58,7 +58,7 @@ def rows_of(
         for batch in source.read(split):
             path = (
                 split.table
-                if split.table != JOINT_TABLE
+                if split.table != MULTIPLE_TABLES
                 else batch.schema.metadata[b"table"].decode()
             )
             for row in batch.to_pylist():

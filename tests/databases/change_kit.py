@@ -13,7 +13,7 @@ from capture_kit import Mirror, make_source
 from database_kit import Place
 
 from tidegate.databases.cdc.errors import ColumnsAdded, TableChanged
-from tidegate.model.change import ChangeChoice
+from tidegate.model.table_changes import ChangeChoice
 from tidegate.testing.servers.binlog import BinlogServer
 
 _numbers = itertools.count(1)

@@ -16,9 +16,9 @@ import psycopg
 import pytest
 from database_kit import Place
 
-from tidegate.coordinator.resources import drop_unneeded
+from tidegate.coordinator.external_resources import drop_unneeded
 from tidegate.home import Home
-from tidegate.model.resources import RESOURCES
+from tidegate.model.external_resources import RESOURCES
 from tidegate.store.open import open_store
 from tidegate.testing.crash_runs import KILLED, CrashRuns, RunRequest
 from tidegate.testing.failpoints import failpoint_names

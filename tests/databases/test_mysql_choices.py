@@ -10,7 +10,7 @@ from change_kit import Job, in_source
 from database_kit import Driven, Place, sink
 
 from tidegate.databases.cdc.errors import ColumnsAdded, TableChanged
-from tidegate.model.change import ChangeChoice
+from tidegate.model.table_changes import ChangeChoice
 from tidegate.plugin.contract import Limit
 
 TABLE = "create table a (id int primary key, v varchar(20), n int)"

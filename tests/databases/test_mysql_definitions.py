@@ -11,7 +11,7 @@ from change_kit import LATEST, Job, in_source, row_metadata
 from database_kit import Place
 
 from tidegate.databases.cdc.errors import TableChanged
-from tidegate.model.change import ChangeChoice
+from tidegate.model.table_changes import ChangeChoice
 from tidegate.testing.servers.mariadb import MariaDbServer
 
 LABELS = (

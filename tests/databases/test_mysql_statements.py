@@ -10,7 +10,7 @@ from binlog_kit import BinlogShop
 from change_kit import LATEST, Job, in_source, row_metadata, shop_on
 
 from tidegate.databases.cdc.errors import TableChanged
-from tidegate.model.change import ChangeChoice
+from tidegate.model.table_changes import ChangeChoice
 from tidegate.testing.servers.mariadb import MariaDbServer
 
 FAST = {"innodb-flush-method": "nosync", "sync-binlog": "0"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from accept_kit import flow_of
 
-from tidegate.model.change import ChangeChoice
+from tidegate.model.table_changes import ChangeChoice
 from tidegate.testing.servers.postgres import PostgresServer
 
 ADOPT, REREAD, SKIP = ChangeChoice

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from accept_kit import Flow, flow_of
 
-from tidegate.model.change import ChangeChoice
 from tidegate.model.records import JobStatus
+from tidegate.model.table_changes import ChangeChoice
 from tidegate.testing.crash_runs import KILLED, CrashRuns, RunRequest
 from tidegate.testing.servers.postgres import PostgresServer
 

@@ -23,11 +23,11 @@ from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator import claim as claiming
 from tidegate.coordinator.claim import Claimant, Submission
-from tidegate.coordinator.ending import Owned, end, status_of
 from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
 from tidegate.coordinator.restore.options import RestoreOptions, StartMode
-from tidegate.coordinator.savepoints import ask
+from tidegate.coordinator.savepoint_requests import ask
 from tidegate.coordinator.supervisor import TakenOver
+from tidegate.coordinator.terminal_transaction import Owned, end, status_of
 from tidegate.driver.registration import register
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings

@@ -16,15 +16,15 @@ from pathlib import Path
 from tidegate.api.job_index import JobIndex
 from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.coordinator.commands import Commands
-from tidegate.coordinator.outage import OutageHealth, jobs_in_words
+from tidegate.coordinator.outage_health import OutageHealth, jobs_in_words
 from tidegate.model.engine import EngineSettings
 from tidegate.model.errors import TidegateError, TransientError
 from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Store
 from tidegate.store.errors import StoreUnavailable
 
-PICTURE_AGE_S_MAX = 5.0
-MOMENT_S = 1.0  # several turns of the picture
+CACHE_AGE_S_MAX = 5.0
+OWN_WRITE_VISIBLE_WITHIN_S = 1.0  # several turns of the picture
 
 
 class OutOfDate(StoreUnavailable):
@@ -39,7 +39,7 @@ class OutOfDate(StoreUnavailable):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Me:
+class ApiServer:
     id: str
     address: str
     since_ms: int = 0
@@ -56,7 +56,7 @@ class ApiContext:
         store: Store,
         settings: EngineSettings,
         clock: Clock,
-        me: Me,
+        me: ApiServer,
     ) -> None:
         self.cache = cache
         self.commands = commands
@@ -64,16 +64,16 @@ class ApiContext:
         self.settings = settings
         self.clock = clock
         self.me = me
-        self.roll = JobIndex(cache)  # the jobs in the orders in which they are shown
-        self._trouble = "this server has only just started"
+        self.job_index = JobIndex(cache)  # the jobs in the orders in which they are shown
+        self._refresh_error = "this server has only just started"
         # when a wish was last written here
         self._written_s = float("-inf")
-        self._writing = threading.Lock()
+        self._write_lock = threading.Lock()
         self.logs: Path | None = None  # the folder of the logs that this server shows
-        self.retag: Callable[[Mapping[str, str]], None] | None = (
+        self.set_worker_tags: Callable[[Mapping[str, str]], None] | None = (
             None  # other tags for this server's worker, where it has one
         )
-        self.write_trouble: Callable[[float], str] = lambda _after_s: (
+        self.write_problem: Callable[[float], str] = lambda _after_s: (
             ""
         )  # why the store has not been writable for so long
         self._outage = OutageHealth(cache, settings, clock)
@@ -90,44 +90,44 @@ class ApiContext:
         """
         try:
             self.cache.refresh(behind_s)
-            self._trouble = ""
+            self._refresh_error = ""
         except Exception as error:
-            self._trouble = (
+            self._refresh_error = (
                 str(error)
                 if isinstance(error, TidegateError)
                 else f"it cannot be read ({type(error).__name__})"
             )
             raise
         finally:
-            self._outage.step(self.trouble())
+            self._outage.step(self.store_problem())
 
-    def trouble(self) -> str:
+    def store_problem(self) -> str:
         """Why the store cannot be used, read or written, where that has been so for a while; empty
         where it can.
         """
-        return self._unread() or self.write_trouble(PICTURE_AGE_S_MAX)
+        return self._read_problem() or self.write_problem(CACHE_AGE_S_MAX)
 
-    def wrote(self) -> None:
+    def record_write(self) -> None:
         """After a write: the next read on this server must know of it.
 
         Those who write one wish after the other, and read nothing, wait for no turn.
         """
-        with self._writing:  # so that the latest one is kept
+        with self._write_lock:  # so that the latest one is kept
             self._written_s = self.clock.monotonic_s()
         self.on_write()
 
-    def behind(self) -> bool:
+    def may_miss_own_write(self) -> bool:
         """Whether something was written here a moment ago that the picture may not have. After that
         it is the store that does not answer, and no reader waits for it.
         """
         return (
             not self.cache.begun_after(self._written_s)
-            and self.clock.monotonic_s() - self._written_s <= MOMENT_S
+            and self.clock.monotonic_s() - self._written_s <= OWN_WRITE_VISIBLE_WITHIN_S
         )
 
     def catch_up(self) -> None:
         """After a write of which the same answer tells."""
-        self.wrote()
+        self.record_write()
         self.wait_until_current()
 
     def wait_until_current(self) -> None:
@@ -140,18 +140,18 @@ class ApiContext:
 
     def out_of_date(self) -> OutOfDate | None:
         """Why the picture must not be shown; None where it may."""
-        why = self._unread()
+        why = self._read_problem()
         if not why:
             return None
         jobs = jobs_in_words(self.cache)
         return OutOfDate(f"{why}. {jobs}" if jobs else why)
 
-    def _unread(self) -> str:
+    def _read_problem(self) -> str:
         """Why the picture is too old; empty where it is not."""
         return (
             ""
-            if self.cache.age_s() <= PICTURE_AGE_S_MAX
-            else self._trouble or "it was not read in time"
+            if self.cache.age_s() <= CACHE_AGE_S_MAX
+            else self._refresh_error or "it was not read in time"
         )
 
     def current(self) -> ClusterCache:

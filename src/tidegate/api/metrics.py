@@ -14,20 +14,20 @@ from starlette.concurrency import run_in_threadpool
 
 from tidegate import __version__
 from tidegate.api.context import ApiContext
-from tidegate.api.job_metrics import JobFigures, Labels, label_text, number_text
+from tidegate.api.job_metrics import JobMetricsCache, Labels, label_text, number_text
 from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.coordinator.collector import last_report
 from tidegate.model.errors import TidegateError
-from tidegate.model.upkeep import CollectorReport
+from tidegate.model.maintenance import CollectorReport
 from tidegate.store.base import MapSize
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-LOOK_EVERY_S = 10.0
+SAMPLE_EVERY_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class MetricFamily:
     """One metric family: samples with their labels."""
 
     name: str
@@ -51,12 +51,12 @@ class Figure:
             )
 
 
-def gauge(name: str, words: str, value: float) -> Figure:
-    return Figure(name, "gauge", words, [((), value)])
+def gauge(name: str, help: str, value: float) -> MetricFamily:
+    return MetricFamily(name, "gauge", help, [((), value)])
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class StoreSample:
     """What the store was asked for, and when."""
 
     at_s: float = float("-inf")
@@ -64,7 +64,7 @@ class Sample:
     report: CollectorReport | None = None
 
 
-class Scrape:
+class MetricsRenderer:
     """Makes the text.
 
     Remembers the sizes of the store's maps for a while: counting them reads all of it.
@@ -72,21 +72,21 @@ class Scrape:
 
     def __init__(self, context: ApiContext) -> None:
         self.context = context
-        self.jobs = JobFigures(context.cache)
-        self._known = Sample()
-        self._looking = threading.Lock()
+        self.jobs = JobMetricsCache(context.cache)
+        self._sample = StoreSample()
+        self._sample_lock = threading.Lock()
 
     async def catch_up(self) -> None:
         """Before the text is made: so that making it takes little."""
         if self._stale():
             await run_in_threadpool(self._refresh)
-        await self.jobs.due.in_slices()
+        await self.jobs.refresh_queue.refresh_in_slices()
 
     def _stale(self) -> bool:
         """Whether the store has to be asked again."""
         return (
             self.context.out_of_date() is None
-            and self.context.clock.monotonic_s() - self._known.at_s > LOOK_EVERY_S
+            and self.context.clock.monotonic_s() - self._sample.at_s > SAMPLE_EVERY_S
         )
 
     def _refresh(self) -> None:
@@ -94,20 +94,20 @@ class Scrape:
 
         Many who come together share it; where it fails, these figures are left out.
         """
-        with self._looking:
+        with self._sample_lock:
             if not self._stale():
                 return
             now_s = self.context.clock.monotonic_s()
             try:
-                self._known = Sample(
+                self._sample = StoreSample(
                     now_s, self.context.store.size_by_map(), last_report(self.context.store)
                 )
             except TidegateError:
-                self._known = Sample()
+                self._sample = StoreSample()
 
     def text(self) -> str:
         cache = self.context.cache if self.context.out_of_date() is None else None
-        figures = [*self._server(cache), *(self._of_store() if cache else ())]
+        figures = [*self._server_families(cache), *(self._store_families() if cache else ())]
         jobs = self.jobs.text(self.context.clock.now_ms()) if cache else ""
         return "".join(f"{line}\n" for figure in figures for line in figure.lines()) + jobs
 
@@ -117,8 +117,8 @@ class Scrape:
         """
         return re.sub(r"(?m)^(# (?:HELP|TYPE) \S+?)_total ", r"\1 ", self.text()) + "# EOF\n"
 
-    def _server(self, cache: ClusterCache | None) -> Iterator[Figure]:
-        yield Figure(
+    def _server_families(self, cache: ClusterCache | None) -> Iterator[MetricFamily]:
+        yield MetricFamily(
             "tidegate_info",
             "gauge",
             "The version of this server.",
@@ -127,7 +127,7 @@ class Scrape:
         yield gauge(
             "tidegate_store_reachable",
             "1 where this server can read and write the store.",
-            not self.context.trouble(),
+            not self.context.store_problem(),
         )
         yield gauge(
             "tidegate_store_damaged_documents",
@@ -142,23 +142,23 @@ class Scrape:
             "1 on the server that leads.",
             lease is not None and lease.value.holder == self.context.me.id,
         )
-        yield Figure(
+        yield MetricFamily(
             "tidegate_leader_term",
             "gauge",
             "How often leadership has changed hands.",
             [((), lease.value.term)] if lease else [],
         )
         yield gauge("node_count", "Workers.", len(cache.workers()))
-        yield Figure(
+        yield MetricFamily(
             "tidegate_worker_slots",
             "gauge",
             "Slots of each worker.",
             [((("worker", key),), w.value.slots) for key, w in cache.workers().items()],
         )
         yield self._job_counts()
-        yield from self._cleanups(cache)
+        yield from self._cleanup_families(cache)
 
-    def _cleanups(self, cache: ClusterCache) -> Iterator[Figure]:
+    def _cleanup_families(self, cache: ClusterCache) -> Iterator[MetricFamily]:
         """The queue of what ended jobs have left."""
         records, now_ms = (
             [seen.value for seen in cache.cleanups().values()],
@@ -180,7 +180,7 @@ class Scrape:
             sum(record.attempts > 0 for record in records),
         )
 
-    def _job_counts(self) -> Figure:
+    def _job_counts(self) -> MetricFamily:
         """`job_count` with the types of the reference, and `pending`."""
         names = {"canceling": "cancelling", "recovering": "pending", "initializing": "created"}
         counts = dict.fromkeys(
@@ -197,39 +197,39 @@ class Scrape:
             ),
             0,
         )
-        roll = self.context.roll
+        roll = self.context.job_index
         for status, count in [
             *((row.status, 1) for row in roll.rows(ended=False)),
             *roll.ended_counts().items(),
         ]:
             name = names.get(status.lower(), status.lower())
             counts[name] = counts.get(name, 0) + count
-        return Figure(
+        return MetricFamily(
             "job_count",
             "gauge",
             "Jobs by state.",
             [((("type", name),), count) for name, count in counts.items()],
         )
 
-    def _of_store(self) -> Iterator[Figure]:
-        sizes = self._known.sizes or {}
-        yield Figure(
+    def _store_families(self) -> Iterator[MetricFamily]:
+        sizes = self._sample.sizes or {}
+        yield MetricFamily(
             "tidegate_store_entries",
             "gauge",
             "Documents of each map of the store.",
             [((("map", m),), s.entries) for m, s in sizes.items()],
         )
-        yield Figure(
+        yield MetricFamily(
             "tidegate_store_bytes",
             "gauge",
             "Bytes of each map of the store.",
             [((("map", m),), s.bytes) for m, s in sizes.items()],
         )
-        if self._known.report is not None:
-            yield from _collected(self._known.report, self.context.clock.now_ms())
+        if self._sample.report is not None:
+            yield from _collector_families(self._sample.report, self.context.clock.now_ms())
 
 
-def _collected(report: CollectorReport, now_ms: int) -> Iterator[Figure]:
+def _collector_families(report: CollectorReport, now_ms: int) -> Iterator[MetricFamily]:
     """The last pass of the collector over the checkpoint storage."""
     kinds = [((("kind", kind),), float(size)) for kind, size in report.bytes.items()]
     units = [((("kind", kind),), float(count)) for kind, count in report.units.items()]
@@ -241,10 +241,10 @@ def _collected(report: CollectorReport, now_ms: int) -> Iterator[Figure]:
     yield gauge(
         "tidegate_collector_pass_duration_seconds", "How long it took.", report.took_ms / 1000
     )
-    yield Figure(
+    yield MetricFamily(
         "tidegate_checkpoint_storage_bytes", "gauge", "What it has seen there, by kind.", kinds
     )
-    yield Figure(
+    yield MetricFamily(
         "tidegate_checkpoint_storage_units",
         "gauge",
         "The same in directories and files that belong together.",

@@ -3,7 +3,7 @@ an older release has left in their records. Pure.
 """
 
 from tidegate.coordinator.cluster_cache import ClusterCache
-from tidegate.lifecycle.terminal import shown_ended
+from tidegate.lifecycle.final_statuses import shown_ended
 from tidegate.model.records import JobStatus, PipelineState
 
 

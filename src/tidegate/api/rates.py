@@ -11,7 +11,7 @@ from tidegate.model.records import (
     JobStatus,
     PipelineMetrics,
 )
-from tidegate.model.volume import PipelineRates, Rate
+from tidegate.model.throughput import PipelineRates, Rate
 
 MOVING = frozenset({JobStatus.RUNNING, JobStatus.DOING_SAVEPOINT, JobStatus.CANCELING})
 

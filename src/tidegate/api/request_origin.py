@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from tidegate.model.authority import Authority, ip_of, origin_of, parse_authority, parse_origin
 from tidegate.model.engine import HttpSettings
+from tidegate.model.url_authority import Authority, ip_of, origin_of, parse_authority, parse_origin
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 OWN_PAGES = ("same-origin", "none")  # values of Sec-Fetch-Site; `none`: a person, not a page

@@ -24,7 +24,7 @@ from tidegate.cli.installation import LocalInstallation, installation
 from tidegate.cli.job_file import planned
 from tidegate.cli.state import AS_JSON, CONFIG, HOME, echo
 from tidegate.cli.state_tables import table
-from tidegate.model.amount import size_text as size
+from tidegate.model.byte_size import size_text as size
 from tidegate.model.document import NewerDocument, from_document
 from tidegate.model.plan import Plan
 from tidegate.model.problem import Strictness

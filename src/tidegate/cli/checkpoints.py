@@ -15,7 +15,7 @@ from tidegate.cli import exits
 from tidegate.cli.display import duration
 from tidegate.cli.installation import installation
 from tidegate.coordinator.job_snapshot import JobSnapshot, job_of_name, read_job
-from tidegate.coordinator.savepoints import UnknownJob
+from tidegate.coordinator.savepoint_requests import UnknownJob
 from tidegate.model.document import to_document
 from tidegate.model.errors import UserError
 from tidegate.model.records import JOB_STATES, CheckpointRef

@@ -24,7 +24,7 @@ from tidegate.coordinator.restore.planning import (
     prepare_restore,
 )
 from tidegate.coordinator.restore.report import lines
-from tidegate.coordinator.restore.sink_records import ask_sink
+from tidegate.coordinator.restore.sink_checks import ask_sink
 from tidegate.model.document import to_document
 from tidegate.model.errors import TidegateError
 from tidegate.model.job import JobMode
@@ -55,7 +55,7 @@ def restore_plan(said: run_words.RunArguments) -> NoReturn:
     settings = settings_of(said.config, said.home)
     plan = job_file.planned(said.file, said.variable, said.strict)
     try:
-        said.home.make()
+        said.home.create()
         with contextlib.closing(open_store(settings.store_url or said.home.store_url)) as store:
             report = planned(
                 store,

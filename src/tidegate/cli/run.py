@@ -23,18 +23,17 @@ from tidegate.cli import run_options as run_words
 from tidegate.cli.display import Display, JsonDisplay, PlainDisplay, choose
 from tidegate.cli.job_display import job_view
 from tidegate.config.engine.settings import load_engine
-from tidegate.coordinator.accept import stops_of
+from tidegate.coordinator.accepted_changes import stops_of
 from tidegate.coordinator.claim import Claim, Claimant, Submission
 from tidegate.coordinator.driver_stop import DriverStop
-from tidegate.coordinator.ending import Owned, end
 from tidegate.coordinator.job_snapshot import JobSnapshot, job_of_name, read_job
 from tidegate.coordinator.restore.options import NeedsChoice, RestoreOptions, StartMode
-from tidegate.coordinator.restore.sink_records import ask_recorded
+from tidegate.coordinator.restore.sink_checks import ask_recorded
 from tidegate.coordinator.supervisor import DriverLaunch, Supervisor
+from tidegate.coordinator.terminal_transaction import Owned, end
 from tidegate.home import Home
 from tidegate.lifecycle.observation import LifecycleLimits
 from tidegate.logs import log_to, redact, register_secrets
-from tidegate.model.change import ChangeStop
 from tidegate.model.document import from_document
 from tidegate.model.engine import CoordinatorSettings, EngineSettings
 from tidegate.model.errors import TidegateError, system_sentence
@@ -42,6 +41,7 @@ from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.plan import Plan
 from tidegate.model.problem import Severity
 from tidegate.model.records import METRICS, DriverCommand, JobOutcome, JobStatus, PipelineMetrics
+from tidegate.model.table_changes import ChangeStop
 from tidegate.pipeline.clock import SystemClock
 from tidegate.plugin.secret import plan_texts
 from tidegate.runner.driver_spec import driver_spec
@@ -136,9 +136,9 @@ def run_plan(plan: Plan, file: str, options: RunOptions) -> int:
     """Claim the job, lead it, show it; the exit code."""
     url = options.settings.store_url or options.home.store_url
     try:
-        if lost := options.home.lost_store(url):
+        if lost := options.home.lost_store_warning(url):
             click.echo(f"tidegate: {lost}", err=True)
-        options.home.make()
+        options.home.create()
         store = open_store(url, compaction_threshold=options.settings.compaction_threshold)
     except (OSError, TidegateError) as error:
         why = system_sentence(error) if isinstance(error, OSError) else error

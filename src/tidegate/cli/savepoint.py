@@ -20,7 +20,7 @@ from tidegate.cli import exits
 from tidegate.cli.installation import LocalInstallation, installation
 from tidegate.coordinator.job_snapshot import job_of_name, read_job
 from tidegate.coordinator.reconciler import alive_here
-from tidegate.coordinator.savepoints import UnknownJob, ask, delete, request_of
+from tidegate.coordinator.savepoint_requests import UnknownJob, ask, delete, request_of
 from tidegate.model.document import NewerDocument, to_document
 from tidegate.model.errors import TransientError, UserError
 from tidegate.model.records import SavepointRequest, SavepointStatus

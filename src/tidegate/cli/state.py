@@ -32,11 +32,12 @@ from tidegate.coordinator.damaged_documents import (
     forget_document,
     forget_job,
 )
-from tidegate.coordinator.expiry import expire, expired
-from tidegate.coordinator.namespace import own
-from tidegate.model.amount import size_text as size
+from tidegate.coordinator.history_expiry import expire, expired
+from tidegate.coordinator.namespace_owner import own
+from tidegate.model.byte_size import size_text as size
 from tidegate.model.document import NewerDocument, from_document, to_document
 from tidegate.model.errors import UserError
+from tidegate.model.maintenance import EXPIRED_JOBS
 from tidegate.model.records import (
     JOB_OUTCOMES,
     JOB_STATES,
@@ -45,7 +46,6 @@ from tidegate.model.records import (
     JobStatus,
     PipelineState,
 )
-from tidegate.model.upkeep import EXPIRED_JOBS
 from tidegate.pipeline.clock import SystemClock
 from tidegate.store.base import Store, sound
 

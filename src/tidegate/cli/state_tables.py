@@ -10,7 +10,7 @@ from typing import Any
 from tidegate.checkpoints.gc.classify import UnitKind, UnitVerdict
 from tidegate.checkpoints.gc.quarantine import Quarantine, QuarantinePhase
 from tidegate.checkpoints.gc.usage import AGES, OLDEST, Sum, Usage
-from tidegate.model.amount import size_text as size
+from tidegate.model.byte_size import size_text as size
 from tidegate.store.base import MapSize
 
 JOBS_SHOWN_MAX = 20

@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.cleanup import StillClaimed, carry_out_cleanup
-from tidegate.coordinator.ending import ending_of
-from tidegate.coordinator.history import moved, submitted
+from tidegate.coordinator.external_resources import drop_unneeded, with_resources
+from tidegate.coordinator.job_history import moved, submitted
 from tidegate.coordinator.job_snapshot import JobSnapshot, name_key, read_job
-from tidegate.coordinator.resources import drop_unneeded, with_resources
 from tidegate.coordinator.restore.options import RestoreOptions, StartMode
 from tidegate.coordinator.restore.planning import (
     Extra,
@@ -27,7 +26,8 @@ from tidegate.coordinator.restore.planning import (
 )
 from tidegate.coordinator.restore.points import adopted, overtake
 from tidegate.coordinator.restore.report import PositionProbe
-from tidegate.coordinator.restore.sink_records import AskSink
+from tidegate.coordinator.restore.sink_checks import AskSink
+from tidegate.coordinator.terminal_transaction import ending_of
 from tidegate.failpoint import failpoint
 from tidegate.home import Home
 from tidegate.model.document import to_document
@@ -375,7 +375,7 @@ class Claimant:
 
     def clear_work(self, job_id: int, generation: int) -> None:
         """Remove the scratch files of this generation and of older ones; none of them may be alive."""
-        for old in self.home.works(job_id, generation):
+        for old in self.home.existing_work(job_id, generation):
             shutil.rmtree(old, ignore_errors=True)
         with contextlib.suppress(OSError):
             self.home.job_work(job_id).rmdir()

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from tidegate.coordinator.job_snapshot import JobSnapshot, Stored
 from tidegate.lifecycle.observation import JobHealth
 from tidegate.lifecycle.recheck import figures_mark, state_mark
+from tidegate.model.external_resources import RESOURCES, ResourceRecord
 from tidegate.model.records import (
     ASSIGNMENTS,
     CHECKPOINT_HISTORY,
@@ -46,7 +47,6 @@ from tidegate.model.records import (
     ServerRecord,
     WorkerRecord,
 )
-from tidegate.model.resources import RESOURCES, ResourceRecord
 from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Check, Store
 from tidegate.store.follow import CachedEntry, Follower

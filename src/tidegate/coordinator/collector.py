@@ -14,12 +14,19 @@ from tidegate.checkpoints.files.retry import StorageRefused
 from tidegate.checkpoints.gc.classify import MINUTE_MS, Facts, JobFacts, Policy
 from tidegate.checkpoints.gc.collector import Collector, CollectorSettings, Report
 from tidegate.checkpoints.gc.usage import Quota
-from tidegate.coordinator.namespace import OtherNamespace, own
+from tidegate.coordinator.namespace_owner import OtherNamespace, own
 from tidegate.coordinator.restore.claimed_paths import claimed_paths
 from tidegate.election.elector import Leader
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import CheckpointSettings, EngineSettings
+from tidegate.model.maintenance import (
+    COLLECTOR,
+    EXPIRED_JOBS,
+    LAST_PASS,
+    CollectorReport,
+    ExpiredJob,
+)
 from tidegate.model.records import (
     JOB_STATES,
     PENDING_CLEANUPS,
@@ -28,7 +35,6 @@ from tidegate.model.records import (
     JobState,
     PipelineState,
 )
-from tidegate.model.upkeep import COLLECTOR, EXPIRED_JOBS, LAST_PASS, CollectorReport, ExpiredJob
 from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Check, Delete, Entry, Put, Store
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.coordinator.accept import stopped_job
-from tidegate.coordinator.history import commanded, submitted
+from tidegate.coordinator.accepted_changes import stopped_job
+from tidegate.coordinator.external_resources import with_resources
+from tidegate.coordinator.job_history import commanded, submitted
 from tidegate.coordinator.job_snapshot import JobSnapshot, name_key, read_job, unused
-from tidegate.coordinator.resources import with_resources
 from tidegate.coordinator.restore.options import RestoreOptions, RestoreSource, StartMode
 from tidegate.coordinator.restore.planning import (
     PreparedRestore,
@@ -21,11 +21,10 @@ from tidegate.coordinator.restore.planning import (
     restore_fields,
     source_changes,
 )
-from tidegate.coordinator.restore.sink_records import ask_from_here
-from tidegate.coordinator.savepoints import ask
+from tidegate.coordinator.restore.sink_checks import ask_from_here
+from tidegate.coordinator.savepoint_requests import ask
 from tidegate.failpoint import failpoint
 from tidegate.logs import register_secrets
-from tidegate.model.change import AcceptedChange
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
 from tidegate.model.errors import TransientError, UserError
@@ -49,6 +48,7 @@ from tidegate.model.records import (
     ProcessRef,
     SavepointRequest,
 )
+from tidegate.model.table_changes import AcceptedChange
 from tidegate.pipeline.clock import Clock
 from tidegate.plugin.secret import plan_texts
 from tidegate.store.base import Check, Delete, Put, Store
@@ -242,7 +242,7 @@ class Commands:
             raise CleanupPending(
                 job_id, max(1.0, (snapshot.cleanup.value.due_ms - self.clock.now_ms()) / 1000)
             )
-        record = replace(self._record(plan, file, snapshot, name, wish, prepared, by), key=key)
+        record = self._record(plan, file, snapshot, name, wish, prepared, by, key)
         checks, writes = self._writes(snapshot, record, prepared)
         failpoint("command.submit.before")
         self.store.transact(checks, writes)
@@ -270,6 +270,7 @@ class Commands:
         wish: RestoreOptions,
         prepared: PreparedRestore,
         by: str,
+        key: str,
     ) -> JobRecord:
         earlier = [
             snapshot.outcome.initialization_ms if snapshot.outcome else 0,
@@ -287,6 +288,7 @@ class Commands:
             plan=plan,
             file=file,
             intent=JobIntent(at_ms=now_ms, by=by),
+            key=key,
             **restore_fields(prepared, wish),
         )
 

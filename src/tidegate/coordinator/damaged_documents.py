@@ -15,8 +15,8 @@ from tidegate.coordinator.restore.origin import check_lineage
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document
 from tidegate.model.errors import LineageMismatch, TidegateError, UserError
+from tidegate.model.external_resources import RESOURCES
 from tidegate.model.records import DRIVERS, JOB_OUTCOMES, RUNNING_JOBS, DriverRecord
-from tidegate.model.resources import RESOURCES
 from tidegate.runner.process import is_alive
 from tidegate.store.base import Check, Delete, Entry, Store, sound
 

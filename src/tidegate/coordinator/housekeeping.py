@@ -12,12 +12,12 @@ from dataclasses import replace
 from functools import partial
 
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.coordinator.announcement import sweep
 from tidegate.coordinator.cleanup import carry_out_cleanup
 from tidegate.coordinator.cluster_cache import ClusterCache
-from tidegate.coordinator.expiry import expire
+from tidegate.coordinator.external_resources import drop_unneeded
+from tidegate.coordinator.history_expiry import expire
 from tidegate.coordinator.recheck import DueQueue
-from tidegate.coordinator.resources import drop_unneeded
+from tidegate.coordinator.server_heartbeat import sweep
 from tidegate.election.elector import Leader
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings

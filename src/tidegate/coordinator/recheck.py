@@ -51,8 +51,9 @@ class StateTimers:
         """How long the thing of this name has been `what`."""
         ages = self._ages.setdefault(job_id, {})
         age = ages.get(name)
-        if age is None or age.what != what:
-            age = ages[name] = Age(what, self._watched_s)
+        if age is None or (age.what is not what and age.what != what):
+            ages[name] = Age(what, self._watched_s)
+            return 0
         return round((self._watched_s - age.since_s) * 1000)
 
     def forget(self, job_id: int) -> None:

@@ -12,8 +12,8 @@ import socket
 from collections.abc import Callable, Sequence
 
 from tidegate.coordinator.cluster_cache import ClusterCache
+from tidegate.coordinator.job_executor import Move, sequentially
 from tidegate.coordinator.job_snapshot import JobSnapshot
-from tidegate.coordinator.parallel import Move, sequentially
 from tidegate.coordinator.recheck import (
     CALM_EVERY_S_MAX,
     RESTLESS_EVERY_S,
@@ -21,7 +21,7 @@ from tidegate.coordinator.recheck import (
     SlotUsage,
     StateTimers,
 )
-from tidegate.coordinator.savepoints import request_of
+from tidegate.coordinator.savepoint_requests import request_of
 from tidegate.coordinator.transitions import JobChangedMeanwhile, TransitionWriter
 from tidegate.election import (
     WORKER_PREFIX,
@@ -34,7 +34,7 @@ from tidegate.election import (
     forget,
     worker_lease,
 )
-from tidegate.election.watch import LeaderWrites
+from tidegate.election.lease_monitor import LeaderWrites
 from tidegate.failpoint import failpoint
 from tidegate.lifecycle import machine
 from tidegate.lifecycle.decision import NoTransition, Transition
@@ -315,23 +315,20 @@ class Reconciler:
         """By pipeline: its figures, how long it has made no progress, and how long its figures have
         not been written.
         """
-        figures = {m.value.pipeline: m for m in self.cache.metrics(job_id)}
-        metrics = {number: m.value for number, m in figures.items()}
-        ages = {
-            p.pipeline: self.ages.ms(
-                job_id, mark(p, metrics.get(p.pipeline)), "progress", p.pipeline
+        metrics: dict[int, PipelineMetrics] = {}
+        versions: dict[int, int] = {}
+        for cached in self.cache.metrics(job_id):
+            metrics[cached.value.pipeline] = cached.value
+            versions[cached.value.pipeline] = cached.version
+        ages: dict[int, int] = {}
+        silences: dict[int, int] = {}
+        for state in pipelines:
+            number = state.pipeline
+            ages[number] = self.ages.ms(
+                job_id, mark(state, metrics.get(number)), "progress", number
             )
-            for p in pipelines
-        }
-        silences = {
-            p.pipeline: self.ages.ms(
-                job_id,
-                (p.generation, figures[p.pipeline].version if p.pipeline in figures else 0),
-                "figures",
-                p.pipeline,
-            )
-            for p in pipelines
-        }
+            written = (state.generation, versions.get(number, 0))
+            silences[number] = self.ages.ms(job_id, written, "figures", number)
         return metrics, ages, silences
 
     def _calm_s(self, job: JobRecord) -> float:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 
 from tidegate.coordinator.claim import Claim, Claimant
 from tidegate.coordinator.driver_stop import DriverStop
-from tidegate.coordinator.ending import Owned, end, status_of
-from tidegate.coordinator.history import moved
+from tidegate.coordinator.job_history import moved
 from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
-from tidegate.coordinator.savepoints import SavepointReply, given_up, request_of
-from tidegate.coordinator.stall import StallWatch
+from tidegate.coordinator.savepoint_requests import SavepointReply, given_up, request_of
+from tidegate.coordinator.stall_detector import StallWatch
+from tidegate.coordinator.terminal_transaction import Owned, end, status_of
 from tidegate.lifecycle.observation import JobHealth, LifecycleLimits
 from tidegate.lifecycle.retry import Exhausted, next_retry
 from tidegate.lifecycle.stopping import unkillable

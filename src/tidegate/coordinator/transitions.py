@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.coordinator.ending import FAILURES_MAX, ending_of
 from tidegate.coordinator.events import JobChange, events_between
-from tidegate.coordinator.history import appended, history_of, moved
+from tidegate.coordinator.job_history import appended, history_of, moved
 from tidegate.coordinator.job_snapshot import JobSnapshot, last_generation, read_job
 from tidegate.coordinator.restore.planning import points_of
 from tidegate.coordinator.restore.points import adopted, overtake
-from tidegate.coordinator.savepoints import given_up
+from tidegate.coordinator.savepoint_requests import given_up
+from tidegate.coordinator.terminal_transaction import FAILURES_MAX, ending_of
 from tidegate.failpoint import failpoint
 from tidegate.lifecycle.decision import NoTransition, Transition
+from tidegate.lifecycle.final_statuses import ended_statuses
 from tidegate.lifecycle.observation import JobHealth, JobObservation
-from tidegate.lifecycle.terminal import ended_statuses
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
 from tidegate.model.errors import TidegateError, UserError
@@ -344,8 +344,8 @@ class TransitionWriter:
             generation=generation,
             reason=notes,
             told=_from(decision.worker, states, notes),
+            started_ms=view.state.started_ms or now_ms,
         )
-        state = replace(state, started_ms=state.started_ms or now_ms)
         assignment = Assignment(
             job_id=snapshot.job_id,
             initialization_ms=view.record.initialization_ms,
@@ -415,6 +415,7 @@ class TransitionWriter:
         generation: int | None = None,
         reason: str | None = None,
         told: str | None = None,
+        started_ms: int | None = None,
     ) -> JobState:
         """The state after a decision; `told` is the reason in the history, where that says more
         than the state does.
@@ -435,6 +436,7 @@ class TransitionWriter:
             not_before_ms=decision.not_before_ms,
             health=CheckpointHealth.OK,
             health_reason="",
+            started_ms=before.started_ms if started_ms is None else started_ms,
         )
 
     def _confirm_death(

@@ -7,13 +7,13 @@ submit.
 
 from collections.abc import Callable
 
-from tidegate.coordinator.resources import key_of, read, record_of, refuse_taken
+from tidegate.coordinator.external_resources import key_of, read, record_of, refuse_taken
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
 from tidegate.model.errors import Fenced
+from tidegate.model.external_resources import RESOURCES
 from tidegate.model.plan import Action
 from tidegate.model.records import JOB_STATES, JobRecord, JobState
-from tidegate.model.resources import RESOURCES
 from tidegate.pipeline.clock import Clock
 from tidegate.plugin.contract import Resource
 from tidegate.store.base import Check, Delete, OutcomeUnknown, Put, Store
@@ -62,7 +62,7 @@ class DriverResources:
                 return
         failpoint("resource.record.before")
         self.store.transact(
-            [self._mine(), Check(RESOURCES, key, entry.version if entry else 0)],
+            [self._ownership_check(), Check(RESOURCES, key, entry.version if entry else 0)],
             [Put(RESOURCES, key, to_document(record))],
         )
         failpoint("resource.record.after")
@@ -71,11 +71,11 @@ class DriverResources:
         entry = self.store.get(RESOURCES, key_of(resource))
         if entry is not None and read(entry).job_id == self.job.job_id:
             self.store.transact(
-                [self._mine(), Check(RESOURCES, entry.key, entry.version)],
+                [self._ownership_check(), Check(RESOURCES, entry.key, entry.version)],
                 [Delete(RESOURCES, entry.key)],
             )
 
-    def _mine(self) -> Check:
+    def _ownership_check(self) -> Check:
         """That this generation still runs the job."""
         key = str(self.job.job_id)
         entry = self.store.get(JOB_STATES, key)

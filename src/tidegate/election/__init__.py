@@ -61,7 +61,7 @@ nothing slow.
 
 from tidegate.election.elector import Elector, Leader, NotLeader
 from tidegate.election.lease import COORDINATOR, WORKER_PREFIX, worker_lease
-from tidegate.election.watch import Alive, LeaseMonitor, Silent, Vacant, expire, forget
+from tidegate.election.lease_monitor import Alive, LeaseMonitor, Silent, Vacant, expire, forget
 
 __all__ = [
     "COORDINATOR",

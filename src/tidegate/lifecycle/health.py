@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
+from typing import NamedTuple
 
 from tidegate.lifecycle.observation import JobHealth
 from tidegate.model.engine import CheckpointSettings
@@ -102,8 +103,7 @@ class ProgressPolicy:
         return CheckpointHealth.LATE if age_ms > self.late_ms + grace_ms else CheckpointHealth.OK
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressMarker:
+class ProgressMarker(NamedTuple):  # one is created and compared in each check of a pipeline
     """What changes with progress.
 
     The age of a pipeline's progress begins anew whenever this is another one.
@@ -147,7 +147,8 @@ def is_starting(state: PipelineState, metrics: PipelineMetrics | None) -> bool:
     if state.status is PipelineStatus.CREATED:
         return True
     phase = _phase(state, metrics)
-    if state.latest is not None and state.latest.generation == state.generation:
+    latest = state.latest
+    if latest is not None and latest.generation == state.generation:
         return phase == "starting"
     return phase in STARTING_PHASES
 

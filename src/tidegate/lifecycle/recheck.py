@@ -47,5 +47,7 @@ def figures_mark(metrics: PipelineMetrics) -> object:
     return (
         metrics.generation,
         metrics.phase in STARTING_PHASES,
-        tuple((each.source, each.level) for each in metrics.log_retention),
+        tuple((each.source, each.level) for each in metrics.log_retention)
+        if metrics.log_retention
+        else (),
     )

@@ -13,6 +13,7 @@ import typing
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from tidegate.model.errors import TerminalError
@@ -20,6 +21,7 @@ from tidegate.model.errors import TerminalError
 T = TypeVar("T")
 MISFIT = "one of its fields holds what it cannot"
 _PLAIN = frozenset({str, int, float, bool, type(None)})
+_kind: Callable[[Any], type] = type  # mypy takes what `type` gives for something unhashable
 
 
 class NewerDocument(TerminalError):
@@ -75,7 +77,7 @@ def from_document(kind: type[T], data: Mapping[str, Any], what: str = "") -> T:
         if found > known:
             raise NewerDocument(what or kind.__name__, found, known)
     try:
-        result: T = _decode(kind, data)
+        result: T = _decoder(plain)(data)
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
         raise UnreadableDocument(what or kind.__name__, _reason(error)) from error
     return result
@@ -121,25 +123,31 @@ def _version(kind: type) -> object:
 def _encoder(kind: type) -> Callable[[Any], Any]:
     """How values of one type are written; found out once for each type, as for reading."""
     if issubclass(kind, Enum):
-        return lambda value: value.value
+        return attrgetter("_value_")  # `value` without the call of a property
     if issubclass(kind, Mapping):
         return lambda value: {
-            str(key): each if type(each) in _PLAIN else to_document(each)
+            str(key): each if type(each) in _PLAIN else _encoder(_kind(each))(each)
             for key, each in value.items()
         }
     if issubclass(kind, list | tuple):
-        return lambda value: [each if type(each) in _PLAIN else to_document(each) for each in value]
+        return lambda value: [
+            each if type(each) in _PLAIN else _encoder(_kind(each))(each) for each in value
+        ]
     if dataclasses.is_dataclass(kind):
-        fields = _fields(kind)
-        return lambda value: {
-            key: each if type(each := getattr(value, name)) in _PLAIN else to_document(each)
-            for name, key in fields
-        }
+        return _record_encoder(kind)
     return lambda value: value
 
 
-def _decode(hint: Any, data: Any) -> Any:
-    return _decoder(hint)(data)
+def _record_encoder(kind: type) -> Callable[[Any], Any]:
+    fields = _fields(kind)
+    if len(fields) < 2:  # attrgetter returns a tuple for two names or more
+        return lambda value: {key: to_document(getattr(value, name)) for name, key in fields}
+    keys = tuple(key for _, key in fields)
+    values = attrgetter(*(name for name, _ in fields))
+    return lambda value: {
+        key: each if type(each) in _PLAIN else _encoder(_kind(each))(each)
+        for key, each in zip(keys, values(value), strict=True)
+    }
 
 
 @cache
@@ -172,9 +180,19 @@ def _record_decoder(kind: type) -> Callable[[Any], Any]:
         (name, key, None if (decode := _decoder(hints[name])) is _as_it_is else decode)
         for name, key in _fields(kind)
     ]
+    known = {key for _, key, _ in fields}
+    decoders = [(name, key, decode) for name, key, decode in fields if decode or name != key]
 
     def read(data: Any) -> Any:
         try:
+            if type(data) is dict and data.keys() <= known:
+                # The usual case: only keys that are renamed or decoded are touched.
+                values = data.copy()
+                for name, key, decode in decoders:
+                    if key in values:
+                        each = values.pop(key)
+                        values[name] = decode(each) if decode else each
+                return kind(**values)
             return kind(
                 **{
                     name: decode(data[key]) if decode else data[key]

@@ -50,7 +50,7 @@ class PluginBlock:
     @property
     def path(self) -> str:
         """The block's place in the file: `source[0]`."""
-        return f"{self.kind.value}[{self.index}]"
+        return f"{self.kind}[{self.index}]"
 
     def locate(self, path: Path) -> Location:
         """The nearest known place of a value of this block."""

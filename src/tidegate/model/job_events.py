@@ -19,7 +19,7 @@ class JobEventKind(StrEnum):
 class JobEvent:
     """One line in the history of a job id.
 
-    Lines are only ever appended; `coordinator/history` bounds their number.
+    Lines are only ever appended; `coordinator/job_history` bounds their number.
     """
 
     at_ms: int

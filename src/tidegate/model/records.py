@@ -26,18 +26,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from tidegate.model.change import AcceptedChange, ChangeStop
+from tidegate.model.cluster_members import Heartbeat as Heartbeat
+from tidegate.model.cluster_members import Lease as Lease
+from tidegate.model.cluster_members import ProcessRef as ProcessRef
+from tidegate.model.cluster_members import ServerRecord as ServerRecord
+from tidegate.model.cluster_members import WorkerRecord as WorkerRecord
 from tidegate.model.job_events import JobEvent as JobEvent
 from tidegate.model.job_events import JobEventKind as JobEventKind
 from tidegate.model.log_retention import LogRetentionMetric, RunwayLevel
-from tidegate.model.members import Heartbeat as Heartbeat
-from tidegate.model.members import Lease as Lease
-from tidegate.model.members import ProcessRef as ProcessRef
-from tidegate.model.members import ServerRecord as ServerRecord
-from tidegate.model.members import WorkerRecord as WorkerRecord
 from tidegate.model.plan import Plan
 from tidegate.model.restore import Replan, RestoreReport
-from tidegate.model.volume import PipelineRates, Volumes
+from tidegate.model.table_changes import AcceptedChange, ChangeStop
+from tidegate.model.throughput import PipelineRates, Volumes
 
 RUNNING_JOBS = "running-job-info"
 JOB_STATES = "running-job-state"

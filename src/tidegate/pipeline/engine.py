@@ -9,7 +9,7 @@ from typing import Protocol
 
 from tidegate.model.errors import Domain, TransientError
 from tidegate.model.records import SourceRange
-from tidegate.model.volume import Volumes
+from tidegate.model.throughput import Volumes
 from tidegate.pipeline.graph import Graph
 from tidegate.plugin.contract import Message
 

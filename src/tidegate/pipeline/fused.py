@@ -11,11 +11,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tidegate.model.throughput import Volume, Volumes, added, total
 from tidegate.model.types import Table
-from tidegate.model.volume import Volume, Volumes, added, total
 from tidegate.pipeline.engine import Batch, Written
 from tidegate.pipeline.graph import Graph
-from tidegate.plugin.contract import JOINT_TABLE, Sink, Source, Split, Transform, Writer, WriteTask
+from tidegate.plugin.contract import (
+    MULTIPLE_TABLES,
+    Sink,
+    Source,
+    Split,
+    Transform,
+    Writer,
+    WriteTask,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,9 +53,9 @@ class FusedTasks:
         try:
             for batch in self.sources[name].read(split):
                 table = self.tables[name][table_of(split, batch)]
-                bare = batch.replace_schema_metadata(None)
-                passed.add(name, table, bare)
-                self._deliver(name, table, bare, writers, passed)
+                plain = batch.replace_schema_metadata(None)
+                passed.add(name, table, plain)
+                self._deliver(name, table, plain, writers, passed)
             closed = {sink: writer.close() for sink, writer in writers.items()}
         except BaseException:
             for writer in writers.values():
@@ -55,8 +63,8 @@ class FusedTasks:
             raise
         yield encode(name, None, passed.of(name))
         for transform in self.transforms:
-            if told := passed.of(transform):
-                yield encode(transform, None, told)
+            if volumes := passed.of(transform):
+                yield encode(transform, None, volumes)
         for sink, message in closed.items():
             yield encode(sink, message, passed.of(sink))
 
@@ -110,7 +118,7 @@ class Tally:
 
 def table_of(split: Split, batch: "pa.RecordBatch") -> str:
     """The table whose rows a batch holds."""
-    return split.table if split.table != JOINT_TABLE else batch.schema.metadata[b"table"].decode()
+    return split.table if split.table != MULTIPLE_TABLES else batch.schema.metadata[b"table"].decode()
 
 
 def encode(operator: str, message: Mapping[str, Any] | None, passed: Mapping[str, Volume]) -> str:
@@ -135,16 +143,16 @@ def collect(
     parts: list[Volumes] = [counted or {}]
     messages: dict[str, list[dict[str, Any]]] = {sink: [] for sink in graph.sinks}
     for text in texts:
-        told = json.loads(text)
+        report = json.loads(text)
         parts.append(
             {
-                told["operator"]: {
-                    table: Volume(*numbers) for table, numbers in told["passed"].items()
+                report["operator"]: {
+                    table: Volume(*numbers) for table, numbers in report["passed"].items()
                 }
             }
         )
-        if told["message"] is not None:
-            messages[told["operator"]].append(told["message"])
+        if report["message"] is not None:
+            messages[report["operator"]].append(report["message"])
     volumes = added(*parts)
     return Written(
         rows_read={name: total(volumes.get(name, {})).rows for name in graph.sources},
@@ -158,7 +166,7 @@ def fused_tasks(graph: Graph, batch: Batch, count: int) -> FusedTasks:
     splits = [
         (name, split)
         for name, source in graph.sources.items()
-        for split in joint_splits_of(source, batch, name, count)
+        for split in shared_splits_of(source, batch, name, count)
     ]
     return FusedTasks(
         sources=graph.sources,
@@ -173,7 +181,7 @@ def fused_tasks(graph: Graph, batch: Batch, count: int) -> FusedTasks:
     )
 
 
-def joint_splits_of(source: Source, batch: Batch, name: str, count: int) -> Sequence[Split]:
+def shared_splits_of(source: Source, batch: Batch, name: str, count: int) -> Sequence[Split]:
     """As splits_of, where one split may hold several tables."""
     wanted = batch.ranges.get(name)
     return (

@@ -31,7 +31,7 @@ from tidegate.model.records import (
     SourceRange,
 )
 from tidegate.model.restore import Replan
-from tidegate.model.volume import added
+from tidegate.model.throughput import added
 from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Check, OutcomeUnknown, Put, Store
 from tidegate.store.errors import Conflict, DocumentDamaged, StoreUnavailable
@@ -88,17 +88,17 @@ class Ledger:
         each source only once.
         """
         known = self.state.initial or {}
-        begun = {**known, **{name: ask() for name, ask in initial.items() if name not in known}}
-        mine = f"{self.generation}-{self.token}" if self.token else ""
-        told = tuple(dict.fromkeys([*self.state.warnings, *warnings]))
+        recorded = {**known, **{name: ask() for name, ask in initial.items() if name not in known}}
+        driver = f"{self.generation}-{self.token}" if self.token else ""
+        all_warnings = tuple(dict.fromkeys([*self.state.warnings, *warnings]))
         self._change(
             lambda s: replace(
                 s,
                 status=PipelineStatus.RUNNING,
-                initial=begun,
+                initial=recorded,
                 error=None,
-                driver=mine,
-                warnings=told,
+                driver=driver,
+                warnings=all_warnings,
             )
         )
 
@@ -179,7 +179,7 @@ class Ledger:
             bytes=ref.bytes,
         )
 
-    def nobody_needs(self, ref: CheckpointRef) -> bool:
+    def is_unreferenced(self, ref: CheckpointRef) -> bool:
         """Whether a checkpoint that this fenced generation has published is of no use to anyone:
         ids only grow, so that cannot change any more.
         """
@@ -190,7 +190,7 @@ class Ledger:
         repeated = state.pending is not None and state.pending.checkpoint == ref.checkpoint
         return not repeated and ref.path not in {r.path for r in state.retained}
 
-    def save(self, part: PipelineSavepoint) -> None:
+    def save_savepoint_part(self, part: PipelineSavepoint) -> None:
         """This pipeline's part in a savepoint: chosen, and later copied."""
         failpoint("ledger.save.before")
         self._change(lambda s: replace(s, savepoint=part))
@@ -207,7 +207,7 @@ class Ledger:
         now_ms = self.clock.now_ms()
         self._change(lambda s: replace(s, confirmed_ms=now_ms, error=None))
 
-    def unreachable(self, failure: Failure) -> None:
+    def source_unreachable(self, failure: Failure) -> None:
         """A source cannot be asked: recorded as the reason why there is no progress, once."""
         if self.state.error is None or self.state.error.message != failure.message:
             self._change(lambda s: replace(s, error=failure))
@@ -328,14 +328,14 @@ def _completed(
     retained_max: int,
     deleted: Sequence[str],
 ) -> PipelineState:
-    kept, doomed = retain([*state.retained, ref], retained_max)
+    kept, dropped = retain([*state.retained, ref], retained_max)
     return replace(
         state,
         pending=None,
         retained=kept,
         pending_deletion=(
             *(d for d in state.pending_deletion if d.path not in deleted),
-            *(replace(d, volumes={}) for d in doomed),
+            *(replace(d, volumes={}) for d in dropped),
         ),
         ready_to_close=tuple(sorted({*state.ready_to_close, *ready})),
         rows_read=state.rows_read + ref.rows_read,

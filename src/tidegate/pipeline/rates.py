@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tidegate.model.records import CheckpointRef
-from tidegate.model.volume import PipelineRates, Rate
+from tidegate.model.throughput import PipelineRates, Rate
 
 WINDOW_S = 30.0
 SPAN_S_MIN = 1.0  # a first batch that took a moment says little about a second
@@ -42,9 +42,9 @@ class RateWindow:
     def __init__(self) -> None:
         self._spans: deque[_Span] = deque()
         self._start_s: float | None = None  # since when all batches are known
-        self._known_s = 0.0  # until when
+        self._accounted_s = 0.0  # until when
         self._gap_s = 0.0
-        self._counts = False  # whether this driver has completed anything yet
+        self._has_data = False  # whether this driver has completed anything yet
 
     def open(self, retained: Sequence[CheckpointRef], now_s: float, now_ms: int) -> None:
         """Begin, with the batches that earlier drivers completed a moment ago: a restart is no
@@ -52,7 +52,7 @@ class RateWindow:
         """
         if self._start_s is not None:
             return
-        self._start_s = self._known_s = now_s
+        self._start_s = self._accounted_s = now_s
         recent = [ref for ref in retained if now_ms - WINDOW_S * 1000 <= ref.completed_ms <= now_ms]
         if recent:
             self._start_s = _monotonic_s(recent[0].completed_ms, now_s, now_ms)
@@ -69,24 +69,24 @@ class RateWindow:
 
     def completed(self, ref: CheckpointRef, now_s: float) -> None:
         assert self._start_s is not None, "open first"
-        self._gap_s = max(now_s - self._known_s, 1e-6)
+        self._gap_s = max(now_s - self._accounted_s, 1e-6)
         self._spans.append(_Span(now_s - self._gap_s, now_s, ref))
-        self._known_s = now_s
-        self._counts = True
+        self._accounted_s = now_s
+        self._has_data = True
         while self._spans and self._spans[0].until_s < now_s - WINDOW_S:
             self._spans.popleft()
 
     def idle(self, now_s: float) -> None:
         """There is nothing to read: all that came until now has been counted."""
-        self._known_s, self._counts = max(self._known_s, now_s), True
+        self._accounted_s, self._has_data = max(self._accounted_s, now_s), True
 
     def rates(self, now_s: float) -> PipelineRates | None:
         """Rows and bytes per second; None until this driver has completed a batch, or found nothing
         to read.
         """
-        if self._start_s is None or not self._counts:
+        if self._start_s is None or not self._has_data:
             return None
-        end_s = max(self._known_s, now_s - max(OVERDUE_S_MIN, OVERDUE_GAPS * self._gap_s))
+        end_s = max(self._accounted_s, now_s - max(OVERDUE_S_MIN, OVERDUE_GAPS * self._gap_s))
         start_s = max(end_s - WINDOW_S, self._start_s)
         seconds = max(end_s - start_s, SPAN_S_MIN)
         read = written = 0.0

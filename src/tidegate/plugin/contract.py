@@ -1,13 +1,12 @@
-"""The two contracts of the data path, both over Arrow, and the transforms between them.
+"""The interfaces that connectors implement: sources, sinks and transforms over Arrow batches.
 
-A source gives `initial`, `latest`, `splits` in the driver and `read` in the tasks. A sink gives a
-writer for the tasks and a committer for the driver. How they meet is the engine's: through a
-DataFrame, or fused in one Python worker. Implementations are plain objects that can be pickled
-(they travel to the tasks); what cannot be pickled is opened late, in `read` or in the writer.
+A source implements `initial`, `latest` and `splits` for the driver and `read` for the tasks. A sink
+provides a writer for the tasks and a committer for the driver. The engine connects them, through a
+DataFrame or fused in one Python worker. Implementations are plain objects that can be pickled,
+because they are sent to the tasks; open what cannot be pickled late, in `read` or in the writer.
 
 Offsets are JSON values that only their source understands. `splits(start, end)` and `read` must
-give the same rows whenever they are asked for the same range: that is what makes a repeated batch
-exact.
+return the same rows for the same range at any time: a repeated batch is exact only because of this.
 """
 
 from abc import ABC, abstractmethod
@@ -15,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from tidegate.model.change import AcceptedChange
 from tidegate.model.errors import Unsupported
 from tidegate.model.job import JobMode
+from tidegate.model.table_changes import AcceptedChange
 from tidegate.model.types import Table
 from tidegate.plugin.option import Values
 
@@ -25,22 +24,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Offset = Any
-"""A JSON value: where a source is."""
+"""The read position of a source: a JSON value."""
 Message = Mapping[str, Any]
-"""A JSON object that a writer sends from its task to the committer; `rows` (written) is always in
-it.
-"""
+"""A JSON object that a writer sends from its task to the committer. It contains `rows`."""
 
 
-JOINT_TABLE = ""
-"""The table of a split that holds rows of several: each of its batches names its own in the
-metadata of its schema, under `table`.
+MULTIPLE_TABLES = ""
+"""`Split.table` of a split with rows of several tables.
+
+Each of its batches names its table in the metadata of its schema, under `table`.
 """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OperatorContext:
-    """Who an operator is. `operator` is its id in plan and state."""
+    """Identifies an operator. `operator` is its id in plan and state."""
 
     job_id: int
     job_name: str
@@ -48,17 +46,16 @@ class OperatorContext:
     operator: str
     mode: JobMode
     parallelism: int
-    skip_files: tuple[str, ...] = ()  # left out by --skip-file: paths of files or directories
-    accept_files: tuple[str, ...] = ()  # read as they are now, by --accept-file
-    accepted_changes: tuple[
-        AcceptedChange, ...
-    ] = ()  # what people have decided about changes of tables
+    skip_files: tuple[str, ...] = ()  # --skip-file: files or directories to leave out
+    accept_files: tuple[str, ...] = ()  # --accept-file: changed files to read as they are now
+    accepted_changes: tuple[AcceptedChange, ...] = ()  # table changes that users have accepted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limit:
-    """How much one batch may take; None = no limit. A source takes at least one unit, so that it
-    always gets on.
+    """The maximum size of one batch; None means no limit.
+
+    A source takes at least one unit, so that it always makes progress.
     """
 
     rows: int | None = None
@@ -68,9 +65,9 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What one task reads: small, plain JSON.
+    """The part of a range that one task reads. Its payload is small, plain JSON.
 
-    `table` is the path of the one table it holds rows of.
+    `table` is the path of the table whose rows it contains.
     """
 
     table: str
@@ -89,12 +86,12 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class LogRetention:
-    """Whether a source still holds a position, and how long it will: in seconds at the pace of
-    late, or in bytes, where the source can tell.
+    """Whether the log of a source still contains a position, and for how long.
 
-    `low` is the source's own word that the end is near; the engine finds so by itself where the
-    seconds are few. `position` is the place of the log in the source's own words, `oldest` the
-    first one that it still has: for people, where it is not held.
+    The remaining time is given in seconds at the recent rate, or in bytes, if the source knows it.
+    `low`: the source itself reports that the position is lost soon; otherwise the engine decides by
+    `seconds_left`. `position` and `oldest` (the first position still in the log) are in the
+    source's own notation, for messages about a position that is no longer held.
     """
 
     held: bool
@@ -108,41 +105,45 @@ class LogRetention:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resource:
-    """Something that a job has outside of this system, under a name that only one job may use at a
-    time: a replication slot, a publication, a server id.
+    """An external resource of a job: a replication slot, a publication, a server id.
 
-    `place` says where it is (host, port, database), the same for everyone who means the same
-    server, and without credentials. A `lasting` one stays there when the driver is gone: it is kept
-    for a job that can be resumed, and dropped (Connector.drop) when none can. Another one is only a
-    name, taken while the job lives.
+    Only one job at a time may use a resource of this kind, name and location. `location` is host,
+    port and database, without credentials, and identical for all jobs that use the same server. A
+    `lasting` resource exists beyond the driver: it is kept while the job can be resumed, and then
+    dropped (Connector.drop). Any other resource is only a name, reserved while the job runs.
     """
 
     kind: str
     name: str
-    place: str
+    location: str
     lasting: bool = True
 
 
 class ResourceRegistry(Protocol):
-    """Where a source or sink records, in the driver, what it is about to create outside: recorded
-    first, so that it is dropped whatever happens.
+    """Records external resources that a source or sink creates in the driver.
+
+    A resource is recorded before it is created, so that it is dropped whatever happens.
     """
 
     def record(self, resource: Resource) -> None:
-        """Durable when it returns; may be repeated.
+        """Record a resource durably. May be repeated.
 
-        ResourceTaken (a UserError) where another job has it.
+        Raises ResourceTaken (a UserError) if another job owns it.
         """
 
     def forget(self, resource: Resource) -> None:
-        """It is gone: the operator has dropped it itself."""
+        """Remove the record of a resource that the operator has dropped itself."""
 
 
 class Source(ABC):
-    """Where rows come from.
+    """Base class of sources. The driver constructs it from validated values.
 
-    Constructed in the driver from validated values; must not do I/O in the constructor.
+    The constructor must not do I/O.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        accept_old_methods(cls, "Source")
 
     def __init__(self, values: Values, context: OperatorContext) -> None:
         self.values = values
@@ -152,149 +153,144 @@ class Source(ABC):
     def tables(self) -> tuple[Table, ...]:
         """The tables of this source with their schemas.
 
-        May read files or databases to find out; asked once per driver.
+        May read files or databases. Called once per driver.
         """
 
     @property
     def bounded(self) -> bool:
-        """Whether this source comes to an end."""
+        """Whether this source ends."""
         return self.context.mode is JobMode.BATCH
 
-    def attach_resources(self, book: ResourceRegistry) -> None:  # noqa: B027  # most sources create nothing
-        """In the driver, before everything else: the book for what is created outside. It does not
-        travel to tasks: keep it out of what is pickled.
+    # Most sources create no external resources.
+    def attach_resources(self, registry: ResourceRegistry) -> None:  # noqa: B027
+        """Receive, in the driver and before all other calls, the registry of external resources.
 
-        What is known from the options alone is declared by `Connector.resources` instead: then two
-        jobs that want the same are told apart at submit.
+        It must not be pickled with the source. Declare resources that follow from the options alone
+        in `Connector.resources` instead: then a conflict between two jobs is found at submit.
         """
 
     @abstractmethod
     def initial(self) -> Offset:
-        """Where the source begins.
-
-        Asked once in the life of a lineage; everything random about the source belongs into it.
-        """
+        """The first offset. Called once per lineage; everything random belongs into it."""
 
     @abstractmethod
     def latest(self, start: Offset, limit: Limit) -> Offset:
-        """The end of the next batch; equal to start when there is nothing new."""
+        """The end of the next batch; equal to `start` if there is nothing new."""
 
     @abstractmethod
     def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
-        """(start, end] in about `count` parts (cores to 4 x cores); order matters only within a
-        split.
+        """Divide (start, end] into about `count` splits (cores to 4 x cores).
+
+        Rows are ordered only within a split.
         """
 
     def shared_splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
-        """The same rows as `splits`, where a split may hold several tables (JOINT_TABLE): for
-        engines that look at each batch, so that a log is read once.
+        """The same rows as `splits`, in splits that may contain several tables (MULTIPLE_TABLES).
+
+        For engines that inspect each batch: a log is then read once, not once per table.
         """
         return self.splits(start, end, count)
 
     @abstractmethod
     def read(self, split: Split) -> Iterator["pa.RecordBatch"]:
-        """In a task: the rows of a split, of exactly the table's Arrow schema
-        (plugin.arrow.table_schema, ROW_KIND last where table.kinds).
+        """Yield, in a task, the rows of a split in exactly the table's Arrow schema.
+
+        That is plugin.arrow.table_schema, with ROW_KIND last if `table.kinds`.
         """
 
-    def inspect(self, rows: int) -> Iterator[str]:  # noqa: ARG002  # most sources cannot tell at once
-        """What is wrong with the first rows of what is there, a sentence each: for `tidegate
-        validate --sample`. Changes nothing.
+    def inspect(self, rows: int) -> Iterator[str]:  # noqa: ARG002  # optional
+        """Check the first existing rows for `tidegate validate --sample`; a sentence per problem.
+
+        Changes nothing.
         """
         return iter(())
 
     def is_exhausted(self, offset: Offset) -> bool:  # noqa: ARG002  # for sources that never end
-        """Whether a bounded source has nothing more to read after this offset (ready to close)."""
+        """Whether a bounded source has nothing more to read after this offset."""
         return False
 
     def progress(self, offset: Offset) -> Progress | None:  # noqa: ARG002  # unknown by default
-        """How much is read, where that is known."""
+        """How much has been read, if known."""
         return None
 
     def has_backlog(self, offset: Offset) -> bool | None:
-        """Whether it was the limit that ended the range that `latest` gave up to this offset, and
-        more is waiting: then the next batch begins at once.
+        """Whether more data is waiting because the limit ended the range at this offset.
 
-        None where that is not known: batches begin an interval apart. Asked after every batch, so
-        from memory, without a look outside.
+        The next batch then starts at once. None if unknown: batches start an interval apart. Called
+        after every batch, so it must answer from memory.
         """
         return not self.is_exhausted(offset) if self.bounded else None
 
-    def log_retention(self, offset: Offset) -> LogRetention:  # noqa: ARG002  # most sources keep everything
-        """Whether this position is still held, and how long it will be.
+    def log_retention(self, offset: Offset) -> LogRetention:  # noqa: ARG002  # optional
+        """Whether the log still contains this position, and for how long.
 
-        Asked now and then, of another instance than the one that reads.
+        Called periodically, on another instance than the one that reads.
         """
         return LogRetention(True)
 
-    def cannot_repeat(self, start: Offset, end: Offset) -> str:  # noqa: ARG002  # most sources can
-        """Why a batch that was begun cannot be read again as it was recorded; empty where it can.
+    def cannot_repeat(self, start: Offset, end: Offset) -> str:  # noqa: ARG002  # optional
+        """The reason why a started batch cannot be read again as recorded; empty if it can.
 
-        Asked when a person restores.
+        Called when a user restores a job.
         """
         return ""
 
-    def give_up(self, start: Offset, end: Offset) -> None:  # noqa: B027  # most sources need not know
-        """This batch is given up: no sink has it, and what follows `start` is planned anew."""
+    # Most sources plan from `start` alone.
+    def abandon_batch(self, start: Offset, end: Offset) -> None:  # noqa: B027
+        """Drop a batch that no sink has: what follows `start` is planned anew."""
 
     def latest_position(self) -> Offset:
-        """The position after everything that is there now: for a restore whose own position is
-        gone, and which shall skip what was lost.
-        """
+        """The position after all existing data, for a restore that skips what was lost."""
         raise Unsupported(
-            f"{self.context.operator} cannot skip to what is new now: say --on-not-held initial, or"
+            f"{self.context.operator} cannot skip to new data: use --on-not-held initial, or"
             " start over with --restore fresh"
         )
 
     def release(self, offset: Offset) -> None:  # noqa: B027  # most sources keep everything
-        """Everything before this offset may go: no restore point needs it any more."""
+        """Discard data before this offset: no restore point needs it any more."""
 
 
 class Transform:
-    """One step between source and sink, for every table of its input."""
+    """One step between source and sink, applied to every table of its input."""
 
     fusable: ClassVar[bool] = False
-    """Whether `arrow` is there: a move of columns or row kinds, without SQL."""
+    """Whether the transform implements `arrow`: it changes columns or row kinds, without SQL."""
 
     def __init__(self, values: Values, context: OperatorContext) -> None:
         self.values = values
         self.context = context
 
     def table(self, table: Table) -> Table | None:  # noqa: ARG002  # for those that Spark applies
-        """The table that comes out, where that is known without Spark; None where only Spark knows
-        (Sql).
-        """
+        """The output table; None if only Spark knows it (Sql)."""
         return None
 
     @property
     def rejects(self) -> bool:
-        """Whether rows may be put aside: then `rejected` names the table."""
+        """Whether the transform may reject rows; `rejected` returns their table."""
         return False
 
     def rejected(self, table: Table) -> Table | None:  # noqa: ARG002  # for those that reject rows
-        """The table that rejected rows of `table` go to, beside the one that comes out; None where
-        they go nowhere.
+        """The table that receives rejected rows of `table`, beside its output; None if there is none.
 
-        Only where Spark applies the transform: its module has a function `rejected` beside the one
-        that Connector.spark names.
+        Only for transforms that Spark applies: the module that Connector.spark names has a function
+        `rejected` too.
         """
         return None
 
-    def arrow(self, table: Table, batch: "pa.RecordBatch") -> "pa.RecordBatch":  # noqa: ARG002  # for those that Spark applies
-        """In a task: one batch of `table`, changed.
+    # Transforms that only Spark applies do not implement it.
+    def arrow(self, table: Table, batch: "pa.RecordBatch") -> "pa.RecordBatch":  # noqa: ARG002
+        """Transform, in a task, one batch of `table`.
 
-        Its schema is table_schema(self.table(table)).
+        The result has the schema table_schema(self.table(table)).
         """
-        raise Unsupported(
-            f"{self.context.operator} is applied by Spark, and not to batches of rows"
-        )
+        raise Unsupported(f"{self.context.operator} needs Spark and cannot transform Arrow batches")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WriteTask:
-    """One writer's place in the world.
+    """Identifies one attempt of a task that writes.
 
-    `token` is unique for every attempt of every task: staged names are made of it.
+    `token` is unique for every attempt of every task: it is part of the names of staged data.
     """
 
     lineage: str
@@ -306,8 +302,9 @@ class WriteTask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommitRange:
-    """The ranges of every source of the pipeline in one batch, as the sink's record keeps them:
-    `{source: {"start": ..., "end": ...}}`.
+    """The source ranges of one batch, as recorded by the sink.
+
+    `offsets` is `{source: {"start": ..., "end": ...}}` with every source of the pipeline.
     """
 
     checkpoint: int
@@ -328,14 +325,18 @@ class Commit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SinkRestore:
-    """Where a sink is to go on: everything after `checkpoint` is to be undone (by sinks that can),
-    except the batches that will be repeated.
+    """The restore point of a sink.
 
-    These keep their ids: `pending`, and those `ahead`, which some sink of the pipeline holds and
-    the registry of checkpoints has lost. `back` says that an older point is wanted on purpose.
-    `token` names the driver, `installation` the store that it belongs to: a number alone does not
-    tell two copies of one installation apart. A sink's fence holds both.
+    Sinks that can must undo everything after `checkpoint`, except the batches that will be
+    repeated. These keep their ids: `pending`, and `uncheckpointed_commits`, which some sink of the
+    pipeline has committed and the registry of checkpoints has lost. `rewind`: an older restore
+    point was chosen on purpose. `token` identifies the driver and `installation` its store, because
+    generation numbers alone do not distinguish two copies of an installation. A sink's fence
+    contains both.
     """
+
+    back = old_attribute("back", "rewind")
+    ahead = old_attribute("ahead", "uncheckpointed_commits")
 
     lineage: str
     generation: int
@@ -349,7 +350,7 @@ class SinkRestore:
 
     @property
     def fresh(self) -> bool:
-        """Whether nothing of this lineage has been begun."""
+        """Whether no batch of this lineage has started."""
         return (
             self.checkpoint == 0
             and self.pending is None
@@ -358,7 +359,7 @@ class SinkRestore:
         )
 
     def keeps(self, checkpoint: int) -> bool:
-        """Whether a batch stays as it is: what lies before one that is ahead does too."""
+        """Whether a committed batch stays: so does every batch before an uncheckpointed commit."""
         return (
             checkpoint <= max(self.checkpoint, *self.uncheckpointed_commits, 0)
             or checkpoint == self.pending
@@ -366,140 +367,150 @@ class SinkRestore:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SinkMemory:
-    """What the target itself says about a lineage, without any help of the store.
+class TargetRecord:
+    """What the target has recorded about a lineage, independent of the store.
 
-    `checkpoint` is the newest one that is recorded there; 0 where there is no record. `place` names
-    the target for people. `others` says in words which rows of other lineages are in it: only for a
-    fresh start that appends, empty where there are none or nobody can tell.
+    `checkpoint` is the newest one recorded there; 0 if there is no record. `target` is a
+    human-readable name of the target. `others` describes its rows of other lineages ("2 files"),
+    only for a fresh start that appends; empty if there are none or the sink does not know.
     """
 
-    place: str
+    target: str
     checkpoint: int
     others: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchCommitted:
-    """This batch is visible now, because of this call."""
+    """This call made the batch visible."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlreadyCommitted:
-    """The sink had it before, with the same offsets; nothing was done, or what was half-done was
-    carried out.
-    """
+    """The sink already had the batch with the same offsets, or completed a half-done commit."""
 
 
 class Writer(ABC):
-    """In a task: takes batches, stages them, says what it staged.
+    """Stages batches in a task and reports what it staged.
 
     One writer serves all tables of its sink in its task.
     """
 
     @abstractmethod
     def write(self, table: Table, batch: "pa.RecordBatch") -> None:
-        """Stage one batch of a table; ROW_KIND is its last column where table.kinds."""
+        """Stage one batch of a table; ROW_KIND is its last column if `table.kinds`."""
 
     @abstractmethod
     def close(self) -> Message:
-        """End of the task: everything is on disk; the message for the committer, with `rows`."""
+        """Persist everything at the end of the task; return the message for the committer.
+
+        The message contains `rows`.
+        """
 
     @abstractmethod
     def abort(self) -> None:
-        """The task failed: drop what was staged."""
+        """Drop the staged data of a task that failed."""
 
 
 class Committer(ABC):
-    """In the driver, one for each sink of a pipeline.
+    """Commits the batches of one sink of a pipeline, in the driver.
 
-    Methods are called in the order memory, ahead, open, (commit)*, finish?, close, forget?.
+    The engine calls target_record, uncheckpointed_commits, open, (commit)*, finish?, close, forget?
+    in this order.
     """
 
-    def memory(self, resume: SinkRestore) -> SinkMemory | None:  # noqa: ARG002  # many sinks keep no record
-        """What the target says of this lineage: read only, nothing is created or fenced. Also asked
-        for a restore plan, outside of a driver.
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        accept_old_methods(cls, "Committer")
 
-        A sink that keeps a record returns it: a driver that restores checkpoint n and finds an
-        older record, or none, stops. None: this sink keeps none.
+    # Both are optional: many sinks keep no record.
+
+    def target_record(self, resume: SinkRestore) -> TargetRecord | None:  # noqa: ARG002
+        """Read the target's record of this lineage; create and fence nothing.
+
+        Also called for a restore plan, outside of a driver. A driver that restores checkpoint n and
+        finds an older record, or none, stops. None: this sink keeps no records.
         """
         return None
 
-    def uncheckpointed_commits(self, resume: SinkRestore) -> Sequence[CommitRange]:  # noqa: ARG002  # many sinks keep no record
-        """Fence older generations, then tell the records of the batches after `resume.checkpoint`:
-        all of them, or only the newest where one row is kept.
+    def uncheckpointed_commits(self, resume: SinkRestore) -> Sequence[CommitRange]:  # noqa: ARG002
+        """Fence older generations; return the records of the batches after `resume.checkpoint`.
 
-        A record is proof that its batch and everything before it is in the target. Nothing is
-        changed here; `open` follows with what is to become of them.
+        All of them, or only the newest if the sink keeps one row. A record proves that its batch
+        and all batches before it are in the target. Must not change them: `open` follows.
         """
         return ()
 
     @abstractmethod
     def open(self, resume: SinkRestore) -> None:
-        """Fence older generations, carry out a half-done commit, undo what is newer than `resume`,
-        collect dead staging.
+        """Fence older generations and restore the target to `resume`.
+
+        Completes a half-done commit, undoes what is newer than `resume`, and removes dead staged
+        data.
         """
 
     @abstractmethod
     def commit(self, commit: Commit) -> BatchCommitted | AlreadyCommitted:
-        """Make a batch visible once. The same id with the same offsets is skipped; with others it
-        is an error; a newer generation raises Fenced.
+        """Make a batch visible exactly once.
 
-        An id before the sink's newest record is skipped too: everything before a record is in the
-        target.
+        The same id with the same offsets is skipped; with other offsets it is an error; a newer
+        generation in the record raises Fenced. An id before the sink's newest record is skipped
+        too: everything before a record is in the target.
         """
 
     def state(self) -> Any:
-        """What belongs into the checkpoint after the last commit (JSON); comes back as
-        Resume.state.
+        """The sink's state after the last commit, as JSON for the checkpoint.
+
+        A restore passes it as SinkRestore.state.
         """
         return None
 
     def retain(self, oldest: int) -> None:  # noqa: B027  # many sinks keep one row
-        """No restore point older than this checkpoint is kept: records before it may go."""
+        """Discard records before this checkpoint: no older restore point is kept."""
 
-    def finish(self) -> None:  # noqa: B027  # most sinks have nothing to say
-        """The last batch of a bounded pipeline is committed; raise if the whole is not as it should
-        be (Assert).
-        """
+    def finish(self) -> None:  # noqa: B027  # most sinks have nothing to check
+        """Validate the result after the last batch of a bounded pipeline; raise if it is wrong."""
 
     def close(self) -> None:  # noqa: B027  # most sinks hold nothing open
-        """The driver ends in an orderly way."""
+        """Release connections when the driver ends normally."""
 
     def forget(self) -> None:  # noqa: B027  # most sinks keep nothing after finish
-        """The pipeline is FINISHED in the store, and no savepoint can be restored: the record may
-        go. Repeated by nobody: a crash leaves it there.
+        """Remove the record of a pipeline that is FINISHED and has no savepoint to restore.
+
+        Not repeated: after a crash the record stays.
         """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SinkContext:
-    """Who a sink is, and which tables come to it (known when the graph is built)."""
+    """Identifies a sink and its input tables, which are known when the graph is built."""
 
     operator: OperatorContext
     tables: tuple[Table, ...] = field(default_factory=tuple)
 
 
 class Sink(ABC):
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        accept_old_methods(cls, "Sink")
+
     def __init__(self, values: Values, context: OperatorContext) -> None:
         self.values = values
         self.context = context
 
     @property
     def on_engine(self) -> bool:
-        """Whether its committer works through the engine, which must be up before it is asked
-        anything.
-        """
+        """Whether its committer needs a running engine for all of its calls."""
         return False
 
-    def attach_resources(self, book: ResourceRegistry) -> None:  # noqa: B027  # most sinks create nothing but their rows
-        """In the driver, before everything else: the book for what is created outside, as for
-        sources.
-        """
+    # Most sinks create nothing but their rows.
+    def attach_resources(self, registry: ResourceRegistry) -> None:  # noqa: B027
+        """Receive the registry of external resources, as sources do."""
 
-    def reach(self) -> bool:
-        """For a dry run: whether the target answers, asked without changing anything; what is wrong
-        is raised. False where there is nothing to ask.
+    def check_connection(self) -> bool:
+        """Check for a dry run that the target answers, without changing anything.
+
+        Raises what is wrong. False if there is nothing to connect to.
         """
         return False
 

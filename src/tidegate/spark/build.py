@@ -21,8 +21,8 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
+from tidegate.model.throughput import Volume
 from tidegate.model.types import Table
-from tidegate.model.volume import Volume
 from tidegate.pipeline.engine import Batch
 from tidegate.pipeline.fused import splits_of
 from tidegate.pipeline.graph import Graph

@@ -17,7 +17,7 @@ from pyspark import RDD, InheritableThread, SparkContext
 from pyspark.sql import DataFrame, Observation, SparkSession
 
 from tidegate.model.errors import TidegateError
-from tidegate.model.volume import Volume, Volumes, added
+from tidegate.model.throughput import Volume, Volumes, added
 from tidegate.pipeline.engine import Batch, TaskCount, Written
 from tidegate.pipeline.fused import collect, encode, fused_tasks
 from tidegate.pipeline.graph import Graph

@@ -18,8 +18,8 @@ from pyspark import TaskContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from tidegate import __version__
+from tidegate.model.throughput import Volume
 from tidegate.model.types import Table
-from tidegate.model.volume import Volume
 from tidegate.pipeline.fused import FusedTasks, Tally, encode
 from tidegate.plugin.arrow import conform, table_schema
 from tidegate.plugin.contract import Message, Sink, Source, Split, Transform, Writer, WriteTask

@@ -12,11 +12,11 @@ from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.cli.job_file import planned
 from tidegate.coordinator.claim import Claim, Claimant, Submission
-from tidegate.coordinator.ending import Owned, end, status_of
 from tidegate.coordinator.job_snapshot import read_job
 from tidegate.coordinator.restore.options import RestoreOptions, StartMode, changes_of
-from tidegate.coordinator.restore.sink_records import ask_recorded
-from tidegate.coordinator.savepoints import ask, request_of
+from tidegate.coordinator.restore.sink_checks import ask_recorded
+from tidegate.coordinator.savepoint_requests import ask, request_of
+from tidegate.coordinator.terminal_transaction import Owned, end, status_of
 from tidegate.driver.main import Driver
 from tidegate.driver.registration import register
 from tidegate.home import Home
@@ -82,7 +82,7 @@ def run_in_process(
     none yet.
     """
     clock = SystemClock()
-    home.make()
+    home.create()
     plan = planned(file, variables, strict=Strictness.NORMAL)
     store, storage = (
         open_store(home.store_url, compaction_threshold=compaction_threshold),

@@ -16,20 +16,20 @@ from tidegate.api.auth import COOKIE, audit_facts, principal_of
 from tidegate.api.login_return import KEY as NEXT
 from tidegate.api.login_return import local_page
 from tidegate.api.seatunnel.bulk import FORMATS, parts_of
-from tidegate.api.seatunnel.commands import StopMode, Writes, body_of
-from tidegate.api.seatunnel.job_source import format_of, judged
+from tidegate.api.seatunnel.commands import JobCommands, StopMode, read_body
+from tidegate.api.seatunnel.job_source import format_of, plan_with_problems
 from tidegate.api.seatunnel.queries import job_id_of
-from tidegate.api.seatunnel.restore_params import query_of, wish_of
+from tidegate.api.seatunnel.restore_params import submit_query, restore_options
 from tidegate.api.v1 import serializers as shapes
 from tidegate.api.v1.jobs import job_details
 from tidegate.api.v1.state import collect, restore_plan, savepoint, storage, survey, undo
-from tidegate.coordinator import savepoints as asking
-from tidegate.coordinator.accept import stopped_job
+from tidegate.coordinator import savepoint_requests
+from tidegate.coordinator.accepted_changes import stopped_job
 from tidegate.coordinator.commands import UnknownJob
 from tidegate.coordinator.tokens import recognised
-from tidegate.model.change import AcceptedChange
 from tidegate.model.errors import UserError
 from tidegate.model.problem import BadJob
+from tidegate.model.table_changes import AcceptedChange
 from tidegate.ui.drawing import graph
 from tidegate.ui.page_renderer import PageRenderer
 
@@ -60,7 +60,7 @@ class Actions:
     def __init__(self, frame: PageRenderer) -> None:
         self.frame = frame
         self.context = frame.context
-        self.writes = Writes(frame.context)
+        self.writes = JobCommands(frame.context)
 
     async def stop(self, request: Request) -> Response:
         """What stopping means for this job; then the wish."""
@@ -83,7 +83,7 @@ class Actions:
                     job_id, stop=False, by=principal_of(request).name
                 )
             )
-            self.context.wrote()
+            self.context.record_write()
             return self.frame.moved(f"/ui/jobs/{job_id}")
         return self.frame.page(
             request,
@@ -96,7 +96,7 @@ class Actions:
         job_id, there = job_id_of(request.path_params["job_id"]), self.context.commands.savepoints
         found = await run_in_threadpool(there.find, job_id, request.path_params["savepoint_id"])
         if request.method == "POST":
-            await run_in_threadpool(asking.delete, self.context.store, there, found)
+            await run_in_threadpool(savepoint_requests.delete, self.context.store, there, found)
             return self.frame.moved("/ui/storage")
         return self.frame.page(request, "delete_savepoint.html", savepoint=savepoint(found))
 
@@ -112,17 +112,17 @@ class Actions:
         plan, name = outcome.value.plan, outcome.value.name
         if request.method == "POST":
             form = await _form(request)
-            query = query_of(
+            query = submit_query(
                 str(job_id), None, form.get("restore", "latest"), form.get("onSinkLost")
             )
-            wish, by = wish_of(query), principal_of(request).name
+            wish, by = restore_options(query), principal_of(request).name
             audit_facts(request, action="resume", restore=query["restore"][:100])
             await run_in_threadpool(
                 lambda: self.context.commands.submit(
                     plan, file="", job_id=job_id, name=name, restore=wish, by=by
                 )
             )
-            self.context.wrote()
+            self.context.record_write()
             return self.frame.moved(f"/ui/jobs/{job_id}")
         planned, refusal = None, ""
         try:
@@ -208,7 +208,7 @@ class Actions:
         form = await _form(request)
         text, format = form.get("text", ""), form.get("format") or "hocon"
         if form.get("act") != "submit":
-            plan, problems = await run_in_threadpool(judged, text, format_of(format))
+            plan, problems = await run_in_threadpool(plan_with_problems, text, format_of(format))
             drawn = graph(shapes.graph(plan)) if plan is not None else None
             return self._submission(
                 request, form, problems=problems, drawn=drawn, good=plan is not None
@@ -301,7 +301,7 @@ def _decision(given: Mapping[str, str]) -> AcceptedChange:
 
 async def _form(request: Request) -> dict[str, str]:
     """The fields of a form; a file that was chosen is the text, in the format of its name."""
-    content_type, body = request.headers.get("content-type", ""), await body_of(request)
+    content_type, body = request.headers.get("content-type", ""), await read_body(request)
     if not content_type.lower().startswith("multipart/form-data"):
         return {
             key: values[0]

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from tidegate.model.amount import size_text
+from tidegate.model.byte_size import size_text
 from tidegate.model.records import JobStatus
 
 NOT_KNOWN = "\u2013"

@@ -9,9 +9,8 @@ import pytest
 
 from tidegate.api.app import make_app
 from tidegate.checkpoints.manifest import Manifest
-from tidegate.coordinator.ending import ending_of
 from tidegate.coordinator.job_snapshot import read_job
-from tidegate.model.change import ChangeChoice, ChangeStop
+from tidegate.coordinator.terminal_transaction import ending_of
 from tidegate.model.records import (
     PIPELINES,
     RUNNING_JOBS,
@@ -21,6 +20,7 @@ from tidegate.model.records import (
     PipelineState,
     PipelineStatus,
 )
+from tidegate.model.table_changes import ChangeChoice, ChangeStop
 from tidegate.ui.app import routes as pages
 
 STOP = ChangeStop(

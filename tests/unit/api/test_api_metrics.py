@@ -9,6 +9,7 @@ import pytest
 
 from tidegate.api.job_metrics import FAMILIES
 from tidegate.model.log_retention import LogRetentionMetric, RunwayLevel
+from tidegate.model.maintenance import COLLECTOR, LAST_PASS, CollectorReport
 from tidegate.model.records import (
     PENDING_CLEANUPS,
     PIPELINES,
@@ -18,8 +19,7 @@ from tidegate.model.records import (
     JobStatus,
     PipelineState,
 )
-from tidegate.model.upkeep import COLLECTOR, LAST_PASS, CollectorReport
-from tidegate.model.volume import PipelineRates, Rate
+from tidegate.model.throughput import PipelineRates, Rate
 from tidegate.testing.faulty_store import Fault
 
 NOW_MS = 1_790_000_000_000

@@ -7,7 +7,7 @@ import pytest
 
 from tidegate.api.app import make_app
 from tidegate.api.login_return import local_page, login_path
-from tidegate.api.v1.models import Survey
+from tidegate.api.v1.models import StorageSurvey
 from tidegate.coordinator.tokens import Tokens
 from tidegate.model.engine import EngineSettings
 from tidegate.model.records import (
@@ -27,7 +27,7 @@ from tidegate.model.records import (
     Role,
     SourceRange,
 )
-from tidegate.model.volume import PipelineRates, Rate, Volume
+from tidegate.model.throughput import PipelineRates, Rate, Volume
 from tidegate.ui.app import routes as pages
 from tidegate.ui.formats import number, size
 from tidegate.ui.log_text import unfolded
@@ -344,7 +344,7 @@ def test_nothing_is_collected_before_it_is_confirmed(site, monkeypatch: pytest.M
     monkeypatch.setattr("tidegate.ui.actions.collect", lambda _desk: ran.append("collected"))
     monkeypatch.setattr(
         "tidegate.ui.actions.survey",
-        lambda _desk: Survey(bytes={}, units={}, due=2, due_bytes=9, findings=[]),
+        lambda _desk: StorageSurvey(bytes={}, units={}, due=2, due_bytes=9, findings=[]),
     )
     assert (site.http.post("/ui/storage/collect").status_code, ran) == (400, [])
     asked = site.http.post("/ui/storage/collect", data={"confirmed": "perhaps"})

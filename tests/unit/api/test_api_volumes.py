@@ -3,7 +3,7 @@ page of a job.
 """
 
 from tidegate.api.v1.models import Vertex
-from tidegate.model.volume import PipelineRates, Rate, Volume
+from tidegate.model.throughput import PipelineRates, Rate, Volume
 from tidegate.ui.drawing import graph
 
 NOW_MS = 1_790_000_000_000

@@ -11,9 +11,9 @@ import pytest
 
 from tidegate.api.request_origin import RequestCheck
 from tidegate.config.engine.settings import read_engine
-from tidegate.model.authority import parse_authority, parse_origin
 from tidegate.model.engine import EngineSettings, HttpSettings
 from tidegate.model.problem import Severity
+from tidegate.model.url_authority import parse_authority, parse_origin
 
 LOOPBACK = (
     "localhost",

@@ -13,7 +13,7 @@ from tidegate.cli import main
 from tidegate.cli.restore_options import RestoreArguments, options
 from tidegate.cli.run import decided_with
 from tidegate.home import Home
-from tidegate.model.change import AcceptedChange, ChangeChoice, ChangeStop
+from tidegate.model.table_changes import AcceptedChange, ChangeChoice, ChangeStop
 
 STOP = ChangeStop(
     table="shop.my orders",

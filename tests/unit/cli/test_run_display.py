@@ -17,7 +17,7 @@ from tidegate.model.records import (
     PipelineState,
     PipelineStatus,
 )
-from tidegate.model.volume import PipelineRates
+from tidegate.model.throughput import PipelineRates
 
 REF = CheckpointRef(checkpoint=4, path="7/1/4", generation=1, begun_ms=1000, completed_ms=2000)
 STATE = PipelineState(

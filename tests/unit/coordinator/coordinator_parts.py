@@ -10,9 +10,9 @@ from typing import Any
 from tidegate.checkpoints.manifest import Manifest
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.commands import Commands
-from tidegate.coordinator.ending import ending_of
 from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
 from tidegate.coordinator.restore.options import RestoreOptions
+from tidegate.coordinator.terminal_transaction import ending_of
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
 from tidegate.model.job import BlockKind, JobEnv

@@ -20,13 +20,13 @@ from tidegate.coordinator.collector import (
     last_report,
     rules_of,
 )
-from tidegate.coordinator.expiry import expire
-from tidegate.coordinator.namespace import OtherNamespace, installation_id, own
+from tidegate.coordinator.history_expiry import expire
+from tidegate.coordinator.namespace_owner import OtherNamespace, installation_id, own
 from tidegate.election.elector import Elector
 from tidegate.model.document import to_document
 from tidegate.model.engine import CheckpointSettings, EngineSettings
+from tidegate.model.maintenance import EXPIRED_JOBS
 from tidegate.model.records import PENDING_CLEANUPS, RESTORE_CLAIMS, JobStatus, RestoreClaim
-from tidegate.model.upkeep import EXPIRED_JOBS
 from tidegate.store.base import Delete, Put
 from tidegate.store.open import open_store
 

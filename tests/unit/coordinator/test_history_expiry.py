@@ -10,10 +10,11 @@ from coordinator_parts import Installation
 
 from tidegate.checkpoints.savepoints import Savepoint, Savepoints
 from tidegate.coordinator.cluster_cache import ClusterCache
-from tidegate.coordinator.expiry import expire, expired
+from tidegate.coordinator.history_expiry import expire, expired
 from tidegate.coordinator.housekeeping import Housekeeper
 from tidegate.election.elector import Elector, Leader
 from tidegate.model.document import to_document
+from tidegate.model.maintenance import EXPIRED_JOBS
 from tidegate.model.records import (
     CHECKPOINT_HISTORY,
     JOB_NAMES,
@@ -26,7 +27,6 @@ from tidegate.model.records import (
     JobStatus,
     PipelineMetrics,
 )
-from tidegate.model.upkeep import EXPIRED_JOBS
 from tidegate.store.base import Compacted, Delete, Put
 from tidegate.store.open import open_store
 

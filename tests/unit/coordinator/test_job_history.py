@@ -6,9 +6,9 @@ import pytest
 from coordinator_parts import Installation, plan
 from test_reconciler import Leader, running
 
-from tidegate.coordinator import history
-from tidegate.coordinator.history import history_of
-from tidegate.coordinator.savepoints import given_up
+from tidegate.coordinator import job_history
+from tidegate.coordinator.job_history import history_of
+from tidegate.coordinator.savepoint_requests import given_up
 from tidegate.model.document import from_document
 from tidegate.model.job import JobEnv
 from tidegate.model.records import (
@@ -150,11 +150,11 @@ def test_the_history_is_bounded_by_number_age_and_length_of_a_line() -> None:
         JobEvent(at_ms=n, kind=JobEventKind.STATUS, to="RUNNING", reason="x" * 5000)
         for n in range(500)
     ]
-    kept = history.appended(lines[:-1], lines[-1])
-    assert (len(kept), kept[-1].at_ms, kept[0].at_ms) == (history.EVENTS_MAX, 499, 400)
-    assert len(kept[-1].reason) <= history.REASON_CHARS_MAX
-    late = replace(lines[0], at_ms=history.AGE_MS_MAX + 10_000)
-    assert len(history.appended(kept, late)) == history.EVENTS_MIN, (
+    kept = job_history.appended(lines[:-1], lines[-1])
+    assert (len(kept), kept[-1].at_ms, kept[0].at_ms) == (job_history.EVENTS_MAX, 499, 400)
+    assert len(kept[-1].reason) <= job_history.REASON_CHARS_MAX
+    late = replace(lines[0], at_ms=job_history.AGE_MS_MAX + 10_000)
+    assert len(job_history.appended(kept, late)) == job_history.EVENTS_MIN, (
         "old ones go, the newest stay however old they are"
     )
 

@@ -8,8 +8,7 @@ from test_reconciler import Leader, running
 
 from tidegate.checkpoints.savepoints import Savepoint, Savepoints
 from tidegate.coordinator.commands import DesiredState
-from tidegate.coordinator.ending import ending_of
-from tidegate.coordinator.savepoints import (
+from tidegate.coordinator.savepoint_requests import (
     JobEnded,
     SavepointInUse,
     UnknownJob,
@@ -17,6 +16,7 @@ from tidegate.coordinator.savepoints import (
     delete,
     request_of,
 )
+from tidegate.coordinator.terminal_transaction import ending_of
 from tidegate.model.document import to_document
 from tidegate.model.records import (
     RESTORE_CLAIMS,

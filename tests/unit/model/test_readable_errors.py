@@ -110,13 +110,13 @@ def test_a_line_that_the_disk_does_not_take_is_dropped(
 
 def test_a_home_with_jobs_and_without_a_store_says_so(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
-    assert home.lost_store(home.store_url) == ""
-    home.make()
-    assert home.lost_store(home.store_url) == ""
+    assert home.lost_store_warning(home.store_url) == ""
+    home.create()
+    assert home.lost_store_warning(home.store_url) == ""
     (home.checkpoints / "7").mkdir()
     home.logs(8).mkdir()
-    assert "there is no store" in (said := home.lost_store(home.store_url))
+    assert "there is no store" in (said := home.lost_store_warning(home.store_url))
     assert "(7, 8)" in said
-    assert home.lost_store("postgresql://elsewhere/db") == ""
+    assert home.lost_store_warning("postgresql://elsewhere/db") == ""
     (home.root / "store" / "tidegate.db").touch()
-    assert home.lost_store(home.store_url) == ""
+    assert home.lost_store_warning(home.store_url) == ""

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from tidegate.model.records import CheckpointRef, PipelineState
-from tidegate.model.volume import Volume
+from tidegate.model.throughput import Volume
 from tidegate.pipeline.progress import PipelineProgress
 from tidegate.pipeline.rates import WINDOW_S
 

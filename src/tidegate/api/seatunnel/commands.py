@@ -16,14 +16,14 @@ from starlette.responses import JSONResponse, Response
 
 from tidegate.api.auth import audit_facts, principal_of
 from tidegate.api.context import ApiContext
-from tidegate.api.seatunnel.job_source import decoded, format_of, plan_text, strictness_of
+from tidegate.api.seatunnel.job_source import decode_body, format_of, plan_text, strictness_of
 from tidegate.api.seatunnel.queries import job_id_of
-from tidegate.api.seatunnel.restore_params import flag, refused, wish_of
+from tidegate.api.seatunnel.restore_params import flag, refused, restore_options
 from tidegate.config.load import Format
-from tidegate.model.change import AcceptedChange
 from tidegate.model.errors import UserError
 from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.records import DesiredState, JobRecord
+from tidegate.model.table_changes import AcceptedChange
 
 
 class StopMode(StrEnum):
@@ -34,13 +34,13 @@ class StopMode(StrEnum):
     FORCE = "force-stop"  # killed now
 
 
-class Writes:
+class JobCommands:
     def __init__(self, context: ApiContext) -> None:
         self.context = context
 
     async def submit_job(self, request: Request) -> Response:
         """Take a job in; the answer has its id."""
-        query, body = request.query_params, await body_of(request)
+        query, body = request.query_params, await read_body(request)
         record = await run_in_threadpool(
             self.submit, body, format_of(query.get("format")), query, principal_of(request).name
         )
@@ -56,11 +56,11 @@ class Writes:
                 "dryRun is not known here: `tidegate validate` judges a job file without starting"
                 " anything"
             )
-        wish, name = wish_of(query), query.get("jobName") or None
+        wish, name = restore_options(query), query.get("jobName") or None
         job_id = job_id_of(query["jobId"]) if "jobId" in query else None
         if request_key and job_id is None:
             job_id = id_of_key(request_key, by)
-        plan = plan_text(decoded(body), format, strictness_of(query.get("lenient")))
+        plan = plan_text(decode_body(body), format, strictness_of(query.get("lenient")))
         try:
             record = self.context.commands.submit(
                 plan,
@@ -73,7 +73,7 @@ class Writes:
             )
         except UserError as error:
             raise refused(error) from error
-        self.context.wrote()
+        self.context.record_write()
         return record
 
     def accept_change(self, job_id: int, change: AcceptedChange, request: Request) -> JobRecord:
@@ -85,7 +85,7 @@ class Writes:
             )
         except UserError as error:
             raise refused(error) from error
-        self.context.wrote()
+        self.context.record_write()
         return record
 
     async def stop_job(self, request: Request) -> Response:
@@ -93,7 +93,7 @@ class Writes:
 
         An id that nobody knows is answered like any other, as the reference does.
         """
-        given = object_of(await body_of(request))
+        given = json_object(await read_body(request))
         job_id = job_id_of(scalar_text(given.get("jobId")))
         how = parse_stop_mode(given)
         audit_facts(request, jobId=str(job_id), action=how.value)
@@ -113,10 +113,10 @@ class Writes:
         except UserError as error:
             if error.condition not in ("unknown-job", "job-ended"):
                 raise
-        self.context.wrote()
+        self.context.record_write()
 
 
-async def body_of(request: Request) -> bytes:
+async def read_body(request: Request) -> bytes:
     """The whole body, within the limit."""
     parts = [part async for part in request.stream()]  # BodyTooLarge comes from the door
     if not any(parts):
@@ -134,7 +134,7 @@ def digest_of(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest() if key else ""
 
 
-def object_of(body: bytes) -> Mapping[str, Any]:
+def json_object(body: bytes) -> Mapping[str, Any]:
     """A body that is a JSON object."""
     try:
         value = json.loads(body)

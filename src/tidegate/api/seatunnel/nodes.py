@@ -20,8 +20,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tidegate.api.context import ApiContext
-from tidegate.api.seatunnel.commands import body_of, object_of
-from tidegate.coordinator.announcement import living
+from tidegate.api.seatunnel.commands import json_object, read_body
+from tidegate.coordinator.server_heartbeat import living
 from tidegate.model.errors import UserError
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "OFF")
@@ -48,7 +48,7 @@ QUEUES = (
 )
 
 
-class Nodes:
+class NodeHandlers:
     def __init__(self, context: ApiContext) -> None:
         self.context = context
 
@@ -58,7 +58,7 @@ class Nodes:
         """
         lease = self.context.cache.lease()
         leader = lease.value.address if lease else ""
-        mine = await run_in_threadpool(figures)
+        mine = await run_in_threadpool(node_metrics)
         members = [_member(self.context.me.address, leader) | mine]
         known = living(
             self.context.cache, self.context.settings.coordinator.lease_ms, self.context.clock
@@ -106,7 +106,7 @@ class Nodes:
     async def update_tags(self, request: Request) -> Response:
         """Other tags for the worker of this server; an empty object takes all of them away."""
         try:
-            given = object_of(await body_of(request))
+            given = json_object(await read_body(request))
         except UserError as error:
             text = (
                 "Request body is empty."
@@ -119,12 +119,12 @@ class Nodes:
         ]
         if bad:
             raise UserError(f"the tags {', '.join(bad)} are not plain values")
-        if self.context.retag is None:
+        if self.context.set_worker_tags is None:
             raise UserError(
                 "this server has no worker whose tags could be changed: ask the server or worker"
                 " that has it"
             )
-        self.context.retag(
+        self.context.set_worker_tags(
             {
                 key: value if isinstance(value, str) else str(value).lower()
                 for key, value in given.items()
@@ -148,7 +148,7 @@ class Nodes:
         logger.setLevel(
             logging.NOTSET
             if request.method == "DELETE" and logger.name != ROOT
-            else await _wanted(request)
+            else await _requested_level(request)
         )
         return JSONResponse(_level(logger))
 
@@ -162,7 +162,7 @@ def _member(address: str, leader: str) -> dict[str, str]:
     }
 
 
-def figures() -> dict[str, str]:
+def node_metrics() -> dict[str, str]:
     """This host and this process in the reference's words.
 
     A heap is the memory of this process; what only a JVM has is 0.
@@ -261,20 +261,20 @@ def _logger(name: str) -> logging.Logger:
 def _level(logger: logging.Logger) -> Mapping[str, Any]:
     return {
         "name": logger.name,
-        "level": _word(logger.level) if logger.level else None,
-        "effectiveLevel": _word(logger.getEffectiveLevel()),
+        "level": _level_name(logger.level) if logger.level else None,
+        "effectiveLevel": _level_name(logger.getEffectiveLevel()),
     }
 
 
-def _word(number: int) -> str:
+def _level_name(number: int) -> str:
     return next((name for name in reversed(LEVELS) if _NUMBERS[name] <= number), LEVELS[0])
 
 
-async def _wanted(request: Request) -> int:
+async def _requested_level(request: Request) -> int:
     """The level of a request; the log of all is put back to INFO."""
     if request.method == "DELETE":
         return logging.INFO
-    text = request.query_params.get("level") or object_of(await body_of(request)).get("level")
+    text = request.query_params.get("level") or json_object(await read_body(request)).get("level")
     if not isinstance(text, str) or text.upper() not in LEVELS:
         raise UserError(
             f"the level is missing or not known: say one of {', '.join(LEVELS)}, as ?level= or in"

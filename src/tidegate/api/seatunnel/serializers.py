@@ -31,7 +31,7 @@ from tidegate.model.records import (
     PipelineState,
     PipelineStatus,
 )
-from tidegate.model.volume import PipelineRates
+from tidegate.model.throughput import PipelineRates
 from tidegate.plugin.schema import DEFAULT_TABLE
 from tidegate.plugin.secret import masked
 

@@ -8,7 +8,7 @@ from typing import Any
 from tidegate.model.job import BlockKind
 from tidegate.model.plan import PipelinePlan, Plan
 from tidegate.model.records import PipelineState
-from tidegate.model.volume import PipelineRates, Rate, Tables, Volume, Volumes, together, total
+from tidegate.model.throughput import PipelineRates, Rate, Tables, Volume, Volumes, together, total
 
 
 def metrics(plan: Plan | None, volumes: Volumes, rates: PipelineRates | None) -> dict[str, Any]:

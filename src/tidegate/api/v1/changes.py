@@ -3,23 +3,23 @@
 from fastapi import APIRouter, Request
 
 from tidegate.api.context import ApiContext
-from tidegate.api.seatunnel.commands import Writes
+from tidegate.api.seatunnel.commands import JobCommands
 from tidegate.api.seatunnel.queries import job_id_of
 from tidegate.api.v1 import models
 from tidegate.api.v1 import serializers as shapes
 from tidegate.api.v1.jobs import JobIdPath
 from tidegate.api.v1.roles import OPERATOR
-from tidegate.model.change import AcceptedChange
+from tidegate.model.table_changes import AcceptedChange
 
 
 def routes(context: ApiContext) -> APIRouter:
     """The routes below /jobs that decide."""
-    router, writes = APIRouter(prefix="/jobs", tags=["jobs"]), Writes(context)
+    router, writes = APIRouter(prefix="/jobs", tags=["jobs"]), JobCommands(context)
 
     @router.post("/{job_id}/accept-change", status_code=202, dependencies=[OPERATOR])
     def accept_change(
         job_id: JobIdPath, body: models.ChangeDecision, request: Request
-    ) -> models.Resumed:
+    ) -> models.ResumedJob:
         """Decide about a change of a table that has stopped a job: it goes on from its last
         checkpoint. Refused where it is not stopped there.
         """
@@ -29,7 +29,7 @@ def routes(context: ApiContext) -> APIRouter:
             request,
         )
         notes = list(record.restore.notes) if record.restore else []
-        return models.Resumed(
+        return models.ResumedJob(
             id=str(record.job_id),
             name=record.name,
             submitted=shapes.at(record.initialization_ms),

@@ -6,12 +6,12 @@ from fastapi import APIRouter
 
 from tidegate import __version__
 from tidegate.api.context import ApiContext
-from tidegate.api.running_jobs import going
+from tidegate.api.running_jobs import running_jobs
 from tidegate.api.v1 import models
 from tidegate.api.v1 import serializers as shapes
 from tidegate.api.v1.roles import VIEWER
-from tidegate.coordinator.announcement import living
 from tidegate.coordinator.cluster_cache import ClusterCache
+from tidegate.coordinator.server_heartbeat import living
 from tidegate.model.records import CheckpointHealth, ServerRecord
 
 
@@ -48,7 +48,7 @@ def routes(context: ApiContext) -> APIRouter:
 def workers_of(cache: ClusterCache) -> list[models.WorkerModel]:
     """Every worker with the jobs in its hands."""
     held: dict[str, list[int]] = {}
-    for job in going(cache):
+    for job in running_jobs(cache):
         assignment = cache.assignment(job.state.job_id)
         if assignment is not None:
             held.setdefault(assignment.value.worker, []).append(job.state.job_id)
@@ -61,8 +61,10 @@ def workers_of(cache: ClusterCache) -> list[models.WorkerModel]:
 def overview_of(context: ApiContext) -> models.Overview:
     """What there is, and what needs attention."""
     cache, lease = context.current(), context.cache.lease()
-    jobs, workers = going(cache), workers_of(cache)
-    counts = Counter(job.state.status.value for job in jobs) + Counter(context.roll.ended_counts())
+    jobs, workers = running_jobs(cache), workers_of(cache)
+    counts = Counter(job.state.status.value for job in jobs) + Counter(
+        context.job_index.ended_counts()
+    )
     return models.Overview(
         version=__version__,
         jobs=dict(counts),

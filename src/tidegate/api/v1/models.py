@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tidegate.model.change import POSITION_CHARS_MAX, TABLE_CHARS_MAX, ChangeChoice
 from tidegate.model.problem import Strictness
 from tidegate.model.records import CheckpointHealth, CheckpointKind, JobStatus, PipelineStatus
+from tidegate.model.table_changes import POSITION_CHARS_MAX, TABLE_CHARS_MAX, ChangeChoice
 
 JobId = str
 
@@ -74,7 +74,7 @@ class CheckpointModel(Model):
     retained: bool = Field(description="whether a job can still be restored from it")
 
 
-class Figures(Model):
+class JobMetricsModel(Model):
     """Rows and bytes, and how fast they come."""
 
     rows_read: int
@@ -174,7 +174,7 @@ class Job(Model):
         description="those since the last checkpoint: what `job.retry.times` limits"
     )
     worker: str | None
-    figures: Figures
+    figures: JobMetricsModel
     last_failure: FailureModel | None
 
 
@@ -293,7 +293,7 @@ class ChangeDecision(Model):
     )
 
 
-class Resumed(Model):
+class ResumedJob(Model):
     """A job that goes on after a decision."""
 
     id: JobId
@@ -310,21 +310,21 @@ class SubmissionAccepted(Model):
     submitted: datetime
 
 
-class Stop(Model):
+class StopRequest(Model):
     """How a job shall end."""
 
     how: str = Field(default="cancel", pattern="^(cancel|savepoint|force-stop)$")
 
 
-class Judgement(Model):
+class ValidationResult(Model):
     """What is to be said about a job file; nothing was started."""
 
     good: bool
-    problems: list["FileProblem"]
+    problems: list["JobFileProblem"]
     graph: list[Vertex]
 
 
-class FileProblem(Model):
+class JobFileProblem(Model):
     """One problem of a job file."""
 
     severity: str
@@ -335,13 +335,13 @@ class FileProblem(Model):
     suggestion: str
 
 
-class SavepointWish(Model):
+class SavepointRequestModel(Model):
     """A savepoint that is wanted."""
 
     stop: bool = Field(default=False, description="end the job with it")
 
 
-class SavepointState(Model):
+class SavepointProgress(Model):
     """A savepoint that was asked for, and what became of it."""
 
     id: str
@@ -416,7 +416,7 @@ class CollectorFindingModel(Model):
     bytes: int
 
 
-class Survey(Model):
+class StorageSurvey(Model):
     """Everything below the namespace, looked at now."""
 
     bytes: dict[str, int]
@@ -426,7 +426,7 @@ class Survey(Model):
     findings: list[CollectorFindingModel]
 
 
-class Undone(Model):
+class UndoResult(Model):
     moved: int
     failed: list[str]
 
@@ -496,7 +496,7 @@ class OptionModel(Model):
     description: str
 
 
-class ConnectorHead(Model):
+class ConnectorSummary(Model):
     """A connector in a list."""
 
     name: str
@@ -511,12 +511,12 @@ class ConnectorHead(Model):
     multi_table: bool
 
 
-class ConnectorModel(ConnectorHead):
+class ConnectorModel(ConnectorSummary):
     """A connector with its options."""
 
     options: list[OptionModel]
     rules: list[str]
 
 
-Judgement.model_rebuild()
+ValidationResult.model_rebuild()
 JobDetails.model_rebuild()

@@ -13,10 +13,9 @@ from tidegate.api.running_jobs import RunningJob
 from tidegate.api.seatunnel import serializers as v2
 from tidegate.api.seatunnel.volumes import byte_counts, byte_rates, merged, with_zeros
 from tidegate.api.v1 import models
-from tidegate.coordinator.accept import stops_of
+from tidegate.coordinator.accepted_changes import stops_of
 from tidegate.coordinator.cluster_cache import ClusterCache
-from tidegate.coordinator.history import history_of
-from tidegate.model.change import ChangeStop
+from tidegate.coordinator.job_history import history_of
 from tidegate.model.plan import Plan
 from tidegate.model.records import (
     CheckpointRef,
@@ -28,7 +27,8 @@ from tidegate.model.records import (
     PipelineState,
     WorkerRecord,
 )
-from tidegate.model.volume import PipelineRates, Rate, Tables, Volumes, total
+from tidegate.model.table_changes import ChangeStop
+from tidegate.model.throughput import PipelineRates, Rate, Tables, Volumes, total
 
 
 def moment(ms: int) -> datetime | None:
@@ -139,10 +139,10 @@ def _running(cache: ClusterCache, job: RunningJob, now_ms: int) -> dict[str, Any
 
 def _figures(
     job: RunningJob, places: Sequence[PipelineState], live: Sequence[PipelineMetrics]
-) -> models.Figures:
+) -> models.JobMetricsModel:
     (read, written), plan = v2.rows_so_far(places, live), job.record.value.plan
     bytes_read, bytes_written = byte_counts(plan, merged(places))
-    return models.Figures(
+    return models.JobMetricsModel(
         rows_read=read,
         rows_written=written,
         rows_committed=sum(p.rows_written for p in places),
@@ -206,7 +206,7 @@ def _ended(outcome: JobOutcome) -> dict[str, Any]:
         "restarts": v2.restarts_of(outcome),
         "restarts_without_progress": outcome.restarts,
         "worker": None,
-        "figures": models.Figures(
+        "figures": models.JobMetricsModel(
             rows_read=outcome.rows_read,
             rows_written=outcome.rows_written,
             rows_committed=outcome.rows_written,

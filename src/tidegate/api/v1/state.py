@@ -10,9 +10,9 @@ from fastapi import APIRouter, Path, Query, Request
 
 from tidegate.api.auth import audit_facts, principal_of
 from tidegate.api.context import ApiContext
-from tidegate.api.seatunnel.job_source import decoded, format_of, plan_text
+from tidegate.api.seatunnel.job_source import decode_body, format_of, plan_text
 from tidegate.api.seatunnel.queries import job_id_of
-from tidegate.api.seatunnel.restore_params import query_of, wish_of
+from tidegate.api.seatunnel.restore_params import submit_query, restore_options
 from tidegate.api.v1 import models
 from tidegate.api.v1 import serializers as shapes
 from tidegate.api.v1.jobs import JobIdPath, job_details
@@ -22,13 +22,13 @@ from tidegate.checkpoints.gc.collector import Collector
 from tidegate.checkpoints.gc.quarantine import Quarantine
 from tidegate.checkpoints.gc.usage import Usage
 from tidegate.checkpoints.savepoints import Savepoint
-from tidegate.coordinator import savepoints as asking
+from tidegate.coordinator import savepoint_requests
 from tidegate.coordinator.collector import StoreWitness, last_report, record, report_of, rules_of
 from tidegate.coordinator.job_snapshot import read_job
-from tidegate.coordinator.namespace import own
+from tidegate.coordinator.namespace_owner import own
 from tidegate.coordinator.restore.planning import Incompatible, NeedsConsent, prepare_restore
 from tidegate.coordinator.restore.planning import RestoreRequest as Wanted
-from tidegate.coordinator.restore.sink_records import ask_from_here
+from tidegate.coordinator.restore.sink_checks import ask_from_here
 from tidegate.model.document import to_document
 from tidegate.model.plan import Plan
 from tidegate.model.records import SavepointRequest
@@ -43,8 +43,8 @@ def routes(context: ApiContext) -> APIRouter:
 
     @router.post("/jobs/{job_id}/savepoints", status_code=202, dependencies=[OPERATOR])
     def make_savepoint(
-        job_id: JobIdPath, body: models.SavepointWish, request: Request
-    ) -> models.SavepointState:
+        job_id: JobIdPath, body: models.SavepointRequestModel, request: Request
+    ) -> models.SavepointProgress:
         """Want a savepoint, and with `stop` the end of the job with it.
 
         While one is being made, this joins it.
@@ -53,11 +53,11 @@ def routes(context: ApiContext) -> APIRouter:
         made = context.commands.savepoint(
             job_id_of(job_id), stop=body.stop, by=principal_of(request).name
         )
-        context.wrote()
+        context.record_write()
         return savepoint_state(made)
 
     @router.get("/jobs/{job_id}/savepoints/last", dependencies=[VIEWER])
-    def last_savepoint(job_id: JobIdPath) -> models.SavepointState | None:
+    def last_savepoint(job_id: JobIdPath) -> models.SavepointProgress | None:
         """What became of the last one that was asked for; null where none was."""
         job_details(context.current(), job_id_of(job_id), 0)
         snapshot = read_job(context.store, job_id_of(job_id)).savepoint
@@ -75,16 +75,16 @@ def routes(context: ApiContext) -> APIRouter:
     def delete_savepoint(job_id: JobIdPath, savepoint_id: SavepointId) -> None:
         """Delete one for good; refused while a job is restored from it, or it is being made."""
         found = context.commands.savepoints.find(job_id_of(job_id), savepoint_id)
-        asking.delete(context.store, context.commands.savepoints, found)
+        savepoint_requests.delete(context.store, context.commands.savepoints, found)
 
     @router.post("/restore-plan", dependencies=[OPERATOR])
     def plan_restore(body: models.SubmissionModel) -> models.RestorePlan:
         """What a submit would do, from where and with which replay; nothing is started."""
         query = {
-            **query_of(body.id, body.name, body.restore, body.on_sink_lost),
+            **submit_query(body.id, body.name, body.restore, body.on_sink_lost),
             **body.list_parameters(),
         }
-        plan = plan_text(decoded(body.text.encode()), format_of(body.format), body.strictness)
+        plan = plan_text(decode_body(body.text.encode()), format_of(body.format), body.strictness)
         return restore_plan(
             context, plan, job_id_of(body.id) if body.id else 0, body.name or plan.job_name, query
         )
@@ -95,7 +95,7 @@ def routes(context: ApiContext) -> APIRouter:
         return storage(context)
 
     @router.post("/storage/survey", dependencies=[OPERATOR])
-    def survey_storage() -> models.Survey:
+    def survey_storage() -> models.StorageSurvey:
         """Look at everything below the namespace now: how much of what there is, and what would be
         collected. Nothing is moved.
         """
@@ -110,16 +110,16 @@ def routes(context: ApiContext) -> APIRouter:
         return storage(context)
 
     @router.post("/storage/quarantines/{quarantine_id}/undo", dependencies=[ADMIN])
-    def undo_quarantine(quarantine_id: Annotated[str, Path(max_length=100)]) -> models.Undone:
+    def undo_quarantine(quarantine_id: Annotated[str, Path(max_length=100)]) -> models.UndoResult:
         """Take everything of a quarantine back to where it stood."""
         return undo(context, quarantine_id)
 
     return router
 
 
-def savepoint_state(request: SavepointRequest) -> models.SavepointState:
+def savepoint_state(request: SavepointRequest) -> models.SavepointProgress:
     """A request and what became of it."""
-    return models.SavepointState(
+    return models.SavepointProgress(
         id=request.id,
         job=str(request.job_id),
         status=request.status.value,
@@ -165,7 +165,7 @@ def restore_plan(
                 snapshot=snapshot,
                 name=name,
                 plan=plan,
-                options=wish_of(query),
+                options=restore_options(query),
                 status=status,
                 ask=ask,
             ),
@@ -210,7 +210,7 @@ def _quarantine(found: Quarantine) -> models.QuarantineModel:
     )
 
 
-def survey(context: ApiContext) -> models.Survey:
+def survey(context: ApiContext) -> models.StorageSurvey:
     """Everything below the namespace, added up, and the first things that would be collected or
     that nobody understands.
     """
@@ -232,7 +232,7 @@ def survey(context: ApiContext) -> models.Survey:
                 )
             )
     sums: dict[str, Any] = {kind.value: each for kind, each in usage.by_kind.items()}
-    return models.Survey(
+    return models.StorageSurvey(
         bytes={kind: each.bytes for kind, each in sums.items()},
         units={kind: each.units for kind, each in sums.items()},
         due=usage.due.units,
@@ -250,8 +250,8 @@ def collect(context: ApiContext) -> None:
     record(context.store, report_of(report, rules, 0), report.usage.by_job)
 
 
-def undo(context: ApiContext, word: str) -> models.Undone:
+def undo(context: ApiContext, word: str) -> models.UndoResult:
     """A quarantine back to where it stood."""
     quarantines = Collector(context.commands.storage.files, StoreWitness(context.store)).quarantines
     moved, failed = quarantines.take_back(quarantines.find(word), context.clock.now_ms())
-    return models.Undone(moved=moved, failed=list(failed))
+    return models.UndoResult(moved=moved, failed=list(failed))

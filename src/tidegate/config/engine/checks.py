@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from tidegate.config.engine.options import DYNAMIC_SLOT, HTTPS, SLOT_NUM, STATE_URL
 from tidegate.config.engine.storage import storage_problems
-from tidegate.model.authority import parse_authority, parse_origin
 from tidegate.model.engine import EngineSettings, HttpSettings
 from tidegate.model.problem import Problem, Severity, nearest
+from tidegate.model.url_authority import parse_authority, parse_origin
 from tidegate.plugin.option import Block, Values
 
 SLOTS_OF_A_CORE = 2

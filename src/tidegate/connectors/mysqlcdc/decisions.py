@@ -10,7 +10,7 @@ from tidegate.databases.cdc.errors import TableChanged
 from tidegate.databases.mysql.binlog_alter import same_definition
 from tidegate.databases.mysql.binlog_ddl import Effect, TableStatement
 from tidegate.databases.mysql.binlog_definition import Recorded, key_of
-from tidegate.model.change import ChangeChoice
+from tidegate.model.table_changes import ChangeChoice
 
 _ADOPT, _REREAD, _SKIP = ChangeChoice.ADOPT, ChangeChoice.REREAD, ChangeChoice.SKIP
 _CHOICES: dict[Effect, tuple[ChangeChoice, ...]] = {

@@ -31,8 +31,8 @@ from tidegate.databases.catalog import TableInfo
 from tidegate.databases.cdc.column_defaults import ColumnDefaults
 from tidegate.databases.cdc.errors import NoTables, PositionGone, TableChanged
 from tidegate.databases.cdc.progress import is_done
-from tidegate.databases.cdc.selection import CaptureTable, chosen_databases
-from tidegate.databases.cdc.source import CaptureSource, LogWindow
+from tidegate.databases.cdc.selection import CdcTable, chosen_databases
+from tidegate.databases.cdc.source import CdcSource, LogWindow
 from tidegate.databases.errors import DatabaseTrouble
 from tidegate.databases.mysql.binlog_ddl import Effect
 from tidegate.databases.mysql.binlog_definition import (
@@ -65,7 +65,7 @@ from tidegate.databases.mysql.session import connect
 from tidegate.databases.patience import retry_transient
 from tidegate.databases.session import Session, open_session
 from tidegate.databases.url import System
-from tidegate.model.change import ChangeChoice
+from tidegate.model.table_changes import ChangeChoice
 from tidegate.plugin.contract import Limit, LogRetention, Offset, OperatorContext
 from tidegate.plugin.javaregex import for_names
 from tidegate.plugin.option import Values
@@ -82,7 +82,7 @@ _COLLATIONS = (
 )
 
 
-class MySqlCdcSource(CaptureSource):
+class MySqlCdcSource(CdcSource):
     system = System.MYSQL
 
     def __init__(self, values: Values, context: OperatorContext) -> None:
@@ -134,9 +134,9 @@ class MySqlCdcSource(CaptureSource):
             )
 
     @cached_property
-    def captured(self) -> dict[str, CaptureTable]:
+    def captured(self) -> dict[str, CdcTable]:
         """The tables that are read, by path; none of them may change without the log."""
-        found = CaptureSource.captured.func(self)  # type: ignore[attr-defined]  # the function of a cached property
+        found = CdcSource.cdc_tables.func(self)  # type: ignore[attr-defined]  # the function of a cached property
         if self.values[CASCADES_OPTION] != "ignore":
             with self.session() as session:
                 check_cascades(session, [c.info.name for c in found.values()])
@@ -536,10 +536,10 @@ class MySqlCdcSource(CaptureSource):
             decisions.reread.add(path)
         return decisions
 
-    def filled(self, session: Session, captured: CaptureTable) -> ColumnDefaults:
+    def filled(self, session: Session, captured: CdcTable) -> ColumnDefaults:
         return filled(session, captured)
 
-    def columns_of(self, captured: CaptureTable) -> list[Any]:
+    def columns_of(self, captured: CdcTable) -> list[Any]:
         info, configured = captured.info, self._configured_key(captured.info.name.path)
         key = configured or info.primary_key or info.unique_key
         sign = 1 if key == info.primary_key else -1

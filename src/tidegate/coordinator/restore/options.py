@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
 
-from tidegate.model.change import AcceptedChange
 from tidegate.model.errors import UserError
 from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnPositionLost, OnSinkLost
+from tidegate.model.table_changes import AcceptedChange
 
 E = TypeVar("E", bound=StrEnum)
 FILES_MAX = 100

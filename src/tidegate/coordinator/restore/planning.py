@@ -13,9 +13,8 @@ from typing import Any
 from tidegate.checkpoints import paths
 from tidegate.checkpoints.savepoints import NoSavepoint
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.coordinator.accept import acceptance_notes, check_offered, stops_of
+from tidegate.coordinator.accepted_changes import acceptance_notes, check_offered, stops_of
 from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
-from tidegate.coordinator.restore.leftover_rows import fresh_notes, not_held_notes
 from tidegate.coordinator.restore.options import (
     CHANGES_MAX,
     NothingToRestore,
@@ -41,13 +40,13 @@ from tidegate.coordinator.restore.points import (
     restore_points,
 )
 from tidegate.coordinator.restore.report import PipelineRestore, PositionProbe, report_of
-from tidegate.coordinator.restore.sink_records import (
+from tidegate.coordinator.restore.sink_checks import (
     AskSink,
     Findings,
     fresh_findings,
     resumed_findings,
 )
-from tidegate.model.change import AcceptedChange, merged
+from tidegate.coordinator.restore.stale_rows import fresh_notes, not_held_notes
 from tidegate.model.document import to_document
 from tidegate.model.errors import UserError
 from tidegate.model.plan import Plan
@@ -70,7 +69,8 @@ from tidegate.model.restore import (
     RestoreReport,
     Verdict,
 )
-from tidegate.model.volume import without
+from tidegate.model.table_changes import AcceptedChange, merged
+from tidegate.model.throughput import without
 from tidegate.pipeline.sink_records import CHOICES
 from tidegate.store.base import Check, Delete, Put, Store
 

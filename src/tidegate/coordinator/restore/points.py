@@ -33,7 +33,7 @@ from tidegate.model.records import (
     PipelineStatus,
 )
 from tidegate.model.restore import OnDamaged
-from tidegate.model.volume import without
+from tidegate.model.throughput import without
 
 GENERATIONS_UNSEEN_MAX = 1000
 """Generations that completed no checkpoint are not in the storage, but the sinks have been fenced
@@ -124,7 +124,7 @@ def adopted(storage: CheckpointStorage, state: PipelineState, generation: int) -
         if ref == state.latest or storage.files.exists(f"{ref.path}/{paths.MANIFEST}")
     )
     failpoint("restore.adopt.after")
-    return replace(state, retained=retained)
+    return replace(state, retained=retained) if retained != state.retained else state
 
 
 def overtake(storage: CheckpointStorage, states: Iterable[PipelineState], now_ms: int) -> None:

@@ -79,7 +79,10 @@ def report_of(
         for action in pipeline.actions
     )
     misfit = {each.operator: each.text for each in found}
-    operators = tuple(replace(each, problem=misfit.get(each.operator, "")) for each in operators)
+    operators = tuple(
+        replace(each, problem=misfit[each.operator]) if each.operator in misfit else each
+        for each in operators
+    )
     consents = () if consent else tuple(_consents(plan, places))
     notes = [*base.notes, *(note for place in places.values() for note in place.notes)]
     notes += [f"the state of {operator} is given up" for operator in dropped]

@@ -107,7 +107,7 @@ class TableChanged(StoppedByChange):
             )
         )
 
-    def of_job(self, job_id: int) -> "TableChanged":
+    def for_job(self, job_id: int) -> "TableChanged":
         """Return the same error with the commands for this job."""
         self.args = (self.sentence(str(job_id)),)
         return self

@@ -24,20 +24,20 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from tidegate.databases.catalog import NativeColumn
-from tidegate.databases.cdc.changes import SnapshotRollback, inserted, normalize_changes
+from tidegate.databases.cdc.changes import SnapshotRollback, as_inserts, normalize_changes
 from tidegate.databases.cdc.column_defaults import ColumnDefaults, to_stored
 from tidegate.databases.cdc.errors import ChangeChoice, ColumnsAdded, OrderChanged, TableChanged
 from tidegate.databases.cdc.key_order import KeyOrder, order_of
 from tidegate.databases.cdc.keys import KeyChunk, SplitKey, split_key
 from tidegate.databases.cdc.progress import (
-    budget,
+    chunk_budget,
     chunks_between,
-    done,
     is_done,
     next_cuts,
+    snapshot_done,
     unfinished,
 )
-from tidegate.databases.cdc.selection import CaptureTable, is_wanted, select
+from tidegate.databases.cdc.selection import CdcTable, matches_patterns, select
 from tidegate.databases.cdc.spool import Spool
 from tidegate.databases.dialect import Dialect, dialect_of
 from tidegate.databases.errors import TableMissing
@@ -57,7 +57,7 @@ nothing writes nothing.
 """
 
 
-GONE_WORDS = (
+TABLE_GONE = (
     "the catalogue does not have it any more (dropped, renamed, or its rights were taken away);"
     " what the log still has of it is not delivered"
 )
@@ -83,7 +83,7 @@ class LogWindow:
     )
 
 
-class CaptureSource(Source):
+class CdcSource(Source):
     """Snapshot and log of one database."""
 
     system: ClassVar[System]
@@ -134,11 +134,11 @@ class CaptureSource(Source):
         """
 
     @abstractmethod
-    def log_begin(self, session: Session) -> dict[str, Any]:
+    def start_position(self, session: Session) -> dict[str, Any]:
         """Where the log is read from, by startup.mode."""
 
     @abstractmethod
-    def log_stop(self, session: Session) -> dict[str, Any] | None:
+    def stop_position(self, session: Session) -> dict[str, Any] | None:
         """Where it ends, by stop.mode; None: never."""
 
     @abstractmethod
@@ -146,11 +146,11 @@ class CaptureSource(Source):
         """The end of the next range of the log; PositionGone where it is not there any more."""
 
     @abstractmethod
-    def passed(self, log: Mapping[str, Any], stop: Mapping[str, Any]) -> bool:
+    def has_reached(self, log: Mapping[str, Any], stop: Mapping[str, Any]) -> bool:
         """Whether a position is at or after another."""
 
     @abstractmethod
-    def log_now(self, session: Session) -> dict[str, Any]:
+    def current_position(self, session: Session) -> dict[str, Any]:
         """A position that is not before anything that a read which has ended can have seen."""
 
     @abstractmethod
@@ -160,22 +160,22 @@ class CaptureSource(Source):
         """The changes of (start, end] of these tables, as (path, batch)."""
 
     @abstractmethod
-    def columns_of(self, captured: CaptureTable) -> list[Any]:
+    def columns_of(self, captured: CdcTable) -> list[Any]:
         """What the log's reader must know of a table's columns, as JSON."""
 
     @abstractmethod
-    def filled(self, session: Session, captured: CaptureTable) -> ColumnDefaults:
+    def column_defaults(self, session: Session, captured: CdcTable) -> ColumnDefaults:
         """What each column holds in rows that were there before it was added."""
 
     @property
-    def takes_back(self) -> bool:
+    def has_before_images(self) -> bool:
         """Whether the log has whole images before, so that chunks can be taken back to a position."""
         return True
 
     # What is the same for all.
 
     @cached_property
-    def captured(self) -> dict[str, CaptureTable]:
+    def cdc_tables(self) -> dict[str, CdcTable]:
         """The tables that are read, by path."""
         with self.session() as session:
             self.check_server(session)
@@ -185,14 +185,17 @@ class CaptureSource(Source):
                 return found.tables
             return {path: self._with_defaults(session, c) for path, c in found.tables.items()}
 
-    def _with_defaults(self, session: Session, captured: CaptureTable) -> CaptureTable:
+    def _with_defaults(self, session: Session, captured: CdcTable) -> CdcTable:
         """Sinks that add a column to their table look for these: what rows of before have in it."""
-        options = {**captured.table.options, "defaults": to_stored(self.filled(session, captured))}
+        options = {
+            **captured.table.options,
+            "defaults": to_stored(self.column_defaults(session, captured)),
+        }
         return replace(captured, table=replace(captured.table, options=options))
 
     def tables(self) -> tuple[Table, ...]:
         """As the catalogue has them now."""
-        return tuple(c.table for c in self.captured.values())
+        return tuple(c.table for c in self.cdc_tables.values())
 
     @property
     def bounded(self) -> bool:
@@ -203,14 +206,14 @@ class CaptureSource(Source):
 
     def initial(self) -> Offset:
         """The log from where startup.mode says; tables unread where it says initial."""
-        captured = self.captured
+        captured = self.cdc_tables
         for missing in self._missing.values():
             raise missing
         with self.session() as session:
-            log, stop = self.log_begin(session), self.log_stop(session)
+            log, stop = self.start_position(session), self.stop_position(session)
         snapshot = self.values["startup.mode"] in ("initial", "snapshot-only")
         tables = {
-            path: {"columns": self.columns_of(c), "read": None if snapshot else done()}
+            path: {"columns": self.columns_of(c), "read": None if snapshot else snapshot_done()}
             for path, c in captured.items()
         }
         return {
@@ -224,22 +227,23 @@ class CaptureSource(Source):
         """The next range of the log, and the next chunks of tables that are not read yet, where the
         log is read to its end.
         """
-        known = self._without_gone(self._with_new_tables(start))
+        known = self._without_dropped_tables(self._with_new_tables(start))
         if self.is_exhausted(known):
             self._more = False
             return known
         with self.session() as session:
-            look = self._carried(known, self._next_window(session, known, limit))
+            look = self._resolve_lost_columns(known, self._next_window(session, known, limit))
             tables = {path: dict(entry) for path, entry in known["tables"].items()}
             for path, columns in (look.columns or {}).items():
-                self._carry_on(session, path, columns)
+                self._check_pipeline_columns(session, path, columns)
                 tables[path]["columns"] = columns
             for path, definition in (look.definitions or {}).items():
                 tables[path]["definition"] = definition
             for path in look.reread:
                 tables[path]["read"] = None
             todo = unfinished(
-                {p: t["read"] for p, t in tables.items()}, [p for p in tables if p in self.captured]
+                {p: t["read"] for p, t in tables.items()},
+                [p for p in tables if p in self.cdc_tables],
             )
             if (
                 look.caught_up and todo and not look.reread
@@ -255,7 +259,9 @@ class CaptureSource(Source):
             not look.caught_up and look.log != known["log"]
         )  # whoever stops before the end of the log must go on from there
         reached = (
-            "stop" in known and self.passed(look.log, known["stop"]) and look.log != known["log"]
+            "stop" in known
+            and self.has_reached(look.log, known["stop"])
+            and look.log != known["log"]
         )
         if not (moves or reached):
             return start if known == start else known
@@ -265,7 +271,7 @@ class CaptureSource(Source):
         """Tables that match since the last start are read from their beginning."""
         fresh = {
             p: {"columns": self.columns_of(c), "read": None}
-            for p, c in self.captured.items()
+            for p, c in self.cdc_tables.items()
             if p not in start["tables"]
         }
         if not fresh:
@@ -277,7 +283,7 @@ class CaptureSource(Source):
             **({"gone": gone} if "gone" in start else {}),
         }
 
-    def _without_gone(self, start: Offset) -> Offset:
+    def _without_dropped_tables(self, start: Offset) -> Offset:
         """Tables that the job file asks for and the catalogue does not have any more are left out
         once a person has said so, and are not asked about again.
         """
@@ -285,7 +291,8 @@ class CaptureSource(Source):
         gone = [
             path
             for path in known
-            if path not in self.captured and (path in self._missing or is_wanted(self.values, path))
+            if path not in self.cdc_tables
+            and (path in self._missing or matches_patterns(self.values, path))
         ]
         for path, missing in self._missing.items():
             if path not in known and path not in start.get("gone", ()):
@@ -293,7 +300,7 @@ class CaptureSource(Source):
         at = self.position_text(start["log"])
         for path in gone:
             if self.accepted(path, at) is not ChangeChoice.SKIP:
-                raise TableChanged(path, GONE_WORDS, at, choices=(ChangeChoice.SKIP,)).of_job(
+                raise TableChanged(path, TABLE_GONE, at, choices=(ChangeChoice.SKIP,)).for_job(
                     self.context.job_id
                 )
         if not gone:
@@ -315,9 +322,9 @@ class CaptureSource(Source):
         try:
             return self.next_window(session, start, limit)
         except TableChanged as error:
-            raise error.of_job(self.context.job_id) from None
+            raise error.for_job(self.context.job_id) from None
 
-    def _carried(self, start: Offset, look: LogWindow) -> LogWindow:
+    def _resolve_lost_columns(self, start: Offset, look: LogWindow) -> LogWindow:
         """Rows of the range must fit the pipeline, which was built with the columns of the
         catalogue: that may be ahead of the log.
         """
@@ -325,7 +332,7 @@ class CaptureSource(Source):
         reread = set()
         for path in sorted(look.touched):
             entry = start["tables"].get(path)
-            if entry is None or entry["read"] is None or path not in self.captured:
+            if entry is None or entry["read"] is None or path not in self.cdc_tables:
                 continue
             lost = self._lost_columns(path, entry["columns"])
             choice = self.accepted(path, at) if lost else ChangeChoice.ADOPT
@@ -337,7 +344,7 @@ class CaptureSource(Source):
                 )
                 raise TableChanged(
                     path, what, at, choices=(ChangeChoice.ADOPT, ChangeChoice.REREAD)
-                ).of_job(self.context.job_id)
+                ).for_job(self.context.job_id)
             if choice is ChangeChoice.REREAD:
                 reread.add(path)
         return (
@@ -348,7 +355,7 @@ class CaptureSource(Source):
 
     def _lost_columns(self, path: str, columns: Sequence[Any]) -> list[str]:
         """Columns of rows in the log that the pipeline does not have, or has with another type."""
-        captured = self.captured[path]
+        captured = self.cdc_tables[path]
         flows = {c.name: c.type for c in captured.table.columns}
         lost = []
         for name, native, *_ in columns:
@@ -372,11 +379,11 @@ class CaptureSource(Source):
             ChangeChoice.REREAD if path in self._nothing_read else None
         )
 
-    def _carry_on(self, session: Session, path: str, columns: Sequence[Any]) -> None:
+    def _check_pipeline_columns(self, session: Session, path: str, columns: Sequence[Any]) -> None:
         """Columns flow through the whole pipeline, which is built when it starts: it starts again
         where the catalogue has others since.
         """
-        captured = self.captured.get(path)
+        captured = self.cdc_tables.get(path)
         if captured is None:
             return
         names = {c.name for c in captured.table.columns}
@@ -392,37 +399,37 @@ class CaptureSource(Source):
         self, session: Session, tables: dict[str, Any], todo: Sequence[str], limit: Limit
     ) -> None:
         rows_each = int(self.values["snapshot.split.size"])
-        left = budget(limit.rows, rows_each, self.context.parallelism)
+        left = chunk_budget(limit.rows, rows_each, self.context.parallelism)
         for path in todo:
             before = tables[path]["read"]
             key = self._split(path, (before or {}).get("order"))
             tables[path]["read"] = next_cuts(
-                session, self.relation(self.captured[path]), key, before, rows_each, left
+                session, self.relation(self.cdc_tables[path]), key, before, rows_each, left
             )
             self._check_order(session, path, key)
             left -= len(tables[path]["read"]["cuts"])
             if left <= 0:
                 return
 
-    def _outdated(self, session: Session, captured: CaptureTable) -> bool:
+    def _outdated(self, session: Session, captured: CdcTable) -> bool:
         """Whether the catalogue has other columns than those that the pipeline was built with."""
         info = self.dialect.table_info(session, captured.info.name)
         return info is None or self.columns_of(replace(captured, info=info)) != self.columns_of(
             captured
         )
 
-    def relation(self, captured: CaptureTable) -> str:
+    def relation(self, captured: CdcTable) -> str:
         """What the rows of a table are selected from."""
         return self.dialect.qualified(captured.info.name)
 
     def _split(self, path: str, order: list[str] | None) -> SplitKey | None:
-        return split_key(self.captured[path], self.dialect, order)
+        return split_key(self.cdc_tables[path], self.dialect, order)
 
     def _check_order(self, session: Session, path: str, key: SplitKey | None) -> None:
         """After new ends of chunks were found: they must rise in the order of those before them."""
         if key is None or not key.column.collation:
             return
-        info = self.dialect.table_info(session, self.captured[path].info.name)
+        info = self.dialect.table_info(session, self.cdc_tables[path].info.name)
         now = info.column(key.column.name) if info is not None else None
         if now is None or now.collation != key.column.collation:
             became = now.collation if now is not None else "gone"
@@ -458,17 +465,17 @@ class CaptureSource(Source):
         known = {
             p: t
             for p, t in start["tables"].items()
-            if t["read"] is not None and p in self.captured and p in end["touched"]
+            if t["read"] is not None and p in self.cdc_tables and p in end["touched"]
         }
         yield {
             "log": [start["log"], end["log"]],
-            "tables": {p: _known(t) for p, t in known.items()},
+            "tables": {p: _task_entry(t) for p, t in known.items()},
         }
 
     def _chunk_splits(self, start: Offset, end: Offset) -> Iterator[Split]:
         for path, after in end["tables"].items():
             before = start["tables"].get(path, {"read": None})["read"]
-            for chunk in chunks_between(before, after["read"]) if path in self.captured else ():
+            for chunk in chunks_between(before, after["read"]) if path in self.cdc_tables else ():
                 payload = {
                     "chunk": [chunk.low, chunk.high],
                     "order": after["read"].get("order"),
@@ -498,7 +505,7 @@ class CaptureSource(Source):
                 start, end, {p: t["columns"] for p, t in wanted.items()}
             ):
                 inside = orders[path].upto(batch, wanted[path]["upto"]) if path in orders else None
-                settled = normalize_changes(batch, self.captured[path].table.primary_key, inside)
+                settled = normalize_changes(batch, self.cdc_tables[path].table.primary_key, inside)
                 if settled.num_rows:
                     yield (
                         settled.replace_schema_metadata({"table": path})
@@ -517,7 +524,7 @@ class CaptureSource(Source):
         A table without rows gives an empty batch, so that sinks know of it.
         """
         chunk = KeyChunk(*payload["chunk"])
-        table = self.captured[path].table
+        table = self.cdc_tables[path].table
         schema, key = table_schema(table), table.primary_key
         whole = chunk == KeyChunk(None, None)
         with (
@@ -526,14 +533,14 @@ class CaptureSource(Source):
         ):
             failpoint("capture.chunk.before")
             for batch in self._rows(path, chunk, payload.get("order")):
-                spool.add(inserted(batch, schema))
+                spool.add(as_inserts(batch, schema))
             failpoint("capture.chunk.middle")
             back = SnapshotRollback(
                 key, None if order is None else lambda batch: order.inside(batch, chunk)
             )
-            if self.takes_back:
+            if self.has_before_images:
                 with self.session() as session:
-                    now = self.log_now(session)
+                    now = self.current_position(session)
                 for _, batch in self.read_log(payload["at"], now, {path: payload["columns"]}):
                     back.add(normalize_changes(batch, key))
             empty = chunk.low is None
@@ -547,7 +554,7 @@ class CaptureSource(Source):
     def _rows(
         self, path: str, chunk: KeyChunk, order: list[str] | None
     ) -> Iterator[pa.RecordBatch]:
-        captured = self.captured[path]
+        captured = self.cdc_tables[path]
         types = {c.name: c.type for c in captured.table.columns}
         selected = ", ".join(
             self.dialect.expression(c, types[c.name]) for c in captured.info.columns
@@ -572,11 +579,11 @@ class CaptureSource(Source):
         whole = all(is_done(t["read"]) for t in offset["tables"].values())
         return whole and (
             self.values["stop.mode"] == "never"
-            or ("stop" in offset and self.passed(offset["log"], offset["stop"]))
+            or ("stop" in offset and self.has_reached(offset["log"], offset["stop"]))
         )
 
 
-def _known(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _task_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
     """What a task must know of a table that is read at least in part."""
     return {
         "columns": entry["columns"],

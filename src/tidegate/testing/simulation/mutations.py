@@ -11,20 +11,20 @@ from typing import Any
 
 from tidegate.checkpoints.savepoints import SavedPoint
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.coordinator import cleanup, commands, housekeeping, savepoints
+from tidegate.coordinator import cleanup, commands, housekeeping, savepoint_requests
 from tidegate.coordinator import job_snapshot as registry
-from tidegate.coordinator.ending import Ending, ending_of
 from tidegate.coordinator.job_snapshot import JobSnapshot
 from tidegate.coordinator.reconciler import Reconciler
 from tidegate.coordinator.restore import planning as prepare
 from tidegate.coordinator.restore.options import PreviousRun
 from tidegate.coordinator.restore.origin import RestoreOrigin
 from tidegate.coordinator.restore.points import Numbers, condition_of
+from tidegate.coordinator.terminal_transaction import Ending, ending_of
 from tidegate.coordinator.transitions import StateUpdate, TransitionWriter
 from tidegate.driver import registration
 from tidegate.driver.metrics import MetricsWriter
 from tidegate.election import lease as lease_arithmetic
-from tidegate.election import watch
+from tidegate.election import lease_monitor
 from tidegate.election.lease import Observed, Take, Timing
 from tidegate.lifecycle import retry
 from tidegate.lifecycle.decision import NoTransition, Transition
@@ -74,7 +74,7 @@ def leader_writes_without_its_lease() -> None:
 def worker_is_expired_at_once() -> None:
     """A worker loses its lease after a fifth of it."""
     _put(
-        watch,
+        lease_monitor,
         "silent",
         lambda seen, timing: seen.lease_version > 0 and seen.unchanged_s >= timing.lease_s / 5,
     )
@@ -319,8 +319,8 @@ def figures_of_a_driver_that_nobody_knows() -> None:
 
     def step(self: MetricsWriter) -> None:
         puts = [
-            Put(METRICS, pipeline_key(self.order.job_id, m.pipeline), to_document(m))
-            for m in (progress.read() for progress in self.meters)
+            Put(METRICS, pipeline_key(self.spec.job_id, m.pipeline), to_document(m))
+            for m in (progress.read() for progress in self.progress)
         ]
         self.store.transact([], puts)
 
@@ -382,7 +382,7 @@ def savepoint_is_sealed_without_the_others() -> None:
 
 def savepoint_is_forgotten_when_the_job_ends() -> None:
     """The end of a job does not answer what is still wanted of it."""
-    _everywhere("at_the_end", savepoints.at_the_end, lambda *_: savepoints.SavepointReply())
+    _everywhere("at_the_end", savepoint_requests.at_the_end, lambda *_: savepoint_requests.SavepointReply())
 
 
 class _Keeps(CheckpointStorage):

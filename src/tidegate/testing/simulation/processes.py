@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from tidegate.coordinator.announcement import Announcement
 from tidegate.coordinator.cluster_cache import COORDINATOR, ClusterCache
 from tidegate.coordinator.commands import Commands
 from tidegate.coordinator.events import EventLog
 from tidegate.coordinator.housekeeping import Housekeeper
 from tidegate.coordinator.reconciler import Reconciler
+from tidegate.coordinator.server_heartbeat import Announcement
 from tidegate.coordinator.transitions import TransitionWriter
 from tidegate.driver.commands import CommandWatcher, DriverControl
 from tidegate.driver.metrics import MetricsWriter

@@ -15,16 +15,16 @@ import pytest
 from tidegate.databases.cdc.column_defaults import ColumnDefaults
 from tidegate.databases.cdc.errors import ChangeChoice, ColumnsAdded, TableChanged
 from tidegate.databases.cdc.progress import is_done
-from tidegate.databases.cdc.selection import CaptureTable
-from tidegate.databases.cdc.source import CaptureSource, LogWindow
+from tidegate.databases.cdc.selection import CdcTable
+from tidegate.databases.cdc.source import CdcSource, LogWindow
 from tidegate.databases.errors import TableMissing
 from tidegate.databases.session import Session, open_session
 from tidegate.databases.url import System
-from tidegate.model.change import AcceptedChange, ChangeStop, decided, merged
 from tidegate.model.document import from_document, to_document
 from tidegate.model.errors import UserError
 from tidegate.model.job import JobMode
 from tidegate.model.records import Failure
+from tidegate.model.table_changes import AcceptedChange, ChangeStop, decided, merged
 from tidegate.pipeline.failures import failure_of
 from tidegate.plugin.contract import Limit, Offset, OperatorContext
 
@@ -32,7 +32,7 @@ ADOPT, REREAD, SKIP = ChangeChoice
 ALTERED, LOST = "log.1:200", "log.1:300"
 
 
-class ScriptedSource(CaptureSource):
+class ScriptedSource(CdcSource):
     """Tables of SQLite, and a log that is a list of entries: ("row", path), ("alter", path),
     ("truncate", path).
     """
@@ -61,10 +61,10 @@ class ScriptedSource(CaptureSource):
     def log_now(self, session: Session) -> dict[str, Any]:
         return {"n": len(self.log)}
 
-    def columns_of(self, captured: CaptureTable) -> list[Any]:
+    def columns_of(self, captured: CdcTable) -> list[Any]:
         return [[c.name, c.native] for c in captured.info.columns]
 
-    def filled(self, session: Session, captured: CaptureTable) -> ColumnDefaults:
+    def filled(self, session: Session, captured: CdcTable) -> ColumnDefaults:
         return {}
 
     def next_window(self, session: Session, start: Offset, limit: Limit) -> LogWindow:
@@ -91,7 +91,7 @@ class ScriptedSource(CaptureSource):
         choice = self.accepted(path, at)
         if choice not in choices:
             raise TableChanged(path, f"{kind} {path}", at, choices=choices)
-        info = self.dialect.table_info(session, self.captured[path].info.name)
+        info = self.dialect.table_info(session, self.cdc_tables[path].info.name)
         assert info is not None
         columns = {} if choice is SKIP else {path: [[c.name, c.native] for c in info.columns]}
         reread = frozenset([path]) if choice is REREAD else frozenset()
@@ -376,7 +376,7 @@ def test_a_decision_that_cannot_be_read_is_refused(text: str) -> None:
 def test_the_record_of_a_failure_keeps_what_can_be_decided() -> None:
     error = TableChanged(
         "shop.orders", "ALTER TABLE orders ...", "f:4", choices=(ADOPT, SKIP)
-    ).of_job(7)
+    ).for_job(7)
     failure = failure_of(error, 1, 2, 3)
     assert (failure.condition, failure.change) == ("table-changed", error.change)
     assert from_document(Failure, json.loads(json.dumps(to_document(failure)))) == failure

@@ -10,16 +10,16 @@ from coordinator_parts import OPERATOR, Installation
 from tidegate.connectors.chaos import outside
 from tidegate.coordinator.cleanup import carry_out_cleanup
 from tidegate.coordinator.cluster_cache import ClusterCache
-from tidegate.coordinator.expiry import expire
+from tidegate.coordinator.external_resources import ResourceTaken, drop_unneeded, read
+from tidegate.coordinator.history_expiry import expire
 from tidegate.coordinator.housekeeping import Housekeeper
-from tidegate.coordinator.resources import ResourceTaken, drop_unneeded, read
 from tidegate.driver.resources import DriverResources
 from tidegate.home import Home
 from tidegate.model.errors import Fenced
+from tidegate.model.external_resources import RESOURCES, ResourceRecord
 from tidegate.model.job import BlockKind, JobEnv
 from tidegate.model.plan import Action, PipelinePlan, Plan
 from tidegate.model.records import JOB_STATES, PENDING_CLEANUPS, JobRecord, JobStatus
-from tidegate.model.resources import RESOURCES, ResourceRecord
 from tidegate.plugin.contract import Resource
 from tidegate.store.base import Delete
 from tidegate.testing.in_process import run_in_process
@@ -77,7 +77,7 @@ class World:
 
     def create(self, kind: str, name: str) -> Resource:
         outside.create(kind, name, str(self.server))
-        return Resource(kind=kind, name=name, place=str(self.server))
+        return Resource(kind=kind, name=name, location=str(self.server))
 
     def records(self) -> list[ResourceRecord]:
         return [read(entry) for entry in self.here.store.list(RESOURCES)]
@@ -152,7 +152,7 @@ def test_what_turns_out_in_the_driver_is_recorded_once_and_only_by_the_generatio
     world: World,
 ) -> None:
     job = world.submit()
-    table = Resource(kind=outside.TABLE, name="t", place=str(world.server))
+    table = Resource(kind=outside.TABLE, name="t", location=str(world.server))
     for _ in range(2):
         world.book(job).record(table)
     assert world.owners() == [("one", 7), ("t", 7)]
@@ -160,7 +160,7 @@ def test_what_turns_out_in_the_driver_is_recorded_once_and_only_by_the_generatio
     with pytest.raises(ResourceTaken, match="is used by job 7"):
         world.book(other).record(table)
     with pytest.raises(Fenced):
-        world.book(job, generation=5).record(Resource(kind=outside.TABLE, name="u", place=""))
+        world.book(job, generation=5).record(Resource(kind=outside.TABLE, name="u", location=""))
     world.book(job).forget(table)
     assert world.owners() == [("one", 7), ("two", 8)]
 

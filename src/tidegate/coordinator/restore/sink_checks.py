@@ -15,13 +15,13 @@ from tidegate.model.errors import TidegateError
 from tidegate.model.job import BlockKind, JobMode
 from tidegate.model.plan import Action, Plan
 from tidegate.model.records import WORKERS, PipelineState, WorkerRecord
-from tidegate.pipeline.sink_records import appends_beside, lost_words, recorded_sinks
+from tidegate.pipeline.sink_records import describe_loss, foreign_rows_warning, recorded_sinks
 from tidegate.plugin import registry
-from tidegate.plugin.contract import OperatorContext, SinkMemory, SinkRestore
+from tidegate.plugin.contract import OperatorContext, SinkRestore, TargetRecord
 from tidegate.plugin.secret import unpacked
 from tidegate.store.base import Store
 
-AskSink = Callable[[Plan, Action, int, SinkRestore], SinkMemory | None]
+AskSink = Callable[[Plan, Action, int, SinkRestore], TargetRecord | None]
 """What a sink of this pipeline says of a lineage; raises what its target says."""
 
 
@@ -33,7 +33,7 @@ class Findings:
     notes: tuple[str, ...] = ()
 
 
-def ask_sink(plan: Plan, action: Action, pipeline: int, resume: SinkRestore) -> SinkMemory | None:
+def ask_sink(plan: Plan, action: Action, pipeline: int, resume: SinkRestore) -> TargetRecord | None:
     """As the driver would ask it, from this process."""
     context = OperatorContext(
         job_id=0,
@@ -44,7 +44,7 @@ def ask_sink(plan: Plan, action: Action, pipeline: int, resume: SinkRestore) -> 
         parallelism=action.parallelism,
     )
     values = unpacked(action.options)
-    memory: SinkMemory | None = (
+    memory: TargetRecord | None = (
         registry.find(action.kind, action.plugin)
         .of(values)
         .load()(values, context)
@@ -56,7 +56,7 @@ def ask_sink(plan: Plan, action: Action, pipeline: int, resume: SinkRestore) -> 
 
 def ask_recorded(
     plan: Plan, action: Action, pipeline: int, resume: SinkRestore
-) -> SinkMemory | None:
+) -> TargetRecord | None:
     """As ask_sink, where a checkpoint is restored.
 
     Of a fresh start the driver says what is in the target: so a start loads no connector here.
@@ -69,7 +69,7 @@ def ask_from_here(store: Store, *, fresh: bool = False) -> AskSink:
     disks; of a fresh start only on request.
     """
 
-    def ask(plan: Plan, action: Action, pipeline: int, resume: SinkRestore) -> SinkMemory | None:
+    def ask(plan: Plan, action: Action, pipeline: int, resume: SinkRestore) -> TargetRecord | None:
         if not resume.checkpoint and not fresh:
             return None
         hosts = {
@@ -91,8 +91,8 @@ def fresh_findings(ask: AskSink | None, plan: Plan) -> Findings:
             said = _asked(
                 ask, plan, action, pipeline.id, SinkRestore(lineage="", generation=1, checkpoint=0)
             )
-            if isinstance(said, SinkMemory) and said.others:
-                notes.append(f"warning: {appends_beside(said)}")
+            if isinstance(said, TargetRecord) and said.others:
+                notes.append(f"warning: {foreign_rows_warning(said)}")
     return Findings(notes=tuple(notes))
 
 
@@ -116,7 +116,7 @@ def resumed_findings(
         if isinstance(said, str):
             notes.append(f"{action.operator}: its target could not be asked what it holds: {said}")
         elif said is not None and said.checkpoint < resume.checkpoint:
-            lost.append(lost_words(action.operator, said, resume.checkpoint))
+            lost.append(describe_loss(action.operator, said, resume.checkpoint))
     return Findings(tuple(lost), tuple(notes))
 
 
@@ -144,7 +144,7 @@ def _resumes(
 
 def _asked(
     ask: AskSink, plan: Plan, action: Action, pipeline: int, resume: SinkRestore
-) -> SinkMemory | str | None:
+) -> TargetRecord | str | None:
     """What the target says; a text where it could not be asked."""
     try:
         return ask(plan, action, pipeline, resume)

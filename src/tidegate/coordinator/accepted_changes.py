@@ -6,9 +6,9 @@ Called by commands, prepare, the CLI and whoever shows jobs. Pure.
 from collections.abc import Iterable
 
 from tidegate.coordinator.job_snapshot import JobSnapshot
-from tidegate.model.change import AcceptedChange, ChangeChoice, ChangeStop
 from tidegate.model.errors import UserError
 from tidegate.model.records import JobOutcome, JobStatus
+from tidegate.model.table_changes import AcceptedChange, ChangeChoice, ChangeStop
 
 
 class NotStopped(UserError):

@@ -8,14 +8,14 @@ import pytest
 from coordinator_parts import OPERATOR, Installation
 from restore_parts import checkpoints
 
-from tidegate.coordinator.accept import ChoiceNotOffered, NotStopped, stops_of
+from tidegate.coordinator.accepted_changes import ChoiceNotOffered, NotStopped, stops_of
 from tidegate.coordinator.commands import JobExists, UnknownJob
 from tidegate.coordinator.restore.options import RestoreOptions, changes_of
-from tidegate.model.change import AcceptedChange, ChangeChoice, ChangeStop
 from tidegate.model.errors import UserError
 from tidegate.model.job import BlockKind
 from tidegate.model.plan import Action, PipelinePlan
 from tidegate.model.records import RUNNING_JOBS, Failure, JobRecord, JobStatus, PipelineStatus
+from tidegate.model.table_changes import AcceptedChange, ChangeChoice, ChangeStop
 from tidegate.pipeline.graph import build
 
 ADOPT, REREAD, SKIP = ChangeChoice

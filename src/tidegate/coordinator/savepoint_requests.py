@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tidegate.checkpoints import paths
 from tidegate.checkpoints.savepoints import Savepoint, Savepoints
-from tidegate.coordinator.history import requested
+from tidegate.coordinator.job_history import requested
 from tidegate.coordinator.job_snapshot import JobSnapshot, Stored, read_job
 from tidegate.coordinator.restore.claimed_paths import claimed_paths, is_claimed
 from tidegate.failpoint import failpoint

@@ -13,7 +13,7 @@ from test_reconciler import DRIVER, LeadingServer, running
 
 from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.coordinator.housekeeping import Housekeeper
-from tidegate.coordinator.parallel import HANDS_MAX, WorkerThreads, sequentially
+from tidegate.coordinator.job_executor import HANDS_MAX, WorkerThreads, sequentially
 from tidegate.coordinator.recheck import (
     CALM_EVERY_S_MAX,
     SHARES,

@@ -1,6 +1,14 @@
 """Sums of what has passed: exact when added and taken back, and bounded."""
 
-from tidegate.model.volume import OTHER_TABLES, TABLES_MAX, Volume, added, together, total, without
+from tidegate.model.throughput import (
+    OTHER_TABLES,
+    TABLES_MAX,
+    Volume,
+    added,
+    together,
+    total,
+    without,
+)
 
 
 def test_what_is_added_and_taken_back_is_what_it_was() -> None:

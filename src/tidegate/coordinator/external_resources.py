@@ -22,6 +22,7 @@ from tidegate.failpoint import failpoint
 from tidegate.logs import redact
 from tidegate.model.document import from_document, to_document
 from tidegate.model.errors import UserError
+from tidegate.model.external_resources import RESOURCES, ResourceRecord
 from tidegate.model.plan import Action
 from tidegate.model.records import (
     JOB_STATES,
@@ -32,7 +33,6 @@ from tidegate.model.records import (
     JobRecord,
     JobState,
 )
-from tidegate.model.resources import RESOURCES, ResourceRecord
 from tidegate.plugin import registry
 from tidegate.plugin.contract import OperatorContext, Resource
 from tidegate.plugin.secret import masked_text, secret_texts, unpacked
@@ -50,17 +50,17 @@ class ResourceTaken(UserError):
     condition = "resource-taken"
 
     def __init__(self, record: ResourceRecord, how: str) -> None:
-        super().__init__(f"{record.kind} {record.name!r} at {record.place} {how}")
+        super().__init__(f"{record.kind} {record.name!r} at {record.location} {how}")
         self.kind = record.kind
         self.name = record.name
-        self.place = record.place
+        self.place = record.location
         self.job_id = record.job_id
 
 
 def key_of(resource: Resource | ResourceRecord) -> str:
     """One key for one thing, whoever means it."""
     return (
-        f"{resource.kind}/{sha256(f'{resource.place}|{resource.name}'.encode()).hexdigest()[:32]}"
+        f"{resource.kind}/{sha256(f'{resource.location}|{resource.name}'.encode()).hexdigest()[:32]}"
     )
 
 
@@ -104,7 +104,7 @@ def record_of(resource: Resource, job: JobRecord, action: Action, now_ms: int) -
     return ResourceRecord(
         kind=resource.kind,
         name=resource.name,
-        place=resource.place,
+        location=resource.location,
         lasting=resource.lasting,
         job_id=job.job_id,
         initialization_ms=job.initialization_ms,
@@ -270,7 +270,7 @@ def _drop(
     marked = replace(record, dropping=True)
     facts: Mapping[str, Any] = {
         "job_id": record.job_id,
-        "resource": f"{record.kind} {record.name} at {record.place}",
+        "resource": f"{record.kind} {record.name} at {record.location}",
     }
     failpoint("resource.drop.before")
     try:
@@ -312,7 +312,7 @@ def _act(record: ResourceRecord) -> str:
         drop = registry.find(record.block, record.plugin).dropper()
         if drop is not None:
             drop(
-                Resource(kind=record.kind, name=record.name, place=record.place),
+                Resource(kind=record.kind, name=record.name, location=record.location),
                 unpacked(record.options),
             )
     except Exception as error:  # whatever it is: the next attempt may find the world better

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from tidegate.coordinator.job_snapshot import name_key
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
+from tidegate.model.maintenance import EXPIRED_JOBS, ExpiredJob
 from tidegate.model.records import (
     CHECKPOINT_HISTORY,
     JOB_NAMES,
@@ -25,7 +26,6 @@ from tidegate.model.records import (
     JobState,
     PipelineState,
 )
-from tidegate.model.upkeep import EXPIRED_JOBS, ExpiredJob
 from tidegate.store.base import Check, Delete, Put, Store, sound
 
 

@@ -14,7 +14,7 @@ from tidegate.checkpoints.gc.classify import OWNER
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
 from tidegate.model.errors import UserError
-from tidegate.model.upkeep import INSTALLATION, THIS, InstallationRecord
+from tidegate.model.maintenance import INSTALLATION, THIS, InstallationRecord
 from tidegate.store.base import Check, Put, Store
 from tidegate.store.errors import Conflict
 

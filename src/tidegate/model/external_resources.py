@@ -25,7 +25,7 @@ class ResourceRecord:
     version: int = 1
     kind: str
     name: str
-    place: str
+    location: str = field(metadata={"key": "place"})
     lasting: bool = True
     job_id: int
     initialization_ms: int

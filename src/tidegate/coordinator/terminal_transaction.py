@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.cleanup import StillClaimed, carry_out_cleanup
-from tidegate.coordinator.history import history_of, moved
+from tidegate.coordinator.external_resources import drop_unneeded
+from tidegate.coordinator.job_history import history_of, moved
 from tidegate.coordinator.job_snapshot import JobSnapshot, next_checkpoint, read_job
-from tidegate.coordinator.resources import drop_unneeded
-from tidegate.coordinator.savepoints import at_the_end
+from tidegate.coordinator.savepoint_requests import at_the_end
 from tidegate.failpoint import failpoint
-from tidegate.lifecycle.terminal import ended_statuses
+from tidegate.lifecycle.final_statuses import ended_statuses
 from tidegate.model.document import to_document
 from tidegate.model.errors import Fenced
 from tidegate.model.records import (

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tidegate.coordinator.announcement import Announcement, living, sweep
 from tidegate.coordinator.cluster_cache import ClusterCache
+from tidegate.coordinator.server_heartbeat import Announcement, living, sweep
 from tidegate.election import Elector, Leader
 from tidegate.model.records import SERVERS, ServerRecord
 from tidegate.store.base import Store

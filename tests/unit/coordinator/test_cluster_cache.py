@@ -7,7 +7,7 @@ import pytest
 from coordinator_parts import Installation
 
 from tidegate.coordinator.cluster_cache import ClusterCache
-from tidegate.coordinator.ending import ending_of
+from tidegate.coordinator.terminal_transaction import ending_of
 from tidegate.model.records import JobStatus
 from tidegate.store.base import Store
 from tidegate.store.follow import Follower
