@@ -40,33 +40,34 @@ from tidegate.coordinator.server_heartbeat import Announcement
 from tidegate.coordinator.transitions import TransitionWriter
 from tidegate.election.elector import Elector, Leader
 from tidegate.home import Home
-from tidegate.logs import log_to, register_secrets
+from tidegate.logs import log_to
 from tidegate.model.engine import EngineSettings, HttpSettings
 from tidegate.model.errors import TransientError, UserError
 from tidegate.model.records import ServerRecord
 from tidegate.pipeline.clock import Clock, SystemClock
 from tidegate.plugin.secret import masked_text, secret_texts
+from tidegate.redact import register_secrets
 from tidegate.store.base import Store
 from tidegate.store.open import open_store
 from tidegate.ui.app import routes as pages
 from tidegate.worker.host import WorkerThread, open_worker
 
 LOG = logging.getLogger("tidegate.server")
-PICTURE_EVERY_S = 0.15
+REFRESH_EVERY_S = 0.15
 LEAD_EVERY_S = 0.15
-WOKEN_AFTER_S = 0.02  # a loop that is woken again and again turns so often at most
-ROUNDS_MAX = 3  # a job that has just come needs so many moves to be in the hands of a worker
-TIDY_EVERY_S = 0.5  # it looks at all that has ended, which may be much
+WAKE_INTERVAL_S = 0.02  # a loop that is woken again and again turns so often at most
+CYCLES_MAX = 3  # a job that has just come needs so many moves to be in the hands of a worker
+HOUSEKEEPING_EVERY_S = 0.5  # it looks at all that has ended, which may be much
 COLLECT_EVERY_S = 5.0  # how often it is asked whether a pass is due
-AFTER_A_MISTAKE_S = 1.0
+RETRY_AFTER_ERROR_S = 1.0
 # a request has several waits, and after each of them it may have to wait so long for a thread that
 # computes
-SWITCH_EVERY_S = 0.002
+SWITCH_INTERVAL_S = 0.002
 END_WITHIN_S = 5.0
 REQUESTS_END_WITHIN_S = 2
 SWEEP_EVERY_TICKS = 5  # of a tenth of a second
 PORT_MAX = 65_535
-Say = Callable[[str], None]
+Print = Callable[[str], None]
 
 
 class PortTaken(UserError):
@@ -106,7 +107,7 @@ class PeriodicTask:
         self.clock = clock
         self._end = threading.Event()
         self._woken = threading.Event()
-        self._weather = ""
+        self._problem = ""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -123,22 +124,22 @@ class PeriodicTask:
         self._thread.join(END_WITHIN_S)
 
     def _run(self) -> None:
-        pause_s = self.turn()
+        pause_s = self.run_once()
         while not self._ends_within(pause_s):
-            pause_s = self.turn()
+            pause_s = self.run_once()
 
     def _ends_within(self, pause_s: float) -> bool:
         """Wait for the next turn; whether there is none. After a mistake nobody is woken early."""
         if self.clock.wait(
-            self._end, min(pause_s, WOKEN_AFTER_S) if pause_s <= self.every_s else pause_s
+            self._end, min(pause_s, WAKE_INTERVAL_S) if pause_s <= self.every_s else pause_s
         ):
             return True
-        if WOKEN_AFTER_S < pause_s <= self.every_s:
-            self.clock.wait(self._woken, pause_s - WOKEN_AFTER_S)
+        if WAKE_INTERVAL_S < pause_s <= self.every_s:
+            self.clock.wait(self._woken, pause_s - WAKE_INTERVAL_S)
         self._woken.clear()
         return self._end.is_set()
 
-    def turn(self) -> float:
+    def run_once(self) -> float:
         """One call of `step`; how long to wait for the next."""
         try:
             self.step()
@@ -147,17 +148,17 @@ class PeriodicTask:
             self._note(str(error))
         except Exception as error:
             LOG.exception("a turn failed", extra={"why": f"{self.name}: {error}"})
-            return AFTER_A_MISTAKE_S
+            return RETRY_AFTER_ERROR_S
         return self.every_s
 
     def _note(self, weather: str) -> None:
         """A line when the weather turns, not one for each turn in the rain."""
-        if bool(weather) != bool(self._weather):
+        if bool(weather) != bool(self._problem):
             LOG.warning(
                 "held up" if weather else "going on",
                 extra={"why": f"{self.name}: {weather}".rstrip(": ")},
             )
-        self._weather = weather
+        self._problem = weather
 
 
 class LeaderTask:
@@ -177,7 +178,7 @@ class LeaderTask:
         self.reconciler = reconciler
         self.housekeeper = housekeeper
         self.moved = moved
-        self._tidied_s = float("-inf")
+        self._housekept_s = float("-inf")
 
     def step(self) -> None:
         """One turn. What was moved is looked at again at once: a new job need not wait for a turn
@@ -185,12 +186,12 @@ class LeaderTask:
         """
         leading = self.elector.leadership()
         if isinstance(leading, Leader):
-            for _ in range(ROUNDS_MAX):
+            for _ in range(CYCLES_MAX):
                 if not self.reconciler.step(leading):
                     break
                 self.moved()
-            if self.elector.clock.monotonic_s() - self._tidied_s >= TIDY_EVERY_S:
-                self._tidied_s = self.elector.clock.monotonic_s()
+            if self.elector.clock.monotonic_s() - self._housekept_s >= HOUSEKEEPING_EVERY_S:
+                self._housekept_s = self.elector.clock.monotonic_s()
                 self.housekeeper.step(leading)
 
 
@@ -268,7 +269,7 @@ class Server:
         leader = PeriodicTask("leader", leadership.step, LEAD_EVERY_S, clock)
         self.context.on_write = leader.wake
         self.loops = [
-            PeriodicTask("picture", self.context.refresh, PICTURE_EVERY_S, clock),
+            PeriodicTask("picture", self.context.refresh, REFRESH_EVERY_S, clock),
             PeriodicTask(
                 "election", self.elector.step, settings.coordinator.lease_ms / 10_000, clock
             ),
@@ -329,16 +330,16 @@ class Server:
             self.webhook.close()
 
 
-def serve(start: ServerSettings, say: Say) -> None:
+def serve(start: ServerSettings, say: Print) -> None:
     """Run a server until it is told to end. UserError: it cannot be started like this."""
     check_tls(start.settings.http)
     register_secrets(secrets_of(start.settings))
     told = threading.Event()
     end_on_signals(told)
-    sys.setswitchinterval(SWITCH_EVERY_S)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     with contextlib.closing(listen(start.settings.http)) as listener:
         port = listener.getsockname()[1]
-        start = noticed(start)
+        start = with_notices(start)
         start.home.create()
         log_file(start.home, f"server-{port}")
         with contextlib.closing(open_the_store(start)) as store:
@@ -350,7 +351,7 @@ def serve(start: ServerSettings, say: Say) -> None:
             LOG.info("server ends")
 
 
-def noticed(start: ServerSettings) -> ServerSettings:
+def with_notices(start: ServerSettings) -> ServerSettings:
     """With a notice where the home has lost its store: looked for before anything is made there."""
     lost = start.home.lost_store_warning(store_url(start))
     return replace(start, notices=(*start.notices, f"warning: {lost}")) if lost else start
@@ -365,12 +366,12 @@ def log_file(home: Home, name: str) -> None:
     web.setLevel(logging.WARNING)
 
 
-def work(start: ServerSettings, say: Say) -> None:
+def run_worker(start: ServerSettings, say: Print) -> None:
     """Run a worker alone until it is told to end."""
     register_secrets(secrets_of(start.settings))
     told = threading.Event()
     end_on_signals(told)
-    start = noticed(start)
+    start = with_notices(start)
     start.home.create()
     log_file(start.home, f"worker-{os.getpid()}")
     with contextlib.closing(open_the_store(start)) as store:
@@ -414,7 +415,7 @@ def end_on_signals(told: threading.Event) -> None:
         signal.signal(number, handle)
 
 
-def announce(start: ServerSettings, server: Server, say: Say) -> None:
+def announce(start: ServerSettings, server: Server, say: Print) -> None:
     """One line for a person, when everything that can be known at the start is known."""
     server.context.catch_up()
     standing = server.elector.step()

@@ -33,10 +33,10 @@ from tidegate.coordinator.supervisor import DriverLaunch, Supervisor
 from tidegate.coordinator.terminal_transaction import Owned, end
 from tidegate.home import Home
 from tidegate.lifecycle.observation import LifecycleLimits
-from tidegate.logs import log_to, redact, register_secrets
+from tidegate.logs import log_to
 from tidegate.model.document import from_document
 from tidegate.model.engine import CoordinatorSettings, EngineSettings
-from tidegate.model.errors import TidegateError, system_sentence
+from tidegate.model.errors import TidegateError, describe_os_error
 from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.plan import Plan
 from tidegate.model.problem import Severity
@@ -44,10 +44,11 @@ from tidegate.model.records import METRICS, DriverCommand, JobOutcome, JobStatus
 from tidegate.model.table_changes import ChangeStop
 from tidegate.pipeline.clock import SystemClock
 from tidegate.plugin.secret import plan_texts
+from tidegate.redact import redact, register_secrets
 from tidegate.runner.driver_spec import driver_spec
 from tidegate.runner.java import JavaMissing, SparkMissing, check_spark, find_java
 from tidegate.runner.launch import DriverProcess, Program, launch
-from tidegate.runner.process import reference
+from tidegate.runner.process import process_ref
 from tidegate.store.base import Store
 from tidegate.store.errors import StoreUnavailable
 from tidegate.store.open import open_store
@@ -141,7 +142,7 @@ def run_plan(plan: Plan, file: str, options: RunOptions) -> int:
         options.home.create()
         store = open_store(url, compaction_threshold=options.settings.compaction_threshold)
     except (OSError, TidegateError) as error:
-        why = system_sentence(error) if isinstance(error, OSError) else error
+        why = describe_os_error(error) if isinstance(error, OSError) else error
         return refuse(f"{options.home.root} cannot be used: {why}", exits.REFUSED)
     try:
         return run_stored(store, plan, file, options)
@@ -174,7 +175,7 @@ class EmbeddedRun:
         self.clock = SystemClock()
         self.storage = open_storage(options.settings.checkpoint, options.home)
         self.claimant = Claimant(store, self.storage, options.home)
-        self.me = reference(os.getpid())
+        self.me = process_ref(os.getpid())
         self.warned: list[str] = []
         self.started_s = self.clock.monotonic_s()
         self.stop = DriverStop(limits_of(options.settings.coordinator), self.clock)

@@ -24,7 +24,7 @@ from tidegate.coordinator.restore.planning import (
 from tidegate.coordinator.restore.sink_checks import ask_from_here
 from tidegate.coordinator.savepoint_requests import ask
 from tidegate.failpoint import failpoint
-from tidegate.logs import register_secrets
+from tidegate.redact import register_secrets
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
 from tidegate.model.errors import TransientError, UserError

@@ -19,7 +19,7 @@ from typing import Any
 
 from tidegate.coordinator.restore.planning import Extra
 from tidegate.failpoint import failpoint
-from tidegate.logs import redact
+from tidegate.redact import redact
 from tidegate.model.document import from_document, to_document
 from tidegate.model.errors import UserError
 from tidegate.model.external_resources import RESOURCES, ResourceRecord

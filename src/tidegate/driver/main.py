@@ -27,10 +27,10 @@ from tidegate.driver.metrics import MetricsWriter
 from tidegate.driver.registration import installation_of, register
 from tidegate.driver.resources import DriverResources
 from tidegate.driver.warm import take_over
-from tidegate.logs import log_to, redact_stderr, register_secrets
+from tidegate.logs import log_to
 from tidegate.model.document import from_document
 from tidegate.model.engine import DriverSpec
-from tidegate.model.errors import Fenced, TerminalError, agree_on_lineage
+from tidegate.model.errors import Fenced, TerminalError, check_same_lineage
 from tidegate.model.plan import PipelinePlan
 from tidegate.model.records import PIPELINES, RUNNING_JOBS, JobRecord, PipelineState, PipelineStatus
 from tidegate.pipeline.attempts import run_pipeline
@@ -41,8 +41,8 @@ from tidegate.pipeline.loop import PipelineContext
 from tidegate.pipeline.progress import PipelineProgress
 from tidegate.pipeline.savepoints import SavepointCoordinator
 from tidegate.plugin.secret import plan_texts, secret_texts
-from tidegate.runner import driver_spec as orders
-from tidegate.runner import scratch
+from tidegate.redact import redact_stderr, register_secrets
+from tidegate.runner import driver_spec, scratch
 from tidegate.runner.exits import DriverExit
 from tidegate.runner.launch import CONSOLE_LOG
 from tidegate.runner.process import end_own_session
@@ -65,13 +65,13 @@ def main(arguments: Sequence[str], engine_factory: EngineFactory, warm_up: WarmU
     A warm driver gets ready first, by an order without a job, and then waits for its own.
     """
     warm = parse(arguments).warm
-    order = orders.receive(STDIN)
-    if order is not None and warm:
-        engine_factory = warm_up(order)
-        order = take_over(orders.receive(STDIN))
-    if order is None:
-        return DriverExit.NO_ORDER
-    return drive(order, engine_factory)
+    spec = driver_spec.receive(STDIN)
+    if spec is not None and warm:
+        engine_factory = warm_up(spec)
+        spec = take_over(driver_spec.receive(STDIN))
+    if spec is None:
+        return DriverExit.NO_SPEC
+    return drive(spec, engine_factory)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -86,32 +86,32 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def drive(order: DriverSpec, engine_factory: EngineFactory) -> int:
+def drive(spec: DriverSpec, engine_factory: EngineFactory) -> int:
     """From the registration to the exit code."""
     redact_stderr()
     register_secrets(
-        secret_texts({"store": order.store_url, **order.storage_options, **order.spark})
+        secret_texts({"store": spec.store_url, **spec.storage_options, **spec.spark})
     )
-    log_to(orders.home_of(order).logs(order.job_id) / "driver.log")
-    leader = LeaderWatch()
-    if not order.detached:
+    log_to(driver_spec.home_of(spec).logs(spec.job_id) / "driver.log")
+    leader = LeaderPipe()
+    if not spec.detached:
         leader.start()
     store = retry_transient(
         lambda: open_store(
-            order.store_url, compaction_threshold=order.compaction_threshold, create=False
+            spec.store_url, compaction_threshold=spec.compaction_threshold, create=False
         )
     )
     try:
-        retry_transient(lambda: register(store, order, SystemClock().now_ms()))
-        job = retry_transient(lambda: job_of(store, order))
+        retry_transient(lambda: register(store, spec, SystemClock().now_ms()))
+        job = retry_transient(lambda: job_of(store, spec))
         register_secrets(plan_texts(job.plan))
-        driver = Driver(order, store, job, engine_factory)
+        driver = Driver(spec, store, job, engine_factory)
         driver.listen(leader)
         return driver.run()
     except Fenced as error:
         LOG.warning(
             "fenced",
-            extra={"job_id": order.job_id, "generation": order.generation, "why": str(error)},
+            extra={"job_id": spec.job_id, "generation": spec.generation, "why": str(error)},
         )
         return DriverExit.FENCED
     except EngineGone as error:
@@ -133,25 +133,25 @@ def retry_transient(act: Callable[[], T]) -> T:
             clock.wait(never, STORE_PAUSE_S)
 
 
-def job_of(store: Store, order: DriverSpec) -> JobRecord:
-    entry = store.get(RUNNING_JOBS, str(order.job_id))
+def job_of(store: Store, spec: DriverSpec) -> JobRecord:
+    entry = store.get(RUNNING_JOBS, str(spec.job_id))
     if entry is None:
-        raise TerminalError(f"job {order.job_id} is not in the store")
-    return with_defaults(from_document(JobRecord, entry.value, f"job {order.job_id}"), order)
+        raise TerminalError(f"job {spec.job_id} is not in the store")
+    return with_defaults(from_document(JobRecord, entry.value, f"job {spec.job_id}"), spec)
 
 
-def with_defaults(job: JobRecord, order: DriverSpec) -> JobRecord:
+def with_defaults(job: JobRecord, spec: DriverSpec) -> JobRecord:
     """The job with the engine's values where its env gives none."""
     env = job.plan.env
     full = replace(
         env,
-        checkpoints_retained_max=env.checkpoints_retained_max or order.retained_max,
+        checkpoints_retained_max=env.checkpoints_retained_max or spec.retained_max,
         checkpoint_pause_ms_min=(
-            order.pause_ms_min
+            spec.pause_ms_min
             if env.checkpoint_pause_ms_min is None
             else env.checkpoint_pause_ms_min
         ),
-        spark={**order.spark, **env.spark},
+        spark={**spec.spark, **env.spark},
     )
     return replace(job, plan=replace(job.plan, env=full))
 
@@ -162,51 +162,51 @@ class Driver:
     """
 
     def __init__(
-        self, order: DriverSpec, store: Store, job: JobRecord, engine_factory: EngineFactory
+        self, spec: DriverSpec, store: Store, job: JobRecord, engine_factory: EngineFactory
     ) -> None:
-        self.order = order
+        self.spec = spec
         self.store = store
         self.job = job
         self.stop = threading.Event()
         self.abandon = threading.Event()
         self.ended = threading.Event()
         master = job.plan.env.spark.get("spark.master", "local[*]")
-        spark_log = orders.home_of(order).logs(job.job_id) / "spark.log"
+        spark_log = driver_spec.home_of(spec).logs(job.job_id) / "spark.log"
         self.engine = BackgroundEngine(
-            lambda: engine_factory(order, job), self.stop, StartState(master, spark_log).describe
+            lambda: engine_factory(spec, job), self.stop, StartState(master, spark_log).describe
         )
         self.clock = SystemClock()
         self.storage = CheckpointStorage(
-            open_files(order.checkpoints_root, order.storage_options, self._outage)
+            open_files(spec.checkpoints_root, spec.storage_options, self._wait_out_outage)
         )
         self.savepoints = SavepointCoordinator(
             store, job, Savepoints(self.storage.files), self.clock
         )
-        self.meters: list[PipelineProgress] = []
+        self.progress: list[PipelineProgress] = []
         self.installation = ""
         self.token = secrets.token_hex(
             8
         )  # part of every fence: a copy of this home may start the same generation
 
-    def listen(self, leader: "LeaderWatch") -> None:
+    def listen(self, leader: "LeaderPipe") -> None:
         """SIGTERM and SIGINT ask for a stop at a checkpoint; the leader of an embedded driver, and
         the store a detached one, can also interrupt it.
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.stop.set())
         leader.interrupt = self.interrupt
-        if self.order.detached:
+        if self.spec.detached:
             ConsoleLog(
-                orders.home_of(self.order).logs(self.order.job_id) / CONSOLE_LOG, self.clock
+                driver_spec.home_of(self.spec).logs(self.spec.job_id) / CONSOLE_LOG, self.clock
             ).start()
             CommandWatcher(
                 self.store,
-                self.order,
+                self.spec,
                 DriverControl(stop=self.stop.set, interrupt=self.interrupt, end=end_own_session),
                 self.clock,
             ).start()
 
-    def _outage(self, failures: int) -> bool:
+    def _wait_out_outage(self, failures: int) -> bool:
         """What is out of reach, the store or the checkpoint storage, is waited for."""
         return not self.clock.wait(
             self.abandon, OUTAGE_PAUSES_S[min(failures, len(OUTAGE_PAUSES_S)) - 1]
@@ -220,8 +220,8 @@ class Driver:
 
     def run(self) -> int:
         """Until every pipeline has ended."""
-        work = orders.home_of(self.order).work(self.job.job_id, self.order.generation)
-        scratch.make(work)
+        work = driver_spec.home_of(self.spec).work(self.job.job_id, self.spec.generation)
+        scratch.create(work)
         self.engine.start()
         self.installation = retry_transient(lambda: installation_of(self.store))
         retry_transient(self.savepoints.step)  # what is wanted already holds from the first turn on
@@ -230,17 +230,17 @@ class Driver:
         )
         runs = [self._start(plan, slots) for plan in retry_transient(self._unfinished)]
         metrics = MetricsWriter(
-            self.store, self.order, self.meters, self.clock, lambda: self.engine.waits_for
+            self.store, self.spec, self.progress, self.clock, lambda: self.engine.waits_for
         )
-        metrics.out_of_reach = lambda: self.storage.files.trouble
+        metrics.unreachable = lambda: self.storage.files.trouble
         metrics.start()
-        runway = LogRetentionMonitor(self.store, self.storage, self.order, self.clock)
+        log_retention = LogRetentionMonitor(self.store, self.storage, self.spec, self.clock)
         self.savepoints.start()
         try:
-            runway.start(self.job, self.meters)
-            return self._await(runs)
+            log_retention.start(self.job, self.progress)
+            return self._wait_for(runs)
         finally:
-            runway.stop()
+            log_retention.stop()
             try:
                 self.engine.close()
             finally:
@@ -258,7 +258,7 @@ class Driver:
             for id, entry in entries.items()
             if entry
         }
-        agree_on_lineage(
+        check_same_lineage(
             self.job.job_id,
             {
                 "the job": self.job.lineage,
@@ -269,13 +269,13 @@ class Driver:
         return [plan for plan in self.job.plan.pipelines if plan.id not in finished]
 
     def _start(self, plan: PipelinePlan, slots: threading.Semaphore) -> "Future[PipelineStatus]":
-        progress = PipelineProgress(plan.id, self.order.generation, self.clock)
-        self.meters.append(progress)
+        progress = PipelineProgress(plan.id, self.spec.generation, self.clock)
+        self.progress.append(progress)
         ledger = Ledger(
             self.store,
             self.job.job_id,
             plan.id,
-            self.order.generation,
+            self.spec.generation,
             clock=self.clock,
             abandon=self.abandon,
             token=self.token,
@@ -286,11 +286,11 @@ class Driver:
             engine=self.engine,
             clock=self.clock,
             stop=self.stop,
-            retained_max=self.job.plan.env.checkpoints_retained_max or self.order.retained_max,
-            interval_s=self.order.interval_ms / 1000,
+            retained_max=self.job.plan.env.checkpoints_retained_max or self.spec.retained_max,
+            interval_s=self.spec.interval_ms / 1000,
             savepoints=self.savepoints,
-            books=lambda action: DriverResources(
-                self.store, self.job, self.order.generation, action, self.clock, self._outage
+            resource_registry=lambda action: DriverResources(
+                self.store, self.job, self.spec.generation, action, self.clock, self._wait_out_outage
             ),
             installation=self.installation,
         )
@@ -306,13 +306,13 @@ class Driver:
         threading.Thread(target=work, name=f"pipeline-{plan.id}", daemon=True).start()
         return future
 
-    def _await(self, runs: "Sequence[Future[PipelineStatus]]") -> int:
+    def _wait_for(self, runs: "Sequence[Future[PipelineStatus]]") -> int:
         """The main thread waits and handles signals.
 
         One pipeline that fails stops the others at their next checkpoint.
         """
         for run in runs:
-            run.add_done_callback(self._one_ended)
+            run.add_done_callback(self._pipeline_ended)
         while not all(run.done() for run in runs):
             self.ended.wait(0.2)
             self.ended.clear()
@@ -324,13 +324,13 @@ class Driver:
             raise failures[0]
         return DriverExit.ENDED
 
-    def _one_ended(self, run: "Future[PipelineStatus]") -> None:
+    def _pipeline_ended(self, run: "Future[PipelineStatus]") -> None:
         if run.exception() is not None or run.result() is PipelineStatus.FAILED:
             self.stop.set()
         self.ended.set()
 
 
-class LeaderWatch:
+class LeaderPipe:
     """Reads the pipe from `tidegate run`: INTERRUPT gives the batches up, its end is the leader's,
     and ends this whole session.
     """
@@ -346,7 +346,7 @@ class LeaderWatch:
 
     def _run(self) -> None:
         with contextlib.suppress(OSError):
-            while said := os.read(STDIN, 1):
-                if said == orders.INTERRUPT:
+            while received := os.read(STDIN, 1):
+                if received == driver_spec.INTERRUPT:
                     self.interrupt()
         end_own_session()

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from tidegate.logs import redact
-from tidegate.model.errors import TidegateError, system_sentence
+from tidegate.model.errors import TidegateError, describe_os_error
 from tidegate.model.records import Failure
 from tidegate.model.table_changes import ChangeStop, StoppedByChange
 from tidegate.plugin.secret import masked_text
+from tidegate.redact import redact
 
 MESSAGE_CHARS_MAX = 4096
 
@@ -14,7 +14,7 @@ MESSAGE_CHARS_MAX = 4096
 def failure_of(error: BaseException, now_ms: int, generation: int, pipeline: int = 0) -> Failure:
     """An exception as a record: the one useful sentence."""
     known = isinstance(error, TidegateError | OSError)
-    text = system_sentence(error) if isinstance(error, OSError) else str(error)
+    text = describe_os_error(error) if isinstance(error, OSError) else str(error)
     text = masked_text(redact(text.strip())) or type(error).__name__
     return Failure(
         at_ms=now_ms,

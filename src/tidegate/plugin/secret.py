@@ -21,9 +21,9 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote, unquote_plus
 
-from tidegate.logs import MASK as MASK  # the same in every way out
 from tidegate.model.plan import Plan
 from tidegate.plugin.option import OptionSet, Values
+from tidegate.redact import MASK as MASK  # the same in every way out
 
 Spans = list[tuple[int, int]]
 UNNAMED_CHARS_MIN = 8

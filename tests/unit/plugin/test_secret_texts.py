@@ -7,11 +7,12 @@ import sys
 
 import pytest
 
-from tidegate import logs
+from tidegate import redact as redact_module
 from tidegate.config.load import load_text
-from tidegate.logs import JsonLines, RedactingStream, forms, redact, redact_stderr, register_secrets
+from tidegate.logs import JsonLines
 from tidegate.planner.plan import plan
 from tidegate.plugin.secret import plan_texts, secret_texts
+from tidegate.redact import RedactingStream, redact, redact_stderr, register_secrets, spellings
 
 JOB = """
 env { job.mode = "BATCH", spark.app.secret = "of-env" }
@@ -23,7 +24,7 @@ sink { Console { plugin_input = "t" } }
 
 @pytest.fixture(autouse=True)
 def nothing_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "_hidden", ())
+    monkeypatch.setattr(redact_module, "_secrets", ())
 
 
 def test_secrets_are_found_in_options_maps_addresses_and_env() -> None:
@@ -64,7 +65,7 @@ def line_of(text: str, **more: object) -> dict[str, object]:
 
 def test_a_hidden_text_is_in_no_line_however_it_is_written() -> None:
     register_secrets(['say "Öl&more"'])
-    for written in forms(['say "Öl&more"']):
+    for written in spellings(['say "Öl&more"']):
         assert "more" not in redact(f"before {written} after")
     line = line_of(
         'it was say "Öl&more"', why={"deep": ['say "Öl&more"', 7]}, by=ValueError('say "Öl&more"')
@@ -81,7 +82,7 @@ def test_words_that_are_in_every_text_are_left_alone() -> None:
 
 
 def test_the_newest_are_kept_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "HIDDEN_MAX", 3)
+    monkeypatch.setattr(redact_module, "SECRETS_MAX", 3)
     for number in range(5):
         register_secrets([f"secret{number}"])
     assert [redact(f"secret{number}") for number in range(5)] == [

@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
 from tidegate.api.context import ApiContext
-from tidegate.logs import redact
 from tidegate.model.errors import UserError
 from tidegate.model.ids import JOB_ID_MAX, whole_number
 from tidegate.plugin.secret import plan_texts
+from tidegate.redact import redact
 
 BYTES_MAX = 64 * 1024 * 1024
 SUFFIXES = (".log", ".err")
@@ -32,7 +32,7 @@ class NoSuchLog(UserError):
         super().__init__(f"there is no log file {name!r} on this server")
 
 
-class Logs:
+class LogQueries:
     """The handlers. Without a folder there are no logs to show."""
 
     def __init__(self, context: ApiContext) -> None:
