@@ -31,7 +31,7 @@ from keys_kit import (
     uuid,
 )
 
-from tidegate.databases.cdc.errors import OrderChanged
+from tidegate.databases.cdc.errors import KeyNotUnique, OrderChanged
 from tidegate.databases.cdc.key_order import order_of
 from tidegate.databases.cdc.keys import KeyChunk, split_key
 from tidegate.databases.chunks import as_bound
@@ -162,6 +162,34 @@ def test_rows_with_a_zero_date_or_none_are_read_with_the_first_chunk(
         read_beside(maria, Keyed("maria", "date", day), seed, config={"primaryKeys": ["k", "n"]})
         > 3
     )
+
+
+@pytest.mark.parametrize("home", ["maria", "my", "pg"], indirect=True)
+def test_a_configured_key_that_does_not_tell_rows_apart_is_refused_before_they_are_read(
+    home: Place,
+) -> None:
+    home.execute("create table keyed (a int not null, b varchar(20), v varchar(40))")
+    if "postgresql" in home.url:
+        home.execute("alter table keyed replica identity full")
+    rows = ", ".join(f"({n}, 'x', 'first')" for n in range(200))
+    home.execute(
+        f"insert into keyed values {rows}",
+        "insert into keyed values (150, 'X', 'another'), (150, null, 'null'), (150, null, 'null')",
+    )
+    home.execute("insert into keyed values (150, 'x', 'the same')")
+    options = {"config": {"primaryKeys": ["a", "b"]}, "snapshot.split.size": 20}
+    source = cdc(home, **options)
+    offset = source.initial()
+    with pytest.raises(
+        KeyNotUnique, match="have the same a, b, which table-names-config names as primaryKeys"
+    ):
+        source.latest(offset, Limit())
+    home.execute(
+        "update keyed set a = 999 where v = 'the same'", "delete from keyed where b is null"
+    )
+    mirror = Mirror(cdc(home, **options))
+    mirror.run()
+    assert len(mirror.rows) == 202
 
 
 @pytest.mark.parametrize("home", ["pg"], indirect=True)

@@ -95,7 +95,6 @@ def test_nothing_of_a_session_is_left_in_the_next(address: Address) -> None:
             "set search_path = pg_catalog",
             "create temporary table left_over (n int)",
             "select pg_advisory_lock(77)",
-            "prepare left_over as select 1",
             "listen left_over",
         ],
         System.MYSQL: [
@@ -121,10 +120,7 @@ def test_nothing_of_a_session_is_left_in_the_next(address: Address) -> None:
         with pytest.raises(Exception, match="left_over"):
             session.query("select * from left_over")
     left = {
-        System.POSTGRES: (
-            "select (select count(*) from pg_locks where locktype = 'advisory') + (select count(*)"
-            " from pg_prepared_statements)"
-        ),
+        System.POSTGRES: "select count(*) from pg_locks where locktype = 'advisory'",
         System.MYSQL: "select (is_used_lock('left_over') is not null) + (@left_over is not null)",
     }[address.system]
     with open_session(address) as session:
@@ -249,3 +245,27 @@ def test_a_forked_process_has_connections_of_its_own(address: Address) -> None:
     os.waitpid(child, 0)
     assert theirs != mine
     assert used(address) == mine
+
+
+def test_a_repeated_statement_keeps_its_plan_from_session_to_session(pg: Place) -> None:
+    numbers = set()
+    for n in range(3):
+        with open_session(pg.address) as session:
+            assert session.query_often("select %s::int + 1", (n,)) == [(n + 1,)]
+            numbers.add(number(session))
+    with open_session(pg.address) as session:
+        assert session.query("select statement from pg_prepared_statements") == [
+            ("select $1::int + 1",)
+        ]
+        assert numbers == {number(session)}
+
+
+def test_a_repeated_statement_that_the_server_has_lost_runs_without_its_plan(pg: Place) -> None:
+    with open_session(pg.address) as session:
+        session.query_often("select %s::int + 1", (1,))
+        session.execute(
+            "do $$ begin execute 'deallocate all'; end $$"
+        )  # as behind a pooler, where the next statement may meet another connection
+        assert session.query_often("select %s::int + 1", (2,)) == [(3,)]
+        lost = number(session)
+    assert used(pg.address) != lost

@@ -466,7 +466,7 @@ def remembered(place: Place, checkpoint: int, lineage: str = "L") -> int:
     made = (
         sink(place, table="orders")
         .committer()
-        .memory(SinkRestore(lineage=lineage, generation=9, checkpoint=checkpoint))
+        .target_record(SinkRestore(lineage=lineage, generation=9, checkpoint=checkpoint))
     )
     assert made is not None
     return made.checkpoint
@@ -557,7 +557,7 @@ def test_a_save_mode_that_removes_rows_of_a_live_run_stops_it_by_name(place: Pla
     lost = (
         sink(place, replace(CONTEXT, operator="other"), table="orders")
         .committer()
-        .memory(SinkRestore(lineage="T", generation=2, checkpoint=1))
+        .target_record(SinkRestore(lineage="T", generation=2, checkpoint=1))
     )
     assert lost is not None
     assert lost.checkpoint == 0
@@ -571,7 +571,7 @@ def test_a_fresh_start_is_told_of_rows_that_are_there(place: Place) -> None:
         made = (
             sink(place, table="orders", **more)
             .committer()
-            .memory(SinkRestore(lineage="N", generation=1, checkpoint=0))
+            .target_record(SinkRestore(lineage="N", generation=1, checkpoint=0))
         )
         assert made is not None
         return made.others

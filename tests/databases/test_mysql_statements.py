@@ -243,4 +243,4 @@ def test_what_is_not_understood_stops_the_job_where_it_names_a_table(
     for text in ("shuffle table a", "import table from '/a.sdi'", "alter something a"):
         found = table_statement(binlog_shop.name, text)
         assert found is not None
-        assert (found.effect, found.told) == (Effect.UNKNOWN, False)
+        assert (found.effect, found.lists_all) == (Effect.UNKNOWN, False)

@@ -5,6 +5,7 @@ whatever was done to it, and goes on as a person chooses.
 import re
 from contextlib import suppress
 
+import psycopg
 import pytest
 from capture_kit import Mirror
 from postgres_kit import Shop
@@ -406,6 +407,19 @@ def test_an_emptied_table_is_read_again_or_stays_as_a_person_chooses(shop: Shop)
             ],
             "attached with rows",
         ),
+        (
+            [
+                "begin",
+                "create table p3 (like p including all)",
+                "savepoint s",
+                "insert into p3 values (9, 3, 'z')",
+                "release savepoint s",
+                "alter table p attach partition p3 for values in (3)",
+                "commit",
+                "insert into p values (10, 3, 'of the log')",
+            ],
+            "attached with rows",
+        ),
         (["truncate p"], "TRUNCATE"),
     ],
 )
@@ -427,6 +441,25 @@ def test_partitions_that_come_with_rows_or_go_with_them_stop_the_job(
     go_on(shop, mirror, stop, "reread")
     shop("insert into p values (5, 2, 'later')")
     mirror.run()
+    assert mirror.table(shop.path("p")) == shop.rows("p")
+
+
+def test_rows_of_a_transaction_that_began_after_the_attaching_one_and_ended_before_it_stop_the_job(
+    shop: Shop,
+) -> None:
+    shop(*PARTS)
+    mirror = Mirror(shop.source())
+    mirror.run()
+    shop("create table p3 (like p including all)", "alter table p3 replica identity full")
+    with psycopg.connect(shop.connection.info.dsn, autocommit=True) as other:
+        shop("begin", "select pg_current_xact_id()")
+        other.execute("insert into p3 values (9, 3, 'z')")
+        shop("alter table p attach partition p3 for values in (3)", "commit")
+    shop("insert into p values (10, 3, 'of the log')")
+    stop = stop_of(mirror)
+    assert "attached with rows" in stop.statement
+    mirror.rows.clear()
+    go_on(shop, mirror, stop, "reread")
     assert mirror.table(shop.path("p")) == shop.rows("p")
 
 

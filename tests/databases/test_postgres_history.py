@@ -168,6 +168,64 @@ def test_a_position_of_another_server_or_of_another_past_is_not_believed(
         )
 
 
+@pytest.mark.parametrize("bulk", [False, True])
+def test_a_copy_that_was_put_back_and_has_gone_past_the_position_is_not_believed(
+    own: PostgresServer, bulk: bool
+) -> None:
+    execute(own, *A)
+    mirror = Mirror(source_of(own))
+    mirror.run()
+    own.stop()
+    earlier = own._data.with_name("earlier")
+    shutil.copytree(own._data, earlier, symlinks=True, copy_function=shutil.copy2)
+    _give(earlier, own)
+    own.start()
+    execute(own, *(f"insert into a values ({n}, 'lost')" for n in range(10, 60)))
+    mirror.run()
+    own.stop()
+    own.start()  # a restart alone is no other past
+    mirror.source = source_of(own)
+    execute(own, "insert into a values (60, 'lost too')")
+    mirror.run()
+    assert len(mirror.rows) == 53
+    own.stop()
+    shutil.rmtree(own._data)
+    earlier.rename(own._data)
+    own.start()
+    if bulk:
+        execute(own, "insert into a select n, repeat('x', 100) from generate_series(100, 3000) n")
+        mirror.offset["log"].pop("mark", None)
+    else:
+        execute(own, *(f"insert into a values ({n}, 'other')" for n in range(100, 300)))
+    execute(own, "select pg_switch_wal()")
+    said = (
+        "transactions, and the position is of a time when it had"
+        if bulk
+        else "does not have the transaction"
+    )
+    for _ in range(2):
+        source = source_of(own)
+        with pytest.raises(PositionGone, match=said):
+            source.latest(mirror.offset, Limit())
+    mirror = Mirror(source_of(own))
+    mirror.run()
+    assert {row["v"] for row in mirror.rows.values()} >= {"x", "y"}
+
+
+def test_a_position_that_records_nothing_of_the_past_is_read_on(shop: Shop) -> None:
+    shop(*A, "create publication mine for all tables")
+    mirror = Mirror(shop.source(**{"publication.name": "mine"}))
+    mirror.run()
+    mirror.offset["log"] = {
+        key: mirror.offset["log"][key] for key in ("lsn", "history")
+    }  # as earlier versions wrote it
+    shop("update a set v = 'later' where id = 1", "alter table a add check (id > 0)")
+    mirror.source = shop.source(**{"publication.name": "mine"})
+    mirror.run()
+    assert mirror.table(shop.path("a")) == shop.rows("a")
+    assert {"xmin", "started", "mark"} <= set(mirror.offset["log"])
+
+
 def _give(path: Any, server: PostgresServer) -> None:
     """To who runs the server."""
     owner = server._base.stat()
@@ -196,7 +254,7 @@ def test_what_has_no_log_is_refused_as_what_it_is(shop: Shop, made: str, said: s
     with pytest.raises(NoTables, match=rf"{shop.path('x')} {said}"):
         shop.source(**{"table-names": [shop.path("a"), shop.path("x")]}).initial()
     if "unlogged" in made:
-        with pytest.raises(NotSetUp, match="as it is unlogged"):
+        with pytest.raises(NotSetUp, match="as it or a partition is unlogged"):
             shop.source().initial()
         assert shop("select 1 from pg_publication") == []
     else:  # a pattern is for tables

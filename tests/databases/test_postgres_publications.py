@@ -5,6 +5,7 @@ anything is read, and stops a job when it comes to that.
 import re
 from typing import Any
 
+import psycopg
 import pytest
 from capture_kit import Mirror, kept, rows_of
 from postgres_kit import Shop
@@ -229,3 +230,85 @@ def test_other_tables_of_a_publication_do_not_matter(shop: Shop) -> None:
         end = kept(source.latest(offset, Limit()))
         assert {path for path, _ in rows_of(source, offset, end)} == {shop.path("a")}
         offset = end
+
+
+BACK = [
+    "alter table a set unlogged",
+    "update a set v = 'lost' where id = 1",
+    "delete from a where id = 2",
+    "alter table a set logged",
+]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize(
+    "more",
+    [[], ["vacuum full a"], ["insert into a values (3, 'z')", "grant select on a to public"]],
+)
+@pytest.mark.parametrize("made", ["for all tables", "for tables in schema public"])
+def test_a_table_that_was_unlogged_for_a_while_stops_the_job(
+    shop: Shop, made: str, more: list[str], restarted: bool
+) -> None:
+    shop(*A, f"create publication mine {made}")
+    mirror = Mirror(shop.source(**MINE))
+    mirror.run()
+    shop("update a set v = 'seen'")
+    mirror.run()
+    shop(*BACK, *more)
+    if restarted:
+        mirror.source = shop.source(**MINE)
+    for _ in range(2):
+        with pytest.raises(TableChanged, match="it was UNLOGGED for a while") as raised:
+            mirror.run()
+    assert {choice.value for choice in raised.value.choices} == {"skip", "reread"}
+    mirror.rows.clear()
+    mirror.source = shop.source(accept=[f"{raised.value.at}=reread"], **MINE)
+    mirror.run()
+    shop("update a set v = 'later'")
+    mirror.run()
+    assert mirror.table(shop.path("a")) == shop.rows("a")
+
+
+def test_partitions_that_are_unlogged_are_refused_and_stop_the_job(shop: Shop) -> None:
+    shop(*P, "alter table p1 set unlogged")
+    with pytest.raises(NotSetUp, match="as it or a partition is unlogged"):
+        shop.source().initial()
+    shop("alter table p1 set logged")
+    mirror = Mirror(shop.source())
+    mirror.run()
+    shop("alter table p1 set unlogged", "update p set v = 'lost'")
+    with pytest.raises(TableChanged, match="became unlogged") as raised:
+        mirror.run()
+    mirror.source = shop.source(accept=[f"{raised.value.at}=reread"])
+    with pytest.raises(NotSetUp, match="is unlogged"):
+        mirror.run()
+    shop("alter table p1 set logged")
+    mirror.rows.clear()
+    mirror.source = shop.source(accept=[f"{raised.value.at}=reread"])
+    mirror.run()
+    assert mirror.table(shop.path("p")) == shop.rows("p")
+
+
+def test_a_table_that_is_written_anew_and_has_rows_from_before_goes_on(shop: Shop) -> None:
+    shop(*A, "create publication mine for all tables")
+    mirror = Mirror(shop.source(**MINE))
+    mirror.run()
+    for statement in ("vacuum full a", "cluster a using a_pkey", "truncate a"):
+        shop("update a set v = v || '.' where id = 1", statement)
+        if statement == "truncate a":
+            with pytest.raises(TableChanged, match="TRUNCATE"):
+                mirror.run()
+        else:
+            mirror.run()
+            assert mirror.table(shop.path("a")) == shop.rows("a")
+
+
+def test_a_table_that_is_named_by_the_publication_cannot_become_unlogged(shop: Shop) -> None:
+    shop(*A)
+    mirror = Mirror(shop.source())
+    mirror.run()
+    with pytest.raises(psycopg.Error, match="part of a publication"):
+        shop("alter table a set unlogged")
+    shop("update a set v = 'all'", "vacuum full a")
+    mirror.run()
+    assert mirror.table(shop.path("a")) == shop.rows("a")

@@ -34,6 +34,12 @@ class Session(ABC):
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Run a statement; its rows."""
 
+    def query_often(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """As `query`, for a statement that is repeated: where the server can, it keeps the plan
+        with the connection.
+        """
+        return self.query(sql, parameters)
+
     @abstractmethod
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         """Run a statement; how many rows it changed."""

@@ -34,21 +34,26 @@ from tidegate.connectors.postgrescdc.definition_changes import (
     Weight,
     differences,
     scan,
+    writers_of,
 )
 from tidegate.connectors.postgrescdc.identity import check_identities
 from tidegate.connectors.postgrescdc.partitions import rows_of_before
 from tidegate.databases.catalog import NativeColumn
 from tidegate.databases.cdc.column_defaults import UNKNOWN, ColumnDefaults
 from tidegate.databases.cdc.errors import ChangeChoice, NotSetUp, TableChanged
-from tidegate.databases.cdc.selection import CaptureTable
-from tidegate.databases.cdc.source import CaptureSource
+from tidegate.databases.cdc.selection import CdcTable
+from tidegate.databases.cdc.source import CdcSource
 from tidegate.databases.postgres import lsn
 from tidegate.databases.postgres.pgoutput_stream import SlotRange, changes
 from tidegate.databases.postgres.session import PostgresSession
 from tidegate.databases.session import Session
 from tidegate.plugin.contract import Offset
 
-"""The version from which on a server has its statistics in memory, so that nobody sees them late."""
+_UNLOGGED = (
+    "it has new files and no row from before: it was UNLOGGED for a while, when its changes were"
+    " not in the log, or its rows were written anew (VACUUM FULL, CLUSTER, ALTER TABLE), which"
+    " cannot be told apart here"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,13 +70,17 @@ class Checked:
     rows: bool | None = None
     stopped: bool = False
     """Whether the end is before a change, and not as far as it could be."""
+    settled: bool = False
+    """Whether all tables are found as they are recorded with the end."""
 
 
-class CheckedSource(CaptureSource):
+class CheckedSource(CdcSource):
     """What is the same whatever the log is read with."""
 
     _types = Types([], [])
     _clean: tuple[str, dict[str, Any]] | None = None
+    _attached_empty: frozenset[tuple[int, str]] = frozenset()
+    """Partitions that are new since the position, and had no rows when they were attached."""
     _roots: dict[str, int] = {}  # noqa: RUF012  # replaced, never changed
 
     @property
@@ -105,11 +114,11 @@ class CheckedSource(CaptureSource):
                 quoted=self.dialect.qualified(c.info.name),
                 key=tuple(map(str, configs.get(path, {}).get("primaryKeys") or ())),
             )
-            for path, c in self.captured.items()
+            for path, c in self.cdc_tables.items()
         }
 
     def _schemas(self) -> list[str]:
-        return sorted({captured.info.name.schema for captured in self.captured.values()})
+        return sorted({captured.info.name.schema for captured in self.cdc_tables.values()})
 
     def check_publication(
         self, session: Session, found: Mapping[str, CatalogTable], *, members: bool = True
@@ -124,7 +133,7 @@ class CheckedSource(CaptureSource):
     def _publication_problems(
         self, session: Session, found: Mapping[str, CatalogTable], members: bool = True
     ) -> dict[str, str]:
-        quoted = {self.dialect.qualified(self.captured[p].info.name): p for p in found}
+        quoted = {self.dialect.qualified(self.cdc_tables[p].info.name): p for p in found}
         oids = {name: int(found[p].definition["oid"]) for name, p in quoted.items()}
         said = publications.problems(
             session, self.publication, oids, _version(session), members=members
@@ -141,13 +150,13 @@ class CheckedSource(CaptureSource):
         seen = fingerprint(
             session, roots, self._schemas(), self.publication, self._types, _version(session)
         )
-        entries = {path: start["tables"][path] for path in self.captured}
+        entries = {path: start["tables"][path] for path in self.cdc_tables}
         state = {
             path: [e["columns"], e.get("definition"), e["read"] is None]
             for path, e in entries.items()
         }
         if not seen.locked and self._clean == (seen.value, state):
-            return Checked(end=bound(written))
+            return Checked(end=bound(written), settled=True)
         before, (found, self._types) = (
             self._types,
             definitions_of(session, self._wanted(), self.publication, _version(session)),
@@ -156,6 +165,7 @@ class CheckedSource(CaptureSource):
         fresh = self._taken_unread(session, entries, found)
         differing = self._differing(
             session,
+            begin,
             {
                 p: e
                 for p, e in entries.items()
@@ -166,7 +176,7 @@ class CheckedSource(CaptureSource):
         if not differing and not seen.locked:
             if not fresh.definitions and before == self._types and roots == self._roots:
                 self._clean = (seen.value, state)
-            return replace(fresh, end=bound(written))
+            return replace(fresh, end=bound(written), settled=True)
         return self._decided(
             session,
             start,
@@ -186,27 +196,27 @@ class CheckedSource(CaptureSource):
         }
         columns = {}
         for path in definitions:
-            now = self._columns_now(session, self.captured[path])
+            now = self._columns_now(session, self.cdc_tables[path])
             if now is not None and now != entries[path]["columns"]:
                 columns[path] = now
         return Checked(end=0, columns=columns, definitions=definitions)
 
     def _differing(
-        self, session: Session, entries: Mapping[str, Any], found: Mapping[str, CatalogTable]
+        self, session: Session, begin: int, entries: Mapping[str, Any], found: Mapping[str, CatalogTable]
     ) -> dict[str, list[DefinitionChange]]:
         differing = {}
         for path, entry in entries.items():
-            said = self._differences(session, path, entry, found.get(path))
+            said = self._differences(session, begin, path, entry, found.get(path))
             if said:
                 differing[path] = said
         return differing
 
     def _differences(
-        self, session: Session, path: str, entry: Mapping[str, Any], now: CatalogTable | None
+        self, session: Session, begin: int, path: str, entry: Mapping[str, Any], now: CatalogTable | None
     ) -> list[DefinitionChange]:
         known = entry.get("definition")
         if known is None or now is None:  # of a former version, or of the first range
-            columns = self._columns_now(session, self.captured[path])
+            columns = self._columns_now(session, self.cdc_tables[path])
             if columns is None or now is None:
                 return [
                     DefinitionChange(
@@ -228,17 +238,15 @@ class CheckedSource(CaptureSource):
             path, entry["columns"]
         ):
             return [replace(said[0], weight=Weight.SILENT)]
-        return (
-            [*self._new_partitions(session, known, now), *said]
-            if said[0].weight is not Weight.SILENT
-            else self._with_cause(session, path, now, said)
-        )
+        if said[0].weight is Weight.SILENT:
+            return self._with_cause(session, path, now, said)
+        return [*self._new_partitions(session, begin, path, known, now), *said]
 
     def _is_decodable(self, path: str, columns: Sequence[Sequence[Any]]) -> bool:
         """Whether rows with these columns fit the pipeline, which is built for the columns that the
         table had when it started.
         """
-        flowing = {c.name: c.type for c in self.captured[path].table.columns}
+        flowing = {c.name: c.type for c in self.cdc_tables[path].table.columns}
         known = {
             str(c[0]): self.dialect.data_type(NativeColumn(name=str(c[0]), native=str(c[1])))
             for c in columns
@@ -261,7 +269,7 @@ class CheckedSource(CaptureSource):
         return said
 
     def _new_partitions(
-        self, session: Session, known: Definition, now: CatalogTable
+        self, session: Session, begin: int, path: str, known: Definition, now: CatalogTable
     ) -> list[DefinitionChange]:
         """Partitions that have rows which the log does not tell of; a new one must be set up as the
         others are.
@@ -269,15 +277,47 @@ class CheckedSource(CaptureSource):
         before = {int(part[0]) for part in known["parts"]}
         new = [part for part in now.definition["parts"] if int(part[0]) not in before]
         if new:
-            check_identities([{**now.definition, "parts": new}], full=self.takes_back)
+            check_identities([{**now.definition, "parts": new}], full=self.has_before_images)
         filled_before = [
-            part[1] for part in new if rows_of_before(session, part, now.definition["parts"][0][1])
+            part[1]
+            for part in new
+            if self._had_rows(session, begin, path, part, now.definition["parts"][0][1])
         ]
         what = (
             f"its partition {', '.join(filled_before)} was attached with rows in it, which are not"
             " in the log"
         )
         return [DefinitionChange(Weight.SILENT, what)] if filled_before else []
+
+    def _had_rows(
+        self, session: Session, begin: int, path: str, part: Sequence[Any], root: str
+    ) -> bool:
+        """Whether a new partition has rows that the log does not have, or may not have."""
+        attached = int(part[0]), str(part[3])
+        if attached in self._attached_empty:
+            return False
+        writers = rows_of_before(session, part, root)
+        if writers is None or (
+            writers
+            and not writers <= self._writers(begin, lsn.number(self.current_position(session)["lsn"]), path)
+        ):
+            return True
+        self._attached_empty = self._attached_empty | {
+            attached
+        }  # a range that ends before now has fewer writers
+        return False
+
+    def _writers(self, begin: int, end: int, path: str) -> frozenset[int]:
+        """The transactions of a range that wrote rows of a table."""
+        if begin >= end:
+            return frozenset()
+        with closing(
+            changes(
+                self._open,
+                SlotRange(slot=self.slot, publication=self.publication, start=begin, end=end),
+            )
+        ) as found:
+            return writers_of(found, self.address.database, path)
 
     def _decided(self, session: Session, start: Offset, begin: int, seen: "_Seen") -> Checked:
         for path, said in seen.differing.items():
@@ -302,28 +342,59 @@ class CheckedSource(CaptureSource):
             return replace(seen.fresh, end=end, rows=shown.rows)
         if stops:
             return self._not_in_log(session, start, begin, stops[0], seen)
+        for path in seen.differing:
+            if self._may_have_been_unlogged(session, start, path, seen):
+                return self._applied(
+                    session,
+                    start,
+                    begin,
+                    _Stop(path, _UNLOGGED, begin, (ChangeChoice.SKIP, ChangeChoice.REREAD)),
+                    seen,
+                )
         definitions = {path: seen.found[path].definition for path in seen.differing}
         columns = {
             path: now
             for path in seen.differing
-            if (now := self._columns_now(session, self.captured[path])) is not None
+            if (now := self._columns_now(session, self.cdc_tables[path])) is not None
         }
         columns = {
             path: now for path, now in columns.items() if now != start["tables"][path]["columns"]
         }
+        columns, definitions = (
+            {**seen.fresh.columns, **columns},
+            {**seen.fresh.definitions, **definitions},
+        )
         return replace(
             seen.fresh,
             end=end,
             rows=shown.rows,
-            columns={**seen.fresh.columns, **columns},
-            definitions={**seen.fresh.definitions, **definitions},
+            settled=True,
+            columns=columns,
+            definitions=definitions,
+        )
+
+    def _may_have_been_unlogged(
+        self, session: Session, start: Offset, path: str, seen: "_Seen"
+    ) -> bool:
+        """Whether a table with new files may have been SET UNLOGGED, changed, and SET LOGGED again.
+        That writes all rows anew, as of then; VACUUM FULL and CLUSTER leave their transactions as
+        they were. The server allows it only where the publication does not name the table itself.
+        """
+        known, now = start["tables"][path].get("definition"), seen.found[path].definition
+        if known is None or now["publication"][3] or known["parts"][0][2] == now["parts"][0][2]:
+            return False
+        oldest = int(start["log"].get("xmin", 0)) % (1 << 32) or int(known["row"])
+        return not session.one(
+            f"select exists (select 1 from only {now['parts'][0][1]} where age(xmin) >"
+            " age(%s::text::xid))",
+            (str(oldest),),
         )
 
     def _range_to_look_at(self, session: Session, seen: "_Seen") -> tuple[int, bool]:
         """Its end, and whether everything that the catalogue shows lies before it: so where the
         catalogue did not change while the end was taken.
         """
-        later = lsn.number(self.log_now(session)["lsn"])
+        later = lsn.number(self.current_position(session)["lsn"])
         again = fingerprint(
             session, self._roots, self._schemas(), self.publication, self._types, _version(session)
         )
@@ -341,7 +412,7 @@ class CheckedSource(CaptureSource):
         entries = {
             path: e
             for path, e in start["tables"].items()
-            if path in self.captured and e["read"] is not None
+            if path in self.cdc_tables and e["read"] is not None
         }
         known = {
             path: layout_of_definition(e["columns"], e.get("definition"))
@@ -421,7 +492,7 @@ class CheckedSource(CaptureSource):
             choice is None or choice not in stop.choices or now is None
         ):  # one that is gone is passed over when the job starts again
             raise TableChanged(stop.path, stop.what, at, choices=stop.choices)
-        columns = self._columns_now(session, self.captured[stop.path]) or entry["columns"]
+        columns = self._columns_now(session, self.cdc_tables[stop.path]) or entry["columns"]
         if (
             choice is not ChangeChoice.REREAD
             and entry["columns"] == columns
@@ -453,10 +524,10 @@ class CheckedSource(CaptureSource):
     def _columns_words(self, session: Session, start: Offset, path: str) -> str:
         return (
             f"its columns were {_shown(start['tables'][path]['columns'])} and are"
-            f" {_shown(self._columns_now(session, self.captured[path]))}"
+            f" {_shown(self._columns_now(session, self.cdc_tables[path]))}"
         )
 
-    def _columns_now(self, session: Session, captured: CaptureTable) -> list[Any] | None:
+    def _columns_now(self, session: Session, captured: CdcTable) -> list[Any] | None:
         info = self.dialect.table_info(session, captured.info.name)
         return None if info is None else self.columns_of(replace(captured, info=info))
 
@@ -467,7 +538,7 @@ class CheckedSource(CaptureSource):
         TableChanged where they are not carried on.
         """
         before = start["tables"][path]["columns"]
-        found = self._columns_now(session, self.captured[path])
+        found = self._columns_now(session, self.cdc_tables[path])
         now = found if found is None or shown is None else [c for c in found if c[0] in shown]
         same = [c[: len(before[0])] for c in now or () if c[0] in {b[0] for b in before}] == before
         whole = now is not None and (shown is None or len(now) == len(shown)) and same
@@ -491,8 +562,8 @@ class CheckedSource(CaptureSource):
             raise TableChanged(path, what, lsn.text(at), choices=ADOPT_OR_REREAD)
         return now
 
-    def _as_now(self, session: Session, path: str) -> CaptureTable:
-        captured = self.captured[path]
+    def _as_now(self, session: Session, path: str) -> CdcTable:
+        captured = self.cdc_tables[path]
         info = self.dialect.table_info(session, captured.info.name) or captured.info
         return replace(
             captured,
@@ -500,11 +571,11 @@ class CheckedSource(CaptureSource):
             table=info.as_table({c.name: self.dialect.data_type(c) for c in info.columns}),
         )
 
-    def filled(self, session: Session, captured: CaptureTable) -> ColumnDefaults:
+    def filled(self, session: Session, captured: CdcTable) -> ColumnDefaults:
         """As the catalogue keeps it."""
         return filled(session, self.dialect, captured)
 
-    def columns_of(self, captured: CaptureTable) -> list[Any]:
+    def columns_of(self, captured: CdcTable) -> list[Any]:
         """Name, type in words, type, modifier and number of each that the log has."""
         return [
             [c.name, c.native, c.type_id, c.modifier, c.number]

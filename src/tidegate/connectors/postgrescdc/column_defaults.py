@@ -5,8 +5,8 @@ The catalogue keeps that value for rows that were not written since. Where it ke
 is a default, every row may have its own.
 """
 
-from tidegate.databases.cdc.column_defaults import UNKNOWN, ColumnDefaults, plain
-from tidegate.databases.cdc.selection import CaptureTable
+from tidegate.databases.cdc.column_defaults import UNKNOWN, ColumnDefaults, parse_constant
+from tidegate.databases.cdc.selection import CdcTable
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.postgres.pgoutput_columns import elements
 from tidegate.databases.session import Session
@@ -16,7 +16,7 @@ select attname, case when atthasmissing then attmissingval::text end, atthasdef 
 where attrelid = to_regclass(%s) and attnum > 0 and not attisdropped"""
 
 
-def filled(session: Session, dialect: Dialect, captured: CaptureTable) -> ColumnDefaults:
+def filled(session: Session, dialect: Dialect, captured: CdcTable) -> ColumnDefaults:
     types = {c.name: c.type for c in captured.table.columns}
     found: ColumnDefaults = {}
     for name, missing, computed in session.query(
@@ -32,5 +32,5 @@ def filled(session: Session, dialect: Dialect, captured: CaptureTable) -> Column
         except ValueError:  # an array in an array
             found[name] = UNKNOWN
             continue
-        found[name] = None if text is None else plain(text, types[name])
+        found[name] = None if text is None else parse_constant(text, types[name])
     return found

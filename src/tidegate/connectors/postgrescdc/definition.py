@@ -2,12 +2,13 @@
 columns. Called by source.py, in the driver.
 
 `fingerprint` is one cheap query for all tables, read with every plan: the transactions that wrote
-the rows of the catalogue. Only where it is another one than before, `definitions_of` reads the
-definitions themselves. A definition is JSON:
+the rows of the catalogue, hashed. Most of its time was planning, so the server keeps its plan. Only
+where it is another one than before, `definitions_of` reads the definitions themselves. A definition
+is JSON:
 
     oid          the table
     attributes   how many columns it ever had
-    persistence  p where the log has its changes
+    persistence  p where the log has its changes and those of all partitions
     row          the transaction that wrote its row of the catalogue
     columns      by number: the transaction that wrote the column's row, and whether a rewrite of the files alone has done so
     parts        the table and its partitions: [oid, name, file, attached by, identity, identity's columns]
@@ -43,16 +44,17 @@ _FINGERPRINT = (
     _TREE.replace("{named}", _NUMBERED)
     + """,
 ids as materialized (select array(select root from named where root is not null) || %s::oid[] as found)
-select md5(concat_ws('|',
-  (select array_agg(n.xmin)::text from pg_namespace n where n.nspname = any(%s::text[])),
-  (select array_agg(c.oid)::text || array_agg(c.xmin)::text || array_agg(t.since)::text from tree t join pg_class c on c.oid = t.id),
-  (select array_agg(a.xmin)::text from pg_attribute a, ids where a.attrelid = any(ids.found) and a.attnum > 0),
-  (select array_agg(i.xmin)::text from pg_index i, ids where i.indrelid = any(ids.found)),
-  (select array_agg(e.xmin)::text from pg_enum e where e.enumtypid = any(%s::oid[])),
-  (select array_agg(r.xmin)::text from pg_publication_rel r, ids where r.prrelid = any(ids.found)),
+select concat_ws('|',
+  (select hash_array_extended(array_agg(n.xmin), 0) from pg_namespace n where n.nspname = any(%s::text[])),
+  (select concat_ws(',', hash_array_extended(array_agg(c.oid), 0), hash_array_extended(array_agg(c.xmin), 0), hash_array_extended(array_agg(t.since), 0))
+    from tree t join pg_class c on c.oid = t.id),
+  (select hash_array_extended(array_agg(a.xmin), 0) from pg_attribute a, ids where a.attrelid = any(ids.found) and a.attnum > 0),
+  (select hash_array_extended(array_agg(i.xmin), 0) from pg_index i, ids where i.indrelid = any(ids.found)),
+  (select hash_array_extended(array_agg(e.xmin), 0) from pg_enum e where e.enumtypid = any(%s::oid[])),
+  (select hash_array_extended(array_agg(r.xmin), 0) from pg_publication_rel r, ids where r.prrelid = any(ids.found)),
   {schemas}
-  (select array[oid::text, xmin::text]::text from pg_publication where pubname = %s))),
-array(select distinct t.ord from tree t join pg_locks l on l.relation = t.id
+  (select array[oid::text, xmin::text]::text from pg_publication where pubname = %s)),
+array(select distinct t.ord from tree t join pg_lock_status() l on l.relation = t.id
   where l.mode = 'AccessExclusiveLock' and l.granted and l.pid is distinct from pg_backend_pid()
   and l.database = (select oid from pg_database where datname = current_database()))"""
 )
@@ -60,7 +62,7 @@ _TABLES = (
     _TREE.replace("{named}", _NAMED)
     + """,
 parts as (
-  select t.ord, json_agg(json_build_array(c.oid::bigint,
+  select t.ord, max(c.relpersistence::text) as persistence, json_agg(json_build_array(c.oid::bigint,
     format('"%%s"."%%s"', replace(n.nspname, '"', '""'), replace(c.relname, '"', '""')), coalesce(pg_relation_filenode(c.oid), 0)::bigint,
     t.since::text, c.relreplident,
     coalesce((select json_agg(a.attname order by k.place) from pg_index i cross join lateral unnest(i.indkey) with ordinality k(number, place)
@@ -82,7 +84,7 @@ keys as (
   from named n join pg_index i on i.indrelid = n.root
   left join pg_constraint k on k.conindid = i.indexrelid and k.conrelid = i.indrelid and k.contype in ('p', 'u')
   where i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null group by n.ord)
-select n.ord, n.root::bigint, c.relkind::text, c.relpersistence::text, c.relnatts, c.xmin::text, row_security_active(c.oid), p.parts, a.columns, k.keys
+select n.ord, n.root::bigint, c.relkind::text, p.persistence, c.relnatts, c.xmin::text, row_security_active(c.oid), p.parts, a.columns, k.keys
 from named n join pg_class c on c.oid = n.root left join parts p using (ord) left join columns a using (ord) left join keys k using (ord)"""
 )
 _TYPES = """
@@ -172,10 +174,22 @@ def fingerprint(
     """
     sql = _for_version(_FINGERPRINT, version)
     paths = list(roots)
-    value, locked = session.query(
-        sql, (list(roots.values()), types.relations, list(schemas), types.enums, publication)
-    )[0]
+    parameters = (
+        _oids(list(roots.values())),
+        _oids(types.relations),
+        list(schemas),
+        _oids(types.enums),
+        publication,
+    )
+    value, locked = session.query_often(sql, parameters)[0]
     return Fingerprint(str(value), frozenset(paths[int(n) - 1] for n in locked))
+
+
+def _oids(numbers: Sequence[int]) -> str:
+    """An array as the server reads it from text: a list of numbers costs more to send than to
+    compare.
+    """
+    return "{" + ",".join(map(str, numbers)) + "}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +233,7 @@ def definitions_of(
 
 def _for_version(sql: str, version: int) -> str:
     schemas = (
-        "(select array_agg(s.oid)::text from pg_publication_namespace s),"
+        "(select hash_array_extended(array_agg(s.oid), 0) from pg_publication_namespace s),"
         if version >= 150_000
         else ""
     )

@@ -128,6 +128,13 @@ def _columns(columns: Sequence[Sequence[Any]], now: CatalogTable) -> Iterable[De
 def _parts(known: Definition, found: CatalogTable) -> Iterable[DefinitionChange]:
     """Partitions that came, went, or were emptied; identities; files."""
     now = found.definition
+    if known["persistence"] != now["persistence"]:
+        yield DefinitionChange(
+            Weight.SILENT,
+            "it, or a partition, became unlogged or logged again: changes of it were not in"
+            " the log",
+            REREAD,
+        )
     before, after = ({int(p[0]): p for p in d["parts"]} for d in (known, now))
     if gone := [before[n][1] for n in before if n not in after]:
         yield DefinitionChange(
@@ -144,12 +151,6 @@ def _parts(known: Definition, found: CatalogTable) -> Iterable[DefinitionChange]
                 yield _new_files(part, _rewritten(known, now), is_root=number == now["oid"])
         else:
             yield DefinitionChange(Weight.LOOK, f"it has a new partition {part[1]}")
-    if known["persistence"] != now["persistence"]:
-        yield DefinitionChange(
-            Weight.SILENT,
-            "it became unlogged, or logged again: changes of it were not in the log",
-            REREAD,
-        )
 
 
 def _identity(
@@ -176,8 +177,8 @@ def _new_files(part: Sequence[Any], rewritten: Sequence[str], *, is_root: bool) 
     if is_root:
         return DefinitionChange(Weight.LOOK, f"{part[1]} has new files")
     what = (
-        f"its partition {part[1]} was emptied (TRUNCATE), or written anew (VACUUM FULL, CLUSTER),"
-        " which the log does not tell apart"
+        f"its partition {part[1]} was emptied (TRUNCATE), UNLOGGED for a while, or written anew"
+        " (VACUUM FULL, CLUSTER), which the log does not tell apart"
     )
     return DefinitionChange(Weight.SILENT, what, (ChangeChoice.SKIP, ChangeChoice.REREAD))
 
@@ -304,3 +305,19 @@ def scan(
             if path := next((p for p in emptied if p in known and not passed(p, at)), ""):
                 return DefinitionScan(FirstChange(at, path, "TRUNCATE", None), earlier)
     return DefinitionScan(None, rows)
+
+
+def writers_of(found: Iterable[bytes], database: str, path: str) -> frozenset[int]:
+    """The numbers of the transactions that wrote rows of a table."""
+    writers: set[int] = set()
+    mine: dict[bytes, bool] = {}
+    transaction = 0
+    for data in found:
+        if data[0] == messages.BEGIN:
+            transaction = messages.begin(data)[1]
+        elif data[0] == messages.RELATION:
+            table = messages.relation(data)
+            mine[data[1:5]] = ".".join((database, table.schema, table.table)) == path
+        elif data[0] in _ROWS and mine.get(data[1:5]):
+            writers.add(transaction)
+    return frozenset(writers)

@@ -23,7 +23,9 @@ def place_of(address: Address) -> str:
 def names(values: Values, _context: OperatorContext) -> Iterator[Resource]:
     """The slot's name, which only one job may use at a time."""
     address = parse_url(str(values["url"]), "", "", {})
-    yield Resource(kind=NAME, name=str(values["slot.name"]), place=place_of(address), lasting=False)
+    yield Resource(
+        kind=NAME, name=str(values["slot.name"]), location=place_of(address), lasting=False
+    )
 
 
 def drop(resource: Resource, values: Values) -> None:

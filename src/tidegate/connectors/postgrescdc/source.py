@@ -1,9 +1,9 @@
 """Postgres-CDC: a logical replication slot as the log of a CaptureSource. Called by the engine
 through plugin.contract.
 
-A position is {"lsn", "history"}: transactions whose commit lies at or after it are not read yet.
-Any position is a good end of a range, as whole transactions belong to ranges by the position of
-their commit; so the driver does not read the log, it only asks whether there is something in it,
+A position is {"lsn", ...} (past.py): transactions whose commit lies at or after it are not read
+yet. Any position is a good end of a range, as whole transactions belong to ranges by the position
+of their commit; so the driver does not read the log, it only asks whether there is something in it,
 unless the catalogue shows that a table is not what it was (check.py). Columns are [name, type in
 words, type, modifier, number].
 """
@@ -19,10 +19,18 @@ from tidegate.connectors.postgrescdc.check import CheckedSource
 from tidegate.connectors.postgrescdc.definition import CatalogTable
 from tidegate.connectors.postgrescdc.identity import check_identities
 from tidegate.connectors.postgrescdc.outside import PUBLICATION, SLOT, place_of
+from tidegate.connectors.postgrescdc.past import (
+    Mark,
+    ServerState,
+    mark_of,
+    position_of,
+    server_state,
+    why_gone,
+)
 from tidegate.databases.cdc.errors import ChangeChoice, NoTables, NotSetUp, PositionGone
-from tidegate.databases.cdc.selection import CaptureTable
+from tidegate.databases.cdc.selection import CdcTable
 from tidegate.databases.cdc.source import LogWindow
-from tidegate.databases.errors import AccessDenied, DatabaseTrouble, StatementRefused
+from tidegate.databases.errors import DatabaseTrouble, StatementRefused
 from tidegate.databases.patience import retry_transient
 from tidegate.databases.postgres import lsn
 from tidegate.databases.postgres import pgoutput_messages as messages
@@ -59,6 +67,8 @@ class PostgresCdcSource(CheckedSource):
     system = System.POSTGRES
     _book: ResourceRegistry | None = None
     logs_generated = False
+    _marked = 0
+    """The start of the server after which the mark was found."""
 
     def session(self) -> Session:
         return self._open()
@@ -69,7 +79,7 @@ class PostgresCdcSource(CheckedSource):
         )
 
     @property
-    def takes_back(self) -> bool:
+    def has_before_images(self) -> bool:
         """Whole images before are there where the replica identity is full."""
         return bool(self.values["require-replica-identity-full"])
 
@@ -124,8 +134,8 @@ class PostgresCdcSource(CheckedSource):
             path for path, table in found.items() if table.definition["persistence"] != "p"
         ]:
             raise NotSetUp(
-                f"changes of {', '.join(unlogged)} are not in the log, as it is unlogged: run ALTER"
-                " TABLE ... SET LOGGED, or leave it out"
+                f"changes of {', '.join(unlogged)} are not in the log, as it or a partition is"
+                " unlogged: run ALTER TABLE ... SET LOGGED, or leave it out"
             )
         if hidden := [path for path, table in found.items() if table.hidden]:
             raise NotSetUp(
@@ -133,10 +143,10 @@ class PostgresCdcSource(CheckedSource):
                 " which the log would show: give that user BYPASSRLS, or let it own the table"
                 " without FORCE ROW LEVEL SECURITY"
             )
-        check_identities([table.definition for table in found.values()], full=self.takes_back)
+        check_identities([table.definition for table in found.values()], full=self.has_before_images)
         return found
 
-    def log_begin(self, session: Session) -> dict[str, Any]:
+    def start_position(self, session: Session) -> dict[str, Any]:
         """The publication first: the slot's plugin looks for it in the past."""
         found = self._check_tables(session)
         self._published(session, found)
@@ -151,18 +161,19 @@ class PostgresCdcSource(CheckedSource):
                 " choose another slot.name"
             )
         if self.values["startup.mode"] == "latest":
-            return self.log_now(session)
+            return self.current_position(session)
         if self.values["startup.mode"] in ("initial", "snapshot-only"):
             state = self._with_readable_log(session, state)
-        return _document(state.confirmed, self._history(session)[0])
+        server = server_state(session)
+        return position_of(state.confirmed, server, xmin=server.xmin, mark=None)
 
     def _with_readable_log(self, session: Session, state: SlotState) -> SlotState:
         """A slot that was there, and whose log is of a time without the publication, moves on:
         nobody can read that, and the tables are read anew.
         """
-        _, written = self._history(session)
+        written = server_state(session).written
         try:
-            self._anything(state.confirmed, written)
+            self._first(state.confirmed, written)
         except StatementRefused as error:
             if error.code != NO_SUCH_OBJECT:
                 raise
@@ -175,7 +186,7 @@ class PostgresCdcSource(CheckedSource):
         self.check_publication(session, found, members=False)
         self._record_new(session)
         tables = {
-            self.dialect.qualified(self.captured[path].info.name): int(table.definition["oid"])
+            self.dialect.qualified(self.cdc_tables[path].info.name): int(table.definition["oid"])
             for path, table in found.items()
         }
         publish(session, self.publication, tables)
@@ -193,14 +204,14 @@ class PostgresCdcSource(CheckedSource):
         if not session.query(
             "select 1 from pg_publication where pubname = %s", (self.publication,)
         ):
-            self._book.record(Resource(kind=PUBLICATION, name=self.publication, place=place))
+            self._book.record(Resource(kind=PUBLICATION, name=self.publication, location=place))
         if slot_state(session, self.slot) is None:
-            self._book.record(Resource(kind=SLOT, name=self.slot, place=place))
+            self._book.record(Resource(kind=SLOT, name=self.slot, location=place))
 
-    def log_stop(self, session: Session) -> dict[str, Any] | None:
-        return self.log_now(session) if self.values["stop.mode"] == "latest" else None
+    def stop_position(self, session: Session) -> dict[str, Any] | None:
+        return self.current_position(session) if self.values["stop.mode"] == "latest" else None
 
-    def log_now(self, session: Session) -> dict[str, Any]:
+    def current_position(self, session: Session) -> dict[str, Any]:
         """After everything that can be seen now, once it can be read: commits that were not waited
         for are written a moment later.
         """
@@ -229,24 +240,10 @@ class PostgresCdcSource(CheckedSource):
                 with suppress(TidegateError):
                     session.execute("select pg_logical_emit_message(true, 'tidegate', '')")
             time.sleep(PAUSE_S)  # the server's own writer comes by
-        history, written = self._history(session)
-        return _document(written, history)
+        server = server_state(session)
+        return position_of(server.written, server, xmin=server.xmin, mark=None)
 
-    @staticmethod
-    def _history(session: Session) -> tuple[list[str], int]:
-        """The server's identity and timeline, which give positions their meaning, and how far its
-        log is written.
-        """
-        file, written = session.query(
-            "select pg_walfile_name(written), written::text from pg_current_wal_flush_lsn() written"
-        )[0]
-        try:
-            identifier = str(session.one("select system_identifier::text from pg_control_system()"))
-        except AccessDenied:  # some hosters keep it to themselves
-            identifier = ""
-        return [identifier, str(file)[:8]], lsn.number(str(written))
-
-    def passed(self, log: Mapping[str, Any], stop: Mapping[str, Any]) -> bool:
+    def has_reached(self, log: Mapping[str, Any], stop: Mapping[str, Any]) -> bool:
         return lsn.number(log["lsn"]) >= lsn.number(stop["lsn"])
 
     def next_window(self, session: Session, start: Offset, limit: Limit) -> LogWindow:
@@ -254,8 +251,8 @@ class PostgresCdcSource(CheckedSource):
         that is not carried on.
         """
         begin = lsn.number(start["log"]["lsn"])
-        history, written = self._history(session)
-        self._check_position(session, start["log"], history, written)
+        server = server_state(session)
+        self._check_position(session, start["log"], server)
         self._publish_new(session, start)
 
         def bound(written: int) -> int:
@@ -264,23 +261,30 @@ class PostgresCdcSource(CheckedSource):
                 begin, min(end, lsn.number(start["stop"]["lsn"])) if "stop" in start else end
             )
 
-        checked = self.checked(session, start, begin, written, bound)
+        checked = self.checked(session, start, begin, server.written, bound)
         end = checked.end
         caught_up = (
             not checked.stopped
-            and end == bound(max(written, end))
-            and (end >= written or ("stop" in start and end == lsn.number(start["stop"]["lsn"])))
+            and end == bound(max(server.written, end))
+            and (
+                end >= server.written
+                or ("stop" in start and end == lsn.number(start["stop"]["lsn"]))
+            )
         )
-        quiet = end - begin <= ASKED_BYTES_MAX and not (
-            self._anything(begin, end) if checked.rows is None else checked.rows
-        )
+        small = end - begin <= ASKED_BYTES_MAX
+        first = self._first(begin, end) if small and checked.rows is not False else None
+        quiet = small and first is None and not checked.rows
         if caught_up and any(
             t["read"] is None or t["read"]["upto"] is not None for t in start["tables"].values()
         ):
             self._wait_until_seen(session, begin, end)
         return LogWindow(
-            log=_document(end, history),
-            touched=frozenset() if quiet else frozenset(self.captured),
+            log=(
+                dict(start["log"])
+                if end == begin
+                else self._position(start["log"], end, server, first, settled=checked.settled)
+            ),
+            touched=frozenset() if quiet else frozenset(self.cdc_tables),
             caught_up=caught_up,
             idle_bytes=end - begin,
             columns=checked.columns,
@@ -289,71 +293,82 @@ class PostgresCdcSource(CheckedSource):
         )
 
     def _check_position(
-        self, session: Session, log: Mapping[str, Any], history: list[str], written: int
+        self, session: Session, log: Mapping[str, Any], server: ServerState
     ) -> None:
         """PositionGone where this is not the log that the position is of, or it does not hold
         everything from there on.
         """
         state = slot_state(session, self.slot)
-        why = self._gone(state, log, history, written)
-        if why:
+        why = why_gone(log, server, state, self.slot)
+        if why or state is None:
             raise PositionGone(log["lsn"], _oldest(state), why)
+        self._check_mark(log, server, state)
 
-    def _gone(
-        self, state: SlotState | None, log: Mapping[str, Any], history: list[str], written: int
-    ) -> str:
-        begin = lsn.number(log["lsn"])
-        identifier, timeline = log.get("history", history)
-        if identifier and history[0] and identifier != history[0]:
-            return (
-                f"this is another server: its system identifier is {history[0]}, and the position"
-                f" is of {identifier}"
+    def _check_mark(self, log: Mapping[str, Any], server: ServerState, state: SlotState) -> None:
+        """PositionGone where the log has another transaction at the mark than the one that was read
+        there.
+        """
+        mark = mark_of(log)
+        if server.started in (log.get("started"), self._marked) or mark is None:
+            return
+        at = lsn.number(mark[0])
+        if state.confirmed <= at and self._first(at, at + 1, missing=mark) != mark:
+            why = (
+                f"the log does not have the transaction {mark[1]} at {mark[0]}, which was read"
+                " there: it was restored to an earlier state, and has gone past it"
             )
-        if timeline != history[1]:
-            return (
-                f"the server has another history: it is on timeline {int(history[1], 16)}, and the"
-                f" position is of timeline {int(timeline, 16)}; a replica was promoted, or a backup"
-                " restored"
-            )
-        if begin > written:
-            return (
-                f"the server's log ends at {lsn.text(written)}, before the position: it was"
-                " restored to an earlier state"
-            )
-        if state is None:
-            return f"there is no replication slot {self.slot!r} any more"
-        if state.lost:
-            return (
-                f"the replication slot {self.slot!r} was invalidated, as it held back more log than"
-                " max_slot_wal_keep_size allows"
-            )
-        if state.confirmed > begin:
-            return f"the replication slot {self.slot!r} was moved on by somebody else"
-        return ""
+            raise PositionGone(log["lsn"], _oldest(state), why)
+        self._marked = server.started
 
     def _publish_new(self, session: Session, start: Offset) -> None:
         """Tables that are new since the last start."""
         if any(t["read"] is None for t in start["tables"].values()):
             self._published(session, self._check_tables(session))
 
-    def _anything(self, begin: int, end: int) -> bool:
-        """Whether a transaction of ours is in a range."""
+    def _position(
+        self,
+        before: Mapping[str, Any],
+        end: int,
+        server: ServerState,
+        first: Mark | None,
+        *,
+        settled: bool,
+    ) -> dict[str, Any]:
+        """The end of a range. `settled`: all tables are found as they are recorded with it."""
+        xmin = server.xmin if settled else before.get("xmin", 0)
+        return position_of(end, server, xmin=xmin, mark=first or mark_of(before))
+
+    def _first(self, begin: int, end: int, *, missing: Mark | None = None) -> Mark | None:
+        """The first transaction of ours in a range.
+
+        `missing`: instead, where the publication was not there then, so that nobody can read it.
+        """
         if begin >= end:
-            return False
+            return None
         wanted = SlotRange(slot=self.slot, publication=self.publication, start=begin, end=end)
-        inside = False
-        with closing(changes(self._open, wanted)) as found:
-            for data in found:
-                if data[0] == messages.BEGIN:
-                    inside = begin <= messages.begin(data)[0] < end
-                elif inside and data[0] in (
-                    messages.INSERT,
-                    messages.UPDATE,
-                    messages.DELETE,
-                    messages.TRUNCATE,
-                ):
-                    return True
-        return False
+        inside: Mark | None = None
+        try:
+            with closing(changes(self._open, wanted)) as found:
+                for data in found:
+                    if data[0] == messages.BEGIN:
+                        at, number = messages.begin(data)
+                        inside = (
+                            (lsn.text(at), number, messages.commit_time(data))
+                            if begin <= at < end
+                            else None
+                        )
+                    elif inside and data[0] in (
+                        messages.INSERT,
+                        messages.UPDATE,
+                        messages.DELETE,
+                        messages.TRUNCATE,
+                    ):
+                        return inside
+        except StatementRefused as error:
+            if missing is None or error.code != NO_SUCH_OBJECT:
+                raise
+            return missing  # definition.py tells what became of it
+        return None
 
     def _wait_until_seen(self, session: Session, begin: int, end: int) -> None:
         """A commit is in the log a moment before others can see it: chunks of this range must not
@@ -403,7 +418,7 @@ class PostgresCdcSource(CheckedSource):
         )
         return read_range(self._open, wanted, tables, self.address.database)
 
-    def relation(self, captured: CaptureTable) -> str:
+    def relation(self, captured: CdcTable) -> str:
         """Only the table's own rows: the log has those of tables that inherit from it under their
         own names. Partitions are the table's own.
         """
@@ -411,12 +426,12 @@ class PostgresCdcSource(CheckedSource):
         return f"only {name}" if captured.info.kind == "table" else name
 
     def _slot_table(self, path: str, columns: list[Any]) -> SlotTable:
-        captured = self.captured[path]
+        captured = self.cdc_tables[path]
         key = set(captured.table.primary_key)
         return SlotTable(
             layout=layout_of(columns),
             table=captured.table,
-            whole=self.takes_back,
+            whole=self.has_before_images,
             passes_truncate=self._passes_truncate(path),
             deferred=any(set(late) == key for late in captured.info.deferrable_keys),
         )
@@ -432,7 +447,7 @@ class PostgresCdcSource(CheckedSource):
         """Whether the slot holds the position, and how much more may be written."""
         with self.session() as session:
             state = slot_state(session, self.slot)
-            why = self._gone(state, offset["log"], *self._history(session))
+            why = why_gone(offset["log"], server_state(session), state, self.slot)
         if state is None or why:
             return LogRetention(False, why, position=offset["log"]["lsn"], oldest=_oldest(state))
         room = (
@@ -456,7 +471,3 @@ class PostgresCdcSource(CheckedSource):
 def _oldest(state: SlotState | None) -> str:
     """The first position that can still be read."""
     return lsn.text(state.confirmed) if state is not None and not state.lost else "none"
-
-
-def _document(position: int, history: list[str]) -> dict[str, Any]:
-    return {"lsn": lsn.text(position), "history": history}

@@ -7,14 +7,14 @@ key, so rows with one key are in one chunk.
 
 from tidegate.databases.cdc.errors import KeyNotUnique
 from tidegate.databases.cdc.keys import KeyChunk, SplitKey
-from tidegate.databases.cdc.selection import CaptureTable
+from tidegate.databases.cdc.selection import CdcTable
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.session import Session
 from tidegate.databases.url import System
 from tidegate.model.types import TypeName
 
 
-def is_guarded(captured: CaptureTable) -> bool:
+def is_guarded(captured: CdcTable) -> bool:
     """Whether the source keeps the key unique."""
     key = set(captured.table.primary_key)
     return any(
@@ -26,7 +26,7 @@ def is_guarded(captured: CaptureTable) -> bool:
 def check_unique(
     session: Session,
     dialect: Dialect,
-    captured: CaptureTable,
+    captured: CdcTable,
     relation: str,
     split: SplitKey | None,
     chunk: KeyChunk,
@@ -48,7 +48,7 @@ def check_unique(
         raise KeyNotUnique(captured.info.name.path, names)
 
 
-def _exact(dialect: Dialect, captured: CaptureTable, name: str) -> str:
+def _exact(dialect: Dialect, captured: CdcTable, name: str) -> str:
     """A column as targets compare it: to them, texts that are equal in the source's collation may
     be different ones.
     """

@@ -61,6 +61,11 @@ def begin(data: bytes) -> tuple[int, int]:
     return position, transaction
 
 
+def commit_time(data: bytes) -> int:
+    """When a transaction was committed, of its begin: microseconds since 2000."""
+    return int.from_bytes(data[9:17], "big", signed=True)
+
+
 def relation(data: bytes) -> RelationMessage:
     """The layout of a table."""
     try:

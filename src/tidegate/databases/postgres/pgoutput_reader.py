@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.databases.cdc.column_defaults import absent
+from tidegate.databases.cdc.column_defaults import missing_column
 from tidegate.databases.cdc.errors import TableChanged
 from tidegate.databases.postgres import pgoutput_messages as messages
 from tidegate.databases.postgres import pgoutput_rows as pure
@@ -141,7 +141,7 @@ class _Collector:
             self._wanted.table.columns, self._present, self._inet, strict=True
         ):
             if not present:
-                arrays.append(absent(self._wanted.table, column, len(kinds)))
+                arrays.append(missing_column(self._wanted.table, column, len(kinds)))
                 continue
             values = pure.texts(next(texts), len(kinds))
             arrays.append(

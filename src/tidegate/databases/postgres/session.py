@@ -3,6 +3,7 @@
 Times are UTC, dates ISO, whatever the server's defaults are.
 """
 
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -37,6 +38,18 @@ _UNTRUSTED = (
     "could not load",
     "sslmode value",
 )
+_RESET = (
+    b"close all; set session authorization default; reset all; unlisten *; select"
+    b" pg_advisory_unlock_all(); discard temp; discard sequences"
+)
+"""DISCARD ALL, but for prepared statements: psycopg knows the names of its own, which the next
+session uses again.
+"""
+_NEVER = sys.maxsize
+_NOT_PREPARED = ("26000", "42P05")
+"""A pooler between us and the server gave us another connection than the one that has the
+statement.
+"""
 _LIBPQ = (
     "sslmode",
     "sslrootcert",
@@ -120,20 +133,38 @@ class PostgresSession(Session):
         self._key = reuse.key_of(address)
         kept = reuse.take(self._key)
         self._opened_s = kept.opened_s if kept else time.monotonic()
-        self.connection: Any = kept.connection if kept else connect(address, prepare_threshold=None)
+        self.connection: Any = (
+            kept.connection if kept else connect(address, prepare_threshold=_NEVER)
+        )
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Run a statement; its rows."""
         return translated(self.address, lambda: self._run(sql, parameters).fetchall())
 
+    def query_often(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """As `query`, by a prepared statement; without one where the server does not find it again."""
+        try:
+            return translated(
+                self.address, lambda: self._run(sql, parameters, prepare=True).fetchall()
+            )
+        except StatementRefused as error:
+            if error.code not in _NOT_PREPARED:
+                raise
+        self.reusable = False
+        return translated(
+            self.address, lambda: self._run(sql, parameters, prepare=False).fetchall()
+        )
+
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         """Run a statement; how many rows it changed."""
         return translated(self.address, lambda: self._run(sql, parameters).rowcount)
 
-    def _run(self, sql: str, parameters: Sequence[Any]) -> "psycopg.Cursor[Any]":
+    def _run(
+        self, sql: str, parameters: Sequence[Any], prepare: bool | None = None
+    ) -> "psycopg.Cursor[Any]":
         # As bytes, since psycopg takes text for a literal only. Without parameters a % is a %.
         cursor: psycopg.Cursor[Any] = self.connection.execute(
-            sql.encode(), tuple(parameters) or None
+            sql.encode(), tuple(parameters) or None, prepare=prepare
         )
         return cursor
 
@@ -167,7 +198,7 @@ class PostgresSession(Session):
             and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
         ):
             with suppress(psycopg.Error):
-                connection.execute(b"discard all")
+                connection.execute(_RESET)
                 reuse.keep(
                     self._key,
                     connection,

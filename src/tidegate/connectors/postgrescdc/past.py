@@ -1,0 +1,118 @@
+"""Whether the server has the past that a position is of: what a position records of it, and what
+the server says. Called by source.py, in the driver.
+
+    lsn      everything before it is read
+    history  the server's identifier and timeline
+    xmin     all transactions with lower numbers had ended when the tables were last found as they are recorded
+    started  when the server was started, in microseconds
+    mark     a transaction of ours before it: the position of its commit, its number, its time
+
+A copy of the server's files that is put back has the same identifier and timeline. It shows by a
+log that ends before the position, by transaction numbers that are lower than `xmin`, or by another
+transaction at the mark. The mark is only looked at after a restart: no files are put back without
+one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.databases.errors import AccessDenied
+from tidegate.databases.postgres import lsn
+from tidegate.databases.postgres.slots import SlotState
+from tidegate.databases.session import Session
+
+_STATE = """
+select pg_walfile_name(written), written::text, pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint,
+  (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint
+from pg_current_wal_flush_lsn() written, pg_current_snapshot() s"""
+Mark = tuple[str, int, int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerState:
+    """What the server says of itself.
+
+    `written`: how far its log is; `xmin`, `xmax`: of its transactions; `started`: when, in
+    microseconds.
+    """
+
+    history: list[str]
+    written: int
+    xmin: int
+    xmax: int
+    started: int
+
+
+def server_state(session: Session) -> ServerState:
+    file, written, xmin, xmax, started = session.query_often(_STATE)[0]
+    try:
+        identifier = str(session.one("select system_identifier::text from pg_control_system()"))
+    except AccessDenied:  # some hosters keep it to themselves
+        identifier = ""
+    return ServerState(
+        history=[identifier, str(file)[:8]],
+        written=lsn.number(str(written)),
+        xmin=int(xmin),
+        xmax=int(xmax),
+        started=int(started),
+    )
+
+
+def position_of(
+    lsn_number: int, server: ServerState, *, xmin: int, mark: Mark | None
+) -> dict[str, Any]:
+    """A position as it is recorded."""
+    known = {
+        "lsn": lsn.text(lsn_number),
+        "history": server.history,
+        "xmin": xmin,
+        "started": server.started,
+    }
+    return {**known, "mark": list(mark)} if mark else known
+
+
+def mark_of(log: Mapping[str, Any]) -> Mark | None:
+    """The transaction that a position remembers."""
+    found = log.get("mark")
+    return (str(found[0]), int(found[1]), int(found[2])) if found else None
+
+
+def why_gone(
+    log: Mapping[str, Any], server: ServerState, state: SlotState | None, slot: str
+) -> str:
+    """Why a position is not one of this server, or its log is not held; empty where all is well."""
+    begin = lsn.number(log["lsn"])
+    identifier, timeline = log.get("history", server.history)
+    if identifier and server.history[0] and identifier != server.history[0]:
+        return (
+            f"this is another server: its system identifier is {server.history[0]}, and the"
+            f" position is of {identifier}"
+        )
+    if timeline != server.history[1]:
+        return (
+            f"the server has another history: it is on timeline {int(server.history[1], 16)}, and"
+            f" the position is of timeline {int(timeline, 16)}; a replica was promoted, or a backup"
+            " restored"
+        )
+    if begin > server.written:
+        return (
+            f"the server's log ends at {lsn.text(server.written)}, before the position: it was"
+            " restored to an earlier state"
+        )
+    if server.xmax < log.get("xmin", 0):
+        return (
+            f"the server has had {server.xmax} transactions, and the position is of a time when it"
+            f" had {log['xmin']}: it was restored to an earlier state, and has written other"
+            " changes since"
+        )
+    if state is None:
+        return f"there is no replication slot {slot!r} any more"
+    if state.lost:
+        return (
+            f"the replication slot {slot!r} was invalidated, as it held back more log than"
+            " max_slot_wal_keep_size allows"
+        )
+    if state.confirmed > begin:
+        return f"the replication slot {slot!r} was moved on by somebody else"
+    return ""
