@@ -50,7 +50,7 @@ from tidegate.lifecycle.observation import (
 from tidegate.lifecycle.placement import Offer, QueuedJob, place
 from tidegate.lifecycle.recheck import is_stable, recheck_after_ms
 from tidegate.model.engine import EngineSettings, ScheduleStrategy
-from tidegate.model.log_retention import outlook
+from tidegate.model.log_retention import log_retention_status
 from tidegate.model.records import (
     HEARTBEATS,
     LEASES,
@@ -67,7 +67,7 @@ from tidegate.model.records import (
     WorkerRecord,
 )
 from tidegate.pipeline.clock import Clock
-from tidegate.runner.process import held_up, is_alive
+from tidegate.runner.process import blocked_reason, is_alive
 from tidegate.store.base import Check, Delete, OutcomeUnknown
 from tidegate.store.errors import Conflict, StoreUnavailable
 
@@ -95,7 +95,7 @@ class Reconciler:
         self.clock = clock
         self.many = many
         self.alive = alive or alive_here
-        self.held_up = held_up if alive is None else lambda process: ""  # noqa: ARG005  # in a simulation no process is real
+        self.held_up = blocked_reason if alive is None else lambda process: ""  # noqa: ARG005  # in a simulation no process is real
         self.touched = cache.listen()
         self.changed = cache.listen_for_news()
         self.ages = StateTimers()
@@ -270,7 +270,7 @@ class Reconciler:
             health=self._health(
                 snapshot.record.value, state, tuple(p.value for p in snapshot.pipelines), watcher
             ),
-            log_retention=outlook(
+            log_retention=log_retention_status(
                 f
                 for m in self.cache.metrics(job_id)
                 if m.value.generation == state.generation

@@ -103,7 +103,7 @@ class TransitionWriter:
         runway = (
             view.log_retention
             if before.status is JobStatus.RUNNING
-            else LogRetentionStatus(before.log_retention, before.runway_reason)
+            else LogRetentionStatus(before.log_retention, before.log_retention_reason)
         )
         moved = _moved(view, decision.order, decision.worker, now_ms)
         answer = given_up(snapshot, decision.savepoint, now_ms)
@@ -116,7 +116,7 @@ class TransitionWriter:
             health=health.level,
             health_reason=health.reason,
             log_retention=runway.level,
-            runway_reason=runway.reason,
+            log_retention_reason=runway.reason,
         )
         writes: list[Put | Delete] = [
             Put(JOB_STATES, str(snapshot.job_id), to_document(state)),
@@ -500,7 +500,7 @@ def _alike(told: tuple[str, ...], state: JobState) -> bool:
         state.health,
         state.health_reason,
         state.log_retention,
-        state.runway_reason,
+        state.log_retention_reason,
     )
     return told == before or [_words(text) for text in told] == [_words(text) for text in before]
 

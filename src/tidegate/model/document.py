@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from tidegate.model.errors import TerminalError
 
 T = TypeVar("T")
-MISFIT = "one of its fields holds what it cannot"
+WRONG_TYPE = "one of its fields holds what it cannot"
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _kind: Callable[[Any], type] = type  # mypy takes what `type` gives for something unhashable
 
@@ -29,13 +29,13 @@ class NewerDocument(TerminalError):
 
     condition = "newer-document"
 
-    def __init__(self, what: str, found: object, known: int) -> None:
+    def __init__(self, what: str, version: object, supported: int) -> None:
         super().__init__(
-            f"{what} has format version {found}; this Tidegate reads up to {known}: upgrade it"
+            f"{what} has format version {version}; this Tidegate reads up to {supported}: upgrade it"
         )
         self.what = what
-        self.found = found
-        self.known = known
+        self.version = version
+        self.supported = supported
 
 
 class UnreadableDocument(TerminalError, ValueError):
@@ -69,13 +69,13 @@ def from_document(kind: type[T], data: Mapping[str, Any], what: str = "") -> T:
     """
     plain: type = kind
     if type(data) is not dict and not isinstance(data, Mapping):
-        raise UnreadableDocument(what or kind.__name__, f"it is {_article(data)} and not an object")
-    known, found = _version(plain), data.get("version")
-    if isinstance(known, int):
+        raise UnreadableDocument(what or kind.__name__, f"it is {_json_kind(data)} and not an object")
+    supported, found = _version(plain), data.get("version")
+    if isinstance(supported, int):
         if not isinstance(found, int):
             raise UnreadableDocument(what or kind.__name__, "it has no format version")
-        if found > known:
-            raise NewerDocument(what or kind.__name__, found, known)
+        if found > supported:
+            raise NewerDocument(what or kind.__name__, found, supported)
     try:
         result: T = _decoder(plain)(data)
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
@@ -83,7 +83,7 @@ def from_document(kind: type[T], data: Mapping[str, Any], what: str = "") -> T:
     return result
 
 
-def _article(value: object) -> str:
+def _json_kind(value: object) -> str:
     return {
         str: "a text",
         bool: "true or false",
@@ -95,10 +95,10 @@ def _article(value: object) -> str:
 
 def _reason(error: Exception) -> str:
     """In words, and without those of Python."""
-    return str(error) if isinstance(error, _Misfit) else MISFIT
+    return str(error) if isinstance(error, _FieldError) else WRONG_TYPE
 
 
-class _Misfit(ValueError):
+class _FieldError(ValueError):
     pass
 
 
@@ -171,13 +171,13 @@ def _decoder(hint: Any) -> Callable[[Any], Any]:
         return _record_decoder(hint)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return _enum_decoder(hint)
-    return _as_it_is
+    return _identity
 
 
 def _record_decoder(kind: type) -> Callable[[Any], Any]:
     hints = typing.get_type_hints(kind)
     fields = [
-        (name, key, None if (decode := _decoder(hints[name])) is _as_it_is else decode)
+        (name, key, None if (decode := _decoder(hints[name])) is _identity else decode)
         for name, key in _fields(kind)
     ]
     known = {key for _, key, _ in fields}
@@ -202,11 +202,11 @@ def _record_decoder(kind: type) -> Callable[[Any], Any]:
             )
         except TypeError as error:
             if not isinstance(data, Mapping):
-                raise _Misfit(
-                    f"there is {_article(data)} in the place of {kind.__name__}"
+                raise _FieldError(
+                    f"there is {_json_kind(data)} in the place of {kind.__name__}"
                 ) from error
             missing = _missing(kind, data)
-            raise _Misfit(f"it has no {', '.join(missing)}" if missing else MISFIT) from error
+            raise _FieldError(f"it has no {', '.join(missing)}" if missing else WRONG_TYPE) from error
 
     return read
 
@@ -229,10 +229,10 @@ def _enum_decoder(kind: type[Enum]) -> Callable[[Any], Any]:
         try:
             return members[data]
         except (KeyError, TypeError) as error:
-            raise _Misfit(f"{data!r} is no {kind.__name__}") from error
+            raise _FieldError(f"{data!r} is no {kind.__name__}") from error
 
     return read
 
 
-def _as_it_is(data: Any) -> Any:
+def _identity(data: Any) -> Any:
     return data

@@ -35,7 +35,7 @@ class ResolvedBlock:
     @property
     def label(self) -> str:
         """`Source[0]-FakeSource`: the block's name where it has none of its own."""
-        return f"{self.block.kind.value.capitalize()}[{self.block.index}]-{self.connector.name}"
+        return f"{self.block.kind.capitalize()}[{self.block.index}]-{self.connector.name}"
 
     @property
     def operator(self) -> str:

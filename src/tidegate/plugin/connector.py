@@ -4,7 +4,7 @@ Importable without Spark and without Arrow.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -92,11 +92,7 @@ class Connector:
     def capabilities_of(self, values: Values) -> Capabilities:
         """The capabilities with these options."""
         chosen = self.of(values)
-        return (
-            chosen.refine(values, chosen.capabilities)
-            if chosen.refine
-            else replace(chosen.capabilities)
-        )
+        return chosen.refine(values, chosen.capabilities) if chosen.refine else chosen.capabilities
 
     def load(self) -> Any:
         return self._named(self.implementation)

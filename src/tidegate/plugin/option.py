@@ -11,10 +11,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidegate.model.job import Path, PluginBlock
-from tidegate.model.problem import Location, Problem, ProblemKind, Severity, nearest
+from tidegate.model.problem import Location, Problem, ProblemKind, Severity, closest_match
+from tidegate.plugin.deprecated import old_name
+
+_LEAVES = frozenset({str, int, float, bool, type(None), list})
 
 ABSENT: Any = object()
 """No value and no default."""
@@ -81,10 +84,12 @@ class Block:
     _dotted: bool = field(init=False, repr=False, compare=False)  # and dots in its keys
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "_nested", any(isinstance(value, Mapping) for value in self.data.values())
+        values = self.data.values()
+        nested = not _LEAVES.issuperset(map(type, values)) and any(
+            isinstance(value, Mapping) for value in values
         )
-        object.__setattr__(self, "_dotted", any("." in key for key in self.data))
+        object.__setattr__(self, "_nested", nested)
+        object.__setattr__(self, "_dotted", "." in "".join(self.data))
 
     @staticmethod
     def of(block: PluginBlock) -> "Block":
@@ -108,7 +113,7 @@ class Block:
             path,
             f"unknown option {dotted}",
             kind=ProblemKind.UNKNOWN_OPTION,
-            suggestion=nearest(dotted, list(known)),
+            suggestion=closest_match(dotted, list(known)),
             severity=severity,
         )
 
@@ -213,7 +218,7 @@ class OptionSet:
             try:
                 values[option.key] = coerce(option, raw)
             except ValueError as error:
-                close = nearest(str(raw), list(option.choices)) if option.choices else ""
+                close = closest_match(str(raw), list(option.choices)) if option.choices else ""
                 text = (
                     f"the value of {option.key} has another type" if option.secret else str(error)
                 )  # it is in no message
@@ -424,3 +429,9 @@ _READERS: dict[OptionKind, Callable[[Any], Any]] = {
     OptionKind.TEXT: as_text,
     OptionKind.ANY: lambda raw: raw,
 }
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        return old_name(__name__, name)

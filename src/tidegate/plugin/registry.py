@@ -14,7 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from tidegate.model.errors import UserError
 from tidegate.model.job import BlockKind
-from tidegate.model.problem import nearest
+from tidegate.model.problem import closest_match
 from tidegate.plugin.connector import Connector
 
 BUILT_IN = (
@@ -142,9 +142,10 @@ def find(kind: BlockKind, name: str) -> Connector:
     wanted = name.lower()
     for each in connectors():
         if each.kind is kind and (
-            each.name.lower() == wanted or any(alias.lower() == wanted for alias in each.aliases)
+            each.name.lower() == wanted
+            or (each.aliases and any(alias.lower() == wanted for alias in each.aliases))
         ):
             return each
     raise UnknownConnector(
-        kind, name, nearest(name, [c.name for c in connectors() if c.kind is kind])
+        kind, name, closest_match(name, [c.name for c in connectors() if c.kind is kind])
     )

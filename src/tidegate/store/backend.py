@@ -8,7 +8,7 @@ It must not retry, sleep or log.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,7 @@ class ChangeKind(StrEnum):
     DELETE = "delete"  # was there and is not any more
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):  # half the cost of a dataclass: every server creates one for each write
     """One change of one entry.
 
     The value is not kept: who wants it reads the entry, which may be newer by then.

@@ -45,15 +45,18 @@ class CachedEntry(Generic[T]):
 
     @property
     def value(self) -> T:
-        # before the look at the value: another thread may read it at the same moment, and let the
-        # text go
-        text = self._text
-        if self._value is None:
-            self._value = from_document(
-                self.kind, decode(self._map, self.key, text), f"{self._map}/{self.key}"
-            )
-            self._text = ""
-        return self._value
+        value = self._value
+        if value is None:
+            # The text is read before the value is checked again: another thread may decode it at
+            # the same moment and drop the text.
+            text = self._text
+            value = self._value
+            if value is None:
+                what = f"{self._map}/{self.key}"
+                value = from_document(self.kind, decode(self._map, self.key, text), what)
+                self._value = value
+                self._text = ""
+        return value
 
     def peek(self, field: str) -> Any:
         """One plain field of a record that is not read, and kept, whole for it."""

@@ -21,7 +21,7 @@ from tidegate.coordinator.job_snapshot import (
 )
 from tidegate.coordinator.restore.options import NothingToRestore, RestoreOptions, RestoreSource
 from tidegate.model.document import NewerDocument
-from tidegate.model.errors import UserError, agree_on_lineage
+from tidegate.model.errors import UserError, check_same_lineage
 from tidegate.model.plan import Plan
 from tidegate.model.records import PIPELINES, RUNNING_JOBS, CheckpointRef, PipelineState
 from tidegate.store.base import DamagedEntry, Store, sound
@@ -94,7 +94,7 @@ def check_lineage(snapshot: JobSnapshot) -> None:
         else None
     )
     claims = {} if job is None else {"the job": job}
-    agree_on_lineage(
+    check_same_lineage(
         snapshot.job_id,
         claims | {f"pipeline {p.value.pipeline}": p.value.lineage for p in snapshot.pipelines},
     )

@@ -69,8 +69,8 @@ from tidegate.model.restore import (
     RestoreReport,
     Verdict,
 )
-from tidegate.model.table_changes import AcceptedChange, merged
-from tidegate.model.throughput import without
+from tidegate.model.table_changes import AcceptedChange, merge_accepted
+from tidegate.model.throughput import subtract_volumes
 from tidegate.pipeline.sink_records import CHOICES
 from tidegate.store.base import Check, Delete, Put, Store
 
@@ -282,7 +282,7 @@ def _resumed(
         claimed=tuple(
             ref.path for s in states.values() for ref in s.retained if ref.path.split("/")[0] != own
         ),
-        accepted_changes=merged(() if fork else accepted_before(origin), wish.accept_changes)[
+        accepted_changes=merge_accepted(() if fork else accepted_before(origin), wish.accept_changes)[
             -CHANGES_MAX:
         ],
     )
@@ -352,7 +352,7 @@ def _named(origin: RestoreOrigin, point: RestorePoint) -> RestorePoint:
         initial=there.initial or state.initial,
         rows_read=rows[0],
         rows_written=rows[1],
-        volumes=without(there.volumes, (ref.volumes for ref in newer)),
+        volumes=subtract_volumes(there.volumes, (ref.volumes for ref in newer)),
         checkpoints=there.checkpoints,
     )
     return replace(point, state=moved, replays_rows=sum(ref.rows_read for ref in newer))
@@ -502,7 +502,7 @@ def restore_fields(prepared: PreparedRestore, wish: RestoreOptions) -> dict[str,
         "on_damaged": wish.on_damaged.value,
         "on_not_held": wish.on_not_held.value,
         "on_sink_lost": wish.on_sink_lost.value,
-        "restore": prepared.report if resumed else None,
+        "restore": prepared.report if resumed or prepared.report.notes else None,
         "skip_files": wish.skip_files,
         "accept_files": wish.accept_files,
         "accepted_changes": prepared.accepted_changes,

@@ -33,7 +33,7 @@ from tidegate.model.records import (
     PipelineStatus,
 )
 from tidegate.model.restore import OnDamaged
-from tidegate.model.throughput import without
+from tidegate.model.throughput import subtract_volumes
 
 GENERATIONS_UNSEEN_MAX = 1000
 """Generations that completed no checkpoint are not in the storage, but the sinks have been fenced
@@ -234,7 +234,7 @@ def restored_state(
                 rewind=state.rewind or (on_purpose and bool(newer)),
                 rows_read=state.rows_read - sum(r.rows_read for r in newer),
                 rows_written=state.rows_written - sum(r.rows_written for r in newer),
-                volumes=without(state.volumes, (r.volumes for r in newer)),
+                volumes=subtract_volumes(state.volumes, (r.volumes for r in newer)),
             )
         case NotRetained(wanted, available):
             there = ", ".join(map(str, available)) or "none"

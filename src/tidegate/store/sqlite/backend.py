@@ -33,6 +33,7 @@ from tidegate.store.sqlite.file import SQL, StoreFile
 from tidegate.store.sqlite.write_batch import Place, WriteBatch, decided, judge, places_of
 
 BUSY_TIMEOUT_S = 30.0
+KINDS = {kind.value: kind for kind in ChangeKind}
 T = TypeVar("T")
 
 
@@ -111,7 +112,7 @@ class SqliteBackend:
                 else ()
             )
         return Changes(
-            tuple(Change(map, key, version, ChangeKind(kind)) for map, key, version, kind in found),
+            tuple([Change(map, key, version, KINDS[kind]) for map, key, version, kind in found]),
             revision,
         )
 
