@@ -18,6 +18,7 @@ from tidegate.model.errors import Unsupported
 from tidegate.model.job import JobMode
 from tidegate.model.table_changes import AcceptedChange
 from tidegate.model.types import Table
+from tidegate.plugin.deprecated import accept_old_methods, old_fields, old_name
 from tidegate.plugin.option import Values
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class LogRetention:
     oldest: str = ""
 
 
+@old_fields(place="location")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resource:
     """An external resource of a job: a replication slot, a publication, a server id.
@@ -323,6 +325,7 @@ class Commit:
     messages: Sequence[Message]
 
 
+@old_fields(ahead="uncheckpointed_commits", back="rewind")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SinkRestore:
     """The restore point of a sink.
@@ -334,9 +337,6 @@ class SinkRestore:
     generation numbers alone do not distinguish two copies of an installation. A sink's fence
     contains both.
     """
-
-    back = old_attribute("back", "rewind")
-    ahead = old_attribute("ahead", "uncheckpointed_commits")
 
     lineage: str
     generation: int
@@ -366,6 +366,7 @@ class SinkRestore:
         )
 
 
+@old_fields(place="target")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TargetRecord:
     """What the target has recorded about a lineage, independent of the store.
@@ -519,3 +520,9 @@ class Sink(ABC):
 
     @abstractmethod
     def committer(self) -> Committer: ...
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        return old_name(__name__, name)
