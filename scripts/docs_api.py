@@ -10,14 +10,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tidegate.api.context import ApiContext, Me
+from tidegate.api.context import ApiContext, ApiServer
 from tidegate.api.seatunnel.openapi import document
 from tidegate.api.v1.app import typed_api
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.coordinator.commands import Commands
 from tidegate.model.engine import EngineSettings
-from tidegate.pipeline.clock import SystemClock
+from tidegate.clock import SystemClock
 from tidegate.store.open import open_store
 
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -63,7 +63,7 @@ def description() -> Any:
             store=store,
             settings=settings,
             clock=clock,
-            me=Me(id="", address=""),
+            me=ApiServer(id="", address=""),
         )
         return typed_api(desk).openapi()
 

@@ -44,7 +44,7 @@ from tidegate.logs import log_to
 from tidegate.model.engine import EngineSettings, HttpSettings
 from tidegate.model.errors import TransientError, UserError
 from tidegate.model.records import ServerRecord
-from tidegate.pipeline.clock import Clock, SystemClock
+from tidegate.clock import Clock, SystemClock
 from tidegate.plugin.secret import masked_text, secret_texts
 from tidegate.redact import register_secrets
 from tidegate.store.base import Store

@@ -30,7 +30,7 @@ class Caller:
 
     def __init__(self, cluster: Cluster) -> None:
         self.client = Client(
-            [f"http://127.0.0.1:{server.port}" for server in cluster.servers], patience_s=90
+            [f"http://127.0.0.1:{server.port}" for server in cluster.servers], retry_for_s=90
         )
         self.text = flow().replace("{out}", str(cluster.root / "out")).encode()
         self.accepted: set[int] = set()

@@ -20,18 +20,18 @@ from starlette.routing import BaseRoute, Mount, Route
 from tidegate.api.auth import AuthMiddleware, principal_of
 from tidegate.api.context import ApiContext
 from tidegate.api.health import HealthReport
-from tidegate.api.metrics import CONTENT_TYPE, OPEN_CONTENT_TYPE, Scrape
-from tidegate.api.seatunnel.bulk import Many
-from tidegate.api.seatunnel.checkpoints import Checkpoints
-from tidegate.api.seatunnel.commands import Writes
-from tidegate.api.seatunnel.logs import Logs
-from tidegate.api.seatunnel.nodes import Nodes
+from tidegate.api.metrics import CONTENT_TYPE, OPEN_CONTENT_TYPE, MetricsRenderer
+from tidegate.api.seatunnel.bulk import BulkCommands
+from tidegate.api.seatunnel.checkpoints import CheckpointQueries
+from tidegate.api.seatunnel.commands import JobCommands
+from tidegate.api.seatunnel.logs import LogQueries
+from tidegate.api.seatunnel.nodes import NodeHandlers
 from tidegate.api.seatunnel.openapi import document
-from tidegate.api.seatunnel.pending_jobs import Pending
-from tidegate.api.seatunnel.queries import Reads
+from tidegate.api.seatunnel.pending_jobs import PendingJobQueries
+from tidegate.api.seatunnel.queries import JobQueries
 from tidegate.api.seatunnel.responses import BodyTooLarge, fail, internal_error
 from tidegate.api.seatunnel.tools import encrypt_config, option_rules
-from tidegate.api.v1.app import not_here, typed_api
+from tidegate.api.v1.app import typed_api, unknown_path
 from tidegate.checkpoints.files.retry import StorageRefused
 from tidegate.model.document import UnreadableDocument
 from tidegate.model.errors import LineageMismatch, TransientError, UserError
@@ -58,7 +58,9 @@ def make_app(context: ApiContext, pages: Sequence[BaseRoute] = ()) -> Starlette:
         """A path with a line break in it reaches no mounted application: it is answered here, as
         that one would.
         """
-        return await (not_here if request.url.path.startswith(typed) else _not_here)(request, error)
+        return await (unknown_path if request.url.path.startswith(typed) else _unknown_path)(
+            request, error
+        )
 
     async def broken(request: Request, _error: Exception) -> Response:
         """What no handler has caught, an error page that cannot be drawn among it."""
@@ -74,17 +76,17 @@ def make_app(context: ApiContext, pages: Sequence[BaseRoute] = ()) -> Starlette:
 
 def _routes(context: ApiContext) -> list[BaseRoute]:
     reads, writes, scrape, probes = (
-        Reads(context),
-        Writes(context),
-        Scrape(context),
+        JobQueries(context),
+        JobCommands(context),
+        MetricsRenderer(context),
         HealthReport(context),
     )
     many, checkpoints, pending, logs, nodes = (
-        Many(context, writes),
-        Checkpoints(context),
-        Pending(context),
-        Logs(context),
-        Nodes(context),
+        BulkCommands(context, writes),
+        CheckpointQueries(context),
+        PendingJobQueries(context),
+        LogQueries(context),
+        NodeHandlers(context),
     )
 
     async def metrics(_request: Request) -> Response:
@@ -138,29 +140,30 @@ def _routes(context: ApiContext) -> list[BaseRoute]:
     admins: dict[str, Handler] = {"/update-tags": nodes.update_tags}
     return [
         Mount("/api/v1", typed_api(context)),
+        # POST first: routes are tried in order, and submits are the most frequent requests.
         *(
-            Route(path, answered(handler, Role.VIEWER), methods=["GET"])
-            for path, handler in gets.items()
-        ),
-        *(
-            Route(path, answered(handler, Role.OPERATOR), methods=["POST"])
+            Route(path, handled(handler, Role.OPERATOR), methods=["POST"])
             for path, handler in posts.items()
         ),
         *(
-            Route(path, answered(handler, Role.ADMIN), methods=["POST"])
+            Route(path, handled(handler, Role.VIEWER), methods=["GET"])
+            for path, handler in gets.items()
+        ),
+        *(
+            Route(path, handled(handler, Role.ADMIN), methods=["POST"])
             for path, handler in admins.items()
         ),
-        Route("/loggers", answered(nodes.loggers, Role.VIEWER), methods=["GET"]),
-        Route("/loggers/{name}", answered(nodes.loggers, Role.VIEWER), methods=["GET"]),
+        Route("/loggers", handled(nodes.loggers, Role.VIEWER), methods=["GET"]),
+        Route("/loggers/{name}", handled(nodes.loggers, Role.VIEWER), methods=["GET"]),
         Route(
             "/loggers/{name}",
-            answered(nodes.loggers, Role.ADMIN),
+            handled(nodes.loggers, Role.ADMIN),
             methods=["POST", "PUT", "DELETE"],
         ),
     ]
 
 
-def answered(handler: Handler, needed: Role) -> Handler:
+def handled(handler: Handler, needed: Role) -> Handler:
     """The handler, for those who may, with every error as an answer."""
 
     async def answer(request: Request) -> Response:
@@ -187,7 +190,7 @@ def answered(handler: Handler, needed: Role) -> Handler:
     return answer
 
 
-async def _not_here(request: Request, error: Exception) -> Response:
+async def _unknown_path(request: Request, error: Exception) -> Response:
     """No such path, or not with this method."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     text = METHODS.get(status, "this cannot be answered").format(

@@ -33,7 +33,7 @@ from tidegate.model.records import AccessToken, Role
 
 AUDIT = logging.getLogger("tidegate.audit")
 COOKIE = "tidegate_token"
-UNSEEING = frozenset(
+WRITE_ONLY_PATHS = frozenset(
     {"/submit-job", "/submit-job/upload", "/submit-jobs", "/stop-job", "/stop-jobs", "/api/v1/jobs"}
 )  # wishes that look at nothing here
 PROBES = frozenset(
@@ -79,21 +79,21 @@ class AuthMiddleware:
             return await fail(refusal.status, refusal.message)(scope, receive, send)
         path = scope["path"].removeprefix(self.root)
         if (
-            self.context.behind()
+            self.context.may_miss_own_write()
             and path not in PROBES
-            and not (request.method == "POST" and path in UNSEEING)
+            and not (request.method == "POST" and path in WRITE_ONLY_PATHS)
         ):
             await run_in_threadpool(self.context.wait_until_current)
         open_to_all = path in PROBES or path == "/ui/login" or path.startswith("/ui/static/")
-        who = self._who(request) or (ANONYMOUS if open_to_all else None)
+        who = self._authenticate(request) or (ANONYMOUS if open_to_all else None)
         if who is None:
-            return await self._ask_who(request, path)(scope, receive, send)
+            return await self._challenge(request, path)(scope, receive, send)
         scope.setdefault("state", {})["who"] = who
         if request.method in SAFE_METHODS:
             return await self.app(scope, receive, send)
-        await self._audited(request, who, scope, within_limit(receive), send)
+        await self._audited(request, who, scope, limit_body(receive), send)
 
-    def _ask_who(self, request: Request, path: str) -> Response:
+    def _challenge(self, request: Request, path: str) -> Response:
         """Send a person to the login page, and ask everybody else for credentials.
 
         One header for each scheme: Chromium takes a scheme without parameters after a comma for a
@@ -121,9 +121,9 @@ class AuthMiddleware:
         path = self.context.settings.http.context_path.strip("/")
         return f"/{path}" if path else ""
 
-    def _who(self, request: Request) -> Principal | None:
+    def _authenticate(self, request: Request) -> Principal | None:
         http = self.context.settings.http
-        if not http.guarded:
+        if not http.requires_authentication:
             return LOCAL
         header = request.headers.get("authorization") or (
             f"Bearer {request.cookies[COOKIE]}" if COOKIE in request.cookies else ""
@@ -135,7 +135,7 @@ class AuthMiddleware:
             is not None
         ):
             return Principal(token.name, token.role, token.id)
-        if scheme.lower() == "basic" and http.basic_auth and self._knows_password(credentials):
+        if scheme.lower() == "basic" and http.basic_auth and self._password_matches(credentials):
             return Principal(http.username, Role.ADMIN)
         return None
 
@@ -143,7 +143,7 @@ class AuthMiddleware:
         seen = self.context.cache.tokens().get(token_id)
         return seen.value if seen else None
 
-    def _knows_password(self, encoded: str) -> bool:
+    def _password_matches(self, encoded: str) -> bool:
         http = self.context.settings.http
         try:
             given = base64.b64decode(encoded, validate=True)
@@ -167,7 +167,7 @@ class AuthMiddleware:
             await send(message)
 
         try:
-            if _declared(request) > BODY_BYTES_MAX:
+            if _declared_length(request) > BODY_BYTES_MAX:
                 return await fail(413, str(BodyTooLarge()))(scope, receive, heard)
             await self.app(scope, receive, heard)
         finally:
@@ -209,7 +209,7 @@ def audit_facts(request: Request, **facts: Any) -> None:
     request.scope.setdefault("state", {}).setdefault("audit", {}).update(facts)
 
 
-def within_limit(receive: Receive) -> Receive:
+def limit_body(receive: Receive) -> Receive:
     """What a request sends, as long as it is not too much: nobody fills this server's memory."""
     size = 0
 
@@ -224,7 +224,7 @@ def within_limit(receive: Receive) -> Receive:
     return limited
 
 
-def _declared(request: Request) -> int:
+def _declared_length(request: Request) -> int:
     """How much a request says it will send; 0 where it does not."""
     text = request.headers.get("content-length", "")
     if not (text.isascii() and text.isdigit()):

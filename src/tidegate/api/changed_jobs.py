@@ -10,36 +10,36 @@ from collections.abc import Callable
 
 from tidegate.coordinator.cluster_cache import ClusterCache
 
-SLICE = 25  # jobs that are looked at in one go
+SLICE_JOBS = 25  # jobs that are looked at in one go
 
 
-class Due:
+class RefreshQueue:
     """What `look` has still to be called with. At first that is every job that has not ended."""
 
-    def __init__(self, cache: ClusterCache, look: Callable[[int], None]) -> None:
+    def __init__(self, cache: ClusterCache, refresh: Callable[[int], None]) -> None:
         self.cache = cache
-        self.refresh = look
+        self.refresh = refresh
         self.changed = cache.listen()
         self._ids: set[int] = set()
         self._begun = False
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
-    def now(self) -> None:
+    def refresh_all(self) -> None:
         """Look at all of them."""
         self._take()
         while self._ids:
             self.refresh(self._ids.pop())
 
-    async def in_slices(self) -> None:
+    async def refresh_in_slices(self) -> None:
         """The same, a few at a time.
 
         Whoever comes meanwhile waits until those that were due before are done: what a caller has
         written, it finds.
         """
-        async with self._turn:
+        async with self._lock:
             self._take()
             while self._ids:
-                for _ in range(min(SLICE, len(self._ids))):
+                for _ in range(min(SLICE_JOBS, len(self._ids))):
                     self.refresh(self._ids.pop())
                 await asyncio.sleep(0)
 

@@ -73,7 +73,7 @@ class OpenConnection:
     """One that is open, and since when it has been doing the same."""
 
     peer: str
-    doing: tuple[object, ...] = ()
+    progress: tuple[object, ...] = ()
     since_s: float = 0.0
     closed_s: float | None = None  # when it was told to go
 
@@ -151,9 +151,9 @@ class ConnectionTable:
         now_s, protocols = self.now_s(), self._protocols()
         for made, connection in list(self.open.items()):
             protocol = protocols.get(made.fileno())
-            phase, doing = doing_of(protocol)
-            if doing != connection.doing:
-                connection.doing = doing
+            phase, doing = progress_of(protocol)
+            if doing != connection.progress:
+                connection.progress = doing
                 connection.since_s = now_s
             elif phase in self.timeouts_s and now_s - connection.since_s >= self.timeouts_s[phase]:
                 self._end(made, protocol, phase)
@@ -164,7 +164,7 @@ class ConnectionTable:
         for made, connection in self.open.items():
             if connection.closed_s is None and peer in (None, connection.peer):
                 protocol = protocols.get(made.fileno())
-                phase, _ = doing_of(protocol)
+                phase, _ = progress_of(protocol)
                 if phase.waits:
                     self._end(made, protocol, phase)
                     return True
@@ -228,7 +228,7 @@ class Listener(socket.socket):
         return made, address
 
 
-def doing_of(protocol: Any) -> tuple[ConnectionPhase, tuple[object, ...]]:
+def progress_of(protocol: Any) -> tuple[ConnectionPhase, tuple[object, ...]]:
     """What a connection is doing, and a value that stays the same while it makes no progress."""
     if protocol is None:
         return ConnectionPhase.HANDSHAKE, (ConnectionPhase.HANDSHAKE,)

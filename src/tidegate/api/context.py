@@ -19,7 +19,7 @@ from tidegate.coordinator.commands import Commands
 from tidegate.coordinator.outage_health import OutageHealth, jobs_in_words
 from tidegate.model.engine import EngineSettings
 from tidegate.model.errors import TidegateError, TransientError
-from tidegate.pipeline.clock import Clock
+from tidegate.clock import Clock
 from tidegate.store.base import Store
 from tidegate.store.errors import StoreUnavailable
 

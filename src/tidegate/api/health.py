@@ -26,7 +26,7 @@ class HealthReport:
     async def health(self, request: Request) -> Response:
         """Whether this server can use the store, and who leads."""
         context, lease = self.context, self.context.cache.lease()
-        reason, age_s = context.trouble(), context.cache.age_s()
+        reason, age_s = context.store_problem(), context.cache.age_s()
         stale = context.out_of_date()
         store: dict[str, Any] = {
             "reachable": not reason,

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from tidegate.api.running_jobs import RunningJob, going_of
+from tidegate.api.running_jobs import RunningJob, running_job_of
 from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.model.records import CheckpointHealth, JobOutcome
 from tidegate.store.follow import CachedEntry
@@ -46,9 +46,9 @@ class JobIndex:
         self.cache = cache
         self.changed = cache.listen()
         self._lock = threading.Lock()
-        self._going: dict[int, JobRow] = {}
+        self._running: dict[int, JobRow] = {}
         self._ended: dict[int, JobRow] = {}
-        self._begun = False
+        self._initialized = False
         self._lists: dict[str, Sequence[JobRow]] = {}  # those that are still true, by their names
         self._counts: Mapping[str, int] | None = None
 
@@ -61,7 +61,7 @@ class JobIndex:
             if ended is not None:
                 return self._list("ended" if ended else "going")
             if "all" not in self._lists:
-                over = [row for row in self._list("ended") if row.job_id not in self._going]
+                over = [row for row in self._list("ended") if row.job_id not in self._running]
                 self._lists["all"] = _sorted([*over, *self._list("going")], "submitted")
             return self._lists["all"]
 
@@ -87,23 +87,23 @@ class JobIndex:
     def _list(self, name: str) -> Sequence[JobRow]:
         if name not in self._lists:
             self._lists[name] = _sorted(
-                (self._ended if name == "ended" else self._going).values(), "submitted"
+                (self._ended if name == "ended" else self._running).values(), "submitted"
             )
         return self._lists[name]
 
     def _refresh(self) -> None:
         """Catch up with the picture."""
         ids = self.changed.take()
-        if not self._begun:
-            self._begun, ids = True, {*self.cache.jobs(), *self.cache.outcomes()}
+        if not self._initialized:
+            self._initialized, ids = True, {*self.cache.jobs(), *self.cache.outcomes()}
         jobs = self.cache.jobs()
         for job_id in ids:
             record = jobs.get(job_id)
-            job = going_of(self.cache, record) if record is not None else None
+            job = running_job_of(self.cache, record) if record is not None else None
             if _put(
-                self._going,
+                self._running,
                 job_id,
-                _going_row(job) if job is not None and not job.state.status.terminal else None,
+                _running_row(job) if job is not None and not job.state.status.terminal else None,
             ):
                 self._lists.pop("going", None)
                 self._lists.pop("all", None)
@@ -119,7 +119,7 @@ class JobIndex:
         if seen is None or (known is not None and known.job is seen):
             return known if seen is not None else None
         try:
-            return _ended_row(job_id, seen)
+            return _finished_row(job_id, seen)
         except Exception as error:  # whatever is wrong with one record, the others must be shown
             LOG.error("an outcome cannot be read", extra={"job_id": job_id, "why": str(error)})
             return None
@@ -162,7 +162,7 @@ def _sorted(rows: Collection[JobRow], by: str) -> Sequence[JobRow]:
     return tuple(sorted(rows, key=attrgetter(by), reverse=True))
 
 
-def _going_row(job: RunningJob) -> JobRow:
+def _running_row(job: RunningJob) -> JobRow:
     record, state = job.record.value, job.state
     order = (record.initialization_ms, record.job_id)
     return JobRow(
@@ -176,7 +176,7 @@ def _going_row(job: RunningJob) -> JobRow:
     )
 
 
-def _ended_row(job_id: int, seen: CachedEntry[JobOutcome]) -> JobRow:
+def _finished_row(job_id: int, seen: CachedEntry[JobOutcome]) -> JobRow:
     return JobRow(
         job_id=job_id,
         submitted=(int(seen.peek("initialization_ms")), job_id),

@@ -8,13 +8,13 @@ put together from them. Only the age of the last checkpoint is made for every an
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidegate.api.changed_jobs import Due
+from tidegate.api.changed_jobs import RefreshQueue
 from tidegate.api.rates import rates_of
-from tidegate.api.running_jobs import RunningJob, going_of
+from tidegate.api.running_jobs import RunningJob, running_job_of
 from tidegate.api.seatunnel.serializers import confirmed_ms, lagging, restorable
 from tidegate.api.seatunnel.volumes import byte_counts, byte_rates, merged
 from tidegate.coordinator.cluster_cache import ClusterCache
-from tidegate.model.log_retention import RunwayLevel
+from tidegate.model.log_retention import RetentionLevel
 from tidegate.model.records import CheckpointHealth, PipelineMetrics, PipelineState
 
 AGE = "tidegate_job_checkpoint_age_seconds"
@@ -85,11 +85,11 @@ FAMILIES: Mapping[str, tuple[str, str]] = {
         "Bytes written and committed, over the last 30 s; absent while a job starts.",
     ),
 }
-SAME_FOR_MS = (
+TEXT_REUSED_MS = (
     200  # ages are late by so much at most: scrapers that come together are given the same text
 )
 _HEALTH = {level: number for number, level in enumerate(CheckpointHealth)}
-_RUNWAY = {level: number for number, level in enumerate(RunwayLevel)}
+_RETENTION_LEVELS = {level: number for number, level in enumerate(RetentionLevel)}
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 Labels = tuple[tuple[str, str], ...]
@@ -115,22 +115,22 @@ class JobSamples:
     families: Mapping[str, str]
 
 
-class JobFigures:
+class JobMetricsCache:
     """The figures of all jobs that have not ended. Not for threads."""
 
     def __init__(self, cache: ClusterCache) -> None:
-        self.cache, self.due = cache, Due(cache, self._refresh)
+        self.cache, self.refresh_queue = cache, RefreshQueue(cache, self._refresh)
         self._jobs: dict[int, JobSamples] = {}
         self._text: tuple[int, str] | None = None
 
     def text(self, now_ms: int) -> str:
         """All families that have a sample, as the picture has them now."""
-        self.due.now()
-        if self._text is None or self._text[0] != now_ms // SAME_FOR_MS:
-            self._text = now_ms // SAME_FOR_MS, self._made(now_ms)
+        self.refresh_queue.refresh_all()
+        if self._text is None or self._text[0] != now_ms // TEXT_REUSED_MS:
+            self._text = now_ms // TEXT_REUSED_MS, self._render(now_ms)
         return self._text[1]
 
-    def _made(self, now_ms: int) -> str:
+    def _render(self, now_ms: int) -> str:
         jobs = list(self._jobs.values())
         parts = []
         for name, (kind, words) in FAMILIES.items():
@@ -150,7 +150,7 @@ class JobFigures:
 
     def _refresh(self, job_id: int) -> None:
         record, known = self.cache.jobs().get(job_id), self._jobs.get(job_id)
-        job = going_of(self.cache, record) if record is not None else None
+        job = running_job_of(self.cache, record) if record is not None else None
         if job is None or job.state.status.terminal:
             self._text = None if self._jobs.pop(job_id, None) else self._text
             return
@@ -165,12 +165,12 @@ class JobFigures:
         key = (job.record.version, job.version, tuple(p.version for p in pipelines), counts)
         if known is None or known.key != key:
             self._jobs[job_id], self._text = (
-                _lines(job, key, [p.value for p in pipelines], metrics),
+                _render_job(job, key, [p.value for p in pipelines], metrics),
                 None,
             )
 
 
-def _lines(
+def _render_job(
     job: RunningJob,
     key: Hashable,
     pipelines: Sequence[PipelineState],
@@ -202,7 +202,7 @@ def samples(
     yield "tidegate_job_restarts", (), max(state.restarts, state.restarts_total)
     yield "tidegate_job_restarts_without_progress", (), state.restarts
     yield from _checkpoints(pipelines)
-    yield from _runway(live)
+    yield from _log_retention(live)
     committed = sum(p.rows_read for p in pipelines)
     yield "tidegate_job_rows_uncommitted", (), max(0, sum(m.rows_read for m in live) - committed)
     yield "tidegate_job_rows_read_total", (), committed
@@ -246,11 +246,15 @@ def _checkpoints(pipelines: Sequence[PipelineState]) -> Iterator[tuple[str, Labe
     yield "tidegate_job_checkpoints_total", (), sum(p.checkpoints for p in pipelines)
 
 
-def _runway(live: Sequence[PipelineMetrics]) -> Iterator[tuple[str, Labels, float]]:
+def _log_retention(live: Sequence[PipelineMetrics]) -> Iterator[tuple[str, Labels, float]]:
     figures = [figure for m in live for figure in m.log_retention]
     if not figures:
         return
-    yield "tidegate_job_runway_level", (), max(_RUNWAY[figure.level] for figure in figures)
+    yield (
+        "tidegate_job_runway_level",
+        (),
+        max(_RETENTION_LEVELS[figure.level] for figure in figures),
+    )
     if left := [figure.seconds_left for figure in figures if figure.seconds_left is not None]:
         yield "tidegate_job_runway_seconds", (), min(left)
     if room := [figure.bytes_left for figure in figures if figure.bytes_left is not None]:

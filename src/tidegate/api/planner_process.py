@@ -26,9 +26,9 @@ WALL_S_MAX = 120
 """A child on a busy machine, or one that waits for a slow disk."""
 MEMORY_BYTES_MAX = 2 << 30
 WAIT_S_MAX = 60
-_turn = threading.Semaphore()
+_one_child = threading.Semaphore()
 
-Judge = Callable[[str, str, str], tuple[Plan | None, list[Problem]]]
+PlanFunction = Callable[[str, str, str], tuple[Plan | None, list[Problem]]]
 
 
 class JobTooLarge(UserError):
@@ -49,9 +49,9 @@ class PlanningResult:
     problems: tuple[Problem, ...]
 
 
-def judge_isolated(text: str, format: str, strictness: str) -> tuple[Plan | None, list[Problem]]:
+def plan_isolated(text: str, format: str, strictness: str) -> tuple[Plan | None, list[Problem]]:
     """The plan and the problems of a text, as the planner in this process would give them."""
-    if not _turn.acquire(timeout=WAIT_S_MAX):
+    if not _one_child.acquire(timeout=WAIT_S_MAX):
         raise PlannerBusy("the server is reading another large job file; try again")
     try:
         child = subprocess.run(
@@ -65,7 +65,7 @@ def judge_isolated(text: str, format: str, strictness: str) -> tuple[Plan | None
     except subprocess.TimeoutExpired:
         raise _too_large() from None
     finally:
-        _turn.release()
+        _one_child.release()
     if child.returncode:
         raise _too_large()
     judged = from_document(PlanningResult, json.loads(child.stdout), "the plan of a job")
@@ -79,22 +79,24 @@ def _too_large() -> JobTooLarge:
     )
 
 
-def serve(judge: Judge, cpu_s: int, memory_bytes: int) -> None:
+def serve(plan_text: PlanFunction, cpu_s: int, memory_bytes: int) -> None:
     """Read one text from standard input and print what the planner says of it."""
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     asked: dict[str, Any] = json.loads(sys.stdin.buffer.read())
-    plan, problems = judge(asked["text"], asked["format"], asked["strictness"])
+    plan, problems = plan_text(asked["text"], asked["format"], asked["strictness"])
     answer = to_document(PlanningResult(plan=plan, problems=tuple(problems)))
     sys.stdout.write(json.dumps(answer))
 
 
 if __name__ == "__main__":
-    from tidegate.api.seatunnel.job_source import judge_here
+    from tidegate.api.seatunnel.job_source import plan_in_process
     from tidegate.config.load import Format
     from tidegate.model.problem import Strictness
 
     serve(
-        lambda text, format, strictness: judge_here(text, Format(format), Strictness(strictness)),
+        lambda text, format, strictness: plan_in_process(
+            text, Format(format), Strictness(strictness)
+        ),
         *map(int, sys.argv[1:]),
     )

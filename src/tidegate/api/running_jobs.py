@@ -13,7 +13,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.api.changed_jobs import Due
+from tidegate.api.changed_jobs import RefreshQueue
 from tidegate.api.seatunnel import serializers as shapes
 from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.model.errors import TidegateError
@@ -22,8 +22,8 @@ from tidegate.store.follow import CachedEntry
 
 # the list of all jobs is made once in so long, and sooner where a job has changed: ages in it are
 # late by so much at most
-WHOLE_FOR_MS = 200
-SPARE_MAX = 256  # texts of forgotten jobs that may lie around before they are thrown away
+LIST_REUSED_MS = 200
+STALE_TEXTS_MAX = 256  # texts of forgotten jobs that may lie around before they are thrown away
 dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -62,35 +62,35 @@ class RunningJobsCache:
     """The jobs that have not ended, the newest first. Not for threads."""
 
     def __init__(self, cache: ClusterCache) -> None:
-        self.cache, self.due = cache, Due(cache, self._refresh)
+        self.cache, self.refresh_queue = cache, RefreshQueue(cache, self._refresh)
         self._entries: dict[int, CachedFragment] = {}
         self._order: list[CachedFragment] | None = []
-        self._whole: tuple[list[CachedFragment], int, bytes] | None = None
+        self._all: tuple[list[CachedFragment], int, bytes] | None = None
 
     def entries(self) -> list[CachedFragment]:
         """All of them, as the picture has them now."""
-        self.due.now()
+        self.refresh_queue.refresh_all()
         if self._order is None:
             self._order = sorted(
                 self._entries.values(), key=lambda entry: entry.order, reverse=True
             )
         return self._order
 
-    def whole(self, now_ms: int) -> bytes:
+    def all_json(self, now_ms: int) -> bytes:
         """All of them as one JSON list: many who ask at the same time are given the same bytes."""
-        entries, slot = self.entries(), now_ms // WHOLE_FOR_MS
-        if self._whole is None or self._whole[0] is not entries or self._whole[1] != slot:
-            self._whole = (
+        entries, slot = self.entries(), now_ms // LIST_REUSED_MS
+        if self._all is None or self._all[0] is not entries or self._all[1] != slot:
+            self._all = (
                 entries,
                 slot,
                 f"[{','.join([entry.json(now_ms) for entry in entries])}]".encode(),
             )
-        return self._whole[2]
+        return self._all[2]
 
     def entry(self, job_id: int) -> CachedFragment | None:
         """One job with a record among the running ones, even if that is a leftover."""
         record = self.cache.jobs().get(job_id)
-        job = going_of(self.cache, record) if record is not None else None
+        job = running_job_of(self.cache, record) if record is not None else None
         return _entry(self.cache, job, self._entries.get(job_id)) if job is not None else None
 
     def _refresh(self, job_id: int) -> None:
@@ -144,12 +144,12 @@ def _entry(cache: ClusterCache, job: RunningJob, known: CachedFragment | None) -
     )
 
 
-class Ended:
+class FinishedJobsCache:
     """The texts of jobs that have ended. Not for threads."""
 
     def __init__(self) -> None:
         self._texts: dict[int, tuple[int, str]] = {}
-        self._enough = SPARE_MAX
+        self._prune_above = STALE_TEXTS_MAX
 
     def json(self, outcome: CachedEntry[JobOutcome]) -> str:
         job_id = int(outcome.peek("job_id"))
@@ -159,16 +159,16 @@ class Ended:
             self._texts[job_id] = outcome.version, text
         return text
 
-    def forget(self, cache: ClusterCache) -> None:
+    def prune(self, cache: ClusterCache) -> None:
         """Throw away what belongs to jobs that are gone, now and then."""
-        if len(self._texts) <= self._enough:
+        if len(self._texts) <= self._prune_above:
             return
         outcomes = cache.outcomes()
         self._texts = {job_id: known for job_id, known in self._texts.items() if job_id in outcomes}
-        self._enough = len(self._texts) + SPARE_MAX
+        self._prune_above = len(self._texts) + STALE_TEXTS_MAX
 
 
-def going(cache: ClusterCache) -> list[RunningJob]:
+def running_jobs(cache: ClusterCache) -> list[RunningJob]:
     """Jobs that have not ended.
 
     A record whose state is terminal or missing is a leftover, and no running job.
@@ -176,11 +176,11 @@ def going(cache: ClusterCache) -> list[RunningJob]:
     return [
         job
         for record in cache.jobs().values()
-        if (job := going_of(cache, record)) and not job.state.status.terminal
+        if (job := running_job_of(cache, record)) and not job.state.status.terminal
     ]
 
 
-def going_of(cache: ClusterCache, record: CachedEntry[JobRecord]) -> RunningJob | None:
+def running_job_of(cache: ClusterCache, record: CachedEntry[JobRecord]) -> RunningJob | None:
     """A job with its state; None where it has none."""
     job_id = record.value.job_id
     seen, state, instead = (

@@ -108,7 +108,7 @@ def worker(home: str | None, config: Path | None) -> NoReturn:
 
     def run() -> None:
         check_spark()
-        composition.work(start, click.echo)
+        composition.run_worker(start, click.echo)
 
     sys.exit(ran(run))
 

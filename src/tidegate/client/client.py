@@ -16,8 +16,8 @@ from urllib.parse import quote, urlencode, urlsplit
 from tidegate.model.errors import TransientError, UserError
 from tidegate.model.ids import JOB_ID_MAX
 
-ANSWER_WITHIN_S = 10.0
-PATIENCE_S = 20.0  # a leader that dies is followed by another one within seconds
+ANSWER_TIMEOUT_S = 10.0
+RETRY_FOR_S = 20.0  # a leader that dies is followed by another one within seconds
 PAUSE_S = 0.3
 BODY_CHARS_SHOWN = 200
 
@@ -49,7 +49,7 @@ class Unreachable(TransientError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Access:
+class Credentials:
     """Who we are to the servers, and whom we trust. Never shown."""
 
     token: str = field(default="", repr=False)
@@ -81,7 +81,7 @@ class Access:
         return context
 
 
-NOBODY = Access()
+NO_CREDENTIALS = Credentials()
 
 
 class Client:
@@ -90,15 +90,15 @@ class Client:
     def __init__(
         self,
         servers: Sequence[str],
-        access: Access = NOBODY,
+        access: Credentials = NO_CREDENTIALS,
         *,
-        patience_s: float = PATIENCE_S,
+        retry_for_s: float = RETRY_FOR_S,
         sleep: Callable[[float], None] = time.sleep,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.servers = [_checked(server) for server in servers]
+        self.servers = [_server_url(server) for server in servers]
         self.access = access
-        self.patience_s = patience_s
+        self.retry_for_s = retry_for_s
         self.sleep = sleep
         self.monotonic_s = monotonic_s
         handlers: list[Any] = [urllib.request.ProxyHandler({})]
@@ -109,23 +109,23 @@ class Client:
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
         """The JSON of an answer."""
-        return json.loads(self._ask("GET", path, query))
+        return json.loads(self._request("GET", path, query))
 
     def text(self, path: str, query: Mapping[str, str] | None = None) -> str:
         """The text of an answer."""
-        return self._ask("GET", path, query).decode("utf-8", "replace")
+        return self._request("GET", path, query).decode("utf-8", "replace")
 
     def post(self, path: str, body: Any, query: Mapping[str, str] | None = None) -> Any:
         """A wish that may be repeated."""
         return json.loads(
-            self._ask(
+            self._request(
                 "POST", path, query, body if isinstance(body, bytes) else json.dumps(body).encode()
             )
         )
 
     def delete(self, path: str) -> None:
         """A wish that something be gone; it may be repeated, and the repeat may find it gone."""
-        self._ask("DELETE", path, None)
+        self._request("DELETE", path, None)
 
     def submit(self, text: bytes, query: Mapping[str, str]) -> dict[str, str]:
         """Take a job in, once: it has an id before it is sent, and an answer that was lost is
@@ -136,13 +136,13 @@ class Client:
         doubtful = False
         for server in self._servers_in_turn():
             try:
-                answer = json.loads(self._once(server, "POST", "/submit-job", asked, text))
+                answer = json.loads(self._request_once(server, "POST", "/submit-job", asked, text))
                 return {"jobId": str(answer["jobId"]), "jobName": str(answer["jobName"])}
             except Refused as refusal:
                 if doubtful and (snapshot := self._job(asked["jobId"])) is not None:
                     return snapshot  # it was taken in by the request whose answer was lost
                 raise refusal from None
-            except _Lost as lost:
+            except _NoAnswer as lost:
                 doubtful = doubtful or lost.sent
         raise AssertionError("the turns end by raising")
 
@@ -150,46 +150,46 @@ class Client:
         job = self.get(f"/job-info/{job_id}")
         return {"jobId": job_id, "jobName": str(job["jobName"])} if job.get("jobName") else None
 
-    def _ask(
+    def _request(
         self, method: str, path: str, query: Mapping[str, str] | None, body: bytes | None = None
     ) -> bytes:
         for server in self._servers_in_turn():
             try:
-                return self._once(server, method, path, query or {}, body)
-            except _Lost:
+                return self._request_once(server, method, path, query or {}, body)
+            except _NoAnswer:
                 continue
         raise AssertionError("the turns end by raising")
 
     def _servers_in_turn(self) -> Iterator[str]:
         """Servers to ask, until patience ends: then Unreachable, with what the last one said."""
-        began_s, self._why = self.monotonic_s(), ""
+        began_s, self._last_error = self.monotonic_s(), ""
         while True:
             first = self._first  # other threads may learn meanwhile who answers
             for offset in range(len(self.servers)):
                 index = (first + offset) % len(self.servers)
                 yield self.servers[index]
                 self._first = (index + 1) % len(self.servers)
-            if self.monotonic_s() - began_s >= self.patience_s:
-                raise Unreachable(self.servers, self._why)
+            if self.monotonic_s() - began_s >= self.retry_for_s:
+                raise Unreachable(self.servers, self._last_error)
             self.sleep(PAUSE_S)
 
-    def _once(
+    def _request_once(
         self, server: str, method: str, path: str, query: Mapping[str, str], body: bytes | None
     ) -> bytes:
         url = server + quote(path) + (f"?{urlencode(query)}" if query else "")
         headers = {"Content-Type": "application/json", **self.access.headers()}
         request = urllib.request.Request(url, data=body, method=method, headers=headers)
         try:
-            with self._opener.open(request, timeout=ANSWER_WITHIN_S) as answer:
+            with self._opener.open(request, timeout=ANSWER_TIMEOUT_S) as answer:
                 data: bytes = answer.read()
             self._first = self.servers.index(server)
             return data
         except urllib.error.HTTPError as error:
             with error:
-                self._refused(error.code, error.read())
+                self._raise_refusal(error.code, error.read())
         except (urllib.error.URLError, OSError, HTTPException) as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
-            self._why = (
+            self._last_error = (
                 f"{server}: {getattr(reason, 'strerror', None) or reason or type(reason).__name__}"
             )
             if isinstance(reason, ssl.SSLCertVerificationError):
@@ -200,22 +200,22 @@ class Client:
             if server.startswith("https:") and isinstance(
                 reason, ssl.SSLError | ConnectionResetError | BrokenPipeError
             ):  # so ends who shows no certificate
-                self._why += (
+                self._last_error += (
                     ". Does it want a certificate (TIDEGATE_CLIENT_CERTIFICATE,"
                     " TIDEGATE_CLIENT_KEY)"
                 )
-            raise _Lost(sent=not isinstance(reason, ConnectionRefusedError)) from None
+            raise _NoAnswer(sent=not isinstance(reason, ConnectionRefusedError)) from None
         raise AssertionError("an answer is an answer or a refusal")
 
-    def _refused(self, status: int, body: bytes) -> None:
+    def _raise_refusal(self, status: int, body: bytes) -> None:
         message = _message(body)
         if status in (502, 503, 504):
-            self._why = message
-            raise _Lost(sent=True)
+            self._last_error = message
+            raise _NoAnswer(sent=True)
         raise (NotAllowed if status in (401, 403) else Refused)(message, status)
 
 
-class _Lost(Exception):
+class _NoAnswer(Exception):
     """No answer. `sent`: the server may have heard us all the same."""
 
     def __init__(self, *, sent: bool) -> None:
@@ -231,7 +231,7 @@ def _message(body: bytes) -> str:
         return body.decode("utf-8", "replace")[:BODY_CHARS_SHOWN]
 
 
-def _checked(server: str) -> str:
+def _server_url(server: str) -> str:
     parts = urlsplit(server if "//" in server else f"http://{server}")
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
         raise UserError(

@@ -48,7 +48,7 @@ sink {
   Console { plugin_input = "people" }
 }
 """
-HOW = {
+STOP_WORDS = {
     StopMode.CANCEL: "at its next checkpoint",
     StopMode.SAVEPOINT: "with a savepoint",
     StopMode.FORCE: "by force",
@@ -67,12 +67,12 @@ class Actions:
         job_id = job_id_of(request.path_params["job_id"])
         job = job_details(self.context.current(), job_id, self.context.clock.now_ms())
         if request.method == "POST":
-            how = _how((await _form(request)).get("how", ""))
+            how = _stop_mode((await _form(request)).get("how", ""))
             audit_facts(request, action=how.value)
             await run_in_threadpool(self.writes.stop, job_id, how, principal_of(request).name)
-            return self.frame.moved(f"/ui/jobs/{job_id}")
-        how = _how(request.query_params.get("how", StopMode.CANCEL.value))
-        return self.frame.page(request, "stop.html", job=job, how=how.value, words=HOW[how])
+            return self.frame.redirect(f"/ui/jobs/{job_id}")
+        how = _stop_mode(request.query_params.get("how", StopMode.CANCEL.value))
+        return self.frame.page(request, "stop.html", job=job, how=how.value, words=STOP_WORDS[how])
 
     async def savepoint(self, request: Request) -> Response:
         """What a savepoint keeps; then the wish. The job goes on."""
@@ -84,7 +84,7 @@ class Actions:
                 )
             )
             self.context.record_write()
-            return self.frame.moved(f"/ui/jobs/{job_id}")
+            return self.frame.redirect(f"/ui/jobs/{job_id}")
         return self.frame.page(
             request,
             "savepoint.html",
@@ -97,7 +97,7 @@ class Actions:
         found = await run_in_threadpool(there.find, job_id, request.path_params["savepoint_id"])
         if request.method == "POST":
             await run_in_threadpool(savepoint_requests.delete, self.context.store, there, found)
-            return self.frame.moved("/ui/storage")
+            return self.frame.redirect("/ui/storage")
         return self.frame.page(request, "delete_savepoint.html", savepoint=savepoint(found))
 
     async def resume(self, request: Request) -> Response:
@@ -123,7 +123,7 @@ class Actions:
                 )
             )
             self.context.record_write()
-            return self.frame.moved(f"/ui/jobs/{job_id}")
+            return self.frame.redirect(f"/ui/jobs/{job_id}")
         planned, refusal = None, ""
         try:
             planned = await run_in_threadpool(
@@ -152,10 +152,10 @@ class Actions:
         """
         job_id = job_id_of(request.path_params["job_id"])
         if request.method == "POST":
-            decided = _decision(await _form(request))
+            decided = _accepted_change(await _form(request))
             await run_in_threadpool(self.writes.accept_change, job_id, decided, request)
-            return self.frame.moved(f"/ui/jobs/{job_id}")
-        decided = _decision(request.query_params)
+            return self.frame.redirect(f"/ui/jobs/{job_id}")
+        decided = _accepted_change(request.query_params)
         outcome = stopped_job(self.context.current().snapshot(job_id), decided)
         assert outcome.plan is not None, "who has failed has run"
         query = {"jobId": str(job_id), "restore": "latest", "acceptChange": str(decided)}
@@ -192,14 +192,14 @@ class Actions:
         """What a pass of the collector would move; then the pass, for those who have seen it."""
         if request.method == "POST" and (await _form(request)).get("confirmed") == "yes":
             await run_in_threadpool(collect, self.context)
-            return self.frame.moved("/ui/storage")
+            return self.frame.redirect("/ui/storage")
         return self.frame.page(
             request, "collect.html", survey=await run_in_threadpool(survey, self.context)
         )
 
     async def undo(self, request: Request) -> Response:
         await run_in_threadpool(undo, self.context, (await _form(request)).get("id", ""))
-        return self.frame.moved("/ui/storage")
+        return self.frame.redirect("/ui/storage")
 
     async def submit(self, request: Request) -> Response:
         """A job file to paste or upload: judged with its lines and its graph, then taken in."""
@@ -227,7 +227,7 @@ class Actions:
         except UserError as error:
             return self._submission(request, form, refusal=str(error), status=409)
         audit_facts(request, jobId=str(record.job_id), jobName=record.name, action="submit")
-        return self.frame.moved(f"/ui/jobs/{record.job_id}")
+        return self.frame.redirect(f"/ui/jobs/{record.job_id}")
 
     def _submission(
         self, request: Request, form: dict[str, str], *, status: int = 200, **found: object
@@ -262,7 +262,7 @@ class Actions:
             is None
         ):
             return self.frame.page(request, "login.html", status=401, refused=True, wanted=wanted)
-        answer = self.frame.moved(wanted)
+        answer = self.frame.redirect(wanted)
         answer.set_cookie(
             COOKIE,
             text,
@@ -275,7 +275,7 @@ class Actions:
         return answer
 
     async def logout(self, _request: Request) -> Response:
-        answer = self.frame.moved("/ui/login")
+        answer = self.frame.redirect("/ui/login")
         answer.delete_cookie(
             COOKIE, path="/", httponly=True, samesite="strict", secure=self._secure()
         )
@@ -287,13 +287,15 @@ class Actions:
         return http.https or http.external_url.lower().startswith("https:")
 
 
-def _how(word: str) -> StopMode:
-    if word not in {how.value for how in HOW}:
-        raise UserError(f"{word!r} is no way to stop a job: {', '.join(how.value for how in HOW)}")
+def _stop_mode(word: str) -> StopMode:
+    if word not in {how.value for how in STOP_WORDS}:
+        raise UserError(
+            f"{word!r} is no way to stop a job: {', '.join(how.value for how in STOP_WORDS)}"
+        )
     return StopMode(word)
 
 
-def _decision(given: Mapping[str, str]) -> AcceptedChange:
+def _accepted_change(given: Mapping[str, str]) -> AcceptedChange:
     """What a form says about a change."""
     at, word, table = given.get("at", ""), given.get("choice", ""), given.get("table", "")
     return AcceptedChange.parse(f"{table + '@' if table else ''}{at}={word}")

@@ -18,7 +18,7 @@ def routes(context: ApiContext) -> list[BaseRoute]:
     pages, acting = Pages(frame), Actions(frame)
 
     async def front(_request: Request) -> Response:
-        return frame.moved("/ui/")
+        return frame.redirect("/ui/")
 
     seen: dict[str, Handler] = {
         "/": pages.overview,
@@ -36,49 +36,59 @@ def routes(context: ApiContext) -> list[BaseRoute]:
             routes=[
                 Mount("/static", StaticFiles(directory=HERE / "static")),
                 *(
-                    Route(path, frame.shown(handler, Role.VIEWER), methods=["GET"])
+                    Route(path, frame.with_errors(handler, Role.VIEWER), methods=["GET"])
                     for path, handler in seen.items()
                 ),
                 Route(
-                    "/submit", frame.shown(acting.submit, Role.OPERATOR), methods=["GET", "POST"]
+                    "/submit",
+                    frame.with_errors(acting.submit, Role.OPERATOR),
+                    methods=["GET", "POST"],
                 ),
                 Route(
                     "/jobs/{job_id}/stop",
-                    frame.shown(acting.stop, Role.OPERATOR),
+                    frame.with_errors(acting.stop, Role.OPERATOR),
                     methods=["GET", "POST"],
                 ),
                 Route(
                     "/jobs/{job_id}/savepoint",
-                    frame.shown(acting.savepoint, Role.OPERATOR),
+                    frame.with_errors(acting.savepoint, Role.OPERATOR),
                     methods=["GET", "POST"],
                 ),
                 Route(
                     "/jobs/{job_id}/resume",
-                    frame.shown(acting.resume, Role.OPERATOR),
+                    frame.with_errors(acting.resume, Role.OPERATOR),
                     methods=["GET", "POST"],
                 ),
                 Route(
                     "/jobs/{job_id}/accept-change",
-                    frame.shown(acting.accept_change, Role.OPERATOR),
+                    frame.with_errors(acting.accept_change, Role.OPERATOR),
                     methods=["GET", "POST"],
                 ),
                 Route(
                     "/savepoints/{job_id}/{savepoint_id}/delete",
-                    frame.shown(acting.delete_savepoint, Role.ADMIN),
+                    frame.with_errors(acting.delete_savepoint, Role.ADMIN),
                     methods=["GET", "POST"],
                 ),
                 Route(
-                    "/storage/survey", frame.shown(acting.survey, Role.OPERATOR), methods=["POST"]
+                    "/storage/survey",
+                    frame.with_errors(acting.survey, Role.OPERATOR),
+                    methods=["POST"],
                 ),
                 Route(
                     "/storage/collect",
-                    frame.shown(acting.collect, Role.ADMIN),
+                    frame.with_errors(acting.collect, Role.ADMIN),
                     methods=["GET", "POST"],
                 ),
-                Route("/storage/undo", frame.shown(acting.undo, Role.ADMIN), methods=["POST"]),
-                Route("/login", frame.shown(acting.login, Role.VIEWER), methods=["GET", "POST"]),
-                Route("/logout", frame.shown(acting.logout, Role.VIEWER), methods=["POST"]),
-                Route("/{path:path}", frame.shown(pages.nothing, Role.VIEWER), methods=["GET"]),
+                Route(
+                    "/storage/undo", frame.with_errors(acting.undo, Role.ADMIN), methods=["POST"]
+                ),
+                Route(
+                    "/login", frame.with_errors(acting.login, Role.VIEWER), methods=["GET", "POST"]
+                ),
+                Route("/logout", frame.with_errors(acting.logout, Role.VIEWER), methods=["POST"]),
+                Route(
+                    "/{path:path}", frame.with_errors(pages.unknown, Role.VIEWER), methods=["GET"]
+                ),
             ],
         ),
     ]

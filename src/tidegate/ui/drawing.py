@@ -7,7 +7,7 @@ from tidegate.api.v1.models import CheckpointModel, Vertex
 from tidegate.ui.formats import number, size
 
 NODE_WIDTH, NODE_HEIGHT, GAP_X, GAP_Y, MARGIN = 220, 54, 110, 22, 12
-TABLES_TOLD_MAX = 20
+TABLES_LISTED_MAX = 20
 LINE_WIDTH, LINE_HEIGHT, BAR_WIDTH_MIN = 900, 90, 6
 
 
@@ -20,7 +20,7 @@ class DrawnNode:
     y: int
 
     @property
-    def says(self) -> str:
+    def label(self) -> str:
         """What it is, for those who cannot see it."""
         vertex = self.vertex
         what = (
@@ -30,13 +30,13 @@ class DrawnNode:
         if vertex.rows is None:
             return what
         tables = (
-            [f"{each.table} {number(each.rows)} rows" for each in vertex.tables[:TABLES_TOLD_MAX]]
+            [f"{each.table} {number(each.rows)} rows" for each in vertex.tables[:TABLES_LISTED_MAX]]
             if len(vertex.tables) > 1
             else []
         )
         more = (
-            [f"{len(vertex.tables) - TABLES_TOLD_MAX} more tables"]
-            if len(vertex.tables) > TABLES_TOLD_MAX
+            [f"{len(vertex.tables) - TABLES_LISTED_MAX} more tables"]
+            if len(vertex.tables) > TABLES_LISTED_MAX
             else []
         )
         return ", ".join(
@@ -144,7 +144,7 @@ class Bar:
     height: float
 
     @property
-    def says(self) -> str:
+    def label(self) -> str:
         """What it is, for those who cannot see it."""
         each = self.checkpoint
         kept = "retained" if each.retained else "no longer kept"

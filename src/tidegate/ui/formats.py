@@ -2,10 +2,10 @@
 
 from datetime import UTC, datetime
 
-from tidegate.model.byte_size import size_text
+from tidegate.model.byte_size import format_size
 from tidegate.model.records import JobStatus
 
-NOT_KNOWN = "\u2013"
+UNKNOWN_TEXT = "\u2013"
 SIGNS = {
     "RUNNING": "▶",
     "FINISHED": "✓",
@@ -35,7 +35,7 @@ KINDS = {
 }
 
 
-def sign(status: str) -> str:
+def symbol(status: str) -> str:
     """A sign for a state, so that colour is never alone."""
     return SIGNS.get(str(status), "…")
 
@@ -48,7 +48,7 @@ def kind(status: str) -> str:
 def number(value: float | int | None) -> str:
     """Groups of three with commas, as everywhere else; a dash where it is not known."""
     if value is None:
-        return NOT_KNOWN
+        return UNKNOWN_TEXT
     return (
         f"{value:,.1f}"
         if isinstance(value, float) and value < 1000 and value != int(value)
@@ -57,7 +57,7 @@ def number(value: float | int | None) -> str:
 
 
 def size(count: int | None) -> str:
-    return NOT_KNOWN if count is None else size_text(count)
+    return UNKNOWN_TEXT if count is None else format_size(count)
 
 
 def span(seconds: float | None) -> str:

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 HEAD = ("at", "level", "event")
-FOLDED = ("trace",)
+MULTILINE = ("trace",)
 
 
-def unfolded(text: str) -> str:
+def readable(text: str) -> str:
     """Each line as a person reads it. What is no JSON object stays as it is."""
     return "\n".join(_line(line) for line in text.splitlines())
 
@@ -27,10 +27,10 @@ def _line(line: str) -> str:
 def _entry(entry: dict[str, Any]) -> str:
     head = [str(entry[key]) for key in HEAD if entry.get(key)]
     fields = [
-        f"{key}={_text(value)}" for key, value in entry.items() if key not in (*HEAD, *FOLDED)
+        f"{key}={_text(value)}" for key, value in entry.items() if key not in (*HEAD, *MULTILINE)
     ]
     folded = [
-        part for key in FOLDED if entry.get(key) for part in str(entry[key]).rstrip().split("\n")
+        part for key in MULTILINE if entry.get(key) for part in str(entry[key]).rstrip().split("\n")
     ]
     return "\n    ".join(
         [" ".join([*head, *(field.replace("\n", "\n    ") for field in fields)]), *folded]

@@ -50,7 +50,7 @@ class PageRenderer:
         self.templates.filters |= {
             name: getattr(words, name)
             for name in (
-                "sign",
+                "symbol",
                 "kind",
                 "number",
                 "size",
@@ -76,7 +76,7 @@ class PageRenderer:
             "who": who,
             "operator": who.role.may(Role.OPERATOR),
             "admin": who.role.may(Role.ADMIN),
-            "guarded": self.context.settings.http.guarded,
+            "guarded": self.context.settings.http.requires_authentication,
             "now": now,
             "here": request.url.path,
             "query": request.query_params,
@@ -103,11 +103,11 @@ class PageRenderer:
     def servers(self) -> list[str]:
         return sorted(self._servers() - {self.context.me.address})
 
-    def moved(self, path: str) -> Response:
+    def redirect(self, path: str) -> Response:
         """Go there next, by GET."""
         return RedirectResponse(f"{self.root}{path}", 303)
 
-    def shown(self, handler: Handler, needed: Role) -> Handler:
+    def with_errors(self, handler: Handler, needed: Role) -> Handler:
         """The handler, for those who may, with every error as a page."""
 
         async def show(request: Request) -> Response:

@@ -9,24 +9,25 @@ from starlette.responses import Response
 
 from tidegate.api.job_index import matching
 from tidegate.api.running_jobs import RunningJob
-from tidegate.api.seatunnel.logs import Logs
+from tidegate.api.seatunnel.logs import LogQueries
 from tidegate.api.seatunnel.queries import job_id_of
 from tidegate.api.v1 import serializers as shapes
 from tidegate.api.v1.cluster import coordinators_of, overview_of, workers_of
 from tidegate.api.v1.jobs import checkpoints_of, job_details, job_of, submitted_of
 from tidegate.api.v1.paging import page
-from tidegate.api.v1.state import as_plan, savepoint, storage
+from tidegate.api.v1.serializers import as_plan
+from tidegate.api.v1.state import savepoint, storage
 from tidegate.model.errors import UserError
 from tidegate.model.records import CheckpointHealth, JobStatus
 from tidegate.ui.drawing import graph, timeline
 from tidegate.ui.history import events_of, restored_of
-from tidegate.ui.log_text import unfolded
+from tidegate.ui.log_text import readable
 from tidegate.ui.page_renderer import PageRenderer
 
 ROWS = 100
 ATTENTION_ROWS = 50
 LOG_CHARS = 200_000
-TROUBLED = frozenset({JobStatus.FAILING, JobStatus.RECOVERING})
+RECOVERING = frozenset({JobStatus.FAILING, JobStatus.RECOVERING})
 WAITING = frozenset({JobStatus.CREATED, JobStatus.PENDING})
 
 
@@ -47,10 +48,10 @@ class Pages:
     async def overview(self, request: Request) -> Response:
         """What needs attention, and why; then the figures."""
         cache, now_ms = self.context.current(), self.context.clock.now_ms()
-        running = self.context.roll.rows(ended=False)
+        running = self.context.job_index.rows(ended=False)
         alive = {row.job_id for row in running}
         ended = matching(
-            self.context.roll.rows(ended=True), status=(JobStatus.FAILED, JobStatus.UNKNOWABLE)
+            self.context.job_index.rows(ended=True), status=(JobStatus.FAILED, JobStatus.UNKNOWABLE)
         )
         failed = [
             row for row in ended if row.job_id not in alive
@@ -58,7 +59,7 @@ class Pages:
         sick = [
             job_of(cache, row, now_ms)
             for row in running
-            if row.health is not CheckpointHealth.OK or row.status in TROUBLED
+            if row.health is not CheckpointHealth.OK or row.status in RECOVERING
         ]
         waiting = [
             job_of(cache, row, now_ms)
@@ -90,7 +91,7 @@ class Pages:
         status, name = query.get("status", ""), query.get("name", "").strip()
         ended = {"running": False, "ended": True}.get(query.get("show", ""))
         found = matching(
-            self.context.roll.rows(ended=ended),
+            self.context.job_index.rows(ended=ended),
             status=[_status(status)] if status else None,
             name=name or None,
         )
@@ -130,7 +131,7 @@ class Pages:
         """The end of the driver's log, as this server has it."""
         job_id = job_id_of(request.path_params["job_id"])
         details = job_details(self.context.current(), job_id, self.context.clock.now_ms())
-        reader = Logs(self.context)
+        reader = LogQueries(self.context)
         names = [
             name
             for name in await run_in_threadpool(reader.file_names)
@@ -139,12 +140,12 @@ class Pages:
         wanted = request.query_params.get("file") or next(
             (name for name in names if name.endswith("driver.log")), names[0] if names else ""
         )
-        text = unfolded(await run_in_threadpool(reader.tail, wanted, LOG_CHARS)) if wanted else ""
+        text = readable(await run_in_threadpool(reader.tail, wanted, LOG_CHARS)) if wanted else ""
         return self.frame.page(
             request, "logs.html", job=details, names=names, wanted=wanted, text=text
         )
 
-    async def nothing(self, request: Request) -> Response:
+    async def unknown(self, request: Request) -> Response:
         """A path that leads nowhere."""
         raise NoSuchPage(request.url.path)
 

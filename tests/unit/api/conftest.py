@@ -14,7 +14,7 @@ import pytest
 from starlette.applications import Starlette
 
 from tidegate.api.app import make_app
-from tidegate.api.context import ApiContext, Me
+from tidegate.api.context import ApiContext, ApiServer
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.config.load import load_text
 from tidegate.coordinator.cluster_cache import COORDINATOR, ClusterCache
@@ -119,7 +119,7 @@ class Site:
         commands = Commands(
             self.store, CheckpointStorage(tmp_path / "checkpoints"), settings, self.clock
         )
-        me = Me(id="server-1", address="http://127.0.0.1:8080")
+        me = ApiServer(id="server-1", address="http://127.0.0.1:8080")
         self.context = ApiContext(
             cache=self.cache,
             commands=commands,
@@ -223,7 +223,14 @@ class Site:
             "rows_written": 5,
         }
         outcome = JobOutcome(
-            job_id=job_id, lineage="l", status=status, plan=planned("BATCH"), **{**values, **more}
+            **{
+                "job_id": job_id,
+                "lineage": "l",
+                "status": status,
+                "plan": planned("BATCH"),
+                **values,
+                **more,
+            }
         )
         self.put(JOB_OUTCOMES, job_id, outcome)
         self.put(

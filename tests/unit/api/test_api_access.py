@@ -89,7 +89,7 @@ def test_every_route_is_in_one_of_the_lists(closed) -> None:
 @pytest.mark.parametrize("path", READS)
 def test_strangers_read_nothing(closed, path: str) -> None:
     _, text = Tokens(closed.solid, closed.clock).create("x", Role.ADMIN)
-    closed.desk.catch_up()
+    closed.context.catch_up()
     wrong = [
         {},
         {"Authorization": "Bearer "},
@@ -121,14 +121,14 @@ def test_each_role_may_do_its_own(closed) -> None:
 def test_a_token_ends_with_its_time_or_when_it_is_revoked(closed) -> None:
     brief, lasting = holder(closed, Role.VIEWER, lives_ms=60_000), holder(closed, Role.VIEWER)
     closed.clock.turn(59)
-    closed.desk.catch_up()
+    closed.context.catch_up()
     assert closed.http.get("/overview", headers=brief).status_code == 200
     closed.clock.turn(1)
-    closed.desk.catch_up()
+    closed.context.catch_up()
     assert closed.http.get("/overview", headers=brief).status_code == 401
     tokens = Tokens(closed.solid, closed.clock)
     tokens.revoke(lasting["Authorization"].split("_")[1])
-    closed.desk.catch_up()
+    closed.context.catch_up()
     assert closed.http.get("/overview", headers=lasting).status_code == 401
     with pytest.raises(UnknownToken):
         tokens.revoke("000000000000")

@@ -103,7 +103,7 @@ def test_rows_are_found_by_status_health_and_name(site) -> None:
     site.running(2, JobStatus.PENDING, name="orders of May")
     site.ended(3, JobStatus.FAILED, name="returns")
     site.context.catch_up()
-    rows = site.context.roll.rows()
+    rows = site.context.job_index.rows()
     assert {row.job_id for row in matching(rows, name="ORDERS")} == {1, 2}
     assert {row.job_id for row in matching(rows, status=[JobStatus.FAILED, JobStatus.PENDING])} == {
         2,
@@ -127,7 +127,7 @@ def test_the_text_of_a_job_in_a_list_is_what_its_model_says(site) -> None:
     for turned_s in (0, 0, 2.5):
         site.clock.turn(turned_s)
         shown = site.get("/api/v1/jobs").json()
-        rows, now_ms = site.context.roll.rows(), site.clock.now_ms()
+        rows, now_ms = site.context.job_index.rows(), site.clock.now_ms()
         assert shown == {
             "jobs": [job_of(site.cache, row, now_ms).model_dump(mode="json") for row in rows],
             "next": None,
@@ -171,14 +171,14 @@ def test_all_who_ask_for_all_jobs_at_once_are_given_the_same_bytes(site) -> None
     site.place(1, checkpoint=1, age_s=3)
     site.context.catch_up()
     board = RunningJobsCache(site.cache)
-    first = board.whole(NOW_MS)
-    assert board.whole(NOW_MS) is first
+    first = board.all_json(NOW_MS)
+    assert board.all_json(NOW_MS) is first
     assert b'"secondsSinceLastCheckpoint":"3"' in first
-    assert b'"secondsSinceLastCheckpoint":"4"' in board.whole(NOW_MS + 1000)
-    later = board.whole(NOW_MS + 1000)
+    assert b'"secondsSinceLastCheckpoint":"4"' in board.all_json(NOW_MS + 1000)
+    later = board.all_json(NOW_MS + 1000)
     site.place(1, checkpoint=2, age_s=0)
     site.context.catch_up()
-    assert board.whole(NOW_MS + 1000) is not later
+    assert board.all_json(NOW_MS + 1000) is not later
 
 
 def test_running_jobs_say_whether_they_can_be_restored(site) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 from tidegate.api.v1.live import (
     ALIVE_EVERY_S,
-    BEHIND_MAX,
     EVERYTHING,
     IDS_MAX,
+    LAG_MAX,
     PROGRESS_EVERY_S,
-    Live,
-    News,
+    EventStream,
+    JobUpdates,
 )
 from tidegate.model.records import RUNNING_JOBS, JobStatus
 from tidegate.testing.faulty_store import Fault
@@ -20,20 +20,20 @@ from tidegate.testing.faulty_store import Fault
 PATIENCE_S = 60
 
 
-def said(live: Live) -> Any:
+def said(live: EventStream) -> Any:
     """The data of the last event."""
     return json.loads(live._last.text.partition(b"data: ")[2])
 
 
-def turn(site, live: Live, changed: Any) -> int:
+def turn(site, live: EventStream, changed: Any) -> int:
     """Let the stream have its turn; the number of its last event."""
     site.context.catch_up()
-    live.turn(changed.take())
+    live.publish_due(changed.take())
     return live._last.number
 
 
 def test_another_state_is_told_at_once_and_progress_after_a_second(site) -> None:
-    live, changed = Live(site.context), site.cache.listen()
+    live, changed = EventStream(site.context), site.cache.listen()
     site.running(7)
     assert turn(site, live, changed) == 1
     assert said(live) == {"jobs": ["7"]}
@@ -50,7 +50,7 @@ def test_another_state_is_told_at_once_and_progress_after_a_second(site) -> None
 
 
 def test_a_sign_of_life_without_news_is_not_told(site) -> None:
-    news, changed = News(site.cache), site.cache.listen()
+    news, changed = JobUpdates(site.cache), site.cache.listen()
     site.running(1)
     site.figures(1, rows_read=5, at_ms=1)
     site.context.catch_up()
@@ -67,7 +67,7 @@ def test_a_sign_of_life_without_news_is_not_told(site) -> None:
 
 
 def test_more_than_a_few_hundred_jobs_are_told_as_all_of_them(site) -> None:
-    live, changed = Live(site.context), site.cache.listen()
+    live, changed = EventStream(site.context), site.cache.listen()
     for job_id in range(1, IDS_MAX + 2):
         site.running(job_id)
     turn(site, live, changed)
@@ -77,9 +77,9 @@ def test_more_than_a_few_hundred_jobs_are_told_as_all_of_them(site) -> None:
 def test_a_stream_with_nothing_to_tell_gives_a_sign_of_life_and_says_when_the_store_is_gone(
     site,
 ) -> None:
-    live, changed = Live(site.context), site.cache.listen()
+    live, changed = EventStream(site.context), site.cache.listen()
     site.context.catch_up()
-    live.turn(changed.take())
+    live.publish_due(changed.take())
     site.clock.turn(ALIVE_EVERY_S)
     assert turn(site, live, changed) == 1
     assert said(live) == {"reason": ""}
@@ -96,17 +96,17 @@ async def heard(stream: AsyncIterator[bytes]) -> bytes:
     return await asyncio.wait_for(anext(stream), PATIENCE_S)
 
 
-async def gone(live: Live, *streams: Any) -> None:
+async def gone(live: EventStream, *streams: Any) -> None:
     for stream in streams:
         await stream.aclose()
     assert live.listeners == 0
-    assert live._watch is not None
-    await asyncio.wait_for(live._watch, PATIENCE_S)
+    assert live._task is not None
+    await asyncio.wait_for(live._task, PATIENCE_S)
 
 
 def test_all_listeners_are_sent_the_same_bytes(site) -> None:
     async def story() -> None:
-        live = Live(site.context)
+        live = EventStream(site.context)
         site.context.catch_up()
         streams = [live.stream() for _ in range(20)]
         for stream in streams:
@@ -123,17 +123,17 @@ def test_all_listeners_are_sent_the_same_bytes(site) -> None:
 
 def test_a_listener_that_is_slow_is_sent_one_event_for_all_that_it_has_missed(site) -> None:
     async def story() -> None:
-        live = Live(site.context)
+        live = EventStream(site.context)
         site.context.catch_up()
         slow, quick = live.stream(), live.stream()
         for stream in (slow, quick):
             await heard(stream)
-        texts = [b"event %d" % number for number in range(BEHIND_MAX + 1)]
+        texts = [b"event %d" % number for number in range(LAG_MAX + 1)]
         for text in texts:
-            live.tell(text)
+            live.publish(text)
             assert await heard(quick) is text
         assert await heard(slow) is EVERYTHING
-        live.tell(b"last")
+        live.publish(b"last")
         assert [await heard(slow), await heard(quick)] == [b"last", b"last"]
         await gone(live, slow, quick)
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tidegate.api.running_jobs import Ended, RunningJobsCache
+from tidegate.api.running_jobs import FinishedJobsCache, RunningJobsCache
 from tidegate.testing.faulty_store import Fault
 
 JSON = {
@@ -127,7 +127,7 @@ def test_a_page_of_another_web_site_cannot_write(site) -> None:
 
 
 def test_with_basic_auth_only_who_knows_the_password_comes_in(guarded_site) -> None:
-    guarded_site.desk.catch_up()
+    guarded_site.context.catch_up()
     for auth in (None, ("ann", "wrong"), ("bob", "sesame")):
         answer = guarded_site.http.get("/flow/overview", auth=auth)
         assert (answer.status_code, answer.json()["status"]) == (401, "fail")
@@ -159,7 +159,7 @@ def test_two_thousand_jobs_are_listed_from_text_that_is_kept(site) -> None:
 
 
 def test_texts_of_jobs_that_are_gone_are_thrown_away(site) -> None:
-    texts = Ended()
+    texts = FinishedJobsCache()
     for job_id in range(1, 400):
         site.ended(job_id)
     site.context.refresh()
@@ -168,7 +168,7 @@ def test_texts_of_jobs_that_are_gone_are_thrown_away(site) -> None:
     for job_id in range(1, 399):
         site.take("finished-job-state", job_id)
     site.context.refresh()
-    texts.forget(site.cache)
+    texts.prune(site.cache)
     assert list(texts._texts) == [399]
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tidegate.api.job_metrics import FAMILIES
-from tidegate.model.log_retention import LogRetentionMetric, RunwayLevel
-from tidegate.model.maintenance import COLLECTOR, LAST_PASS, CollectorReport
+from tidegate.model.log_retention import LogRetentionMetric, RetentionLevel
+from tidegate.model.maintenance import COLLECTOR, LAST_PASS_KEY, CollectorReport
 from tidegate.model.records import (
     PENDING_CLEANUPS,
     PIPELINES,
@@ -88,7 +88,7 @@ def busy(site):
         PipelineState(job_id=7, pipeline=1, lineage="l", generation=1, retained=refs, **figures),
     )
     runway = (
-        LogRetentionMetric(source="a", level=RunwayLevel.LOW, seconds_left=90.5, bytes_left=500),
+        LogRetentionMetric(source="a", level=RetentionLevel.LOW, seconds_left=90.5, bytes_left=500),
         LogRetentionMetric(source="b", seconds_left=3600, bytes_left=None),
     )
     rates = PipelineRates(
@@ -99,7 +99,7 @@ def busy(site):
             "Sink[0]-Console": {"db.t": Rate(2, 16)},
         },
     )
-    site.figures(7, rows_read=15, done=3, total=10, unit="files", runway=runway, rates=rates)
+    site.figures(7, rows_read=15, done=3, total=10, unit="files", log_retention=runway, rates=rates)
     site.running(8, JobStatus.PENDING)
     site.ended(9, JobStatus.FAILED)
     site.worker("w")
@@ -119,7 +119,7 @@ def busy(site):
         deleted=3,
         quota_bytes=1_000,
     )
-    site.put(COLLECTOR, LAST_PASS, report)
+    site.put(COLLECTOR, LAST_PASS_KEY, report)
     return site
 
 
@@ -213,7 +213,7 @@ def test_figures_follow_what_changes_and_forget_what_ends(busy) -> None:
 
 
 def test_a_store_that_cannot_be_counted_costs_only_its_own_figures(busy) -> None:
-    busy.desk.catch_up()
+    busy.context.catch_up()
     busy.fault = Fault.UNAVAILABLE
     found = families(busy.http.get("/metrics").text)
     assert "tidegate_store_bytes" not in found

@@ -203,7 +203,7 @@ def test_this_server_tells_how_it_does(site) -> None:
 def test_tags_of_the_worker_are_replaced(site) -> None:
     given: list[Any] = []
     assert "no worker" in refusal(site.http.post("/update-tags", json={"group": "a"}))
-    site.context.retag = given.append
+    site.context.set_worker_tags = given.append
     assert (
         site.http.post("/update-tags", json={"group": "a", "rank": 2}).json()["status"] == "success"
     )

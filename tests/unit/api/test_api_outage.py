@@ -42,7 +42,7 @@ def probed(request: pytest.FixtureRequest, make_site: Any) -> Any:
 
 def full(site: Any) -> None:
     """As the announcement of a server has it."""
-    site.context.write_trouble = lambda _after_s: FULL
+    site.context.write_problem = lambda _after_s: FULL
 
 
 def streaming(site: Any, job_id: int) -> None:
@@ -97,7 +97,7 @@ def test_a_store_that_cannot_be_written_makes_health_fail_and_ready_not(site) ->
     full(site)
     assert (site.http.get("/health").status_code, site.http.get("/ready").status_code) == (503, 200)
     assert "tidegate_store_reachable 0\n" in site.get("/metrics").text
-    site.context.write_trouble = lambda _after_s: ""
+    site.context.write_problem = lambda _after_s: ""
     assert site.get("/health").status_code == 200
 
 
@@ -123,7 +123,7 @@ def test_jobs_are_late_and_then_stalled_with_the_reason_while_nothing_can_be_wri
         in site.get("/metrics").text
     )
     assert site.get("/api/v1/overview").json()["attention"] == ["1"]
-    site.context.write_trouble = lambda _after_s: ""
+    site.context.write_problem = lambda _after_s: ""
     assert site.get("/job-info/1").json()["checkpointHealth"] == "OK"
     assert site.get("/running-jobs").json()[0]["checkpointHealth"] == "OK"
 

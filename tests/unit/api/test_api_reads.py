@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.model.log_retention import LogRetentionMetric, RunwayLevel
+from tidegate.model.log_retention import LogRetentionMetric, RetentionLevel
 from tidegate.model.records import (
     JOB_OUTCOMES,
     JOB_STATES,
@@ -222,10 +222,10 @@ def test_the_runway_of_every_source_is_shown_and_the_worst_one_first(site) -> No
     assert job["runway"] == {"level": "OK", "reason": "", "sources": []}
     site.figures(
         1,
-        runway=(
+        log_retention=(
             LogRetentionMetric(
                 source="orders",
-                level=RunwayLevel.LOW,
+                level=RetentionLevel.LOW,
                 checkpoint=3,
                 seconds_left=50.0,
                 reason="binlog.7",

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from starlette.datastructures import QueryParams
 
-from tidegate.api.seatunnel.restore_params import refused, wish_of
+from tidegate.api.app import make_app
+from tidegate.api.seatunnel.restore_params import refused, restore_options
 from tidegate.checkpoints.manifest import Manifest
 from tidegate.coordinator.restore.options import RestoreOptions, RestoreSource
 from tidegate.model.document import from_document
@@ -22,12 +23,14 @@ from tidegate.model.records import (
     RUNNING_JOBS,
     WORKERS,
     CheckpointRef,
+    JobRecord,
     JobState,
     JobStatus,
     PipelineState,
     WorkerRecord,
 )
 from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnPositionLost, OnSinkLost
+from tidegate.ui.app import routes as pages
 
 JSON: dict[str, Any] = {
     "env": {"job.mode": "STREAMING"},
@@ -157,7 +160,7 @@ def ended(
 def test_the_parameters_of_a_request_mean_a_wish(
     query: dict[str, str], wish: RestoreOptions
 ) -> None:
-    assert wish_of(query) == wish
+    assert restore_options(query) == wish
 
 
 @pytest.mark.parametrize(
@@ -226,6 +229,44 @@ def test_a_restored_job_shows_its_report(site) -> None:
 def test_a_fresh_job_has_no_report(site) -> None:
     assert site.http.post("/submit-job?jobId=5", json=JSON).status_code == 200
     assert site.get("/job-info/5").json()["restoreReport"] is None
+
+
+CDC = """
+env { job.mode = "STREAMING", job.name = "orders" }
+source { MySQL-CDC { url = "jdbc:mysql://127.0.0.1:1/shop", username = "u", password = "p", table-names = ["shop.orders"] } }
+sink { Jdbc {
+  url = "jdbc:postgresql://127.0.0.1:1/t", driver = "org.postgresql.Driver", database = "t", table = "orders", generate_sink_sql = true, primary_keys = ["id"]
+} }
+"""
+
+
+def test_a_fresh_start_shows_the_rows_that_it_leaves_in_the_target(site) -> None:
+    site.http.close()
+    site.http = type(site.http)(make_app(site.context, pages(site.context)))
+    first = site.http.post("/api/v1/jobs", json={"text": CDC, "id": "6"})
+    assert (first.status_code, first.json()["notes"]) == (201, [])
+    assert site.get("/api/v1/jobs/6").json()["restore"] is None
+    ended(site)
+    answer = site.http.post("/api/v1/jobs", json={"text": CDC, "id": "5", "restore": "fresh"})
+    assert answer.status_code == 201, answer.text
+    (note,) = answer.json()["notes"]
+    assert (
+        "rows that Source[0]-MySQL-CDC has lost since it was last read stay in the target" in note
+    )
+    shown = site.get("/api/v1/jobs/5").json()
+    assert (shown["restored"], shown["restore"]["start"], shown["restore"]["notes"]) == (
+        False,
+        "fresh",
+        [note],
+    )
+    assert site.get("/job-info/5").json()["restoreReport"]["notes"] == [note]
+    page = site.get("/ui/jobs/5").text
+    assert "<details open><summary>Restore report: fresh, ok</summary>" in page
+    assert "stay in the target" in page
+    record = from_document(JobRecord, site.solid.get(RUNNING_JOBS, "5").value)
+    site.take(RUNNING_JOBS, 5)
+    site.ended(5, plan=record.plan, restore=record.restore)
+    assert site.get("/api/v1/jobs/5").json()["restore"]["notes"] == [note]
 
 
 def test_the_last_checkpoint_of_another_job_starts_a_new_one(site) -> None:

@@ -139,7 +139,7 @@ def test_a_record_with_an_impossible_date_breaks_neither_the_list_nor_authentica
     admin = holder(closed, Role.ADMIN)
     far, text = Tokens(closed.solid, closed.clock).create("far", Role.ADMIN)
     closed.put(TOKENS, far.id, replace(far, expires_ms=8_640_001_790_000_000_000))
-    closed.desk.catch_up()
+    closed.context.catch_up()
     assert (
         closed.http.get("/overview", headers={"Authorization": f"Bearer {text}"}).status_code == 401
     )

@@ -30,7 +30,7 @@ from tidegate.model.records import (
 from tidegate.model.throughput import PipelineRates, Rate, Volume
 from tidegate.ui.app import routes as pages
 from tidegate.ui.formats import number, size
-from tidegate.ui.log_text import unfolded
+from tidegate.ui.log_text import readable
 
 NOW_MS = 1_790_000_000_000
 SOURCE, SINK = "Source[0]-FakeSource", "Sink[0]-Console"
@@ -341,10 +341,10 @@ def test_a_page_that_is_not_there_is_a_page_that_says_so(site) -> None:
 
 def test_nothing_is_collected_before_it_is_confirmed(site, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
-    monkeypatch.setattr("tidegate.ui.actions.collect", lambda _desk: ran.append("collected"))
+    monkeypatch.setattr("tidegate.ui.actions.collect", lambda _context: ran.append("collected"))
     monkeypatch.setattr(
         "tidegate.ui.actions.survey",
-        lambda _desk: StorageSurvey(bytes={}, units={}, due=2, due_bytes=9, findings=[]),
+        lambda _context: StorageSurvey(bytes={}, units={}, due=2, due_bytes=9, findings=[]),
     )
     assert (site.http.post("/ui/storage/collect").status_code, ran) == (400, [])
     asked = site.http.post("/ui/storage/collect", data={"confirmed": "perhaps"})
@@ -426,7 +426,7 @@ def test_a_stack_trace_in_a_log_has_lines() -> None:
             "trace": trace,
         }
     )
-    text = unfolded(f"plain {{}}\n{line}\n{{not json\n[1]\n")
+    text = readable(f"plain {{}}\n{line}\n{{not json\n[1]\n")
     assert text.splitlines() == [
         "plain {}",
         "2026-11-18T10:00:00+0000 error it failed job_id=7 why=one",

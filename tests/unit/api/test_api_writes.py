@@ -86,9 +86,9 @@ def test_those_who_only_write_wait_for_no_turn_of_the_picture_and_who_reads_then
 ) -> None:
     site.get("/overview")
     turns: list[float] = []
-    real = site.context.picture.refresh
+    real = site.context.cache.refresh
     monkeypatch.setattr(
-        site.context.picture,
+        site.context.cache,
         "refresh",
         lambda behind_s=float("inf"): (turns.append(behind_s), real(behind_s))[1],
     )
@@ -108,7 +108,7 @@ def test_a_store_that_does_not_answer_after_a_write_keeps_no_reader_waiting(
     site.get("/overview")
     assert site.http.post("/submit-job", json=JSON).status_code == 200
     asked: list[float] = []
-    monkeypatch.setattr(site.context.picture, "refresh", asked.append)
+    monkeypatch.setattr(site.context.cache, "refresh", asked.append)
     site.clock.turn(1.1)
     assert site.http.get("/running-jobs").json() == []
     assert asked == []

@@ -15,9 +15,9 @@ from tidegate.api.connections import (
     ConnectionPhase,
     ConnectionTable,
     Listener,
-    doing_of,
     limits,
     peer_of,
+    progress_of,
 )
 from tidegate.model.engine import HttpSettings
 
@@ -69,7 +69,7 @@ class Place:
             timeout_keep_alive_task=object() if phase is ConnectionPhase.IDLE else None,
         )
         self.protocols.append(protocol)
-        assert doing_of(protocol)[0] is phase
+        assert progress_of(protocol)[0] is phase
         return protocol
 
 

@@ -6,9 +6,13 @@ import threading
 import pytest
 
 from tidegate.api import planner_process
-from tidegate.api.planner_process import JobTooLarge, PlannerBusy, judge_isolated
+from tidegate.api.planner_process import JobTooLarge, PlannerBusy, plan_isolated
 from tidegate.api.seatunnel import job_source as job_text
-from tidegate.api.seatunnel.job_source import ISOLATED_CHARS_MIN, judge_here, judged
+from tidegate.api.seatunnel.job_source import (
+    ISOLATED_CHARS_MIN,
+    plan_in_process,
+    plan_with_problems,
+)
 from tidegate.config.load import Format
 from tidegate.model.problem import Strictness
 
@@ -30,23 +34,23 @@ def large(job: dict[str, object]) -> str:
 
 
 def test_a_large_text_gets_the_plan_and_the_problems_of_a_small_one() -> None:
-    assert judge_isolated(large(JOB), "json", "lenient") == judge_here(
+    assert plan_isolated(large(JOB), "json", "lenient") == plan_in_process(
         json.dumps(JOB), Format.JSON, Strictness.LENIENT
     )
     wrong = {**JOB, "sink": [{"plugin_name": "Consol", "plugin_input": "t"}]}
-    plan, problems = judge_isolated(large(wrong), "json", "normal")
+    plan, problems = plan_isolated(large(wrong), "json", "normal")
     assert plan is None
-    assert problems == judge_here(json.dumps(wrong), Format.JSON)[1]
+    assert problems == plan_in_process(json.dumps(wrong), Format.JSON)[1]
 
 
 def test_only_a_large_text_is_planned_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[str, str]] = []
     monkeypatch.setattr(
-        job_text, "judge_isolated", lambda _, form, how: (seen.append((form, how)), [])
+        job_text, "plan_isolated", lambda _, form, how: (seen.append((form, how)), [])
     )
-    judged(json.dumps(JOB), Format.JSON)
+    plan_with_problems(json.dumps(JOB), Format.JSON)
     assert seen == []
-    judged(large(JOB), Format.JSON)
+    plan_with_problems(large(JOB), Format.JSON)
     assert seen == [("json", "normal")]
 
 
@@ -57,13 +61,13 @@ def test_a_text_that_exceeds_a_limit_is_refused_by_name(
     """The limits are the child's own: they are set where it is started, by its arguments."""
     monkeypatch.setattr(planner_process, limit, value)
     with pytest.raises(JobTooLarge, match="too large or too complex"):
-        judge_isolated(large(JOB), "json", "lenient")
+        plan_isolated(large(JOB), "json", "lenient")
 
 
 def test_a_text_that_waits_too_long_for_its_turn_is_told_to_try_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(planner_process, "WAIT_S_MAX", 0.01)
-    monkeypatch.setattr(planner_process, "_turn", threading.Semaphore(0))
+    monkeypatch.setattr(planner_process, "_one_child", threading.Semaphore(0))
     with pytest.raises(PlannerBusy, match="try again"):
-        judge_isolated(large(JOB), "json", "lenient")
+        plan_isolated(large(JOB), "json", "lenient")

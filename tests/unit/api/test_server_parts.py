@@ -9,9 +9,9 @@ import pytest
 
 from tidegate.election.elector import Elector
 from tidegate.model.engine import HttpSettings
-from tidegate.pipeline.clock import SystemClock
+from tidegate.clock import SystemClock
 from tidegate.server import (
-    AFTER_A_MISTAKE_S,
+    RETRY_AFTER_ERROR_S,
     LeaderTask,
     PeriodicTask,
     PortTaken,
@@ -41,7 +41,7 @@ def test_bad_weather_is_waited_for_and_named_once(caplog: pytest.LogCaptureFixtu
         "picture", Script(None, down, down, Conflict("m", "k", 1, 2), None), 0.5, SystemClock()
     )
     with caplog.at_level(logging.INFO, "tidegate.server"):
-        assert [loop.turn() for _ in range(5)] == [0.5] * 5
+        assert [loop.run_once() for _ in range(5)] == [0.5] * 5
     assert [record.getMessage() for record in caplog.records] == ["held up", "going on"]
 
 
@@ -49,7 +49,7 @@ def test_a_mistake_is_logged_with_its_trace_and_the_loop_goes_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     loop = PeriodicTask("leader", Script(ValueError("no"), None), 0.5, SystemClock())
-    assert [loop.turn(), loop.turn()] == [AFTER_A_MISTAKE_S, 0.5]
+    assert [loop.run_once(), loop.run_once()] == [RETRY_AFTER_ERROR_S, 0.5]
     assert [record.exc_info is not None for record in caplog.records] == [True]
 
 

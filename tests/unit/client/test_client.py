@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tidegate.client import Client, NotAllowed, Refused, Unreachable
-from tidegate.client.client import Access
+from tidegate.client.client import Credentials
 from tidegate.model.errors import UserError
 
 Answer = tuple[int, Any]
@@ -80,7 +80,7 @@ def client_of(*servers: str, rounds: int = 3, **more: Any) -> Client:
     clock = iter(range(0, 10_000, 1))
     return Client(
         servers,
-        patience_s=rounds,
+        retry_for_s=rounds,
         sleep=lambda _: None,
         monotonic_s=lambda: float(next(clock)),
         **more,
@@ -149,11 +149,11 @@ def test_an_id_that_is_taken_by_another_is_refused(server) -> None:
 
 def test_who_we_are_travels_in_a_header_and_is_never_shown(server) -> None:
     open_server = server(lambda *_: (200, {}))
-    access = Access(token="tg_secret")
+    access = Credentials(token="tg_secret")
     client_of(open_server.url, access=access).get("/overview")
     assert open_server.headers[0]["Authorization"] == "Bearer tg_secret"
     assert "secret" not in repr(access)
-    client_of(open_server.url, access=Access(user="ann", password="sesame")).get("/overview")
+    client_of(open_server.url, access=Credentials(user="ann", password="sesame")).get("/overview")
     assert open_server.headers[1]["Authorization"] == "Basic YW5uOnNlc2FtZQ=="
 
 

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 
 from tidegate.api.auth import audit_facts, principal_of
 from tidegate.api.context import ApiContext
-from tidegate.api.seatunnel.commands import Writes, body_of, parse_stop_mode, scalar_text
+from tidegate.api.seatunnel.commands import JobCommands, parse_stop_mode, read_body, scalar_text
 from tidegate.api.seatunnel.queries import job_id_of
 from tidegate.config.load import Format
 from tidegate.model.errors import TransientError, UserError
@@ -25,17 +25,17 @@ PART = "config_file"
 FORMATS = {".json": Format.JSON, ".conf": Format.HOCON, ".config": Format.HOCON, ".sql": Format.SQL}
 
 
-class Many:
-    def __init__(self, context: ApiContext, writes: Writes) -> None:
+class BulkCommands:
+    def __init__(self, context: ApiContext, writes: JobCommands) -> None:
         self.context = context
-        self.writes = writes
+        self.commands = writes
 
     async def submit_jobs(self, request: Request) -> Response:
         """Each item is a job with `params` besides.
 
         Each is taken in by itself; the answer tells what became of it.
         """
-        items = _list(await body_of(request))
+        items = _object_list(await read_body(request))
         answers = [
             await run_in_threadpool(self._submit_one, item, i, principal_of(request).name)
             for i, item in enumerate(items)
@@ -56,14 +56,14 @@ class Many:
                 for key, value in params.items()
             }
             job = {key: value for key, value in item.items() if key != "params"}
-            record = self.writes.submit(json.dumps(job).encode(), Format.JSON, query, by)
+            record = self.commands.submit(json.dumps(job).encode(), Format.JSON, query, by)
         except (UserError, TransientError) as error:
             return {"status": "fail", "message": f"job {index + 1}: {error}"}
         return {"jobId": str(record.job_id), "jobName": record.name}
 
     async def stop_jobs(self, request: Request) -> Response:
         """Every id must be one before any job is stopped."""
-        items = _list(await body_of(request))
+        items = _object_list(await read_body(request))
         wishes = [
             (job_id_of(scalar_text(item.get("jobId"))), parse_stop_mode(item)) for item in items
         ]
@@ -71,19 +71,19 @@ class Many:
             request, action="stop", jobs=[f"{job_id} {wish.value}" for job_id, wish in wishes]
         )
         for job_id, wish in wishes:
-            await run_in_threadpool(self.writes.stop, job_id, wish, principal_of(request).name)
+            await run_in_threadpool(self.commands.stop, job_id, wish, principal_of(request).name)
         return JSONResponse([{"jobId": job_id} for job_id, _ in wishes])
 
     async def upload(self, request: Request) -> Response:
         """A job file as a form's part `config_file`; its name says what it is written in."""
-        name, content = part_of(request.headers.get("content-type", ""), await body_of(request))
+        name, content = part_of(request.headers.get("content-type", ""), await read_body(request))
         format = FORMATS.get(PurePosixPath(name).suffix.lower())
         if format is None:
             raise UserError(
                 f"the file {name!r} is no job file: its name must end with {', '.join(FORMATS)}"
             )
         record = await run_in_threadpool(
-            self.writes.submit,
+            self.commands.submit,
             content,
             format,
             dict(request.query_params),
@@ -93,7 +93,7 @@ class Many:
         return JSONResponse({"jobId": str(record.job_id), "jobName": record.name})
 
 
-def _list(body: bytes) -> list[Mapping[str, Any]]:
+def _object_list(body: bytes) -> list[Mapping[str, Any]]:
     try:
         items = json.loads(body)
     except (ValueError, RecursionError):

@@ -33,7 +33,7 @@ TYPES = {
 }
 
 
-class Checkpoints:
+class CheckpointQueries:
     def __init__(self, context: ApiContext) -> None:
         self.context = context
 

@@ -5,7 +5,7 @@ A request has no place on the server's disk and no part in its environment: it c
 and `${NAME}` finds no variable of the server's process.
 """
 
-from tidegate.api.planner_process import judge_isolated
+from tidegate.api.planner_process import plan_isolated
 from tidegate.config.hocon.parse import Unreadable
 from tidegate.config.load import Format, read_text
 from tidegate.model.errors import UserError
@@ -33,7 +33,7 @@ def strictness_of(lenient: str | None) -> Strictness:
     return Strictness.LENIENT if lenient and lenient.lower() == "true" else Strictness.NORMAL
 
 
-def decoded(body: bytes) -> str:
+def decode_body(body: bytes) -> str:
     """The text of a body."""
     try:
         return body.decode("utf-8-sig")
@@ -43,22 +43,22 @@ def decoded(body: bytes) -> str:
 
 def plan_text(text: str, format: Format, strictness: Strictness = Strictness.NORMAL) -> Plan:
     """The plan of a job; BadJob with all problems."""
-    planned, problems = judged(text, format, strictness)
+    planned, problems = plan_with_problems(text, format, strictness)
     if planned is None:
         raise BadJob([problem for problem in problems if problem.severity is Severity.ERROR])
     return planned
 
 
-def judged(
+def plan_with_problems(
     text: str, format: Format, strictness: Strictness = Strictness.NORMAL
 ) -> tuple[Plan | None, list[Problem]]:
     """The plan of a job, where it has one, and all its problems, warnings too."""
     if len(text) >= ISOLATED_CHARS_MIN:
-        return judge_isolated(text, format.value, strictness.value)
-    return judge_here(text, format, strictness)
+        return plan_isolated(text, format.value, strictness.value)
+    return plan_in_process(text, format, strictness)
 
 
-def judge_here(
+def plan_in_process(
     text: str, format: Format, strictness: Strictness = Strictness.NORMAL
 ) -> tuple[Plan | None, list[Problem]]:
     """The same in this process."""

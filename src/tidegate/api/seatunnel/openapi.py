@@ -54,9 +54,9 @@ class OperationDescription:
     method: str = "get"
     path: str
     summary: str
-    answer: Mapping[str, Any] | None = None  # None: text
+    response: Mapping[str, Any] | None = None  # None: text
     media: str = JSON
-    also: tuple[str, ...] = ()  # other forms of the same
+    other_media: tuple[str, ...] = ()  # other forms of the same
     query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     body: Mapping[str, Any] | None = None
     body_media: str = JSON
@@ -111,53 +111,53 @@ OPERATIONS = (
     OperationDescription(
         path="/overview",
         summary="How many workers, slots and jobs",
-        answer=texts("projectVersion", "totalSlot", "workers", "runningJobs"),
+        response=texts("projectVersion", "totalSlot", "workers", "runningJobs"),
     ),
     OperationDescription(
         path="/running-jobs",
         summary="Jobs that have not ended, the newest first",
-        answer=_JOBS,
+        response=_JOBS,
         query=_PAGED,
     ),
     OperationDescription(
-        path="/running-jobs/summary", summary="The same", answer=_JOBS, query=_PAGED
+        path="/running-jobs/summary", summary="The same", response=_JOBS, query=_PAGED
     ),
     OperationDescription(
         path="/pending-jobs",
         summary="What waits, and why",
-        answer=ANY,
+        response=ANY,
         query={"jobId": ID, "limit": WHOLE, "pretty": FLAG},
     ),
     OperationDescription(
         path="/job-info/{job_id}",
         summary="One job, running or ended; an unknown id is answered with itself",
-        answer=texts("jobId"),
+        response=texts("jobId"),
     ),
     OperationDescription(
         path="/job-info/{job_id}/failures",
         summary="What went wrong, the newest first",
-        answer=listed(ANY),
+        response=listed(ANY),
         query={"limit": WHOLE},
     ),
     OperationDescription(
-        path="/running-job/{job_id}", summary="As /job-info", answer=texts("jobId")
+        path="/running-job/{job_id}", summary="As /job-info", response=texts("jobId")
     ),
     OperationDescription(
         path="/finished-jobs",
         summary="Jobs that have ended, the last one first",
-        answer=_ENDED,
+        response=_ENDED,
         query=_PAGED,
     ),
     OperationDescription(
-        path="/finished-jobs/{state}", summary="Those of one state", answer=_ENDED, query=_PAGED
+        path="/finished-jobs/{state}", summary="Those of one state", response=_ENDED, query=_PAGED
     ),
     OperationDescription(
-        path="/jobs/checkpoints/{job_id}", summary="Checkpoints by pipeline", answer=ANY
+        path="/jobs/checkpoints/{job_id}", summary="Checkpoints by pipeline", response=ANY
     ),
     OperationDescription(
         path="/jobs/checkpoints/history/{job_id}",
         summary="The last checkpoints, the newest first",
-        answer=listed(ANY),
+        response=listed(ANY),
         query={
             "pipelineId": WHOLE,
             "limit": WHOLE,
@@ -167,28 +167,28 @@ OPERATIONS = (
     OperationDescription(
         path="/system-monitoring-information",
         summary="How this server does",
-        answer=listed(texts("host", "port", "isMaster")),
+        response=listed(texts("host", "port", "isMaster")),
     ),
     OperationDescription(
-        path="/thread-dump", summary="What the threads of this server do", answer=listed(ANY)
+        path="/thread-dump", summary="What the threads of this server do", response=listed(ANY)
     ),
     OperationDescription(
         path="/running-threads",
         summary="Their names",
-        answer=listed(texts("threadName", "classLoader")),
+        response=listed(texts("threadName", "classLoader")),
     ),
     OperationDescription(
         path="/logs",
         summary="Links to log files",
-        answer=listed(texts("node", "logLink", "logName")),
-        also=("text/html",),
+        response=listed(texts("node", "logLink", "logName")),
+        other_media=("text/html",),
         query={"format": {"type": "string", "enum": ["json"]}},
     ),
     OperationDescription(
         path="/logs/{name}",
         summary="Those of a job, or the text of a file",
-        answer=listed(texts("node")),
-        also=("text/html", "text/plain"),
+        response=listed(texts("node")),
+        other_media=("text/html", "text/plain"),
         query={"format": {"type": "string", "enum": ["json"]}},
     ),
     OperationDescription(
@@ -196,12 +196,12 @@ OPERATIONS = (
     ),
     OperationDescription(path="/log/{name}", summary="The text of a file", media="text/plain"),
     OperationDescription(
-        path="/get-all-log-name", summary="The names of the log files", answer=listed(TEXT)
+        path="/get-all-log-name", summary="The names of the log files", response=listed(TEXT)
     ),
     OperationDescription(
         path="/option-rules",
         summary="The options of a connector",
-        answer=ANY,
+        response=ANY,
         query={"type": {"type": "string", "enum": ["source", "transform", "sink"]}, "plugin": TEXT},
     ),
     OperationDescription(path="/metrics", summary="Figures for Prometheus", media="text/plain"),
@@ -211,20 +211,20 @@ OPERATIONS = (
     OperationDescription(
         path="/health",
         summary="Whether this server can read and write the store, and who leads; without a token",
-        answer=ANY,
+        response=ANY,
     ),
     OperationDescription(
         path="/ready",
         summary="Whether this server answers from a current view of the store; without a token",
-        answer=ANY,
+        response=ANY,
     ),
-    OperationDescription(path="/loggers", summary="Log levels", answer=listed(_LEVEL)),
-    OperationDescription(path="/loggers/{name}", summary="One of them", answer=_LEVEL),
+    OperationDescription(path="/loggers", summary="Log levels", response=listed(_LEVEL)),
+    OperationDescription(path="/loggers/{name}", summary="One of them", response=_LEVEL),
     OperationDescription(
         method="post",
         path="/loggers/{name}",
         summary="Set it",
-        answer=_LEVEL,
+        response=_LEVEL,
         query={"level": TEXT},
         admin=True,
     ),
@@ -232,18 +232,18 @@ OPERATIONS = (
         method="put",
         path="/loggers/{name}",
         summary="Set it",
-        answer=_LEVEL,
+        response=_LEVEL,
         query={"level": TEXT},
         admin=True,
     ),
     OperationDescription(
-        method="delete", path="/loggers/{name}", summary="Put it back", answer=_LEVEL, admin=True
+        method="delete", path="/loggers/{name}", summary="Put it back", response=_LEVEL, admin=True
     ),
     OperationDescription(
         method="post",
         path="/submit-job",
         summary="Take a job in",
-        answer=named("Taken"),
+        response=named("Taken"),
         query=_SUBMIT,
         body=ANY,
     ),
@@ -251,7 +251,7 @@ OPERATIONS = (
         method="post",
         path="/submit-job/upload",
         summary="A job as a file",
-        answer=named("Taken"),
+        response=named("Taken"),
         query=_SUBMIT,
         body=ANY,
         body_media="multipart/form-data",
@@ -260,31 +260,35 @@ OPERATIONS = (
         method="post",
         path="/submit-jobs",
         summary="Several jobs",
-        answer=listed(ANY),
+        response=listed(ANY),
         body=listed(ANY),
     ),
     OperationDescription(
         method="post",
         path="/stop-job",
         summary="Want a job to end",
-        answer=texts("jobId"),
+        response=texts("jobId"),
         body=_STOP,
     ),
     OperationDescription(
-        method="post", path="/stop-jobs", summary="Several", answer=listed(ANY), body=listed(_STOP)
+        method="post",
+        path="/stop-jobs",
+        summary="Several",
+        response=listed(ANY),
+        body=listed(_STOP),
     ),
     OperationDescription(
         method="post",
         path="/encrypt-config",
         summary="A job with its secrets shaded",
-        answer=ANY,
+        response=ANY,
         body=ANY,
     ),
     OperationDescription(
         method="post",
         path="/update-tags",
         summary="Other tags for this server's worker",
-        answer=texts("status"),
+        response=texts("status"),
         body={"type": "object", "additionalProperties": TEXT},
         admin=True,
     ),
@@ -393,8 +397,8 @@ def _operation(operation: OperationDescription) -> dict[str, Any]:
     ]
     error = {"content": {JSON: {"schema": named("Error")}}}
     forms = {
-        operation.media: {"schema": operation.answer or TEXT},
-        **{media: {"schema": TEXT} for media in operation.also},
+        operation.media: {"schema": operation.response or TEXT},
+        **{media: {"schema": TEXT} for media in operation.other_media},
     }
     answers: dict[str, Any] = {"200": {"description": "done", "content": forms}}
     errors = {**ERRORS, **({404: "nothing can have this name"} if set(names) - {"job_id"} else {})}

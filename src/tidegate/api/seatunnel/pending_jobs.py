@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tidegate.api.context import ApiContext
-from tidegate.api.running_jobs import RunningJob, going
+from tidegate.api.running_jobs import RunningJob, running_jobs
 from tidegate.api.seatunnel.queries import job_id_of, positive
 from tidegate.api.seatunnel.serializers import WAITING, shown_status, time_text
 from tidegate.coordinator.cluster_cache import ClusterCache
@@ -21,7 +21,7 @@ from tidegate.model.records import JobStatus
 LIMIT_DEFAULT = 100
 
 
-class Pending:
+class PendingJobQueries:
     def __init__(self, context: ApiContext) -> None:
         self.context = context
 
@@ -32,7 +32,7 @@ class Pending:
             request.query_params,
             self.context.clock.now_ms(),
         )
-        everything = going(cache)
+        everything = running_jobs(cache)
         waiting = sorted((job for job in everything if job.state.status in WAITING), key=_since)
         shown = waiting
         if "jobId" in query:

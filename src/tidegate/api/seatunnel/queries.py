@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from tidegate import __version__
 from tidegate.api.context import ApiContext
-from tidegate.api.running_jobs import Ended, RunningJob, RunningJobsCache, dumps
+from tidegate.api.running_jobs import FinishedJobsCache, RunningJob, RunningJobsCache, dumps
 from tidegate.api.seatunnel import serializers as shapes
 from tidegate.api.seatunnel.serializers import WAITING
 from tidegate.coordinator.cluster_cache import ClusterCache
@@ -26,36 +26,36 @@ FAILURES_DEFAULT = 100
 SHOWN_CHARS_MAX = 80
 
 
-class Reads:
+class JobQueries:
     """The handlers, with the texts of the jobs that they share."""
 
     def __init__(self, context: ApiContext) -> None:
         self.context = context
-        self.board = RunningJobsCache(context.cache)
-        self.ended = Ended()
+        self.running = RunningJobsCache(context.cache)
+        self.finished = FinishedJobsCache()
 
     async def overview(self, request: Request) -> Response:
         """How many workers, slots and jobs.
 
         Query parameters are tags that a worker must have to be counted.
         """
-        await self.board.due.in_slices()
+        await self.running.refresh_queue.refresh_in_slices()
         cache = self.context.current()
         jobs, ended = (
-            [entry.job for entry in self.board.entries()],
-            self.context.roll.ended_counts(),
+            [entry.job for entry in self.running.entries()],
+            self.context.job_index.ended_counts(),
         )
         return JSONResponse(overview(cache, jobs, ended, dict(request.query_params)))
 
     async def running_jobs(self, request: Request) -> Response:
         """Jobs that have not ended, the newest first."""
-        await self.board.due.in_slices()
+        await self.running.refresh_queue.refresh_in_slices()
         self.context.current()
         now_ms, page = self.context.clock.now_ms(), _page(request)
         return (
-            _listed(self.board.entries(), lambda entry: entry.json(now_ms), page)
+            _listed(self.running.entries(), lambda entry: entry.json(now_ms), page)
             if page
-            else json_text(self.board.whole(now_ms))
+            else json_text(self.running.all_json(now_ms))
         )
 
     async def finished_jobs(self, request: Request) -> Response:
@@ -63,23 +63,23 @@ class Reads:
         exist has no jobs.
         """
         cache, wanted = self.context.current(), request.path_params.get("state", "").upper()
-        self.ended.forget(cache)
+        self.finished.prune(cache)
         return _listed(
-            self.context.roll.finished(wanted),
-            lambda row: self.ended.json(row.outcome),
+            self.context.job_index.finished(wanted),
+            lambda row: self.finished.json(row.outcome),
             _page(request),
         )
 
     async def job_info(self, request: Request) -> Response:
         """One job, running or ended. An unknown id is answered with itself."""
         job_id, cache = job_id_of(request.path_params.get("job_id", "")), self.context.current()
-        entry, outcome = self.board.entry(job_id), cache.outcome(job_id)
+        entry, outcome = self.running.entry(job_id), cache.outcome(job_id)
         if entry is not None and (outcome is None or not entry.job.state.status.terminal):
             return json_text(entry.json(self.context.clock.now_ms()))
         if outcome is None and (damage := cache.damage(job_id)):
             raise StoreDamaged(damage)
         return json_text(
-            self.ended.json(outcome) if outcome is not None else dumps({"jobId": str(job_id)})
+            self.finished.json(outcome) if outcome is not None else dumps({"jobId": str(job_id)})
         )
 
     async def failures(self, request: Request) -> Response:

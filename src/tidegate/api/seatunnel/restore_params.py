@@ -47,7 +47,7 @@ def flag(values: Mapping[str, Any], name: str) -> bool:
             raise UserError(f"{name} is {json.dumps(other)}; it must be true or false")
 
 
-def query_of(
+def submit_query(
     id: str | None, name: str | None, restore: str | None, on_sink_lost: str | None
 ) -> dict[str, str]:
     """The fields of a submission as the parameters of a request."""
@@ -55,15 +55,15 @@ def query_of(
     return {key: value for key, value in given.items() if value}
 
 
-def wish_of(query: Mapping[str, str]) -> RestoreOptions:
+def restore_options(query: Mapping[str, str]) -> RestoreOptions:
     """From where the job shall go on; a UserError where that cannot be understood."""
     try:
-        return _wish(query)
+        return _parse(query)
     except UserError as error:
         raise refused(error) from error
 
 
-def _wish(query: Mapping[str, str]) -> RestoreOptions:
+def _parse(query: Mapping[str, str]) -> RestoreOptions:
     wish = replace(
         RestoreOptions.parse(query.get("restore")),
         takeover=_flag(query, "takeover"),

@@ -18,7 +18,7 @@ from tidegate.api.seatunnel import volumes
 from tidegate.api.seatunnel.volumes import decimal
 from tidegate.model.document import to_document
 from tidegate.model.job import JobEnv, JobMode
-from tidegate.model.log_retention import outlook
+from tidegate.model.log_retention import log_retention_status
 from tidegate.model.plan import Action, PipelinePlan, Plan
 from tidegate.model.records import (
     CheckpointRef,
@@ -231,7 +231,7 @@ def log_retention(state: JobState, metrics: Sequence[PipelineMetrics]) -> dict[s
     figures = [
         figure for m in metrics if m.generation == state.generation for figure in m.log_retention
     ]
-    found = outlook(figures)
+    found = log_retention_status(figures)
     sources = [
         {
             "source": figure.source,

@@ -10,8 +10,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tidegate.api.seatunnel.commands import body_of, object_of
-from tidegate.api.seatunnel.job_source import decoded
+from tidegate.api.seatunnel.commands import json_object, read_body
+from tidegate.api.seatunnel.job_source import decode_body
 from tidegate.config.document import Document
 from tidegate.config.encryption import encode
 from tidegate.model.errors import UserError
@@ -25,12 +25,12 @@ KINDS = {"source": BlockKind.SOURCE, "transform": BlockKind.TRANSFORM, "sink": B
 
 async def encrypt_config(request: Request) -> Response:
     """The job of the body, with its sensitive options shaded as its `env.shade.identifier` asks."""
-    body = await body_of(request)
-    return JSONResponse(await run_in_threadpool(_encrypted, body))
+    body = await read_body(request)
+    return JSONResponse(await run_in_threadpool(_encrypt, body))
 
 
-def _encrypted(body: bytes) -> Any:
-    data = dict(object_of(decoded(body).encode()))
+def _encrypt(body: bytes) -> Any:
+    data = dict(json_object(decode_body(body).encode()))
     document = encode(Document(name="job", data=data, positions={}))
     if document.problems:
         raise UserError("; ".join(problem.message for problem in document.problems))

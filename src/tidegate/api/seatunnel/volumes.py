@@ -8,7 +8,15 @@ from typing import Any
 from tidegate.model.job import BlockKind
 from tidegate.model.plan import PipelinePlan, Plan
 from tidegate.model.records import PipelineState
-from tidegate.model.throughput import PipelineRates, Rate, Tables, Volume, Volumes, together, total
+from tidegate.model.throughput import (
+    PipelineRates,
+    Rate,
+    Tables,
+    Volume,
+    Volumes,
+    merge_tables,
+    total_volume,
+)
 
 
 def metrics(plan: Plan | None, volumes: Volumes, rates: PipelineRates | None) -> dict[str, Any]:
@@ -27,7 +35,7 @@ def metrics(plan: Plan | None, volumes: Volumes, rates: PipelineRates | None) ->
         ("SinkWrite", written, written_rates),
         ("SinkCommitted", written, written_rates),
     ):
-        whole = _texts(total(tables), sum(fast.values(), Rate()))
+        whole = _texts(total_volume(tables), sum(fast.values(), Rate()))
         figures |= {
             f"{name}{what}": text for what, text in whole.items() if what.startswith("Bytes")
         }
@@ -46,7 +54,8 @@ def metrics(plan: Plan | None, volumes: Volumes, rates: PipelineRates | None) ->
 def byte_counts(plan: Plan | None, volumes: Volumes) -> tuple[int, int]:
     """Bytes that were read and written."""
     read, written = (
-        total(_of_kind(plan, volumes, kind)).bytes for kind in (BlockKind.SOURCE, BlockKind.SINK)
+        total_volume(_of_kind(plan, volumes, kind)).bytes
+        for kind in (BlockKind.SOURCE, BlockKind.SINK)
     )
     return read, written
 
@@ -61,7 +70,7 @@ def with_zeros(
     result = dict(volumes)
     for kind, rows in ((BlockKind.SOURCE, rows_read), (BlockKind.SINK, rows_written)):
         operators = [action.operator for part in parts for action in part.of_kind(kind)]
-        if sum(total(volumes.get(operator, {})).rows for operator in operators) == rows:
+        if sum(total_volume(volumes.get(operator, {})).rows for operator in operators) == rows:
             result |= {operator: {} for operator in operators if operator not in volumes}
     return result
 
@@ -81,7 +90,7 @@ def byte_rates(plan: Plan | None, rates: PipelineRates) -> tuple[float, float]:
 
 
 def _of_kind(plan: Plan | None, volumes: Volumes, kind: BlockKind) -> Tables:
-    return together(volumes.get(operator, {}) for operator in _operators(plan, kind))
+    return merge_tables(volumes.get(operator, {}) for operator in _operators(plan, kind))
 
 
 def _rates_of_kind(

@@ -14,7 +14,7 @@ from tidegate.api.context import ApiContext
 from tidegate.api.health import HealthReport
 from tidegate.api.seatunnel.responses import BodyTooLarge, internal_error
 from tidegate.api.v1 import catalog, changes, cluster, jobs, state, tokens
-from tidegate.api.v1.live import Live
+from tidegate.api.v1.live import EventStream
 from tidegate.api.v1.models import ProblemModel
 from tidegate.api.v1.roles import describe_roles
 from tidegate.checkpoints.files.retry import StorageRefused
@@ -87,11 +87,11 @@ def typed_api(context: ApiContext) -> FastAPI:
     probes = HealthReport(context)
     app.add_route("/health", probes.health, methods=["GET"], include_in_schema=False)
     app.add_route("/ready", probes.ready, methods=["GET"], include_in_schema=False)
-    app.add_route("/events", Live(context).events, methods=["GET"], include_in_schema=False)
-    app.add_exception_handler(TidegateError, _ours)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, not_here)
-    app.add_exception_handler(Exception, _mistake)
+    app.add_route("/events", EventStream(context).events, methods=["GET"], include_in_schema=False)
+    app.add_exception_handler(TidegateError, _known_error)
+    app.add_exception_handler(RequestValidationError, _invalid_request)
+    app.add_exception_handler(HTTPException, unknown_path)
+    app.add_exception_handler(Exception, _unexpected_error)
     return app
 
 
@@ -114,7 +114,7 @@ def problem(
     )
 
 
-async def _ours(_request: Request, error: Exception) -> Response:
+async def _known_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, TidegateError)
     if isinstance(error, BadJob):
         return problem(422, str(error), error.condition, [str(each) for each in error.problems])
@@ -133,7 +133,7 @@ async def _ours(_request: Request, error: Exception) -> Response:
     )
 
 
-async def _invalid(_request: Request, error: Exception) -> Response:
+async def _invalid_request(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     wrong = [
         f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()
@@ -141,7 +141,7 @@ async def _invalid(_request: Request, error: Exception) -> Response:
     return problem(422, "; ".join(wrong), "invalid-request", wrong)
 
 
-async def not_here(request: Request, error: Exception) -> Response:
+async def unknown_path(request: Request, error: Exception) -> Response:
     """No such path, or not with this method."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     words = {
@@ -157,5 +157,5 @@ async def not_here(request: Request, error: Exception) -> Response:
     return answer
 
 
-async def _mistake(request: Request, _error: Exception) -> Response:
+async def _unexpected_error(request: Request, _error: Exception) -> Response:
     return problem(500, internal_error(request, LOG), "internal")

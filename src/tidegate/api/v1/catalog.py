@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from tidegate.api.seatunnel.job_source import NAME, decoded, format_of, judged
+from tidegate.api.seatunnel.job_source import NAME, decode_body, format_of, plan_with_problems
 from tidegate.api.v1 import models
 from tidegate.api.v1 import serializers as shapes
 from tidegate.api.v1.roles import OPERATOR, VIEWER
@@ -25,10 +25,10 @@ def routes() -> APIRouter:
     @router.get("/connectors", dependencies=[VIEWER])
     def list_connectors(
         kind: Annotated[BlockKind | None, Query(description="only these")] = None,
-    ) -> list[models.ConnectorHead]:
+    ) -> list[models.ConnectorSummary]:
         """All sources, transforms and sinks."""
         return [
-            models.ConnectorHead(**_head(each))
+            models.ConnectorSummary(**_head(each))
             for each in connectors()
             if kind in (None, each.kind)
         ]
@@ -44,15 +44,15 @@ def routes() -> APIRouter:
         )
 
     @router.post("/validate", dependencies=[OPERATOR])
-    def validate_job(body: models.SubmissionModel) -> models.Judgement:
+    def validate_job(body: models.SubmissionModel) -> models.ValidationResult:
         """Every problem of a job file, with its line, and the graph that it describes; nothing is
         started.
         """
-        plan, problems = judged(
-            decoded(body.text.encode()), format_of(body.format), body.strictness
+        plan, problems = plan_with_problems(
+            decode_body(body.text.encode()), format_of(body.format), body.strictness
         )
         good = plan is not None
-        return models.Judgement(
+        return models.ValidationResult(
             good=good,
             problems=[_problem(problem) for problem in problems],
             graph=shapes.graph(plan) if plan else [],
@@ -92,8 +92,8 @@ def _option(option: Option) -> models.OptionModel:
     )
 
 
-def _problem(problem: Problem) -> models.FileProblem:
-    return models.FileProblem(
+def _problem(problem: Problem) -> models.JobFileProblem:
+    return models.JobFileProblem(
         severity=problem.severity.value,
         message=problem.message,
         line=problem.at.line or None if problem.at.file == NAME else None,

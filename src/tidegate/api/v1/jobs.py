@@ -12,11 +12,11 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from tidegate.api.auth import audit_facts, principal_of
 from tidegate.api.context import ApiContext
 from tidegate.api.job_index import JobRow, matching
-from tidegate.api.running_jobs import RunningJob, going_of
-from tidegate.api.seatunnel.commands import StopMode, Writes
+from tidegate.api.running_jobs import RunningJob, running_job_of
+from tidegate.api.seatunnel.commands import JobCommands, StopMode
 from tidegate.api.seatunnel.job_source import format_of
 from tidegate.api.seatunnel.queries import job_id_of
-from tidegate.api.seatunnel.restore_params import query_of
+from tidegate.api.seatunnel.restore_params import submit_query
 from tidegate.api.v1 import models
 from tidegate.api.v1 import serializers as shapes
 from tidegate.api.v1.page_cache import PageCache, tag_of
@@ -40,7 +40,7 @@ NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
 def routes(context: ApiContext) -> APIRouter:
     router, writes, cards = (
         APIRouter(prefix="/jobs", tags=["jobs"]),
-        Writes(context),
+        JobCommands(context),
         PageCache(context.cache),
     )
 
@@ -69,7 +69,9 @@ def routes(context: ApiContext) -> APIRouter:
         The page's ETag changes when anything of its jobs does.
         """
         context.current()
-        found = matching(context.roll.rows(ended=ended), status=status, health=health, name=name)
+        found = matching(
+            context.job_index.rows(ended=ended), status=status, health=health, name=name
+        )
         shown, following = page(found, submitted_of, cursor, limit)
         keys = cards.keys(shown)
         tag = tag_of(keys, following, len(found))
@@ -94,7 +96,7 @@ def routes(context: ApiContext) -> APIRouter:
         It is durable when this is answered, and runs as soon as there is a slot.
         """
         query = {
-            **query_of(body.id, body.name, body.restore, body.on_sink_lost),
+            **submit_query(body.id, body.name, body.restore, body.on_sink_lost),
             **body.list_parameters(),
         }
         query["lenient"] = str(body.lenient)
@@ -106,8 +108,12 @@ def routes(context: ApiContext) -> APIRouter:
             idempotency_key or "",
         )
         audit_facts(request, jobId=str(record.job_id), jobName=record.name, action="submit")
+        notes = list(record.restore.notes) if record.restore else []
         return models.SubmissionAccepted(
-            id=str(record.job_id), name=record.name, submitted=shapes.at(record.initialization_ms)
+            id=str(record.job_id),
+            name=record.name,
+            submitted=shapes.at(record.initialization_ms),
+            notes=notes,
         )
 
     @router.get(
@@ -125,7 +131,9 @@ def routes(context: ApiContext) -> APIRouter:
         )
 
     @router.post("/{job_id}/stop", status_code=202, dependencies=[OPERATOR])
-    def stop_job(job_id: JobIdPath, body: models.Stop, request: Request) -> models.JobDetails:
+    def stop_job(
+        job_id: JobIdPath, body: models.StopRequest, request: Request
+    ) -> models.JobDetails:
         """Want a job to end: at its next checkpoint, with a savepoint, or killed at once.
 
         A job that has ended stays as it is.
@@ -198,7 +206,7 @@ def job_of(cache: ClusterCache, row: JobRow, now_ms: int) -> models.Job:
 def job_details(cache: ClusterCache, job_id: int, now_ms: int) -> models.JobDetails:
     """One job with all that belongs to it; UnknownJob."""
     record, outcome = cache.jobs().get(job_id), cache.outcome(job_id)
-    job = going_of(cache, record) if record is not None else None
+    job = running_job_of(cache, record) if record is not None else None
     if job is not None and (outcome is None or not job.state.status.terminal):
         return shapes.details(cache, job, now_ms)
     if outcome is None and (damage := cache.damage(job_id)):

@@ -25,12 +25,12 @@ from tidegate.api.seatunnel.responses import fail
 from tidegate.coordinator.cluster_cache import ChangedJobs, ClusterCache
 
 LOG = logging.getLogger("tidegate.api")
-LOOK_EVERY_S = 0.1
+POLL_EVERY_S = 0.1
 PROGRESS_EVERY_S = 1.0
 ALIVE_EVERY_S = 10.0
 LISTENERS_MAX = 1_000
 IDS_MAX = 500  # more than that at once: everything may have changed
-BEHIND_MAX = 8  # events that a slow listener is still sent one by one
+LAG_MAX = 8  # events that a slow listener is still sent one by one
 
 
 def event(name: str, data: object) -> bytes:
@@ -41,7 +41,7 @@ def event(name: str, data: object) -> bytes:
 EVERYTHING = event("jobs", {"all": True})
 
 
-class Link:
+class EventLink:
     """An event in the chain; `arrived` when the next one is there."""
 
     __slots__ = ("arrived", "following", "number", "text")
@@ -50,10 +50,10 @@ class Link:
         self.number = number
         self.text = text
         self.arrived = asyncio.Event()
-        self.following: Link | None = None
+        self.following: EventLink | None = None
 
 
-class News:
+class JobUpdates:
     """What is new, out of what has changed: compares each job with how it was last told.
 
     Not for threads.
@@ -69,9 +69,9 @@ class News:
     def refresh(self, ids: Collection[int]) -> None:
         """Take these in: jobs in another state are urgent, those that have only gone on are not."""
         for job_id in ids:
-            if self._differs(self._states, job_id, self._state(job_id)):
+            if self._differs(self._states, job_id, self._state_key(job_id)):
                 self.urgent.add(job_id)
-            if self._differs(self._progress, job_id, self._place(job_id)):
+            if self._differs(self._progress, job_id, self._progress_key(job_id)):
                 self.other.add(job_id)
 
     def take(self) -> list[int]:
@@ -79,7 +79,7 @@ class News:
         told, self.urgent, self.other = sorted(self.urgent | self.other), set(), set()
         return told
 
-    def _state(self, job_id: int) -> Hashable:
+    def _state_key(self, job_id: int) -> Hashable:
         cache = self.cache
         seen = (
             cache.jobs().get(job_id),
@@ -93,7 +93,7 @@ class News:
             *filter(None, [cache.shown_health(job_id)]),
         ) or None
 
-    def _place(self, job_id: int) -> Hashable:
+    def _progress_key(self, job_id: int) -> Hashable:
         places = tuple(place.version for place in self.cache.pipelines(job_id))
         return (
             places
@@ -120,18 +120,18 @@ class News:
         return True
 
 
-class Live:
+class EventStream:
     """The stream of one server."""
 
     def __init__(self, context: ApiContext) -> None:
         self.context = context
         self.listeners = 0
         self._changed: ChangedJobs | None = None
-        self._news = News(context.cache)
-        self._last = Link(0, b"")
+        self._updates = JobUpdates(context.cache)
+        self._last = EventLink(0, b"")
         self._reason = ""
-        self._told_s = self._alive_s = context.clock.monotonic_s()
-        self._watch: asyncio.Task[None] | None = None
+        self._published_s = self._alive_s = context.clock.monotonic_s()
+        self._task: asyncio.Task[None] | None = None
 
     async def events(self, request: Request) -> Response:
         """A stream that ends with its listener, or with the server."""
@@ -148,14 +148,14 @@ class Live:
         """The events of one listener."""
         link = self._last
         self.listeners += 1
-        if self._watch is None or self._watch.done():
-            self._watch = asyncio.create_task(self._refresh())
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._refresh())
         try:
             yield b"retry: 1000\n" + event("hello", {"server": self.context.me.id})
             while True:
                 await link.arrived.wait()
                 assert link.following is not None, "it has arrived"
-                behind = self._last.number - link.number > BEHIND_MAX
+                behind = self._last.number - link.number > LAG_MAX
                 link = self._last if behind else link.following
                 yield EVERYTHING if behind else link.text
         finally:
@@ -164,37 +164,39 @@ class Live:
     async def _refresh(self) -> None:
         if self._changed is None:
             self._changed = self.context.cache.listen()
-            self._news.refresh(self.context.cache.jobs())
-        self._news.refresh(self._changed.take())
-        self._news.take()  # whoever has just come asks for everything
-        self._told_s = self._alive_s = self.context.clock.monotonic_s()
+            self._updates.refresh(self.context.cache.jobs())
+        self._updates.refresh(self._changed.take())
+        self._updates.take()  # whoever has just come asks for everything
+        self._published_s = self._alive_s = self.context.clock.monotonic_s()
         while self.listeners:
             try:
-                self.turn(self._changed.take())
+                self.publish_due(self._changed.take())
             except Exception:  # a listener that hears nothing any more would not know it
                 LOG.exception("events could not be told")
-                self.tell(EVERYTHING)
-            await asyncio.sleep(LOOK_EVERY_S)
+                self.publish(EVERYTHING)
+            await asyncio.sleep(POLL_EVERY_S)
 
-    def turn(self, ids: Collection[int]) -> None:
+    def publish_due(self, ids: Collection[int]) -> None:
         """Tell what is due, of these jobs and of those before."""
         now_s, reason = self.context.clock.monotonic_s(), str(self.context.out_of_date() or "")
-        self._news.refresh(ids)
-        if self._news.urgent or (self._news.other and now_s - self._told_s >= PROGRESS_EVERY_S):
-            new = self._news.take()
-            self.tell(
+        self._updates.refresh(ids)
+        if self._updates.urgent or (
+            self._updates.other and now_s - self._published_s >= PROGRESS_EVERY_S
+        ):
+            new = self._updates.take()
+            self.publish(
                 event("jobs", {"jobs": [str(job_id) for job_id in new]})
                 if len(new) <= IDS_MAX
                 else EVERYTHING
             )
-            self._told_s = self._alive_s = now_s
+            self._published_s = self._alive_s = now_s
         if reason != self._reason or now_s - self._alive_s >= ALIVE_EVERY_S:
-            self.tell(event("alive", {"reason": reason}))
+            self.publish(event("alive", {"reason": reason}))
             self._reason = reason
             self._alive_s = now_s
 
-    def tell(self, text: bytes) -> None:
+    def publish(self, text: bytes) -> None:
         """One more event, for everybody."""
-        before, self._last = self._last, Link(self._last.number + 1, text)
+        before, self._last = self._last, EventLink(self._last.number + 1, text)
         before.following = self._last
         before.arrived.set()

@@ -194,6 +194,10 @@ class JobDetails(Job):
             "what happened to this id, in all its runs, the newest first; the oldest are dropped"
         )
     )
+    restore: "RestorePlan | None" = Field(
+        default=None,
+        description="what was planned at its submit; null for a start with nothing to say",
+    )
 
 
 class JobEventModel(Model):
@@ -308,6 +312,10 @@ class SubmissionAccepted(Model):
     id: JobId
     name: str
     submitted: datetime
+    notes: list[str] = Field(
+        default_factory=list,
+        description="what its start leaves behind or gives up, such as rows that stay in a target",
+    )
 
 
 class StopRequest(Model):

@@ -20,11 +20,11 @@ from tidegate.coordinator.cluster_cache import ClusterCache
 
 LOG = logging.getLogger("tidegate.api")
 AGE = "seconds_since_checkpoint"
-CARDS_MAX = 4_096  # more than that: begin anew
+JOBS_MAX = 4_096  # more than that: begin anew
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class CachedJob:
     """A job as text without its end, and what it was made from."""
 
     key: Hashable
@@ -41,7 +41,7 @@ class PageCache:
 
     def __init__(self, cache: ClusterCache) -> None:
         self.cache = cache
-        self._cards: dict[int, Card] = {}
+        self._jobs: dict[int, CachedJob] = {}
 
     def keys(self, rows: Sequence[JobRow]) -> list[Hashable]:
         """What the jobs of a page are made from."""
@@ -56,28 +56,28 @@ class PageCache:
         now_ms: int,
     ) -> str:
         """A page of jobs, as its model has it."""
-        if len(self._cards) > CARDS_MAX:
-            self._cards = {}
+        if len(self._jobs) > JOBS_MAX:
+            self._jobs = {}
         shown = ",".join(
             [
                 card.json(now_ms)
                 for row, key in zip(rows, keys, strict=True)
-                if (card := self._card(row, key)) is not None
+                if (card := self._cached(row, key)) is not None
             ]
         )
         return f'{{"jobs":[{shown}],"next":{json.dumps(following)},"total":{total}}}'
 
-    def _card(self, row: JobRow, key: Hashable) -> Card | None:
+    def _cached(self, row: JobRow, key: Hashable) -> CachedJob | None:
         """None where the record cannot be read: the others must be shown."""
-        known = self._cards.get(row.job_id)
+        known = self._jobs.get(row.job_id)
         if known is not None and known.key == key:
             return known
         try:
-            made = _made(self.cache, row, key)
+            made = _render(self.cache, row, key)
         except Exception as error:
             LOG.error("a job cannot be shown", extra={"job_id": row.job_id, "why": str(error)})
             return None
-        self._cards[row.job_id] = made
+        self._jobs[row.job_id] = made
         return made
 
 
@@ -111,9 +111,9 @@ def _key(cache: ClusterCache, row: JobRow) -> Hashable:
     )
 
 
-def _made(cache: ClusterCache, row: JobRow, key: Hashable) -> Card:
+def _render(cache: ClusterCache, row: JobRow, key: Hashable) -> CachedJob:
     if not isinstance(row.job, RunningJob):
-        return Card(key, shapes.ended(row.job.value).model_dump_json(exclude={AGE})[:-1], 0)
+        return CachedJob(key, shapes.ended(row.job.value).model_dump_json(exclude={AGE})[:-1], 0)
     last = v2.lagging([p.value for p in cache.pipelines(row.job_id)])
     text = shapes.running(cache, row.job, 0).model_dump_json(exclude={AGE})[:-1]
-    return Card(key, text, v2.confirmed_ms(last) if last else 0)
+    return CachedJob(key, text, v2.confirmed_ms(last) if last else 0)

@@ -10,7 +10,7 @@ from tidegate.model.errors import UserError
 from tidegate.model.records import Role
 
 
-class NotEnough(UserError):
+class RoleMissing(UserError):
     """The caller's role does not allow this."""
 
     condition = "not-allowed"
@@ -22,7 +22,7 @@ def _needs(role: Role) -> Callable[[Request], Awaitable[None]]:
     ) -> None:  # as a plain function it would cost every request a thread
         who = principal_of(request)
         if not who.role.may(role):
-            raise NotEnough(
+            raise RoleMissing(
                 f"{who.name} is {who.role.value} here, and this needs the role {role.value}"
             )
 

@@ -27,8 +27,10 @@ from tidegate.model.records import (
     PipelineState,
     WorkerRecord,
 )
+from tidegate.model.restore import RestoreReport
+from tidegate.model.document import to_document
 from tidegate.model.table_changes import ChangeStop
-from tidegate.model.throughput import PipelineRates, Rate, Tables, Volumes, total
+from tidegate.model.throughput import PipelineRates, Rate, Tables, Volumes, total_volume
 
 
 def moment(ms: int) -> datetime | None:
@@ -60,10 +62,11 @@ def details(cache: ClusterCache, job: RunningJob, now_ms: int) -> models.JobDeta
         pipelines=[
             pipeline(place, live.get(place.pipeline)) for place in pipelines_of(cache, job_id)
         ],
-        graph=graph(record.plan, _passed(record.plan, places), rates_of(job.state, live.values())),
+        graph=graph(record.plan, _volumes(record.plan, places), rates_of(job.state, live.values())),
         env=v2.env_options(record.plan.env, record.name),
         failures=[failure(each) for each in reversed(job.state.failures)],
         events=_events(cache, job_id),
+        restore=as_plan(record.restore) if record.restore else None,
     )
 
 
@@ -81,7 +84,7 @@ def _events(cache: ClusterCache, job_id: int) -> list[models.JobEventModel]:
     ]
 
 
-def _passed(plan: Plan, places: Sequence[PipelineState]) -> Volumes:
+def _volumes(plan: Plan, places: Sequence[PipelineState]) -> Volumes:
     """What has passed the operators of each pipeline that has a checkpoint."""
     parts = {part.id: part for part in plan.pipelines}
     known = [p for p in places if p.checkpoints and p.pipeline in parts]
@@ -94,7 +97,7 @@ def _passed(plan: Plan, places: Sequence[PipelineState]) -> Volumes:
     }
 
 
-def _passed_in_all(plan: Plan, outcome: JobOutcome) -> Volumes:
+def _final_volumes(plan: Plan, outcome: JobOutcome) -> Volumes:
     """The same of a job that has ended."""
     return (
         with_zeros(plan.pipelines, outcome.volumes, outcome.rows_read, outcome.rows_written)
@@ -132,12 +135,12 @@ def _running(cache: ClusterCache, job: RunningJob, now_ms: int) -> dict[str, Any
         "restarts": v2.restarts_of(state),
         "restarts_without_progress": state.restarts,
         "worker": assignment.value.worker if assignment else None,
-        "figures": _figures(job, places, live),
+        "figures": _metrics(job, places, live),
         "last_failure": failure(state.failures[-1]) if state.failures else None,
     }
 
 
-def _figures(
+def _metrics(
     job: RunningJob, places: Sequence[PipelineState], live: Sequence[PipelineMetrics]
 ) -> models.JobMetricsModel:
     (read, written), plan = v2.rows_so_far(places, live), job.record.value.plan
@@ -173,11 +176,25 @@ def ended_details(cache: ClusterCache, outcome: JobOutcome) -> models.JobDetails
     return models.JobDetails(
         **_ended(outcome),
         pipelines=[pipeline(p, None) for p in pipelines_of(cache, outcome.job_id)],
-        graph=graph(plan, _passed_in_all(plan, outcome), average_rates(outcome)) if plan else [],
+        graph=graph(plan, _final_volumes(plan, outcome), average_rates(outcome)) if plan else [],
         env=v2.env_options(plan.env, outcome.name) if plan else {},
         failures=[failure(each) for each in reversed(outcome.failures)],
         stopped_at=[change_stop(each) for each in stops_of(outcome)],
         events=_events(cache, outcome.job_id),
+        restore=as_plan(outcome.restore) if outcome.restore else None,
+    )
+
+
+def as_plan(report: RestoreReport) -> models.RestorePlan:
+    """A restore report as it is shown."""
+    return models.RestorePlan(
+        verdict=report.verdict.value,
+        start=report.start,
+        origin=report.origin,
+        problems=list(report.problems),
+        consents=list(report.consents),
+        notes=list(report.notes),
+        document=to_document(report),
     )
 
 
@@ -312,7 +329,7 @@ def graph(
 
 
 def _volume(tables: Tables, rates: Mapping[str, Rate] | None) -> dict[str, Any]:
-    whole = total(tables)
+    whole = total_volume(tables)
     return {
         "rows": whole.rows,
         "bytes": whole.bytes,

@@ -12,7 +12,7 @@ from tidegate.api.auth import audit_facts, principal_of
 from tidegate.api.context import ApiContext
 from tidegate.api.seatunnel.job_source import decode_body, format_of, plan_text
 from tidegate.api.seatunnel.queries import job_id_of
-from tidegate.api.seatunnel.restore_params import submit_query, restore_options
+from tidegate.api.seatunnel.restore_params import restore_options, submit_query
 from tidegate.api.v1 import models
 from tidegate.api.v1 import serializers as shapes
 from tidegate.api.v1.jobs import JobIdPath, job_details
@@ -29,10 +29,8 @@ from tidegate.coordinator.namespace_owner import own
 from tidegate.coordinator.restore.planning import Incompatible, NeedsConsent, prepare_restore
 from tidegate.coordinator.restore.planning import RestoreRequest as Wanted
 from tidegate.coordinator.restore.sink_checks import ask_from_here
-from tidegate.model.document import to_document
 from tidegate.model.plan import Plan
 from tidegate.model.records import SavepointRequest
-from tidegate.model.restore import RestoreReport
 
 FINDINGS_MAX = 200
 SavepointId = Annotated[str, Path(pattern="^[0-9]{1,20}$", description="the id of a savepoint")]
@@ -172,20 +170,7 @@ def restore_plan(
         ).report
     except (Incompatible, NeedsConsent) as refusal:
         report = refusal.report
-    return as_plan(report)
-
-
-def as_plan(report: RestoreReport) -> models.RestorePlan:
-    """A restore report as it is shown."""
-    return models.RestorePlan(
-        verdict=report.verdict.value,
-        start=report.start,
-        origin=report.origin,
-        problems=list(report.problems),
-        consents=list(report.consents),
-        notes=list(report.notes),
-        document=to_document(report),
-    )
+    return shapes.as_plan(report)
 
 
 def storage(context: ApiContext) -> models.StorageModel:

@@ -44,7 +44,7 @@ class NewToken(TokenModel):
     token: str = Field(description="what its holder sends; it is shown this once")
 
 
-class TokenWish(Model):
+class TokenRequest(Model):
     """A token that shall be."""
 
     name: str = Field(min_length=1, max_length=NAME_MAX, description="who has it")
@@ -70,7 +70,7 @@ def routes(context: ApiContext) -> APIRouter:
         return [TokenModel(**shown(each, context.clock.now_ms())) for each in tokens.all()]
 
     @router.post("", status_code=201)
-    def create_token(body: TokenWish, request: Request, response: Response) -> NewToken:
+    def create_token(body: TokenRequest, request: Request, response: Response) -> NewToken:
         """Make a token. Its secret is in this answer and nowhere else."""
         made, text = tokens.create(
             body.name, body.role, None if body.lives_s is None else body.lives_s * 1000
