@@ -31,8 +31,8 @@ from benchmarks.history import put_history
 from benchmarks.installation import Server, helper, until
 from benchmarks.parts import Bench
 from benchmarks.stores import sqlite
+from tidegate.clock import SystemClock
 from tidegate.model.ids import JOB_ID_MAX
-from tidegate.pipeline.clock import SystemClock
 
 PART = "api"
 CLIENTS = (1, 16)

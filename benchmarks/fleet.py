@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from types import MappingProxyType
 
+from tidegate.clock import SystemClock
 from tidegate.home import Home
 from tidegate.model.document import to_document
 from tidegate.model.engine import DriverSpec, EngineSettings
@@ -32,7 +33,6 @@ from tidegate.model.records import (
     SourceRange,
     WorkerRecord,
 )
-from tidegate.pipeline.clock import SystemClock
 from tidegate.pipeline.ledger import Ledger, pipeline_key
 from tidegate.runner.process import boot_id
 from tidegate.store import Check, Conflict, Put, Store

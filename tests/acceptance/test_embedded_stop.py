@@ -12,11 +12,11 @@ import pytest
 from embedded_kit import World, finish
 
 from tidegate.checkpoints.open import open_storage
+from tidegate.clock import SystemClock
 from tidegate.coordinator.commands import Commands
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings
 from tidegate.model.records import DesiredState, JobStatus
-from tidegate.pipeline.clock import SystemClock
 from tidegate.store.open import open_store
 from tidegate.testing.store_durability import start_worker
 

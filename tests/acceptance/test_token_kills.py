@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.clock import SystemClock
 from tidegate.coordinator.tokens import Tokens, recognised
 from tidegate.home import Home
 from tidegate.model.records import Role
-from tidegate.pipeline.clock import SystemClock
 from tidegate.store.open import open_store
 from tidegate.testing.crash_runs import KILLED, CrashRuns, RunRequest, RunResult
 from tidegate.testing.failpoints import failpoint_names

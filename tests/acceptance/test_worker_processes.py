@@ -53,7 +53,7 @@ WORKER = """
 import os, sys, threading
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings, WorkerSettings
-from tidegate.pipeline.clock import SystemClock
+from tidegate.clock import SystemClock
 from tidegate.store.open import open_store
 from tidegate.worker.host import WorkerThread, open_worker
 home, clock = Home(__import__("pathlib").Path(sys.argv[1])), SystemClock()

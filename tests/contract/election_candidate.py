@@ -10,8 +10,8 @@ it had in the turn before, as a process would that was stopped between deciding 
 import select
 import sys
 
+from tidegate.clock import SystemClock
 from tidegate.election import Elector, Leader, NotLeader
-from tidegate.pipeline.clock import SystemClock
 from tidegate.store import Check, Conflict, Put, Store, StoreUnavailable, open_store
 
 

@@ -18,6 +18,7 @@ from tidegate.cli.installation import LocalInstallation, installation
 from tidegate.cli.run import refuse, run_stored
 from tidegate.cli.savepoint import AS_JSON, CONFIG, HOME, known_job
 from tidegate.client import Client, NotAllowed, Refused
+from tidegate.clock import SystemClock
 from tidegate.coordinator.accepted_changes import stopped_job
 from tidegate.coordinator.commands import Commands
 from tidegate.coordinator.job_snapshot import read_job
@@ -26,7 +27,6 @@ from tidegate.home import Home
 from tidegate.model.errors import TidegateError
 from tidegate.model.records import JobOutcome
 from tidegate.model.table_changes import AcceptedChange, ChangeChoice
-from tidegate.pipeline.clock import SystemClock
 from tidegate.runner.java import JavaMissing, SparkMissing, check_spark, find_java
 
 CONFLICT = 409

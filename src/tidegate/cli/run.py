@@ -22,6 +22,7 @@ from tidegate.cli import exits, job_file, output, signals
 from tidegate.cli import run_options as run_words
 from tidegate.cli.display import Display, JsonDisplay, PlainDisplay, choose
 from tidegate.cli.job_display import job_view
+from tidegate.clock import SystemClock
 from tidegate.config.engine.settings import load_engine
 from tidegate.coordinator.accepted_changes import stops_of
 from tidegate.coordinator.claim import Claim, Claimant, Submission
@@ -42,7 +43,6 @@ from tidegate.model.plan import Plan
 from tidegate.model.problem import Severity
 from tidegate.model.records import METRICS, DriverCommand, JobOutcome, JobStatus, PipelineMetrics
 from tidegate.model.table_changes import ChangeStop
-from tidegate.pipeline.clock import SystemClock
 from tidegate.plugin.secret import plan_texts
 from tidegate.redact import redact, register_secrets
 from tidegate.runner.driver_spec import driver_spec

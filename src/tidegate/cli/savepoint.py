@@ -18,13 +18,13 @@ from tidegate.checkpoints.manifest import Damaged
 from tidegate.checkpoints.savepoints import NoSavepoint, Savepoint, Savepoints
 from tidegate.cli import exits
 from tidegate.cli.installation import LocalInstallation, installation
+from tidegate.clock import SystemClock
 from tidegate.coordinator.job_snapshot import job_of_name, read_job
 from tidegate.coordinator.reconciler import alive_here
 from tidegate.coordinator.savepoint_requests import UnknownJob, ask, delete, request_of
 from tidegate.model.document import NewerDocument, to_document
 from tidegate.model.errors import TransientError, UserError
 from tidegate.model.records import SavepointRequest, SavepointStatus
-from tidegate.pipeline.clock import SystemClock
 from tidegate.store.base import Store
 from tidegate.store.errors import StoreUnavailable
 

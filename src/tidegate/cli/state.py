@@ -25,6 +25,7 @@ from tidegate.cli.state_tables import (
     verdict_document,
     verdict_lines,
 )
+from tidegate.clock import SystemClock
 from tidegate.coordinator.collector import StoreWitness, last_report, record, report_of, rules_of
 from tidegate.coordinator.damaged_documents import (
     damage_of,
@@ -46,7 +47,6 @@ from tidegate.model.records import (
     JobStatus,
     PipelineState,
 )
-from tidegate.pipeline.clock import SystemClock
 from tidegate.store.base import Store, sound
 
 HOME = click.option("--home", help="Directory of the installation (TIDEGATE_HOME).")

@@ -14,10 +14,10 @@ import click
 from tidegate.cli import remote
 from tidegate.cli.server import started
 from tidegate.client import Client
+from tidegate.clock import SystemClock
 from tidegate.coordinator.tokens import Tokens, TokenStatus, lifetime_ms, status_of
 from tidegate.model.errors import TidegateError, UserError
 from tidegate.model.records import AccessToken, Role
-from tidegate.pipeline.clock import SystemClock
 from tidegate.server import open_the_store
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, ValuesView
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
+from tidegate.clock import Clock
 from tidegate.coordinator.job_snapshot import JobSnapshot, Stored
 from tidegate.lifecycle.observation import JobHealth
 from tidegate.lifecycle.recheck import figures_mark, state_mark
@@ -47,7 +48,6 @@ from tidegate.model.records import (
     ServerRecord,
     WorkerRecord,
 )
-from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Check, Store
 from tidegate.store.follow import CachedEntry, Follower
 

@@ -14,6 +14,7 @@ from tidegate.checkpoints.files.retry import StorageRefused
 from tidegate.checkpoints.gc.classify import MINUTE_MS, Facts, JobFacts, Policy
 from tidegate.checkpoints.gc.collector import Collector, CollectorSettings, Report
 from tidegate.checkpoints.gc.usage import Quota
+from tidegate.clock import Clock
 from tidegate.coordinator.namespace_owner import OtherNamespace, own
 from tidegate.coordinator.restore.claimed_paths import claimed_paths
 from tidegate.election.elector import Leader
@@ -35,7 +36,6 @@ from tidegate.model.records import (
     JobState,
     PipelineState,
 )
-from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Check, Delete, Entry, Put, Store
 
 LOG = logging.getLogger("tidegate.coordinator")

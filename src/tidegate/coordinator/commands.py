@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.clock import Clock
 from tidegate.coordinator.accepted_changes import stopped_job
 from tidegate.coordinator.external_resources import with_resources
 from tidegate.coordinator.job_history import commanded, submitted
@@ -24,7 +25,6 @@ from tidegate.coordinator.restore.planning import (
 from tidegate.coordinator.restore.sink_checks import ask_from_here
 from tidegate.coordinator.savepoint_requests import ask
 from tidegate.failpoint import failpoint
-from tidegate.redact import register_secrets
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
 from tidegate.model.errors import TransientError, UserError
@@ -49,8 +49,8 @@ from tidegate.model.records import (
     SavepointRequest,
 )
 from tidegate.model.table_changes import AcceptedChange
-from tidegate.pipeline.clock import Clock
 from tidegate.plugin.secret import plan_texts
+from tidegate.redact import register_secrets
 from tidegate.store.base import Check, Delete, Put, Store
 from tidegate.store.errors import Conflict
 

@@ -7,10 +7,10 @@ store, so that neither a driver nor a store that hangs can delay a stop.
 
 import threading
 
+from tidegate.clock import Clock
 from tidegate.lifecycle.observation import LifecycleLimits
 from tidegate.lifecycle.stopping import ESCALATION, after, patience_ms
 from tidegate.model.records import DriverCommand
-from tidegate.pipeline.clock import Clock
 from tidegate.runner.launch import DriverProcess
 
 REPEATED_EVERY_S = 0.5  # a batch may begin just after it was interrupted

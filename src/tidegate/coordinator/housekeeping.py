@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.clock import Clock
 from tidegate.coordinator.cleanup import carry_out_cleanup
 from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.coordinator.external_resources import drop_unneeded
@@ -34,7 +35,6 @@ from tidegate.model.records import (
     SAVEPOINTS,
     CleanupRecord,
 )
-from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Check, Delete, OutcomeUnknown, Put, Store
 from tidegate.store.errors import Conflict, StoreUnavailable
 

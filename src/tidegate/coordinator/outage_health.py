@@ -8,12 +8,12 @@ job was seen. Nothing is written, and nothing is done about it here. Called by t
 refreshes the picture.
 """
 
+from tidegate.clock import Clock
 from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.lifecycle.health import SEVERITY, ProgressPolicy, Stall, health_of
 from tidegate.lifecycle.observation import JobHealth
 from tidegate.model.engine import EngineSettings
 from tidegate.model.records import CheckpointHealth, JobState, JobStatus
-from tidegate.pipeline.clock import Clock
 
 JUDGED = (JobStatus.RUNNING, JobStatus.DOING_SAVEPOINT)
 EVERY_S = 1.0  # there may be thousands of jobs

@@ -11,6 +11,7 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 
+from tidegate.clock import Clock
 from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.coordinator.job_executor import Move, sequentially
 from tidegate.coordinator.job_snapshot import JobSnapshot
@@ -66,7 +67,6 @@ from tidegate.model.records import (
     ProcessRef,
     WorkerRecord,
 )
-from tidegate.pipeline.clock import Clock
 from tidegate.runner.process import blocked_reason, is_alive
 from tidegate.store.base import Check, Delete, OutcomeUnknown
 from tidegate.store.errors import Conflict, StoreUnavailable

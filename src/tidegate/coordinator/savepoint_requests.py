@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tidegate.checkpoints import paths
 from tidegate.checkpoints.savepoints import Savepoint, Savepoints
+from tidegate.clock import Clock
 from tidegate.coordinator.job_history import requested
 from tidegate.coordinator.job_snapshot import JobSnapshot, Stored, read_job
 from tidegate.coordinator.restore.claimed_paths import claimed_paths, is_claimed
@@ -20,7 +21,6 @@ from tidegate.model.records import (
     SavepointRequest,
     SavepointStatus,
 )
-from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Check, OutcomeUnknown, Put, Store
 from tidegate.store.errors import Conflict
 

@@ -12,13 +12,13 @@ import logging
 import threading
 from dataclasses import replace
 
+from tidegate.clock import Clock
 from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.election import Leader
 from tidegate.failpoint import failpoint
 from tidegate.model.document import to_document
 from tidegate.model.errors import TidegateError
 from tidegate.model.records import SERVERS, ServerRecord
-from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Check, Delete, OutcomeUnknown, Put, Store
 from tidegate.store.errors import Conflict, StoreUnavailable
 

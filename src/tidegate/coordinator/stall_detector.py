@@ -5,13 +5,13 @@ A job without an interval is a single batch that may take what it takes: nothing
 The process of the driver is in sight, so its silence says nothing either.
 """
 
+from tidegate.clock import Clock
 from tidegate.coordinator.job_snapshot import JobSnapshot
 from tidegate.lifecycle.health import ProgressMarker, ProgressPolicy, explained, health_of, mark
 from tidegate.lifecycle.observation import JobHealth
 from tidegate.model.document import from_document
 from tidegate.model.engine import CheckpointSettings
 from tidegate.model.records import METRICS, CheckpointHealth, PipelineMetrics
-from tidegate.pipeline.clock import Clock
 from tidegate.runner.process import held_up
 from tidegate.store.base import Store
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from tidegate.clock import Clock
 from tidegate.coordinator.claim import Claim, Claimant
 from tidegate.coordinator.driver_stop import DriverStop
 from tidegate.coordinator.job_history import moved
@@ -38,7 +39,6 @@ from tidegate.model.records import (
     SavepointRequest,
     SavepointStatus,
 )
-from tidegate.pipeline.clock import Clock
 from tidegate.runner.exits import DriverExit
 from tidegate.runner.launch import DriverProcess
 from tidegate.runner.process import ProvenDead

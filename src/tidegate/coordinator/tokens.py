@@ -16,11 +16,11 @@ import secrets
 from collections.abc import Callable
 from enum import StrEnum
 
+from tidegate.clock import Clock
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
 from tidegate.model.errors import TidegateError, UserError
 from tidegate.model.records import TOKENS, AccessToken, Role
-from tidegate.pipeline.clock import Clock
 from tidegate.plugin.option import milliseconds
 from tidegate.store.base import Check, Delete, Entry, Put, Store
 

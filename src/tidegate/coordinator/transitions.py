@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.clock import Clock
 from tidegate.coordinator.events import JobChange, events_between
 from tidegate.coordinator.job_history import appended, history_of, moved
 from tidegate.coordinator.job_snapshot import JobSnapshot, last_generation, read_job
@@ -50,7 +51,6 @@ from tidegate.model.records import (
     PipelineState,
     PipelineStatus,
 )
-from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Check, Delete, Put, Store
 from tidegate.store.errors import Conflict
 

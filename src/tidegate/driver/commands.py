@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tidegate.clock import Clock
 from tidegate.model.document import from_document
 from tidegate.model.engine import DriverSpec
 from tidegate.model.errors import TransientError
 from tidegate.model.records import ASSIGNMENTS, JOB_STATES, Assignment, DriverCommand, JobState
-from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Store
 from tidegate.store.errors import StoreDamaged
 

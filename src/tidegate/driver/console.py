@@ -7,7 +7,7 @@ import os
 import threading
 from pathlib import Path
 
-from tidegate.pipeline.clock import Clock
+from tidegate.clock import Clock
 
 LOG = logging.getLogger("tidegate.driver")
 STDOUT = 1

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.clock import Clock
 from tidegate.model.document import from_document
 from tidegate.model.engine import DriverSpec
 from tidegate.model.log_retention import LogRetentionMetric, RunwayLevel
 from tidegate.model.plan import PipelinePlan
 from tidegate.model.records import PIPELINES, JobRecord, PipelineState
-from tidegate.pipeline.clock import Clock
 from tidegate.pipeline.graph import build
 from tidegate.pipeline.ledger import pipeline_key
 from tidegate.pipeline.progress import PipelineProgress

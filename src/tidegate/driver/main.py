@@ -19,6 +19,7 @@ from typing import TypeVar
 from tidegate.checkpoints.open import open_files
 from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.clock import SystemClock
 from tidegate.driver.background import BackgroundEngine
 from tidegate.driver.commands import CommandWatcher, DriverControl
 from tidegate.driver.console import ConsoleLog
@@ -34,7 +35,6 @@ from tidegate.model.errors import Fenced, TerminalError, check_same_lineage
 from tidegate.model.plan import PipelinePlan
 from tidegate.model.records import PIPELINES, RUNNING_JOBS, JobRecord, PipelineState, PipelineStatus
 from tidegate.pipeline.attempts import run_pipeline
-from tidegate.pipeline.clock import SystemClock
 from tidegate.pipeline.engine import Engine, EngineGone
 from tidegate.pipeline.ledger import OUTAGE_PAUSES_S, Ledger, pipeline_key
 from tidegate.pipeline.loop import PipelineContext

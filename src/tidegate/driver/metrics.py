@@ -12,11 +12,11 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from tidegate.clock import Clock
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import DriverSpec
 from tidegate.model.errors import TransientError
 from tidegate.model.records import DRIVERS, METRICS, DriverRecord, PipelineMetrics
-from tidegate.pipeline.clock import Clock
 from tidegate.pipeline.ledger import pipeline_key
 from tidegate.pipeline.progress import PipelineProgress
 from tidegate.runner.process import reference

@@ -7,6 +7,7 @@ submit.
 
 from collections.abc import Callable
 
+from tidegate.clock import Clock
 from tidegate.coordinator.external_resources import key_of, read, record_of, refuse_taken
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
@@ -14,7 +15,6 @@ from tidegate.model.errors import Fenced
 from tidegate.model.external_resources import RESOURCES
 from tidegate.model.plan import Action
 from tidegate.model.records import JOB_STATES, JobRecord, JobState
-from tidegate.pipeline.clock import Clock
 from tidegate.plugin.contract import Resource
 from tidegate.store.base import Check, Delete, OutcomeUnknown, Put, Store
 from tidegate.store.errors import Conflict, StoreUnavailable

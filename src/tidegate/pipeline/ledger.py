@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidegate.checkpoints.retention import retain
+from tidegate.clock import Clock
 from tidegate.failpoint import failpoint
 from tidegate.model.document import UnreadableDocument, from_document, to_document
 from tidegate.model.errors import Fenced, OtherCopy, TerminalError
@@ -32,7 +33,6 @@ from tidegate.model.records import (
 )
 from tidegate.model.restore import Replan
 from tidegate.model.throughput import added
-from tidegate.pipeline.clock import Clock
 from tidegate.store.base import Check, OutcomeUnknown, Put, Store
 from tidegate.store.errors import Conflict, DocumentDamaged, StoreUnavailable
 

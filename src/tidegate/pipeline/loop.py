@@ -16,6 +16,7 @@ from tidegate import __version__
 from tidegate.checkpoints.manifest import Damaged, Manifest
 from tidegate.checkpoints.operator_identity import IDENTITY, identity_of
 from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.clock import Clock
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import SourceUnreachable, TerminalError, TidegateError, agree_on_lineage
 from tidegate.model.plan import Action
@@ -29,7 +30,6 @@ from tidegate.model.records import (
     SourceRange,
 )
 from tidegate.pipeline.abandoned_batches import Abandoned, abandoned, in_batch
-from tidegate.pipeline.clock import Clock
 from tidegate.pipeline.engine import Batch, Engine, Written
 from tidegate.pipeline.failures import failure_of
 from tidegate.pipeline.graph import Graph

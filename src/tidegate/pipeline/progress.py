@@ -6,9 +6,9 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tidegate.clock import Clock, SystemClock
 from tidegate.model.log_retention import LogRetentionMetric
 from tidegate.model.records import PipelineMetrics, PipelineState
-from tidegate.pipeline.clock import Clock, SystemClock
 from tidegate.pipeline.engine import Written
 from tidegate.pipeline.rates import RateWindow
 

@@ -19,6 +19,7 @@ from dataclasses import replace
 from tidegate import __version__
 from tidegate.checkpoints.manifest import Damaged
 from tidegate.checkpoints.savepoints import SavedPoint, Savepoint, Savepoints
+from tidegate.clock import Clock
 from tidegate.failpoint import failpoint
 from tidegate.model.document import NewerDocument, from_document, to_document
 from tidegate.model.errors import TransientError
@@ -33,7 +34,6 @@ from tidegate.model.records import (
     SavepointRequest,
     SavepointStatus,
 )
-from tidegate.pipeline.clock import Clock
 from tidegate.pipeline.ledger import Ledger
 from tidegate.pipeline.saved_plan import operators_digest, plan_document
 from tidegate.plugin.contract import Offset

@@ -10,10 +10,10 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tidegate.clock import Clock
 from tidegate.model.errors import Domain, TransientError
 from tidegate.model.records import JobRecord, PipelineState
 from tidegate.model.restore import OnSinkLost
-from tidegate.pipeline.clock import Clock
 from tidegate.plugin.contract import SinkMemory
 
 LINEAGE = "lineage"

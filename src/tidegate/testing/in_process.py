@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.cli.job_file import planned
+from tidegate.clock import SystemClock
 from tidegate.coordinator.claim import Claim, Claimant, Submission
 from tidegate.coordinator.job_snapshot import read_job
 from tidegate.coordinator.restore.options import RestoreOptions, StartMode, changes_of
@@ -24,7 +25,6 @@ from tidegate.model.engine import DriverSpec, EngineSettings
 from tidegate.model.problem import Strictness
 from tidegate.model.records import JobOutcome, JobStatus, SavepointStatus
 from tidegate.model.restore import OnSinkLost
-from tidegate.pipeline.clock import SystemClock
 from tidegate.pipeline.engine import Batch, Engine, TaskCount, Written
 from tidegate.pipeline.graph import Graph
 from tidegate.runner.driver_spec import driver_spec

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from tidegate.clock import Clock
 from tidegate.election import Elector, Leader, worker_lease
 from tidegate.failpoint import failpoint
 from tidegate.home import Home
@@ -31,7 +32,6 @@ from tidegate.model.records import (
     ProcessRef,
     WorkerRecord,
 )
-from tidegate.pipeline.clock import Clock
 from tidegate.runner.driver_spec import driver_spec
 from tidegate.store import Check, Conflict, Delete, OutcomeUnknown, Put, Store, StoreUnavailable
 from tidegate.store.follow import Follower

@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tidegate.clock import Clock
 from tidegate.home import Home
 from tidegate.model.engine import DriverSpec, EngineSettings
 from tidegate.model.records import ProcessRef, WorkerRecord
-from tidegate.pipeline.clock import Clock
 from tidegate.runner.driver_spec import driver_spec
 from tidegate.runner.launch import ERROR_LOG, DriverProcess, Program, launch, stderr_tail
 from tidegate.runner.process import (

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tidegate.cli import main
+from tidegate.clock import SystemClock
 from tidegate.coordinator.tokens import (
     LIVES_S_MAX,
     BadLifetime,
@@ -23,7 +24,6 @@ from tidegate.coordinator.tokens import (
 from tidegate.model.document import to_document
 from tidegate.model.errors import UserError
 from tidegate.model.records import TOKENS, Role
-from tidegate.pipeline.clock import SystemClock
 from tidegate.store.base import Put, Store
 from tidegate.store.open import open_store
 

@@ -5,8 +5,8 @@ turned over.
 import os
 from pathlib import Path
 
+from tidegate.clock import SystemClock
 from tidegate.driver.console import ConsoleLog
-from tidegate.pipeline.clock import SystemClock
 
 
 def test_a_full_file_is_turned_over_and_two_are_kept(tmp_path: Path) -> None:

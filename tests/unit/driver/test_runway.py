@@ -11,6 +11,7 @@ import pytest
 
 from tidegate.checkpoints.manifest import Manifest
 from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.clock import SystemClock
 from tidegate.driver.log_retention import LogRetentionMonitor
 from tidegate.model.document import to_document
 from tidegate.model.engine import DriverSpec
@@ -23,7 +24,6 @@ from tidegate.model.log_retention import (
 )
 from tidegate.model.plan import Action, PipelinePlan, Plan
 from tidegate.model.records import PIPELINES, CheckpointRef, JobRecord, PipelineState
-from tidegate.pipeline.clock import SystemClock
 from tidegate.pipeline.progress import PipelineProgress
 from tidegate.store.base import Put, Store
 from tidegate.store.open import open_store

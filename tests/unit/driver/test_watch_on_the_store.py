@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.clock import SystemClock
 from tidegate.driver.commands import CommandWatcher, DriverControl
 from tidegate.home import Home
 from tidegate.model.document import to_document
@@ -18,7 +19,6 @@ from tidegate.model.records import (
     JobState,
     JobStatus,
 )
-from tidegate.pipeline.clock import SystemClock
 from tidegate.runner.driver_spec import driver_spec
 from tidegate.store import Delete, Put, Store, open_store
 from tidegate.testing.faulty_store import Fault, faulty_store

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from tidegate.clock import SystemClock
 from tidegate.model.document import from_document, to_document
 from tidegate.model.errors import Fenced, OtherCopy
 from tidegate.model.records import (
@@ -15,7 +16,6 @@ from tidegate.model.records import (
     PipelineStatus,
     SourceRange,
 )
-from tidegate.pipeline.clock import SystemClock
 from tidegate.pipeline.ledger import HISTORY_MAX, Ledger
 from tidegate.store.base import Put, Store
 from tidegate.store.errors import StoreUnavailable

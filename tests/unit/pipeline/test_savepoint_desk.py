@@ -10,6 +10,7 @@ import pytest
 
 from tidegate.checkpoints.manifest import Manifest
 from tidegate.checkpoints.savepoints import Savepoints
+from tidegate.clock import SystemClock
 from tidegate.model.document import from_document, to_document
 from tidegate.model.errors import Fenced
 from tidegate.model.job import BlockKind, JobEnv
@@ -24,7 +25,6 @@ from tidegate.model.records import (
     SavepointRequest,
     SavepointStatus,
 )
-from tidegate.pipeline.clock import SystemClock
 from tidegate.pipeline.ledger import Ledger
 from tidegate.pipeline.saved_plan import operators_digest, plan_document
 from tidegate.pipeline.savepoints import SavepointCoordinator

@@ -1,6 +1,4 @@
-"""Time as an argument: the loop never asks the operating system by itself, so tests can turn the
-hands.
-"""
+"""Time as an argument: decision code receives a `Clock`, so that tests can set the time."""
 
 import threading
 import time
@@ -11,24 +9,23 @@ class Clock(Protocol):
     """Wall time for records, monotonic time for waiting."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970, for people and records."""
+        """Milliseconds since 1970, for records and messages."""
 
     def monotonic_s(self) -> float:
         """Seconds that never go backwards."""
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
-        """Wait so long or until the event; whether the event is set."""
+        """Wait until the event is set or the time is over; return whether it is set."""
 
 
 class SystemClock:
-    """The clock of this machine."""
+    """The clock of this host."""
 
     def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000  # this is the clock that everyone is handed
+        return time.time_ns() // 1_000_000
 
     def monotonic_s(self) -> float:
         return time.monotonic()
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
-        """Wait for the event, so long at most."""
         return event.wait(max(0.0, seconds))
