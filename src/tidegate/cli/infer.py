@@ -59,12 +59,12 @@ def infer(
     from tidegate.connectors.localfile.infer import (
         InferenceHints,
         infer,
-        written,
+        type_text,
     )  # Arrow, which other verbs do without
-    from tidegate.connectors.localfile.option_syntax import literal
+    from tidegate.connectors.localfile.option_syntax import unescape
 
     wanted = InferenceHints(
-        form=form or "", encoding=encoding or "", delimiter=literal(delimiter or ""), header=header
+        form=form or "", encoding=encoding or "", delimiter=unescape(delimiter or ""), header=header
     )
     path = os.path.abspath(file)
     try:
@@ -74,7 +74,7 @@ def infer(
         raise SystemExit(BAD_INPUT) from None
     for note in found.notes:
         click.echo(f"note: {note}", err=True)
-    columns = {column.name: written(column.type) for column in found.columns}
+    columns = {column.name: type_text(column.type) for column in found.columns}
     lines = [*_options(found.options), *_schema(columns)]
     click.echo("\n".join(_job(path, lines) if as_job else lines))
 

@@ -62,7 +62,7 @@ class BadRow:
     """
 
     offset: int
-    what: str
+    problem: str
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class BadRows:
     """
 
     path: str
-    places: Callable[[Sequence[int]], list[str]]
+    describe_offsets: Callable[[Sequence[int]], list[str]]
     shown: list[BadRow] = field(default_factory=list)
     count: int = 0
     scanned: int = 0
@@ -82,7 +82,7 @@ class BadRows:
         if len(self.shown) < SHOWN_MAX:
             self.shown.append(row)
 
-    def passed(self, size: int) -> None:
+    def end_block(self, size: int) -> None:
         """A block was read to its end; enough is enough."""
         if not self.count:
             return
@@ -97,8 +97,8 @@ class BadRows:
 
     def error(self) -> BadFile:
         """The error with the first rows and the count of all that were seen."""
-        places = self.places([row.offset for row in self.shown])
-        lines = [f"{place}: {row.what}" for place, row in zip(places, self.shown, strict=True)]
+        places = self.describe_offsets([row.offset for row in self.shown])
+        lines = [f"{place}: {row.problem}" for place, row in zip(places, self.shown, strict=True)]
         if self.count == 1:
             return BadFile(self.path, lines[0])
         more = self.count - len(lines)

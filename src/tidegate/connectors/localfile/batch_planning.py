@@ -12,14 +12,14 @@ from itertools import pairwise
 from tidegate.connectors.localfile.columnar import group_rows
 from tidegate.connectors.localfile.delimited import DelimitedReader
 from tidegate.connectors.localfile.delimited_dialect import DelimitedDialect, dialect_of
-from tidegate.connectors.localfile.file_blocks import FilePart, codec_of, cuttable, opened
+from tidegate.connectors.localfile.file_blocks import FilePart, codec_of, is_splittable, open_part
 from tidegate.connectors.localfile.jsonlines import LINES, by_lines
 from tidegate.connectors.localfile.position import BATCH_CHARS_MAX, Segment
 from tidegate.connectors.localfile.record_boundaries import BLOCK_BYTES, record_end, rows_end
 from tidegate.connectors.localfile.table_files import TableFiles
 from tidegate.plugin.contract import Limit
 
-ROW_BYTES = 50
+ROW_BYTES_ESTIMATE = 50
 """A guess at the size of a row, where only its file's size is known."""
 _HEAD_BYTES = 1 << 20
 
@@ -32,7 +32,7 @@ class SplitShape(Enum):
     WHOLE = "not at all"
 
 
-def shape_of(files: TableFiles, part: FilePart) -> SplitShape:
+def split_shape(files: TableFiles, part: FilePart) -> SplitShape:
     """How a file can be cut; looks into json files."""
     values = files.values
     if files.form in ("parquet", "orc"):
@@ -40,13 +40,13 @@ def shape_of(files: TableFiles, part: FilePart) -> SplitShape:
     if (
         values["archive_compress_codec"] != "none"
         or codec_of(part.path, values)
-        or not cuttable(values["encoding"])
+        or not is_splittable(values["encoding"])
     ):
         return SplitShape.WHOLE
     if len(_dialect(files).terminator) != 1:
         return SplitShape.WHOLE
     if files.form == "json":
-        with opened(part) as file:
+        with open_part(part) as file:
             return SplitShape.RECORDS if by_lines(file.read(_HEAD_BYTES)) else SplitShape.WHOLE
     return SplitShape.RECORDS
 
@@ -56,19 +56,19 @@ def _dialect(files: TableFiles) -> DelimitedDialect:
         return LINES
     return (
         dialect_of({**files.values, "quote_char": None, "escape_char": None})
-        if _content(files)
+        if _has_plain_lines(files)
         else dialect_of(files.values)
     )
 
 
-def _content(files: TableFiles) -> bool:
+def _has_plain_lines(files: TableFiles) -> bool:
     schema = files.values["schema"] or {}
     return not (
         schema.get("fields") or schema.get("columns") or files.values["csv_use_header_line"]
     )
 
 
-class Taker:
+class BatchBuilder:
     """Takes files for one batch until a limit is reached, or until the offset that names them is as
     long as it may be; at least one unit.
     """
@@ -80,38 +80,38 @@ class Taker:
         self.chars = chars_max
         self.segments: list[Segment] = []
 
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether no other file fits into this batch."""
         return bool(self.segments) and any(
             left is not None and left <= 0
             for left in (self.rows, self.bytes, self.files, self.chars)
         )
 
-    def take(self, files: TableFiles, part: FilePart, done: int) -> Segment | None:
+    def add(self, files: TableFiles, part: FilePart, done: int) -> Segment | None:
         """The next part of a file, of which `done` bytes (about) are done; None where it has to
         wait for the next batch.
         """
         left = part.size - done
         if self.rows is None and (self.bytes is None or left <= self.bytes):
-            return self._keep(files, part, -1, left, 0)
-        match shape_of(files, part):
+            return self._append(files, part, -1, left, 0)
+        match split_shape(files, part):
             case SplitShape.RECORDS:
                 end, rows = self._records(files, part)
-                return self._keep(
+                return self._append(
                     files, part, -1 if end >= part.size else end, end - part.start, rows
                 )
             case SplitShape.GROUPS:
                 return self._groups(files, part, left)
             case SplitShape.WHOLE:
-                rows = left // ROW_BYTES
-                return self._keep(files, part, -1, left, rows) if self._fits(left, rows) else None
+                rows = left // ROW_BYTES_ESTIMATE
+                return self._append(files, part, -1, left, rows) if self._fits(left, rows) else None
 
-    def take_unread(self, files: TableFiles, part: FilePart, done: int) -> Segment:
+    def add_whole(self, files: TableFiles, part: FilePart, done: int) -> Segment:
         """The rest of a file that cannot be cut, as it is not what it should be.
 
         Whoever reads it says so, in a batch that is recorded.
         """
-        return self._keep(files, part, -1, part.size - done, 0)
+        return self._append(files, part, -1, part.size - done, 0)
 
     def _fits(self, size: int, rows: int) -> bool:
         """A first unit is always taken; another one only where it fits."""
@@ -121,7 +121,7 @@ class Taker:
 
     def _records(self, files: TableFiles, part: FilePart) -> tuple[int, int]:
         dialect = _dialect(files)
-        with opened(part) as file:
+        with open_part(part) as file:
             start = body_start(files, part)
             end, rows = part.size, 0
             if self.rows is not None:
@@ -150,9 +150,11 @@ class Taker:
         if counts and not taken:
             return None
         end = -1 if taken == len(counts) else part.start + taken
-        return self._keep(files, part, end, left if end < 0 else taken * each, rows)
+        return self._append(files, part, end, left if end < 0 else taken * each, rows)
 
-    def _keep(self, files: TableFiles, part: FilePart, end: int, weight: int, rows: int) -> Segment:
+    def _append(
+        self, files: TableFiles, part: FilePart, end: int, weight: int, rows: int
+    ) -> Segment:
         segment = Segment(
             files.index, FilePart(part.path, part.size, part.mtime_ns, part.start, end), weight
         )
@@ -168,17 +170,19 @@ def body_start(files: TableFiles, part: FilePart) -> int:
     """Where the rows of a part begin: behind header lines, at the beginning of a file."""
     if part.start or files.form == "json":
         return part.start
-    values = {**files.values, "csv_use_header_line": False} if _content(files) else files.values
+    values = (
+        {**files.values, "csv_use_header_line": False} if _has_plain_lines(files) else files.values
+    )
     reader = DelimitedReader(values, (), ())
-    with opened(part) as file:
+    with open_part(part) as file:
         place = reader.head_bytes(file.read(BLOCK_BYTES))
     return place if place >= 0 else part.size
 
 
-def cut(files: TableFiles, segment: Segment, pieces: int) -> list[Segment]:
+def split_segment(files: TableFiles, segment: Segment, pieces: int) -> list[Segment]:
     """A segment in about so many parts of the same size."""
     part = segment.part
-    shape = shape_of(files, part) if pieces > 1 else SplitShape.WHOLE
+    shape = split_shape(files, part) if pieces > 1 else SplitShape.WHOLE
     if shape is SplitShape.WHOLE:
         return [segment]
     if shape is SplitShape.GROUPS:
@@ -201,7 +205,7 @@ def cut(files: TableFiles, segment: Segment, pieces: int) -> list[Segment]:
 def _record_points(files: TableFiles, part: FilePart, last: int, pieces: int) -> list[int]:
     dialect = _dialect(files)
     points: list[int] = []
-    with opened(part) as file:
+    with open_part(part) as file:
         start = body_start(files, part)
         for i in range(1, pieces):
             target = part.start + (last - part.start) * i // pieces

@@ -17,13 +17,13 @@ from tidegate.model.types import Column
 from tidegate.plugin.arrow import arrow_type
 
 
-class Cast:
+class ColumnCast:
     def __init__(self, column: Column, leniency: Leniency) -> None:
         self.column = column
         self.kind = arrow_type(column.type)
         self.leniency = leniency
 
-    def whole(self, array: Any, rows: int) -> Any:
+    def convert(self, array: Any, rows: int) -> Any:
         """The whole array; ArrowInvalid or ValueError where a value does not fit."""
         if array is None:
             array = pa.nulls(rows, self.kind)
@@ -35,7 +35,7 @@ class Cast:
         if self.leniency.round_digits:
             array = self._rounded(array)
         made = array.cast(self.kind)
-        if self._may_lose(array.type) and not _same(made, array):
+        if self._may_lose(array.type) and not _survives_round_trip(made, array):
             raise ValueError("the value would change")
         return made
 
@@ -52,29 +52,27 @@ class Cast:
                 continue
             for row in range(len(stretch)):
                 if not self._fits(stretch.slice(row, 1)):
-                    yield start + row, self._text(stretch[row])
+                    yield start + row, self._describe(stretch[row])
 
     def _fits(self, array: Any) -> bool:
         try:
-            self.whole(array, len(array))
+            self.convert(array, len(array))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
             return False
         return True
 
-    def _text(self, value: Any) -> str:
+    def _describe(self, value: Any) -> str:
         if not value.is_valid:
             return "there is no value, and the column is not nullable"
-        advice = '; excess_digits = "round" rounds it' if self._only_digits(value) else ""
-        return (
-            f"{excerpt(_shown(value))} ({value.type}) does not fit into {self.column.type}{advice}"
-        )
+        advice = '; excess_digits = "round" rounds it' if self._fits_when_rounded(value) else ""
+        return f"{excerpt(_displayed(value))} ({value.type}) does not fit into {self.column.type}{advice}"
 
-    def _only_digits(self, value: Any) -> bool:
+    def _fits_when_rounded(self, value: Any) -> bool:
         return (
-            Cast(self.column, Leniency(round_digits=True))._fits(
+            ColumnCast(self.column, Leniency(round_digits=True))._fits(
                 pa.array([value.as_py()], value.type)
             )
-            if _plain(value)
+            if _is_flat(value)
             else False
         )
 
@@ -109,7 +107,7 @@ class Cast:
         return array
 
 
-def _same(made: Any, array: Any) -> bool:
+def _survives_round_trip(made: Any, array: Any) -> bool:
     """Whether casting back gives what was there; a float of half the size is only asked whether it
     became infinite.
     """
@@ -119,11 +117,11 @@ def _same(made: Any, array: Any) -> bool:
     return bool(pc.all(pc.equal(back, array)).as_py() in (True, None))
 
 
-def _plain(value: Any) -> bool:
+def _is_flat(value: Any) -> bool:
     return not pa.types.is_nested(value.type)
 
 
-def _shown(value: Any) -> Any:
+def _displayed(value: Any) -> Any:
     try:
         found = value.as_py()
     except (ValueError, OverflowError):

@@ -12,9 +12,9 @@ import pyarrow.orc as pa_orc
 import pyarrow.parquet as pq
 
 from tidegate.connectors.localfile.bad_rows import BadFile, BadRow, BadRows, Leniency, faults_by_row
-from tidegate.connectors.localfile.column_cast import Cast
-from tidegate.connectors.localfile.file_blocks import FilePart, opened
-from tidegate.connectors.localfile.header_checks import places_of
+from tidegate.connectors.localfile.column_cast import ColumnCast
+from tidegate.connectors.localfile.file_blocks import FilePart, open_part
+from tidegate.connectors.localfile.header_checks import column_indexes
 from tidegate.model.types import Column
 from tidegate.plugin.option import Values
 
@@ -22,8 +22,8 @@ ROWS_PER_BATCH = 128 * 1024
 
 
 @contextmanager
-def _file(part: FilePart, form: str) -> Iterator[Any]:
-    with opened(part):
+def _open_file(part: FilePart, form: str) -> Iterator[Any]:
+    with open_part(part):
         try:
             yield pq.ParquetFile(part.path) if form == "parquet" else pa_orc.ORCFile(part.path)
         except (pa.ArrowInvalid, OSError) as error:
@@ -34,7 +34,7 @@ def _file(part: FilePart, form: str) -> Iterator[Any]:
 
 def file_schema(part: FilePart, form: str) -> pa.Schema:
     """The columns of a file."""
-    with _file(part, form) as file:
+    with _open_file(part, form) as file:
         schema: pa.Schema = file.schema_arrow if form == "parquet" else file.schema
         return schema
 
@@ -43,7 +43,7 @@ def group_rows(part: FilePart, form: str) -> list[int]:
     """The number of rows of every row group or stripe; orc files only say their sum, so it is
     spread.
     """
-    with _file(part, form) as file:
+    with _open_file(part, form) as file:
         if form == "parquet":
             return [
                 file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)
@@ -51,7 +51,7 @@ def group_rows(part: FilePart, form: str) -> list[int]:
         return [-(-file.nrows // file.nstripes)] * file.nstripes if file.nstripes else []
 
 
-class Columnar:
+class ColumnarReader:
     """The reader of one table's parquet or orc files. Columns are found by name, in any case if
     need be.
 
@@ -75,12 +75,12 @@ class Columnar:
 
     def read(self, part: FilePart) -> Iterator[list[Any]]:
         """The arrays of the wanted columns, batch after batch."""
-        with _file(part, self.form) as file:
+        with _open_file(part, self.form) as file:
             names = (file.schema_arrow if self.form == "parquet" else file.schema).names
-            places = places_of(names, [c.name for c in self.wanted])
-            self._check(names, places, part)
+            places = column_indexes(names, [c.name for c in self.wanted])
+            self._check_columns(names, places, part)
             found = [names[place] if place >= 0 else None for place in places]
-            casts = [Cast(c, self.leniency) for c in self.wanted]
+            casts = [ColumnCast(c, self.leniency) for c in self.wanted]
             bad = BadRows(part.path, lambda rows: [f"row {row + 1}" for row in rows])
             row = self._first_row(file, part)
             for batch in self._batches(file, part, [name for name in found if name]):
@@ -88,10 +88,10 @@ class Columnar:
                 row += batch.num_rows
                 if arrays and not bad.count:
                     yield arrays
-                bad.passed(batch.nbytes)
+                bad.end_block(batch.nbytes)
             bad.close()
 
-    def _check(self, names: Sequence[str], places: Sequence[int], part: FilePart) -> None:
+    def _check_columns(self, names: Sequence[str], places: Sequence[int], part: FilePart) -> None:
         missing = [c.name for c, place in zip(self.wanted, places, strict=True) if place < 0]
         if missing and not (self.leniency.fill_missing and len(missing) < len(places)):
             raise BadFile(
@@ -147,7 +147,7 @@ class Columnar:
         self,
         batch: Any,
         found: Sequence[str | None],
-        casts: Sequence[Cast],
+        casts: Sequence[ColumnCast],
         bad: BadRows,
         first: int,
     ) -> list[Any] | None:
@@ -156,7 +156,7 @@ class Columnar:
         for name, cast in zip(found, casts, strict=True):
             array = None if name is None else batch.column(batch.schema.get_field_index(name))
             try:
-                arrays.append(cast.whole(array, batch.num_rows))
+                arrays.append(cast.convert(array, batch.num_rows))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
                 for row, what in cast.faults(array, batch.num_rows):
                     faults[row].append(f"column {cast.column.name}: {what}")

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Any
 
-from tidegate.connectors.localfile.durable_io import names
+from tidegate.connectors.localfile.durable_io import list_names
 from tidegate.connectors.localfile.sink_layout import SinkLayout
 from tidegate.model.errors import TerminalError
 
@@ -94,7 +94,7 @@ def staged_files(messages: Sequence[Mapping[str, Any]]) -> tuple[StagedFile, ...
     files: list[StagedFile] = []
     taken: set[str] = set()
     for raw in (f for m in messages for f in m.get("files", ())):
-        final = next(n for n in numbered(raw["final"], raw["suffix"]) if n not in taken)
+        final = next(n for n in numbered_names(raw["final"], raw["suffix"]) if n not in taken)
         taken.add(final)
         files.append(
             StagedFile(staged=raw["staged"], final=final, rows=raw["rows"], bytes=raw["bytes"])
@@ -102,7 +102,7 @@ def staged_files(messages: Sequence[Mapping[str, Any]]) -> tuple[StagedFile, ...
     return tuple(files)
 
 
-def numbered(final: str, suffix: str) -> Iterator[str]:
+def numbered_names(final: str, suffix: str) -> Iterator[str]:
     """This name, then the names like it."""
     yield final
     for index in count(1):
@@ -144,7 +144,7 @@ def _digest(fields: Mapping[str, Any]) -> str:
     ).hexdigest()
 
 
-def checkpoints(layout: SinkLayout) -> list[int]:
+def recorded_checkpoints(layout: SinkLayout) -> list[int]:
     """The ids of all records, in order."""
-    stems = (os.path.splitext(n) for n in names(layout.commits))
+    stems = (os.path.splitext(n) for n in list_names(layout.commits))
     return sorted(int(stem) for stem, suffix in stems if suffix == ".json" and stem.isdigit())

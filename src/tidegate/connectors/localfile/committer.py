@@ -35,48 +35,48 @@ from tidegate.connectors.localfile.commit_record import (
     CommitRecord,
     NoRecord,
     StagedFile,
-    checkpoints,
-    numbered,
+    numbered_names,
     read_record,
+    recorded_checkpoints,
     staged_files,
 )
 from tidegate.connectors.localfile.durable_io import (
     Created,
     DiskTrouble,
+    create_file,
     discard,
-    disk,
+    disk_errors,
     link,
+    list_names,
     make_directory,
-    names,
     remove_empty,
     remove_tree,
     sync,
     sync_all,
-    write_new,
 )
 from tidegate.connectors.localfile.fence import (
     DRAFT,
     Fence,
-    check_number,
+    check_generation,
+    create_fence,
+    directory_identity,
     dropped_by,
     highest_fence,
-    identity_of,
     new_fence,
-    raise_fence,
     refuse_links,
-    verify,
+    verify_ownership,
 )
 from tidegate.connectors.localfile.lineage_cleanup import (
-    collect_older,
-    files_of_others,
+    describe_foreign_files,
     mark_owner,
-    take_away,
+    remove_older_lineages,
+    retire_staging,
 )
-from tidegate.connectors.localfile.publishing import is_done, publish, staged_places
+from tidegate.connectors.localfile.publishing import is_done, publish, staged_paths
 from tidegate.connectors.localfile.rollback import (
+    checkpoint_by_names,
     refuse_newer_by_name,
-    remembered_by_names,
-    take_back_by_name,
+    roll_back_by_name,
 )
 from tidegate.connectors.localfile.save_mode import SaveMode
 from tidegate.connectors.localfile.sink_layout import SinkDirectory
@@ -105,24 +105,24 @@ class FileCommitter(Committer):
 
     def __init__(
         self,
-        place: SinkDirectory,
+        sink: SinkDirectory,
         *,
         job_id: int,
         transactional: bool,
         save_mode: SaveMode,
         directory: str | None,
     ) -> None:
-        self._place = place
+        self._sink = sink
         self._job_id = job_id
         self._transactional = transactional
         self._save_mode = save_mode
         self._directory = directory
-        self._layout = place.layout("")
+        self._layout = sink.layout("")
         self._generation = 0
         self._fence_mark = Fence(generation=0)
         self._identity = (0, 0)
         self._committed = 0
-        self._filled: int | None = (
+        self._newest_with_files: int | None = (
             None  # the newest checkpoint that has files; None where that is not known
         )
         self._finished = False
@@ -131,16 +131,16 @@ class FileCommitter(Committer):
     # ----------------------------------------------------------------------------------------------------------------------------------
 
     @property
-    def _what(self) -> str:
-        return f"the file sink {self._place.operator}"
+    def _description(self) -> str:
+        return f"the file sink {self._sink.operator}"
 
     def target_record(self, resume: SinkRestore) -> TargetRecord:
-        layout, root = self._place.layout(resume.lineage), self._place.root
-        with disk(f"asking {self._what} what it holds"):
+        layout, root = self._sink.layout(resume.lineage), self._sink.root
+        with disk_errors(f"asking {self._description} what it holds"):
             refuse_links(layout)
             if resume.checkpoint == 0:
                 others = (
-                    files_of_others(self._place, resume.lineage)
+                    describe_foreign_files(self._sink, resume.lineage)
                     if resume.fresh and self._save_mode.data == "APPEND_DATA"
                     else ""
                 )
@@ -153,12 +153,12 @@ class FileCommitter(Committer):
             if not os.path.isdir(layout.base):
                 return TargetRecord(
                     target=root,
-                    checkpoint=remembered_by_names(
-                        self._place, resume, transactional=self._transactional
+                    checkpoint=checkpoint_by_names(
+                        self._sink, resume, transactional=self._transactional
                     ),
                 )
             fence = highest_fence(layout)
-            newest = max([*checkpoints(layout), fence.checkpoint if fence else 0])
+            newest = max([*recorded_checkpoints(layout), fence.checkpoint if fence else 0])
             return TargetRecord(
                 target=root,
                 checkpoint=(
@@ -168,22 +168,22 @@ class FileCommitter(Committer):
                 ),
             )
 
-    def _take_up(self, resume: SinkRestore) -> None:
-        self._layout, self._generation = self._place.layout(resume.lineage), resume.generation
+    def _begin(self, resume: SinkRestore) -> None:
+        self._layout, self._generation = self._sink.layout(resume.lineage), resume.generation
         self._fence_mark = new_fence(
             resume.generation, resume.token, resume.installation, resume.checkpoint
         )
 
     def uncheckpointed_commits(self, resume: SinkRestore) -> Sequence[CommitRange]:
-        self._take_up(resume)
+        self._begin(resume)
         if not os.path.isdir(self._layout.base):
             return ()  # left as it is: open sees that the records are gone
-        with disk(f"asking {self._what} what it holds"):
-            raise_fence(self._layout, self._fence_mark, self._what)
-            self._take_over()
+        with disk_errors(f"asking {self._description} what it holds"):
+            create_fence(self._layout, self._fence_mark, self._description)
+            self._retire_lower_generations()
             records = [
                 read_record(self._layout, checkpoint)
-                for checkpoint in checkpoints(self._layout)
+                for checkpoint in recorded_checkpoints(self._layout)
                 if checkpoint > resume.checkpoint
             ]
         return [
@@ -193,55 +193,55 @@ class FileCommitter(Committer):
         ]
 
     def open(self, resume: SinkRestore) -> None:
-        self._take_up(resume)
+        self._begin(resume)
         self._committed = resume.checkpoint
-        self._filled = 0 if resume.fresh else (resume.state or {}).get("filled")
+        self._newest_with_files = 0 if resume.fresh else (resume.state or {}).get("filled")
         fresh = resume.fresh
-        with disk(f"opening {self._what}"):
+        with disk_errors(f"opening {self._description}"):
             if fresh and self._directory is not None and not os.path.exists(self._layout.started):
                 self._save_mode.check_exists(self._directory)
             if self._transactional and not fresh and not os.path.isdir(self._layout.base):
-                refuse_newer_by_name(self._place, resume, self._what)
-                take_back_by_name(self._place, resume)
-            raise_fence(self._layout, self._fence_mark, self._what)
+                refuse_newer_by_name(self._sink, resume, self._description)
+                roll_back_by_name(self._sink, resume)
+            create_fence(self._layout, self._fence_mark, self._description)
             mark_owner(self._layout, resume.lineage, self._job_id)
-            self._take_over()
-            self._settle(resume)
-            self._collect()
-            self._claim()
-            self._take_back_lost(resume)
+            self._retire_lower_generations()
+            self._apply_records(resume)
+            self._remove_obsolete()
+            self._create_staging()
+            self._roll_back_lost(resume)
             self._discard_stray_marks()
-            self._identity = identity_of(self._layout)
+            self._identity = directory_identity(self._layout)
             discard(self._layout.dropped)  # somebody has agreed to go on without what is gone
             if fresh:
-                collect_older(self._place, resume.lineage, self._fence_mark)
+                remove_older_lineages(self._sink, resume.lineage, self._fence_mark)
                 self._save_mode.start(self._layout)
             if self._directory is not None:
                 self._save_mode.prepare(self._layout, self._directory)
 
     def _check_fence(self) -> None:
-        check_number(self._layout, self._generation, self._what)
+        check_generation(self._layout, self._generation, self._description)
 
     def _verify(self) -> None:
-        verify(self._layout, self._fence_mark, self._identity, self._what)
+        verify_ownership(self._layout, self._fence_mark, self._identity, self._description)
 
-    def _overtaken(self) -> Fenced:
+    def _superseded(self) -> Fenced:
         """Something of ours is gone: the directory, which is raised, or only what a higher
         generation has taken away.
         """
         self._verify()
         current = max(self._layout.fences(), default=0)
-        return Fenced(self._what, self._generation, max(current, self._generation + 1))
+        return Fenced(self._description, self._generation, max(current, self._generation + 1))
 
-    def _take_over(self) -> None:
-        for generation in _generations(self._layout.stagings):
+    def _retire_lower_generations(self) -> None:
+        for generation in _generations(self._layout.staging_root):
             if generation < self._generation:
-                take_away(self._layout.staging(generation), self._layout.dead(generation))
+                retire_staging(self._layout.staging(generation), self._layout.retired(generation))
         failpoint("filesink.fence.after")
 
-    def _settle(self, resume: SinkRestore) -> None:
+    def _apply_records(self, resume: SinkRestore) -> None:
         """Newest first: take back what is newer than the restore point, carry out the rest."""
-        for checkpoint in reversed(checkpoints(self._layout)):
+        for checkpoint in reversed(recorded_checkpoints(self._layout)):
             record = read_record(self._layout, checkpoint)
             if isinstance(record, NoRecord):
                 continue
@@ -257,7 +257,7 @@ class FileCommitter(Committer):
         for file in (
             record.files
         ):  # first the staged ones: then nobody, a zombie neither, can publish them behind our back
-            for place in staged_places(layout, record, file):
+            for place in staged_paths(layout, record, file):
                 discard(place)
         directories = set()
         for index, file in enumerate(record.files):
@@ -281,7 +281,7 @@ class FileCommitter(Committer):
             extra={"lineage": record.lineage, "sink": record.sink, "files": len(record.files)},
         )
 
-    def _take_back_lost(self, resume: SinkRestore) -> None:
+    def _roll_back_lost(self, resume: SinkRestore) -> None:
         """A mark without its record, after the restore point and all records: somebody has lost the
         record of a batch whose files are in place.
 
@@ -289,51 +289,51 @@ class FileCommitter(Committer):
         dropped its record in good order. On the way back to a point before the oldest record, the
         names of the files are all that is left to go by.
         """
-        held = set(checkpoints(self._layout))
+        held = set(recorded_checkpoints(self._layout))
         if resume.rewind:
-            return take_back_by_name(self._place, resume, spared=held)
+            return roll_back_by_name(self._sink, resume, keep=held)
         marked = {
             int(stem)
-            for name in names(self._layout.commits)
+            for name in list_names(self._layout.commits)
             if name.endswith(".done") and (stem := name.partition("-")[0]).isdigit()
         }
         lost = {number for number in marked - held if number > max(resume.checkpoint, *held, 0)}
         if lost:
-            take_back_by_name(self._place, resume, only=lost)
+            roll_back_by_name(self._sink, resume, only=lost)
         return None
 
-    def _collect(self) -> None:
+    def _remove_obsolete(self) -> None:
         """Every record that stays was carried out: no staged file is needed any more.
 
         Lower fences go too.
         """
         layout = self._layout
-        for generation in _generations(layout.deads):
+        for generation in _generations(layout.retired_root):
             if generation < self._generation:
-                remove_tree(layout.dead(generation))
-        for name in names(layout.staging(self._generation)):
+                remove_tree(layout.retired(generation))
+        for name in list_names(layout.staging(self._generation)):
             discard(os.path.join(layout.staging(self._generation), name))
         for generation in layout.fences():
             if generation < self._generation:
                 discard(layout.fence(generation))
-        for name in names(layout.base):
+        for name in list_names(layout.base):
             if name.startswith(DRAFT):
                 discard(os.path.join(layout.base, name))
 
     def _discard_stray_marks(self) -> None:
         """Marks whose record is gone, after what they told has been dealt with."""
-        held = {str(c) for c in checkpoints(self._layout)}
-        for name in names(self._layout.commits):
+        held = {str(c) for c in recorded_checkpoints(self._layout)}
+        for name in list_names(self._layout.commits):
             if name.endswith(".done") and name.partition("-")[0] not in held:
                 discard(os.path.join(self._layout.commits, name))
 
-    def _claim(self) -> None:
+    def _create_staging(self) -> None:
         make_directory(self._layout.staging(self._generation))
-        sync(self._layout.stagings)
+        sync(self._layout.staging_root)
         highest = max(self._layout.fences(), default=0)
         if highest > self._generation:
             remove_tree(self._layout.staging(self._generation))
-            raise Fenced(self._what, self._generation, highest)
+            raise Fenced(self._description, self._generation, highest)
 
     # -- commit
     # --------------------------------------------------------------------------------------------------------------------------------
@@ -342,8 +342,8 @@ class FileCommitter(Committer):
         assert commit.generation == self._generation, (
             "a committer commits for the generation that opened it"
         )
-        with disk(
-            f"committing checkpoint {commit.checkpoint} of the file sink {self._place.operator}"
+        with disk_errors(
+            f"committing checkpoint {commit.checkpoint} of the file sink {self._sink.operator}"
         ):
             self._verify()
             files = staged_files(commit.messages)
@@ -352,7 +352,7 @@ class FileCommitter(Committer):
                 if self._transactional
                 else self._append(commit.checkpoint, files, commit.messages)
             )
-            self._sweep(commit.checkpoint)
+            self._remove_leftovers(commit.checkpoint)
         self._committed = commit.checkpoint
         return outcome
 
@@ -362,8 +362,10 @@ class FileCommitter(Committer):
         record = read_record(self._layout, commit.checkpoint)
         ours = False
         if isinstance(record, NoRecord):
-            if any(later > commit.checkpoint for later in checkpoints(self._layout)):
-                self._filled = None  # under which of the pruned records its files are is not known
+            if any(later > commit.checkpoint for later in recorded_checkpoints(self._layout)):
+                self._newest_with_files = (
+                    None  # under which of the pruned records its files are is not known
+                )
                 return AlreadyCommitted()
             self._prepare(commit.messages)
             record, ours = self._write_record(commit, files)
@@ -372,7 +374,7 @@ class FileCommitter(Committer):
         if not is_done(self._layout, record):
             publish(self._layout, record)
         if record.files:
-            self._filled = commit.checkpoint
+            self._newest_with_files = commit.checkpoint
         return BatchCommitted() if ours else AlreadyCommitted()
 
     def _write_record(
@@ -384,7 +386,7 @@ class FileCommitter(Committer):
         record = CommitRecord(
             lineage=commit.lineage,
             pipeline=commit.pipeline,
-            sink=self._place.operator,
+            sink=self._sink.operator,
             checkpoint=commit.checkpoint,
             generation=commit.generation,
             identity=os.urandom(6).hex(),
@@ -396,20 +398,20 @@ class FileCommitter(Committer):
         )
         failpoint("filesink.record.before")
         try:
-            write_new(draft, record.encode())
+            create_file(draft, record.encode())
             sync(layout.staging(self._generation))
             failpoint("filesink.record.middle")
             created = link(draft, layout.record(commit.checkpoint))
         except FileNotFoundError:
             # the staging directory was taken away: from here on a higher generation decides
-            raise self._overtaken() from None
+            raise self._superseded() from None
         sync(layout.commits)
         failpoint("filesink.record.after")
         if isinstance(created, Created):
             return record, True
         winner = read_record(layout, commit.checkpoint)
         if isinstance(winner, NoRecord):
-            raise self._overtaken()  # only a higher generation takes records back
+            raise self._superseded()  # only a higher generation takes records back
         return winner, False
 
     def _check_staged(self, files: Sequence[StagedFile]) -> None:
@@ -421,7 +423,7 @@ class FileCommitter(Committer):
                 size = os.stat(path).st_size
             except FileNotFoundError:
                 if not os.path.isdir(staging):
-                    raise self._overtaken() from None
+                    raise self._superseded() from None
                 raise DiskTrouble(
                     f"the staged file {path} has vanished before it was committed"
                 ) from None
@@ -447,22 +449,22 @@ class FileCommitter(Committer):
             staged = os.path.join(self._layout.staging(self._generation), file.staged)
             final = self._layout.final(file.final)
             changed.update(make_directory(os.path.dirname(final)), [os.path.dirname(final)])
-            next(n for n in numbered(final, suffix) if isinstance(link(staged, n), Created))
+            next(n for n in numbered_names(final, suffix) if isinstance(link(staged, n), Created))
             discard(staged)
             if index == 0 and len(files) > 1:
                 failpoint("filesink.append.middle")
         sync_all(changed)
         if files:
-            self._filled = checkpoint
+            self._newest_with_files = checkpoint
         failpoint("filesink.append.after")
         return BatchCommitted()
 
-    def _sweep(self, checkpoint: int) -> None:
+    def _remove_leftovers(self, checkpoint: int) -> None:
         """What failed attempts of the tasks, a lost race or a draft left in the staging directory,
         up to this batch.
         """
         staging = self._layout.staging(self._generation)
-        for name in names(staging):
+        for name in list_names(staging):
             batch = name.partition("-")[0].removeprefix("c")
             if batch.isdigit() and int(batch) <= checkpoint:
                 discard(os.path.join(staging, name))
@@ -472,14 +474,14 @@ class FileCommitter(Committer):
 
     def state(self) -> Any:
         """The last batch that is in place."""
-        return {"version": 1, "checkpoint": self._committed, "filled": self._filled}
+        return {"version": 1, "checkpoint": self._committed, "filled": self._newest_with_files}
 
     def retain(self, oldest: int) -> None:
-        with disk(f"pruning the commit records of the file sink {self._place.operator}"):
+        with disk_errors(f"pruning the commit records of the file sink {self._sink.operator}"):
             self._check_fence()
             failpoint("filesink.retain.before")
             for index, checkpoint in enumerate(
-                [c for c in checkpoints(self._layout) if c < oldest][:_PRUNED_MAX]
+                [c for c in recorded_checkpoints(self._layout) if c < oldest][:_PRUNED_MAX]
             ):
                 record = read_record(self._layout, checkpoint)
                 if isinstance(record, CommitRecord) and is_done(self._layout, record):
@@ -496,23 +498,23 @@ class FileCommitter(Committer):
     def close(self) -> None:
         """The staging directory goes; with finish, everything does."""
         layout = self._layout
-        with disk(f"closing the file sink {self._place.operator}"):
+        with disk_errors(f"closing the file sink {self._sink.operator}"):
             if not self._finished:
                 remove_empty(layout.staging(self._generation))
                 return
             self._verify()
             failpoint("filesink.finish.before")
-            remove_tree(layout.gone)
+            remove_tree(layout.removal)
             with suppress(FileNotFoundError):
                 os.rename(
-                    layout.base, layout.gone
+                    layout.base, layout.removal
                 )  # all at once: half of the records would be worse than none
             failpoint("filesink.finish.middle")
-            remove_tree(layout.gone)
+            remove_tree(layout.removal)
             remove_empty(os.path.dirname(layout.base))
             remove_empty(os.path.dirname(os.path.dirname(layout.base)))
             failpoint("filesink.finish.after")
 
 
 def _generations(directory: str) -> list[int]:
-    return [int(name[1:]) for name in names(directory)]
+    return [int(name[1:]) for name in list_names(directory)]

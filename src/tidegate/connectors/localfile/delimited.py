@@ -26,25 +26,25 @@ from tidegate.connectors.localfile.bad_rows import (
     size_text,
 )
 from tidegate.connectors.localfile.delimited_dialect import dialect_of
-from tidegate.connectors.localfile.fallback_reader import SlowRows
-from tidegate.connectors.localfile.field_splitter import Splitter, splitter_of
+from tidegate.connectors.localfile.fallback_reader import FallbackReader
+from tidegate.connectors.localfile.field_splitter import FieldSplitter, splitter_of
 from tidegate.connectors.localfile.file_blocks import (
-    Expansion,
+    ExpansionLimit,
     FilePart,
     RecordBlocks,
     RecordTooLong,
-    as_utf8,
-    bytes_of,
+    archive_members,
     codec_of,
+    decode_to_utf8,
     line_numbers,
-    members,
-    opened,
+    open_part,
+    read_blocks,
     record_blocks,
 )
 from tidegate.connectors.localfile.header_checks import (
+    column_indexes,
     first_row_problem,
     header_problem,
-    places_of,
     skipped_problem,
 )
 from tidegate.connectors.localfile.record_boundaries import first_end
@@ -74,7 +74,7 @@ _DIRECT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class FileHead:
     """The top of a file: the names in its header line, how many bytes come before its rows, and the
     blocks behind them.
     """
@@ -90,7 +90,7 @@ class FieldLayout:
     -1 where in none.
     """
 
-    places: list[int]
+    indexes: list[int]
     width: int
 
 
@@ -123,11 +123,11 @@ class DelimitedReader:
         separators = self.dialect.delimiter + self.dialect.terminator
         self.refuse_zeros = b"\0" not in separators
 
-    def splitter(self) -> Splitter:
+    def splitter(self) -> FieldSplitter:
         return splitter_of(self.dialect)
 
-    def slow(self) -> SlowRows:
-        return SlowRows(
+    def fallback(self) -> FallbackReader:
+        return FallbackReader(
             self.splitter(),
             self.rules,
             self.wanted,
@@ -139,8 +139,10 @@ class DelimitedReader:
     def header(self, part: FilePart) -> list[str]:
         """The names in a file's header line."""
         whole = replace(part, start=0, end=-1)
-        with opened(part) as file:
-            for _, member in members(file, part, self.values, Expansion(part, self.values)):
+        with open_part(part) as file:
+            for _, member in archive_members(
+                file, part, self.values, ExpansionLimit(part, self.values)
+            ):
                 return self.head(self.text(member, whole), whole).names
         return []
 
@@ -160,33 +162,35 @@ class DelimitedReader:
     def read(self, part: FilePart) -> Iterator[list[Any]]:
         """The arrays of the wanted columns, block after block."""
         names = self.header(part) if self.use_header and part.start else []
-        expansion = Expansion(part, self.values)
-        with opened(part) as file:
-            for index, (name, member) in enumerate(members(file, part, self.values, expansion)):
+        expansion = ExpansionLimit(part, self.values)
+        with open_part(part) as file:
+            for index, (name, member) in enumerate(
+                archive_members(file, part, self.values, expansion)
+            ):
                 blocks = self.text(member, part, expansion)
-                head = self.head(blocks, part) if part.start == 0 else Head(names, 0, blocks)
+                head = self.head(blocks, part) if part.start == 0 else FileHead(names, 0, blocks)
                 layout = self._layout(head.names, part)
-                bad = BadRows(part.path, self.places(part, index, name, head.size))
+                bad = BadRows(part.path, self.line_lookup(part, index, name, head.size))
                 yield from self._rows(
                     record_blocks(head.rows, self.dialect), layout, bad, part.start == 0
                 )
 
     def text(
-        self, file: Any, part: FilePart, expansion: Expansion | None = None
+        self, file: Any, part: FilePart, expansion: ExpansionLimit | None = None
     ) -> Iterator[bytes]:
         """The blocks of a part, in UTF-8."""
-        raw = bytes_of(file, part, codec_of(part.path, self.values), expansion)
-        return as_utf8(raw, self.values["encoding"], part)
+        raw = read_blocks(file, part, codec_of(part.path, self.values), expansion)
+        return decode_to_utf8(raw, self.values["encoding"], part)
 
-    def places(
+    def line_lookup(
         self, part: FilePart, index: int, name: str, start: int
     ) -> Callable[[Sequence[int]], list[str]]:
         """Turns offsets in the rows of a member into lines, by reading its text again."""
 
         def found(offsets: Sequence[int]) -> list[str]:
-            with opened(part) as file:
-                expansion = Expansion(part, self.values)
-                found_members = members(
+            with open_part(part) as file:
+                expansion = ExpansionLimit(part, self.values)
+                found_members = archive_members(
                     file, part, self.values, expansion
                 )  # closes them when it is dropped
                 _, member = next(islice(found_members, index, None))
@@ -197,20 +201,20 @@ class DelimitedReader:
 
         return found
 
-    def head(self, blocks: Iterator[bytes], part: FilePart) -> Head:
+    def head(self, blocks: Iterator[bytes], part: FilePart) -> FileHead:
         """Byte order mark, skipped lines and header, taken off the blocks of a file."""
         buffer = b""
         for block in blocks:
             buffer += block
             end = self.head_bytes(buffer)
             if end >= 0:
-                return Head(self._names(buffer[:end], part), end, chain([buffer[end:]], blocks))
+                return FileHead(self._names(buffer[:end], part), end, chain([buffer[end:]], blocks))
             if len(buffer) > self.dialect.record_bytes_max:
                 limit = size_text(self.dialect.record_bytes_max)
                 raise BadFile(
                     part.path, f"line 1: the header does not end within {limit} (max_record_bytes)"
                 )
-        return Head(self._names(buffer, part), len(buffer), iter(()))
+        return FileHead(self._names(buffer, part), len(buffer), iter(()))
 
     def _names(self, head: bytes, part: FilePart) -> list[str]:
         lines = head.removeprefix(_BOM)
@@ -260,7 +264,7 @@ class DelimitedReader:
             fill_missing=self.rules.leniency.fill_missing,
         )
         extra = (
-            [n for n, place in zip(names, places_of(order, names), strict=True) if place < 0]
+            [n for n, place in zip(names, column_indexes(order, names), strict=True) if place < 0]
             if self.exact
             else []
         )
@@ -271,12 +275,12 @@ class DelimitedReader:
             )
         if problem:
             raise BadFile(part.path, f"line {self.values['skip_header_row_number'] + 1}: {problem}")
-        return FieldLayout(places_of(names, wanted), len(names))
+        return FieldLayout(column_indexes(names, wanted), len(names))
 
     def _rows(
         self, blocks: RecordBlocks, layout: FieldLayout, bad: BadRows, at_top: bool
     ) -> Iterator[list[Any]]:
-        slow = self.slow()
+        slow = self.fallback()
         offset = 0
         try:
             for block in blocks:
@@ -287,7 +291,7 @@ class DelimitedReader:
                 offset += len(block)
                 if arrays and not bad.count:
                     yield arrays
-                bad.passed(len(block))
+                bad.end_block(len(block))
         except RecordTooLong as error:
             self._add_too_long(error, bad)
         bad.close()
@@ -321,7 +325,7 @@ class DelimitedReader:
         block: bytes,
         faulty: bool,
         layout: FieldLayout,
-        slow: SlowRows,
+        slow: FallbackReader,
         bad: BadRows,
         offset: int,
     ) -> list[Any] | None:
@@ -335,10 +339,10 @@ class DelimitedReader:
         ):
             try:
                 width = self._width(block, layout)
-                return self._fast(block, layout.places, width) if width else None
+                return self._parse_with_arrow(block, layout.indexes, width) if width else None
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
                 pass  # the slow way knows more, or says what is wrong
-        arrays, faults, starts = slow.read(block, layout.places, layout.width)
+        arrays, faults, starts = slow.read(block, layout.indexes, layout.width)
         for row, what in faults_by_row(faults):
             bad.add(BadRow(offset + starts(row), what))
         return arrays if arrays and len(arrays[0]) else None
@@ -367,7 +371,7 @@ class DelimitedReader:
             end = first_end(top, self.dialect, len(self.dialect.terminator))
         return top[:end] if end >= 0 else top
 
-    def _fast(self, block: bytes, places: list[int], width: int) -> list[Any]:
+    def _parse_with_arrow(self, block: bytes, places: list[int], width: int) -> list[Any]:
         dialect = self.dialect
         if len(dialect.delimiter) != 1 or dialect.terminator != b"\n":
             raise ValueError("not a dialect of Arrow's")
@@ -407,7 +411,7 @@ class DelimitedReader:
             ),
         )
         return [
-            self._finished(table, place, column)
+            self._finish_column(table, place, column)
             for place, column in zip(places, self.wanted, strict=True)
         ]
 
@@ -428,7 +432,7 @@ class DelimitedReader:
             return [pa_csv.ISO8601, *TIMESTAMPS[1:]]
         return [self.rules.datetime, pa_csv.ISO8601, *TIMESTAMPS[1:]]
 
-    def _finished(self, table: Any, place: int, column: Column) -> Any:
+    def _finish_column(self, table: Any, place: int, column: Column) -> Any:
         wanted = arrow_type(column.type)
         index = table.schema.get_field_index(str(place)) if place >= 0 else -1
         array = (
@@ -439,12 +443,12 @@ class DelimitedReader:
         if array.null_count and not column.nullable:
             raise ValueError("a null where none may be")
         if array.type != wanted:
-            return self._made(array, column)
+            return self._convert_strings(array, column)
         if pa.types.is_floating(wanted) and pc.any(pc.is_inf(array)).as_py():
             raise ValueError("a number that may not fit")
         return array
 
-    def _made(self, array: Any, column: Column) -> Any:
+    def _convert_strings(self, array: Any, column: Column) -> Any:
         """Values from texts, where Arrow's parser has no type for them."""
         if column.type.name is TypeName.DATE:
             return pc.strptime(array, format=self.rules.date, unit="s").cast(
@@ -473,12 +477,14 @@ class LineReader:
     def read(self, part: FilePart) -> Iterator[list[Any]]:
         """One array of lines, block after block."""
         inner = self.inner
-        expansion = Expansion(part, inner.values)
-        with opened(part) as file:
-            for index, (name, member) in enumerate(members(file, part, inner.values, expansion)):
+        expansion = ExpansionLimit(part, inner.values)
+        with open_part(part) as file:
+            for index, (name, member) in enumerate(
+                archive_members(file, part, inner.values, expansion)
+            ):
                 blocks = inner.text(member, part, expansion)
-                head = inner.head(blocks, part) if part.start == 0 else Head([], 0, blocks)
-                bad = BadRows(part.path, inner.places(part, index, name, head.size))
+                head = inner.head(blocks, part) if part.start == 0 else FileHead([], 0, blocks)
+                bad = BadRows(part.path, inner.line_lookup(part, index, name, head.size))
                 yield from self._rows(record_blocks(head.rows, inner.dialect), bad)
 
     def _rows(self, blocks: RecordBlocks, bad: BadRows) -> Iterator[list[Any]]:
@@ -490,7 +496,7 @@ class LineReader:
                 offset += len(block)
                 if not bad.count:
                     yield [pa.array([line for line in lines if line], pa.string())]
-                bad.passed(len(block))
+                bad.end_block(len(block))
         except RecordTooLong as error:
             self.inner._add_too_long(error, bad)
         bad.close()

@@ -5,7 +5,7 @@ uses it too.
 from dataclasses import dataclass
 
 from tidegate.connectors.localfile.bad_rows import RECORD_BYTES_MAX
-from tidegate.connectors.localfile.option_syntax import literal
+from tidegate.connectors.localfile.option_syntax import unescape
 from tidegate.plugin.option import Values
 
 
@@ -43,10 +43,10 @@ def dialect_of(values: Values) -> DelimitedDialect:
     """How the records of a csv or text file are written."""
     is_csv = values["file_format_type"] == "csv"
     given = values["field_delimiter"]
-    delimiter = literal(given) if given else "," if is_csv else "\x01"
+    delimiter = unescape(given) if given else "," if is_csv else "\x01"
     quote = values["quote_char"] or "" if is_csv else ""
     escape = values["escape_char"] or "" if is_csv else ""
-    row = literal(values["row_delimiter"] or "\n")
+    row = unescape(values["row_delimiter"] or "\n")
     return DelimitedDialect(
         delimiter=delimiter.encode(),
         quote=quote.encode(),

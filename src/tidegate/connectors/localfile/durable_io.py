@@ -74,7 +74,7 @@ class Existed:
 
 
 @contextmanager
-def disk(doing: str) -> Iterator[None]:
+def disk_errors(action: str) -> Iterator[None]:
     """Translates the operating system's errors; `doing` is the part of the sentence before
     `failed`.
     """
@@ -82,7 +82,7 @@ def disk(doing: str) -> Iterator[None]:
         yield
     except OSError as error:
         place = f" at {error.filename}" if error.filename else ""
-        text = f"{doing} failed{place}: {error.strerror or error}"
+        text = f"{action} failed{place}: {error.strerror or error}"
         raise (DiskTrouble if error.errno in _TRANSIENT else DiskRefused)(text) from error
 
 
@@ -102,7 +102,7 @@ def sync_all(directories: Iterable[str]) -> None:
             sync(directory)
 
 
-def write_new(path: str, data: bytes) -> None:
+def create_file(path: str, data: bytes) -> None:
     """A new file with these bytes, on the disk; its name is durable only after sync of its
     directory.
     """
@@ -140,7 +140,7 @@ def discard(path: str) -> None:
         os.unlink(path)
 
 
-def names(directory: str) -> list[str]:
+def list_names(directory: str) -> list[str]:
     """What is in a directory, sorted; nothing where it does not exist."""
     try:
         return sorted(os.listdir(directory))
@@ -174,7 +174,7 @@ def remove_tree(path: str) -> None:
     """Removes a directory with everything in it, however often and from whichever state; another
     process may do the same meanwhile.
     """
-    for name in names(path):
+    for name in list_names(path):
         below = os.path.join(path, name)
         if os.path.isdir(below) and not os.path.islink(below):
             remove_tree(below)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tidegate.connectors.localfile.bad_rows import excerpt, size_text
 from tidegate.connectors.localfile.delimited_dialect import DelimitedDialect
-from tidegate.connectors.localfile.field_splitter import DelimitedRecord, FieldText, Splitter
+from tidegate.connectors.localfile.field_splitter import DelimitedRecord, FieldSplitter, FieldText
 from tidegate.connectors.localfile.header_checks import width_problem
 from tidegate.connectors.localfile.value_converters import ConversionRules, from_text
 from tidegate.model.types import Column, TypeName
@@ -24,12 +24,12 @@ _ABSENT = FieldText("")
 Faults = dict[int, list[str]]
 
 
-class SlowRows:
+class FallbackReader:
     """Reads blocks of one layout."""
 
     def __init__(
         self,
-        splitter: Splitter,
+        splitter: FieldSplitter,
         rules: ConversionRules,
         wanted: Sequence[Column],
         nulls: Sequence[str],
@@ -55,7 +55,7 @@ class SlowRows:
         faults: Faults = defaultdict(list)
         origins: dict[int, int] = {}
         for index, record in enumerate(records):
-            what, origin = self._shape_fault(record, width, text)
+            what, origin = self._record_fault(record, width, text)
             if what:
                 faults[index].append(what)
                 origins[index] = origin
@@ -71,7 +71,7 @@ class SlowRows:
 
         return None if faults else arrays, faults, start
 
-    def _shape_fault(self, record: DelimitedRecord, width: int, text: str) -> tuple[str, int]:
+    def _record_fault(self, record: DelimitedRecord, width: int, text: str) -> tuple[str, int]:
         """What is wrong with a record as a whole, and where."""
         for field in record.fields:
             if field.fault:

@@ -17,11 +17,11 @@ from tidegate.connectors.localfile.durable_io import (
     DiskRefused,
     DiskTrouble,
     Existed,
+    create_file,
     discard,
     link,
     make_directory,
     sync_all,
-    write_new,
 )
 from tidegate.connectors.localfile.sink_layout import SinkLayout
 from tidegate.failpoint import failpoint
@@ -114,7 +114,7 @@ def highest_fence(layout: SinkLayout) -> Fence | None:
         return None
 
 
-def raise_fence(layout: SinkLayout, mine: Fence, what: str) -> None:
+def create_fence(layout: SinkLayout, mine: Fence, what: str) -> None:
     """Put the fence up, or find it there as our own.
 
     Fenced or OtherCopy where somebody else is first.
@@ -122,23 +122,23 @@ def raise_fence(layout: SinkLayout, mine: Fence, what: str) -> None:
     refuse_links(layout)
     failpoint("filesink.fence.before")
     try:
-        _put_up(layout, mine, what)
+        _write_fence(layout, mine, what)
     except (
         FileNotFoundError
     ):  # another copy has finished, or somebody has removed it: the next attempt finds out
         raise DirectoryRemoved(f"{layout.base} was removed while {what} was being opened") from None
-    check_number(layout, mine.generation, what)
+    check_generation(layout, mine.generation, what)
     failpoint("filesink.fence.middle")
 
 
-def _put_up(layout: SinkLayout, mine: Fence, what: str) -> None:
+def _write_fence(layout: SinkLayout, mine: Fence, what: str) -> None:
     parents = [
         p
-        for d in (layout.base, layout.commits, layout.stagings, layout.deads)
+        for d in (layout.base, layout.commits, layout.staging_root, layout.retired_root)
         for p in make_directory(d)
     ]
     draft = os.path.join(layout.base, f"{DRAFT}{secrets.token_hex(6)}")
-    write_new(draft, mine.encode())
+    create_file(draft, mine.encode())
     try:
         created = link(draft, layout.fence(mine.generation))
     finally:
@@ -148,7 +148,7 @@ def _put_up(layout: SinkLayout, mine: Fence, what: str) -> None:
         _check_token(layout, mine, what)
 
 
-def check_number(layout: SinkLayout, generation: int, what: str) -> None:
+def check_generation(layout: SinkLayout, generation: int, what: str) -> None:
     """Fenced where a higher generation has opened the sink."""
     highest = max(layout.fences(), default=0)
     if highest > generation:
@@ -161,34 +161,34 @@ def _check_token(layout: SinkLayout, mine: Fence, what: str) -> None:
         raise OtherCopy(what, mine.generation, there.holder)
 
 
-def verify(layout: SinkLayout, mine: Fence, identity: tuple[int, int], what: str) -> None:
+def verify_ownership(layout: SinkLayout, mine: Fence, identity: tuple[int, int], what: str) -> None:
     """Right before something is made visible: the directory is the one that was opened, and this
     driver's.
     """
-    check_number(layout, mine.generation, what)
+    check_generation(layout, mine.generation, what)
     if (by := dropped_by(layout)) is not None:
-        raise SinkFilesDropped(layout.place.root, what, by)
+        raise SinkFilesDropped(layout.sink.root, what, by)
     try:
         _check_token(layout, mine, what)
-        same = identity_of(layout) == identity
+        same = directory_identity(layout) == identity
     except FileNotFoundError:
-        raise DirectoryRemoved(removed_words(layout, what)) from None
+        raise DirectoryRemoved(removed_message(layout, what)) from None
     if not same:
         raise DirectoryRemoved(
-            f"the directory {layout.place.root} of {what} was replaced by another one while the"
+            f"the directory {layout.sink.root} of {what} was replaced by another one while the"
             " job ran"
         )
 
 
-def removed_words(layout: SinkLayout, what: str) -> str:
+def removed_message(layout: SinkLayout, what: str) -> str:
     """The directory is gone from under a running job."""
     return (
-        f"the directory {layout.place.root} of {what} was removed, emptied, moved or unmounted"
+        f"the directory {layout.sink.root} of {what} was removed, emptied, moved or unmounted"
         f" while the job ran: {layout.base} is not there"
     )
 
 
-def identity_of(layout: SinkLayout) -> tuple[int, int]:
+def directory_identity(layout: SinkLayout) -> tuple[int, int]:
     """Which directory this is, whatever its path says now."""
     found = os.stat(layout.base)
     return found.st_dev, found.st_ino
@@ -207,14 +207,14 @@ def refuse_links(layout: SinkLayout) -> None:
     """What the sink keeps for itself must be directories below its path: a link leads elsewhere,
     where renames and links of files end.
     """
-    root = layout.place.bookkeeping
+    root = layout.sink.bookkeeping
     for path in (
         root,
         os.path.dirname(layout.base),
         layout.base,
         layout.commits,
-        layout.stagings,
-        layout.deads,
+        layout.staging_root,
+        layout.retired_root,
     ):
         if os.path.islink(path):
             raise DiskRefused(

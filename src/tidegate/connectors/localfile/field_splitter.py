@@ -34,7 +34,7 @@ class DelimitedRecord:
     end: int = 0
 
 
-class Splitter:
+class FieldSplitter:
     """Takes csv (with quotes) or text (without) apart.
 
     `terminator` None means any of \\n, \\r\\n and \\r.
@@ -117,9 +117,9 @@ class Splitter:
             parts.append(match[0][1:])
 
 
-def splitter_of(dialect: DelimitedDialect) -> Splitter:
+def splitter_of(dialect: DelimitedDialect) -> FieldSplitter:
     """For the records of a dialect."""
     terminator = None if dialect.terminator == b"\n" else dialect.terminator.decode()
-    return Splitter(
+    return FieldSplitter(
         dialect.delimiter.decode(), dialect.quote.decode(), dialect.escape.decode(), terminator
     )

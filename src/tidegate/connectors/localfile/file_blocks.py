@@ -27,13 +27,13 @@ from tidegate.connectors.localfile.bad_rows import (
 )
 from tidegate.connectors.localfile.delimited_dialect import DelimitedDialect
 from tidegate.connectors.localfile.header_checks import encoding_problem
-from tidegate.connectors.localfile.record_boundaries import BLOCK_BYTES, RecordCut, cut_block
+from tidegate.connectors.localfile.record_boundaries import BLOCK_BYTES, RecordCut, find_cut
 from tidegate.connectors.localfile.source_options import SUFFIXES
 from tidegate.model.errors import TerminalError, TransientError
 from tidegate.plugin.option import Values
 
-_ENDINGS = {"csv": (".csv", ".txt"), "text": (".txt", ".csv"), "json": (".json",)}
-_CUTTABLE = (
+_SUFFIXES_BY_FORMAT = {"csv": (".csv", ".txt"), "text": (".txt", ".csv"), "json": (".json",)}
+_SPLITTABLE_ENCODINGS = (
     "utf-8",
     "ascii",
     "gbk",
@@ -81,7 +81,7 @@ class FilePart:
 
 
 @contextmanager
-def opened(part: FilePart) -> Iterator[IO[bytes]]:
+def open_part(part: FilePart) -> Iterator[IO[bytes]]:
     """The file of a part, unchanged."""
     try:
         file = open(part.path, "rb")  # noqa: SIM115  # closed below
@@ -111,15 +111,15 @@ def codec_of(path: str, values: Values) -> str:
     return SUFFIXES.get(os.path.splitext(path)[1].lower(), "") if archive == "none" else ""
 
 
-def cuttable(encoding: str) -> bool:
+def is_splittable(encoding: str) -> bool:
     """Whether newlines can be found in the bytes of an encoding without decoding it."""
     name = codecs.lookup(encoding).name.replace("_", "-")
     return name.startswith(("iso8859", "cp125", "koi8")) or name in [
-        n.replace("_", "-") for n in _CUTTABLE
+        n.replace("_", "-") for n in _SPLITTABLE_ENCODINGS
     ]
 
 
-class Expansion:
+class ExpansionLimit:
     """How far one file may expand: its codec or archive is undone block by block, and this counts
     the bytes that come out.
     """
@@ -147,12 +147,12 @@ class Expansion:
             )
 
 
-class _Unpacked:
+class _BoundedGzip:
     """A gzip stream under a tar archive, bounded: the archive's index is read by going through all
     of it.
     """
 
-    def __init__(self, file: IO[bytes], expansion: Expansion) -> None:
+    def __init__(self, file: IO[bytes], expansion: ExpansionLimit) -> None:
         self.stream = gzip.GzipFile(fileobj=file, mode="rb")
         self.expansion = expansion
 
@@ -169,8 +169,8 @@ class _Unpacked:
         return self.stream.tell()
 
 
-def members(
-    file: IO[bytes], part: FilePart, values: Mapping[str, Any], expansion: Expansion
+def archive_members(
+    file: IO[bytes], part: FilePart, values: Mapping[str, Any], expansion: ExpansionLimit
 ) -> Iterator[tuple[str, Any]]:
     """The files in an archive with their names: those with a name of the format, or all where none
     has; the file itself where it is no archive.
@@ -180,15 +180,17 @@ def members(
         match archive:
             case "zip":
                 with zipfile.ZipFile(file) as packed:
-                    for name in _wanted(
+                    for name in _members_of_format(
                         [i.filename for i in packed.infolist() if not i.is_dir()], form
                     ):
                         with packed.open(name) as member:
                             yield name, member
             case "tar" | "tar_gz":
-                stream: Any = _Unpacked(file, expansion) if archive == "tar_gz" else file
+                stream: Any = _BoundedGzip(file, expansion) if archive == "tar_gz" else file
                 with tarfile.open(fileobj=stream, mode="r:") as tar:
-                    for name in _wanted([m.name for m in tar.getmembers() if m.isfile()], form):
+                    for name in _members_of_format(
+                        [m.name for m in tar.getmembers() if m.isfile()], form
+                    ):
                         yield name, tar.extractfile(name)
             case _:
                 yield "", file
@@ -205,18 +207,18 @@ def members(
         raise BadFile(path, f"is not a whole {archive} archive: {error}") from error
 
 
-def _wanted(names: list[str], form: str) -> list[str]:
+def _members_of_format(names: list[str], form: str) -> list[str]:
     shown = [n for n in names if not os.path.basename(n).startswith((".", "_"))]
-    named = [n for n in shown if n.lower().endswith(_ENDINGS.get(form, ()))]
+    named = [n for n in shown if n.lower().endswith(_SUFFIXES_BY_FORMAT.get(form, ()))]
     return sorted(named or shown)
 
 
-def bytes_of(
-    file: Any, part: FilePart, codec: Any, expansion: Expansion | None = None
+def read_blocks(
+    file: Any, part: FilePart, codec: Any, expansion: ExpansionLimit | None = None
 ) -> Iterator[bytes]:
     """The raw bytes of a part, in blocks; `file` is at its beginning."""
     if codec:
-        for block in _undone(file, part, codec):
+        for block in _decompressed(file, part, codec):
             if expansion:
                 expansion.add(len(block))
             yield block
@@ -234,10 +236,10 @@ def bytes_of(
         yield block
 
 
-def _undone(file: Any, part: FilePart, codec: Any) -> Iterator[bytes]:
+def _decompressed(file: Any, part: FilePart, codec: Any) -> Iterator[bytes]:
     if codec == "lzo":
         try:
-            yield from lzo.unpacked(file)
+            yield from lzo.decompressed_blocks(file)
         except ValueError as error:
             raise BadFile(part.path, f"is not whole or not compressed with lzo: {error}") from error
         return
@@ -249,7 +251,7 @@ def _undone(file: Any, part: FilePart, codec: Any) -> Iterator[bytes]:
         raise BadFile(part.path, f"is not whole or not compressed with {codec}: {error}") from error
 
 
-def as_utf8(blocks: Iterator[bytes], encoding: str, part: FilePart) -> Iterator[bytes]:
+def decode_to_utf8(blocks: Iterator[bytes], encoding: str, part: FilePart) -> Iterator[bytes]:
     """The same text in UTF-8. A file that does not begin as its encoding says is refused."""
     first = next(blocks, b"")
     problem = encoding_problem(first, encoding) if part.start == 0 else ""
@@ -319,7 +321,7 @@ class RecordBlocks:
                 else 0
             )
             if end:  # the usual case, with one copy of the bytes less
-                yield self._given(b"".join([rest, memoryview(block)[:end]]), False)
+                yield self._emit(b"".join([rest, memoryview(block)[:end]]), False)
                 rest = block[end:]
                 continue
             pending = [*(pending or [rest]), block]
@@ -327,7 +329,7 @@ class RecordBlocks:
             if held < wanted:
                 continue  # in the middle of a very long record
             joined = b"".join(pending)
-            cut = cut_block(joined, dialect)
+            cut = find_cut(joined, dialect)
             if cut.end == 0:
                 self._check(held, cut.open_at)
                 pending = [joined]
@@ -336,7 +338,7 @@ class RecordBlocks:
                 )  # so that trying again costs little
                 continue
             pending, wanted = [], 0
-            yield self._given(joined[: cut.end] if cut.end < len(joined) else joined, cut.misplaced)
+            yield self._emit(joined[: cut.end] if cut.end < len(joined) else joined, cut.misplaced)
             rest = joined[cut.end :]
         last = b"".join(pending or [rest])
         if last:
@@ -344,10 +346,10 @@ class RecordBlocks:
 
     def _last(self, block: bytes) -> Iterator[bytes]:
         """What is left at the end, which may be many records where trying was put off."""
-        cut = RecordCut(0) if self.dialect.plain else cut_block(block, self.dialect)
+        cut = RecordCut(0) if self.dialect.plain else find_cut(block, self.dialect)
         if cut.end == 0:
             self._check(len(block), cut.open_at)
-        yield self._given(block, cut.misplaced or cut.open_at >= 0)
+        yield self._emit(block, cut.misplaced or cut.open_at >= 0)
 
     def _unquoted(self, rest: bytes, block: bytes) -> bool:
         """Whether every terminator in these bytes ends a record."""
@@ -356,7 +358,7 @@ class RecordBlocks:
             mark in rest or mark in block for mark in marks
         )
 
-    def _given(self, block: bytes, faulty: bool) -> bytes:
+    def _emit(self, block: bytes, faulty: bool) -> bytes:
         self.faulty = faulty
         self.offset += len(block)
         return block
@@ -370,7 +372,7 @@ def record_blocks(blocks: Iterator[bytes], dialect: DelimitedDialect) -> RecordB
     return RecordBlocks(blocks, dialect)
 
 
-class _Lines:
+class _LineCounter:
     """Counts the lines of a text that comes in pieces; \\n, \\r\\n and \\r end one."""
 
     def __init__(self) -> None:
@@ -390,10 +392,10 @@ def line_numbers(part: FilePart, blocks: Iterator[bytes], offsets: Sequence[int]
 
     Reads all lines before them, so it is for errors only.
     """
-    lines = _Lines()
+    lines = _LineCounter()
     if part.start:
-        with opened(part) as file:
-            for block in bytes_of(
+        with open_part(part) as file:
+            for block in read_blocks(
                 file, FilePart(part.path, part.size, part.mtime_ns, 0, part.start), ""
             ):
                 lines.add(block)

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 
 from tidegate.connectors.localfile.bad_rows import Leniency, excerpt
 
-_MARKS = (
+_BOMS = (
     (codecs.BOM_UTF32_LE, "UTF-32LE"),
     (codecs.BOM_UTF32_BE, "UTF-32BE"),
     (codecs.BOM_UTF8, "UTF-8"),
     (codecs.BOM_UTF16_LE, "UTF-16LE"),
     (codecs.BOM_UTF16_BE, "UTF-16BE"),
 )
-_LOOKED_AT = 4096
-_LETTERS = {"UTF-32LE": (0, 4), "UTF-32BE": (3, 4), "UTF-16LE": (0, 2), "UTF-16BE": (1, 2)}
+_INSPECTED_BYTES = 4096
+_LATIN_BYTES = {"UTF-32LE": (0, 4), "UTF-32BE": (3, 4), "UTF-16LE": (0, 2), "UTF-16BE": (1, 2)}
 """For text in Latin letters: the one byte of each character that is not zero, and the bytes of a
 character.
 """
@@ -28,23 +28,23 @@ _DELIMITERS = (",", ";", "\t", "|", "\x01")
 _NAMES_MAX = 20
 
 
-def mark_of(top: bytes) -> str:
+def bom_encoding(top: bytes) -> str:
     """The encoding that a byte order mark names; empty where there is none."""
-    return next((name for mark, name in _MARKS if top.startswith(mark)), "")
+    return next((name for mark, name in _BOMS if top.startswith(mark)), "")
 
 
-def encoding_of(top: bytes) -> str:
+def detect_encoding(top: bytes) -> str:
     """The Unicode encoding of a text by its byte order mark or its zero bytes; empty where neither
     says it.
     """
-    top = top[:_LOOKED_AT]
-    return mark_of(top) or _by_zeros(top)
+    top = top[:_INSPECTED_BYTES]
+    return bom_encoding(top) or _by_zeros(top)
 
 
 def _by_zeros(top: bytes) -> str:
     if b"\0" not in top:
         return ""
-    for name, (letter, unit) in _LETTERS.items():
+    for name, (letter, unit) in _LATIN_BYTES.items():
         letters = top[letter::unit]
         others = [top[place::unit] for place in range(unit) if place != letter]
         if letters.count(0) * 20 <= len(letters) and all(
@@ -56,14 +56,14 @@ def _by_zeros(top: bytes) -> str:
 
 def encoding_problem(top: bytes, encoding: str) -> str:
     """Why a file that begins like this is not written in an encoding."""
-    given = _folded(encoding)
-    mark = mark_of(top)
-    if mark and not _agrees(given, mark):
+    given = _normalized(encoding)
+    mark = bom_encoding(top)
+    if mark and not _matches_bom(given, mark):
         return (
             f"begins with the byte order mark of {mark} and is read as {encoding}: set encoding ="
             f' "{mark}"'
         )
-    top = top[:_LOOKED_AT]
+    top = top[:_INSPECTED_BYTES]
     wide = given.startswith(("utf16", "utf32"))
     if not mark and not wide:
         found = _by_zeros(top)
@@ -77,12 +77,12 @@ def encoding_problem(top: bytes, encoding: str) -> str:
     return ""
 
 
-def _folded(encoding: str) -> str:
+def _normalized(encoding: str) -> str:
     return codecs.lookup(encoding).name.replace("-", "").replace("_", "")
 
 
-def _agrees(given: str, mark: str) -> bool:
-    found = _folded(mark)
+def _matches_bom(given: str, mark: str) -> bool:
+    found = _normalized(mark)
     return (
         given in (found, found[:5], f"{found}sig")
         if found != "utf8"
@@ -98,7 +98,7 @@ def _is_utf8(top: bytes) -> bool:
     return True
 
 
-def places_of(header: Sequence[str], wanted: Sequence[str]) -> list[int]:
+def column_indexes(header: Sequence[str], wanted: Sequence[str]) -> list[int]:
     """In which field each wanted column stands, by its name, else by its name in any case; -1 where
     in none.
     """
@@ -112,7 +112,9 @@ def header_problem(
     header: Sequence[str], wanted: Sequence[str], delimiter: str, *, fill_missing: bool = False
 ) -> str:
     """Why the columns of a schema cannot be found by the names of a header."""
-    missing = [n for n, place in zip(wanted, places_of(header, wanted), strict=True) if place < 0]
+    missing = [
+        n for n, place in zip(wanted, column_indexes(header, wanted), strict=True) if place < 0
+    ]
     twice = [name for name in wanted if _is_ambiguous(header, name)]
     if twice:
         return f"the header names {_listed(twice)} more than once: {_listed(header)}"

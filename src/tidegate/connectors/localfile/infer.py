@@ -16,10 +16,16 @@ from tidegate.connectors.localfile.bad_rows import BadFile
 from tidegate.connectors.localfile.columnar import file_schema
 from tidegate.connectors.localfile.delimited_dialect import DelimitedDialect
 from tidegate.connectors.localfile.field_splitter import DelimitedRecord, splitter_of
-from tidegate.connectors.localfile.file_blocks import Expansion, FilePart, bytes_of, members, opened
-from tidegate.connectors.localfile.header_checks import encoding_of, names_problem
+from tidegate.connectors.localfile.file_blocks import (
+    ExpansionLimit,
+    FilePart,
+    archive_members,
+    open_part,
+    read_blocks,
+)
+from tidegate.connectors.localfile.header_checks import detect_encoding, names_problem
 from tidegate.connectors.localfile.infer_types import STRING, type_of_texts, type_of_values
-from tidegate.connectors.localfile.json_documents import BadDocument, Documents
+from tidegate.connectors.localfile.json_documents import BadDocument, JsonDocuments
 from tidegate.connectors.localfile.source_options import SUFFIXES, TABLE_OPTIONS
 from tidegate.connectors.localfile.table_files import TableFiles
 from tidegate.model.errors import TidegateError, Unsupported, UserError
@@ -32,7 +38,7 @@ SAMPLE_BYTES = 4 << 20
 SAMPLE_ROWS = 10_000
 _DELIMITERS = (",", ";", "\t", "|", "\x01")
 _ARCHIVES = {".zip": "zip", ".tar": "tar", ".tgz": "tar_gz", ".tar.gz": "tar_gz"}
-_UNTRIED_MAX = 5
+_SHOWN_PROBLEMS_MAX = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,26 +70,26 @@ class _Sample:
     notes: list[str] = field(default_factory=list)
 
 
-def infer(path: str, wanted: InferenceHints) -> Inferred:
+def infer(path: str, hints: InferenceHints) -> Inferred:
     """The options and columns of a file. UserError or BadFile where it cannot be read."""
     part = _part(path)
-    form = wanted.form or _columnar_form(part)
+    form = hints.form or _columnar_form(part)
     if form in ("parquet", "orc"):
         try:
             table = table_of(file_schema(part, form), "t")
         except TypeError as error:
             raise Unsupported(f"{path} has a column that cannot be read: {error}") from error
         found = Inferred(options={"file_format_type": form}, columns=table.columns)
-        return replace(found, notes=tuple(_problems(path, found))[:_UNTRIED_MAX])
-    sample = _sample(part, wanted)
+        return replace(found, notes=tuple(_problems(path, found))[:_SHOWN_PROBLEMS_MAX])
+    sample = _sample(part, hints)
     if not sample.text.strip():
         raise UserError(f"{path} holds no rows: there is nothing to infer from")
     objects = _objects(sample) if form in ("", "json") else None
     if objects:
-        return _tried(path, _of_json(sample, objects))
+        return _widened(path, _of_json(sample, objects))
     if form == "json":
         raise BadFile(path, "does not hold JSON objects")
-    return _tried(path, _of_text(path, sample, wanted))
+    return _widened(path, _of_text(path, sample, hints))
 
 
 def _part(path: str) -> FilePart:
@@ -94,12 +100,12 @@ def _part(path: str) -> FilePart:
 
 
 def _columnar_form(part: FilePart) -> str:
-    with opened(part) as file:
+    with open_part(part) as file:
         top = file.read(4)
     return {b"PAR1": "parquet", b"ORC": "orc"}.get(top if top == b"PAR1" else top[:3], "")
 
 
-def _sample(part: FilePart, wanted: InferenceHints) -> _Sample:
+def _sample(part: FilePart, hints: InferenceHints) -> _Sample:
     """The first bytes, with codec, archive and encoding undone."""
     options: dict[str, Any] = {}
     name = part.path.lower()
@@ -109,24 +115,24 @@ def _sample(part: FilePart, wanted: InferenceHints) -> _Sample:
     codec = _codec(part, name) if archive == "none" else ""
     if codec and SUFFIXES.get(os.path.splitext(name)[1]) != codec:
         options["compress_codec"] = codec
-    values = {"archive_compress_codec": archive, "file_format_type": wanted.form or "csv"}
+    values = {"archive_compress_codec": archive, "file_format_type": hints.form or "csv"}
     data = b""
     whole = True
-    with opened(part) as file:
-        expansion = Expansion(part, values)
-        found = members(file, part, values, expansion)
+    with open_part(part) as file:
+        expansion = ExpansionLimit(part, values)
+        found = archive_members(file, part, values, expansion)
         for _, member in found:
-            for block in bytes_of(member, part, codec, expansion):
+            for block in read_blocks(member, part, codec, expansion):
                 data += block
                 if len(data) >= SAMPLE_BYTES:
                     break
             whole = len(data) < SAMPLE_BYTES
             break
-    return _decoded(part.path, data[:SAMPLE_BYTES], whole, options, wanted)
+    return _decoded(part.path, data[:SAMPLE_BYTES], whole, options, hints)
 
 
 def _codec(part: FilePart, name: str) -> str:
-    with opened(part) as file:
+    with open_part(part) as file:
         top = file.read(4)
     if top[:2] == b"\x1f\x8b":
         return "gzip"
@@ -134,9 +140,9 @@ def _codec(part: FilePart, name: str) -> str:
 
 
 def _decoded(
-    path: str, data: bytes, whole: bool, options: dict[str, Any], wanted: InferenceHints
+    path: str, data: bytes, whole: bool, options: dict[str, Any], hints: InferenceHints
 ) -> _Sample:
-    encoding = wanted.encoding or encoding_of(data) or "UTF-8"
+    encoding = hints.encoding or detect_encoding(data) or "UTF-8"
     try:
         decoder = codecs.getincrementaldecoder(encoding)()
         text = decoder.decode(data, final=whole)
@@ -162,7 +168,7 @@ def _objects(sample: _Sample) -> list[dict[str, Any]] | None:
     if sample.text.lstrip()[:1] not in ("{", "["):
         return None
     found: list[dict[str, Any]] = []
-    documents = Documents(iter([sample.text.encode()]), SAMPLE_BYTES, "the sample")
+    documents = JsonDocuments(iter([sample.text.encode()]), SAMPLE_BYTES, "the sample")
     try:
         for _, value in documents.values():
             if not isinstance(value, dict):
@@ -196,12 +202,12 @@ def _has_gaps(values: Sequence[Any]) -> bool:
     return any(_has_gaps([value.get(name) for value in objects]) for name in names)
 
 
-def _of_text(path: str, sample: _Sample, wanted: InferenceHints) -> Inferred:
-    dialect, records = _split(sample, wanted)
+def _of_text(path: str, sample: _Sample, hints: InferenceHints) -> Inferred:
+    dialect, records = _split(sample, hints)
     rows = [[f.text for f in record.fields] for record in records]
     width = max(len(row) for row in rows)
     delimiter = dialect.delimiter.decode()
-    form = wanted.form or ("text" if delimiter == "\x01" else "csv")
+    form = hints.form or ("text" if delimiter == "\x01" else "csv")
     options: dict[str, Any] = {"file_format_type": form, **sample.options}
     if delimiter != {"csv": ",", "text": "\x01"}[form]:
         options["field_delimiter"] = {"\t": "\\t", "\x01": "\\001"}.get(delimiter, delimiter)
@@ -211,7 +217,7 @@ def _of_text(path: str, sample: _Sample, wanted: InferenceHints) -> Inferred:
     null = "\\N" if any("\\N" in row for row in body) else ""
     if null:
         options["null_format"] = null
-    header = _is_header(rows, null) if wanted.header is None else wanted.header
+    header = _is_header(rows, null) if hints.header is None else hints.header
     names = (
         [name.strip() for name in rows[0]]
         if header
@@ -234,11 +240,11 @@ def _column(rows: Sequence[Sequence[str]], index: int, null: str) -> DataType:
 
 
 def _split(
-    sample: _Sample, wanted: InferenceHints
+    sample: _Sample, hints: InferenceHints
 ) -> tuple[DelimitedDialect, list[DelimitedRecord]]:
     """The dialect in which all records have the same number of fields, as many as possible."""
-    delimiters = (wanted.delimiter,) if wanted.delimiter else _DELIMITERS
-    quotes = ("",) if wanted.form == "text" else ('"', "'", "")
+    delimiters = (hints.delimiter,) if hints.delimiter else _DELIMITERS
+    quotes = ("",) if hints.form == "text" else ('"', "'", "")
     best: tuple[tuple[float, ...], DelimitedDialect, list[DelimitedRecord]] | None = None
     for place, delimiter in enumerate(delimiters):
         for quote in quotes:
@@ -300,7 +306,7 @@ def _is_name(cell: str) -> bool:
     return cell.isidentifier() and (cell == cell.lower() or cell == cell.upper())
 
 
-def _tried(path: str, inferred: Inferred) -> Inferred:
+def _widened(path: str, inferred: Inferred) -> Inferred:
     """The same after a trial: columns with values that do not fit are strings."""
     for _ in range(len(inferred.columns) + 1):
         bad = list(_problems(path, inferred))
@@ -310,7 +316,7 @@ def _tried(path: str, inferred: Inferred) -> Inferred:
             if c.type != STRING and any(f"column {c.name}: " in text for text in bad)
         ]
         if not bad or not named:
-            return replace(inferred, notes=(*inferred.notes, *bad[:_UNTRIED_MAX]))
+            return replace(inferred, notes=(*inferred.notes, *bad[:_SHOWN_PROBLEMS_MAX]))
         columns = tuple(replace(c, type=STRING) if c in named else c for c in inferred.columns)
         inferred = replace(inferred, columns=columns)
     return inferred
@@ -326,7 +332,7 @@ def _problems(path: str, inferred: Inferred) -> Iterator[str]:
 
 def values_of(path: str, inferred: Inferred) -> Values:
     """The option values of a LocalFile source."""
-    columns = [{"name": c.name, "type": written(c.type)} for c in inferred.columns]
+    columns = [{"name": c.name, "type": type_text(c.type)} for c in inferred.columns]
     given = {
         "path": path,
         **inferred.options,
@@ -339,8 +345,8 @@ def values_of(path: str, inferred: Inferred) -> Values:
     return values
 
 
-def written(kind: DataType) -> Any:
+def type_text(kind: DataType) -> Any:
     """A type as it is written in a job file; a row is a block."""
     if kind.name is TypeName.ROW:
-        return {c.name: written(c.type) for c in kind.columns}
+        return {c.name: type_text(c.type) for c in kind.columns}
     return str(kind)

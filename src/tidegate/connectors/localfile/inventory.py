@@ -25,8 +25,8 @@ from typing import Any
 from tidegate.connectors.localfile.listing import FileInfo
 from tidegate.connectors.localfile.source_errors import (
     FilesMissing,
-    LeftOutNow,
     ListedFileChanged,
+    ListedFileExcluded,
     RangeChanged,
 )
 
@@ -34,16 +34,16 @@ LIST_CHARS_MAX = 40_000
 NAMES_MAX = 20_000
 """With more files than this, names are not tried."""
 RANGES_MAX = 256
-NAMED_MAX = 5
+SHOWN_MISSING_MAX = 5
 """How many missing files a message names."""
 _MODULUS = 1 << 128
 
 Key = tuple[int, str]
-Listed = tuple[int, FileInfo]
+ListedFile = tuple[int, FileInfo]
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class RangeProgress:
     """What of a range is done: its index, the files and the sum of their digests."""
 
     range: int = 0
@@ -52,7 +52,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class FileRange:
     """Consecutive files, up to and with `last`."""
 
     last: Key
@@ -67,7 +67,7 @@ class Inventory:
 
     at_ms: int
     names: Mapping[Key, tuple[int, int]] | None = None
-    ranges: Sequence[Range] = ()
+    ranges: Sequence[FileRange] = ()
 
     @staticmethod
     def of(raw: Mapping[str, Any]) -> "Inventory":
@@ -79,11 +79,11 @@ class Inventory:
         )
 
     @property
-    def at(self) -> str:
+    def listed_at(self) -> str:
         """When the files were listed, for people."""
         return datetime.fromtimestamp(self.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
-    def advanced(self, done: Done, files: Iterable[Listed]) -> Done:
+    def advance(self, done: RangeProgress, files: Iterable[ListedFile]) -> RangeProgress:
         """What is done after these files, which come in order."""
         if self.names is not None:
             return done
@@ -92,13 +92,15 @@ class Inventory:
             index = bisect_right(lasts, (table, info.path))
             index -= index > 0 and lasts[index - 1] == (table, info.path)
             if index != done.range:
-                done = Done(index)
-            done = Done(index, done.files + 1, (done.sum + digest(table, info)) % _MODULUS)
+                done = RangeProgress(index)
+            done = RangeProgress(
+                index, done.files + 1, (done.sum + file_digest(table, info)) % _MODULUS
+            )
         return done
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Remaining:
+class RemainingFiles:
     """Compares what is there with what is still to be read.
 
     `skip` are paths that are left out, `accepted` are read as they are now.
@@ -106,11 +108,11 @@ class Remaining:
 
     inventory: Inventory
     after: Key | None
-    done: Done
+    done: RangeProgress
     skip: Sequence[str] = ()
     accepted: Sequence[str] = ()
 
-    def verified(self, present: Sequence[Listed]) -> list[Listed]:
+    def verify(self, present: Sequence[ListedFile]) -> list[ListedFile]:
         """The files still to be read, in order; an error by name where they are not what they were."""
         after = self.after or (-1, "")
         ahead = [each for each in present if (each[0], each[1].path) > after]
@@ -120,9 +122,9 @@ class Remaining:
             else self._by_range(ahead, after)
         )
 
-    def _by_name(self, ahead: Sequence[Listed], after: Key) -> list[Listed]:
+    def _by_name(self, ahead: Sequence[ListedFile], after: Key) -> list[ListedFile]:
         names = self.inventory.names or {}
-        skips, accepts = skipper(self.skip), skipper(self.accepted)
+        skips, accepts = path_matcher(self.skip), path_matcher(self.accepted)
         there = {(table, info.path): info for table, info in ahead}
         missing, queue = [], []
         for key, (size, mtime_ns) in names.items():
@@ -130,39 +132,45 @@ class Remaining:
                 continue
             info = there.get(key)
             if info is None:
-                if not (accepts(key[1]) and _size(key[1]) == 0):
+                if not (accepts(key[1]) and _current_size(key[1]) == 0):
                     missing.append((key[1], size))
             elif not accepts(key[1]) and (info.size, info.mtime_ns) != (size, mtime_ns):
                 raise ListedFileChanged(
                     key[1],
-                    f"was {size} bytes when the files were listed at {self.inventory.at};"
-                    f" {_now(info, size)}",
+                    f"was {size} bytes when the files were listed at {self.inventory.listed_at};"
+                    f" {_describe_change(info, size)}",
                 )
             else:
                 queue.append((key[0], info))
         if missing:
-            named = ", ".join(f"{path} ({size} bytes)" for path, size in missing[:NAMED_MAX])
-            more = f" and {len(missing) - NAMED_MAX} more" if len(missing) > NAMED_MAX else ""
+            named = ", ".join(
+                f"{path} ({size} bytes)" for path, size in missing[:SHOWN_MISSING_MAX]
+            )
+            more = (
+                f" and {len(missing) - SHOWN_MISSING_MAX} more"
+                if len(missing) > SHOWN_MISSING_MAX
+                else ""
+            )
             self._check_filtered(missing)
             paths = [path for path, _ in missing]
-            raise FilesMissing(paths, f"{named}{more}, listed at {self.inventory.at},")
+            raise FilesMissing(paths, f"{named}{more}, listed at {self.inventory.listed_at},")
         return queue
 
     def _check_filtered(self, missing: Sequence[tuple[str, int]]) -> None:
         """Files that are there and are not listed any more: emptied, or left out by new options."""
         for path, size in missing:
-            now = _size(path)
+            now = _current_size(path)
             if now == size:
-                raise LeftOutNow(path, self.inventory.at)
+                raise ListedFileExcluded(path, self.inventory.listed_at)
             if now is not None:
                 what = (
-                    f"was {size} bytes when the files were listed at {self.inventory.at}; it is"
+                    f"was {size} bytes when the files were listed at {self.inventory.listed_at}; it is"
                     f" {now} now"
                 )
                 raise ListedFileChanged(path, what)
 
-    def _by_range(self, ahead: Sequence[Listed], after: Key) -> list[Listed]:
-        queue: list[Listed] = []
+    def _by_range(self, ahead: Sequence[ListedFile], after: Key) -> list[ListedFile]:
+        queue: list[ListedFile] = []
         keys = [(table, info.path) for table, info in ahead]
         begin, before = 0, (-1, "")
         for index, each in enumerate(self.inventory.ranges):
@@ -171,15 +179,17 @@ class Remaining:
                 queue += self._range(index, each, before, ahead[begin:end])
                 begin = end
             before = each.last
-        skips = skipper(self.skip)
+        skips = path_matcher(self.skip)
         return [item for item in queue if not skips(item[1].path)]
 
     def _range(
-        self, index: int, listed: Range, before: Key, there: Sequence[Listed]
-    ) -> Sequence[Listed]:
-        done = self.done if index == self.done.range else Done(index)
+        self, index: int, listed: FileRange, before: Key, there: Sequence[ListedFile]
+    ) -> Sequence[ListedFile]:
+        done = self.done if index == self.done.range else RangeProgress(index)
         files, total = listed.files - done.files, (listed.sum - done.sum) % _MODULUS
-        if any(_touches(path, before, listed.last) for path in (*self.skip, *self.accepted)):
+        if any(
+            _may_be_in_range(path, before, listed.last) for path in (*self.skip, *self.accepted)
+        ):
             return there  # a person has said what to do with files of this range
         old = there
         if len(there) != files or _sum(there) != total:
@@ -191,13 +201,13 @@ class Remaining:
         first = f"after {before[1]} " if before[1] else ""
         raise RangeChanged(
             f"of {files} files that were listed {first}up to {listed.last[1]} at"
-            f" {self.inventory.at}",
+            f" {self.inventory.listed_at}",
             listed.last[1],
             missing=max(0, files - len(there)),
         )
 
 
-def recorded(files: Sequence[Listed], at_ms: int) -> dict[str, Any]:
+def record_listing(files: Sequence[ListedFile], at_ms: int) -> dict[str, Any]:
     """The list as it is kept in offsets: by name if that fits, else by ranges."""
     if len(files) <= NAMES_MAX:
         text = _packed(_front_coded((t, i.path, i.size, i.mtime_ns) for t, i in files))
@@ -211,17 +221,17 @@ def recorded(files: Sequence[Listed], at_ms: int) -> dict[str, Any]:
         count //= 2
 
 
-def digest(table: int, info: FileInfo) -> int:
+def file_digest(table: int, info: FileInfo) -> int:
     """What a file adds to the sum of its range."""
     text = f"{table}\0{info.path}\0{info.size}\0{info.mtime_ns}".encode("utf-8", "surrogateescape")
     return int.from_bytes(blake2b(text, digest_size=16).digest(), "big")
 
 
-def _sum(files: Iterable[Listed]) -> int:
-    return sum(digest(table, info) for table, info in files) % _MODULUS
+def _sum(files: Iterable[ListedFile]) -> int:
+    return sum(file_digest(table, info) for table, info in files) % _MODULUS
 
 
-def _touches(path: str, before: Key, last: Key) -> bool:
+def _may_be_in_range(path: str, before: Key, last: Key) -> bool:
     """Whether a path, or what is below it, is in a range of files."""
     return any(
         (table, path + "0") > before and (table, path) <= last
@@ -229,25 +239,25 @@ def _touches(path: str, before: Key, last: Key) -> bool:
     )
 
 
-def skipper(paths: Collection[str]) -> Callable[[str], bool]:
+def path_matcher(paths: Collection[str]) -> Callable[[str], bool]:
     """Whether a path is one of these, or below one of them."""
     files = frozenset(path.rstrip("/") for path in paths)
     folders = tuple(f"{path}/" for path in files)
     return lambda path: path in files or path.startswith(folders)
 
 
-def _size(path: str) -> int | None:
+def _current_size(path: str) -> int | None:
     try:
         return os.stat(path).st_size
     except OSError:
         return None
 
 
-def _now(info: FileInfo, size: int) -> str:
+def _describe_change(info: FileInfo, size: int) -> str:
     return f"it is {info.size} now" if info.size != size else "it was written since"
 
 
-def _ranges(files: Sequence[Listed], count: int) -> Iterable[tuple[Any, ...]]:
+def _ranges(files: Sequence[ListedFile], count: int) -> Iterable[tuple[Any, ...]]:
     each = max(1, -(-len(files) // count))
     for start in range(0, len(files), each):
         part = files[start : start + each]
@@ -255,9 +265,9 @@ def _ranges(files: Sequence[Listed], count: int) -> Iterable[tuple[Any, ...]]:
         yield table, last.path, len(part), sum(info.size for _, info in part), f"{_sum(part):032x}"
 
 
-def _range(row: Sequence[Any]) -> Range:
+def _range(row: Sequence[Any]) -> FileRange:
     table, path, files, size, total = row
-    return Range((table, path), files, size, int(total, 16))
+    return FileRange((table, path), files, size, int(total, 16))
 
 
 def _names(rows: Iterable[Sequence[Any]]) -> dict[Key, tuple[int, int]]:

@@ -14,7 +14,7 @@ from typing import Any
 from tidegate.connectors.localfile.json_values import DECODER
 
 _SPACE = re.compile(r"[ \t\n\r]*")
-_NEAR = 16
+_NEAR_END_CHARS = 16
 """An error so close to the end of what is held may only mean that more has to be read."""
 
 
@@ -26,7 +26,7 @@ class BadDocument(Exception):
         self.line = line
 
 
-class Documents:
+class JsonDocuments:
     """The values of a text, with the lines at which they begin."""
 
     def __init__(self, blocks: Iterator[bytes], value_bytes_max: int, limit_text: str) -> None:
@@ -75,14 +75,14 @@ class Documents:
             try:
                 value, end = DECODER.raw_decode(self.text, self.at)
             except json.JSONDecodeError as error:
-                incomplete = error.pos >= len(self.text) - _NEAR or error.msg.startswith(
+                incomplete = error.pos >= len(self.text) - _NEAR_END_CHARS or error.msg.startswith(
                     "Unterminated"
                 )
                 if len(self.text) - self.at > self.limit:
                     raise BadDocument(
                         self.line, f"the value that begins here is longer than {self.limit_text}"
                     ) from None
-                if not (incomplete and self._more()):
+                if not (incomplete and self._read_more()):
                     raise BadDocument(
                         self.line + self.text.count("\n", self.at, error.pos),
                         f"this is not JSON: {error.msg}",
@@ -91,23 +91,23 @@ class Documents:
             except RecursionError:
                 raise BadDocument(self.line, "this value is nested too deeply") from None
             line = self.line
-            self._pass(end)
+            self._advance(end)
             return line, value
 
     def _skip_space(self) -> bool:
         """Whether there is more text."""
         while True:
-            self._pass(_SPACE.match(self.text, self.at).end())  # type: ignore[union-attr]  # the pattern matches everything
+            self._advance(_SPACE.match(self.text, self.at).end())  # type: ignore[union-attr]  # the pattern matches everything
             if self.at < len(self.text):
                 return True
-            if not self._more():
+            if not self._read_more():
                 return False
 
-    def _pass(self, place: int) -> None:
+    def _advance(self, place: int) -> None:
         self.line += self.text.count("\n", self.at, place)
         self.at = place
 
-    def _more(self) -> bool:
+    def _read_more(self) -> bool:
         if self.ended:
             return False
         block = next(self.blocks, b"")

@@ -24,14 +24,14 @@ class JsonNumber(float):
 class JsonObject(dict[str, Any]):
     """An object; `twice` are the keys that it has more than once."""
 
-    twice: frozenset[str] = frozenset()
+    duplicate_keys: frozenset[str] = frozenset()
 
 
 def _object(pairs: list[tuple[str, Any]]) -> JsonObject:
     found = JsonObject(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        found.twice = frozenset(name for name in names if names.count(name) > 1)
+        found.duplicate_keys = frozenset(name for name in names if names.count(name) > 1)
     return found
 
 

@@ -25,26 +25,30 @@ from tidegate.connectors.localfile.bad_rows import (
 )
 from tidegate.connectors.localfile.delimited_dialect import DelimitedDialect
 from tidegate.connectors.localfile.file_blocks import (
-    Expansion,
+    ExpansionLimit,
     FilePart,
     RecordTooLong,
-    as_utf8,
-    bytes_of,
+    archive_members,
     codec_of,
+    decode_to_utf8,
     line_numbers,
-    members,
-    opened,
+    open_part,
+    read_blocks,
     record_blocks,
 )
-from tidegate.connectors.localfile.json_documents import BadDocument, Documents
+from tidegate.connectors.localfile.json_documents import BadDocument, JsonDocuments
 from tidegate.connectors.localfile.json_values import DECODER
-from tidegate.connectors.localfile.value_converters import ConversionRules, from_json, once
+from tidegate.connectors.localfile.value_converters import (
+    ConversionRules,
+    from_json,
+    refuse_duplicate_keys,
+)
 from tidegate.model.types import Column, DataType, TypeName
 from tidegate.plugin.arrow import arrow_type
 from tidegate.plugin.option import Values
 
 LINES = DelimitedDialect()
-_PLAIN = (
+_ARROW_TYPES = (
     TypeName.STRING,
     TypeName.BOOLEAN,
     TypeName.TINYINT,
@@ -55,12 +59,12 @@ _PLAIN = (
     TypeName.DOUBLE,
     TypeName.DECIMAL,
 )
-_AS_TEXT = (TypeName.DATE, TypeName.TIME, TypeName.BYTES)
+_PARSED_AS_TEXT = (TypeName.DATE, TypeName.TIME, TypeName.BYTES)
 """Arrow gives their text, and the value is made of it here: bytes are base64."""
 _DOCUMENT_ROWS = 16_384
 _KEYS_MAX = 10
 _BOM = b"\xef\xbb\xbf"
-_BY_TEXT = (*_AS_TEXT, TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
+_BY_TEXT = (*_PARSED_AS_TEXT, TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
 
 
 def by_lines(head: bytes) -> bool:
@@ -96,14 +100,16 @@ class JsonReader:
 
     def read(self, part: FilePart) -> Iterator[list[Any]]:
         """The arrays of the wanted columns, block after block."""
-        expansion = Expansion(part, self.values)
-        with opened(part) as file:
-            for index, (name, member) in enumerate(members(file, part, self.values, expansion)):
+        expansion = ExpansionLimit(part, self.values)
+        with open_part(part) as file:
+            for index, (name, member) in enumerate(
+                archive_members(file, part, self.values, expansion)
+            ):
                 yield from self._rows(self._text(member, part, expansion), part, index, name)
 
-    def _text(self, file: Any, part: FilePart, expansion: Expansion) -> Iterator[bytes]:
-        raw = bytes_of(file, part, codec_of(part.path, self.values), expansion)
-        return as_utf8(raw, self.values["encoding"], part)
+    def _text(self, file: Any, part: FilePart, expansion: ExpansionLimit) -> Iterator[bytes]:
+        raw = read_blocks(file, part, codec_of(part.path, self.values), expansion)
+        return decode_to_utf8(raw, self.values["encoding"], part)
 
     def _rows(
         self, blocks: Iterator[bytes], part: FilePart, index: int, name: str
@@ -116,7 +122,7 @@ class JsonReader:
             if not by_lines(first):
                 yield from self._documents(chain([first], blocks), BadRows(part.path, _lines(name)))
                 return
-        bad = BadRows(part.path, self._places(part, index, name, start))
+        bad = BadRows(part.path, self._line_lookup(part, index, name, start))
         yield from self._line_rows(chain([first], blocks), bad)
 
     def _line_rows(self, blocks: Iterator[bytes], bad: BadRows) -> Iterator[list[Any]]:
@@ -127,7 +133,7 @@ class JsonReader:
                 offset += len(block)
                 if arrays and not bad.count:
                     yield arrays
-                bad.passed(len(block))
+                bad.end_block(len(block))
         except RecordTooLong as error:
             bad.add(
                 BadRow(
@@ -136,15 +142,15 @@ class JsonReader:
             )
         bad.close()
 
-    def _places(
+    def _line_lookup(
         self, part: FilePart, index: int, name: str, start: int
     ) -> Callable[[Sequence[int]], list[str]]:
         """Turns offsets in a member into lines, by reading its text again."""
 
         def found(offsets: Sequence[int]) -> list[str]:
-            with opened(part) as file:
-                expansion = Expansion(part, self.values)
-                found_members = members(
+            with open_part(part) as file:
+                expansion = ExpansionLimit(part, self.values)
+                found_members = archive_members(
                     file, part, self.values, expansion
                 )  # closes them when it is dropped
                 _, member = next(islice(found_members, index, None))
@@ -158,13 +164,13 @@ class JsonReader:
     def _block(self, block: bytes, bad: BadRows, offset: int) -> list[Any] | None:
         if self.direct and len(block) <= self.limit:
             try:
-                return self._fast(block)
+                return self._parse_with_arrow(block)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, RecursionError):
                 pass  # the slow way knows more, or says what is wrong
-        return self._slow(block, bad, offset)
+        return self._parse_with_python(block, bad, offset)
 
-    def _fast(self, block: bytes) -> list[Any]:
-        texts = (*_AS_TEXT, TypeName.TIMESTAMP)
+    def _parse_with_arrow(self, block: bytes) -> list[Any]:
+        texts = (*_PARSED_AS_TEXT, TypeName.TIMESTAMP)
         fields = [
             pa.field(c.name, pa.string() if c.type.name in texts else arrow_type(c.type))
             for c in self.wanted
@@ -180,7 +186,7 @@ class JsonReader:
         table.validate(full=True)  # Arrow's parser lets bytes through that are not UTF-8
         arrays = [_flat(table.column(c.name).combine_chunks()) for c in self.wanted]
         self._check(block, arrays)
-        return [self._finished(array, c) for array, c in zip(arrays, self.wanted, strict=True)]
+        return [self._finish_column(array, c) for array, c in zip(arrays, self.wanted, strict=True)]
 
     def _check(self, block: bytes, arrays: list[Any]) -> None:
         """Raises where the slow way has to judge: nulls that may be keys that are not there,
@@ -197,23 +203,23 @@ class JsonReader:
             raise BadRowValue("a null in a row that may be a missing key")
         if (
             empty
-            and not _written(block, arrays, self.wanted)
+            and not _nulls_are_written(block, arrays, self.wanted)
             and not _all_have(block, [c.name for c in empty])
         ):
             raise BadRowValue("a missing key")
 
-    def _finished(self, array: Any, column: Column) -> Any:
+    def _finish_column(self, array: Any, column: Column) -> Any:
         if column.type.name is TypeName.TIMESTAMP:
             return array.cast(
                 arrow_type(column.type)
             )  # refuses zones, which Arrow's parser of JSON leaves out
-        if column.type.name not in _AS_TEXT:
+        if column.type.name not in _PARSED_AS_TEXT:
             return array
         convert = from_json(column.type, self.rules)
         values = [None if text is None else convert(text) for text in array.to_pylist()]
         return pa.array(values, arrow_type(column.type))
 
-    def _slow(self, block: bytes, bad: BadRows, offset: int) -> list[Any] | None:
+    def _parse_with_python(self, block: bytes, bad: BadRows, offset: int) -> list[Any] | None:
         rows: list[list[Any]] = []
         place = offset
         for line in block.splitlines(keepends=True):
@@ -229,12 +235,12 @@ class JsonReader:
     def _documents(self, blocks: Iterator[bytes], bad: BadRows) -> Iterator[list[Any]]:
         rows: list[list[Any]] = []
         try:
-            for line, value in Documents(blocks, self.limit, self.limit_text).values():
+            for line, value in JsonDocuments(blocks, self.limit, self.limit_text).values():
                 try:
                     rows.append(self._row(value))
                 except BadRowValue as error:
                     bad.add(BadRow(line, str(error)))
-                    bad.passed(1)
+                    bad.end_block(1)
                 if len(rows) >= _DOCUMENT_ROWS and not bad.count:
                     yield self._arrays(rows)
                     rows = []
@@ -267,7 +273,7 @@ class JsonReader:
 
     def _value(self, row: dict[str, Any], column: Column, convert: Callable[[Any], Any]) -> Any:
         name = column.name
-        once(row, (name,))
+        refuse_duplicate_keys(row, (name,))
         found = row.get(name)
         if found is None and column.default is not None:
             found = column.default
@@ -309,7 +315,7 @@ def _holds_empty_child(array: Any) -> bool:
     )
 
 
-def _written(block: bytes, arrays: list[Any], columns: Sequence[Column]) -> bool:
+def _nulls_are_written(block: bytes, arrays: list[Any], columns: Sequence[Column]) -> bool:
     """Whether every null stands in the text as one.
 
     Only sure for flat objects without escapes, whose keys Arrow has found once each.
@@ -369,4 +375,4 @@ def _arrow_reads(kind: DataType, iso: bool) -> bool:
         case TypeName.TIMESTAMP | TypeName.TIMESTAMP_TZ:
             return iso
         case _:
-            return kind.name in _PLAIN or kind.name in _BY_TEXT
+            return kind.name in _ARROW_TYPES or kind.name in _BY_TEXT

@@ -26,17 +26,17 @@ from tidegate.connectors.localfile.commit_record import (
     BadRecord,
     CommitRecord,
     NoRecord,
-    checkpoints,
     read_record,
+    recorded_checkpoints,
 )
 from tidegate.connectors.localfile.durable_io import (
+    create_file,
     discard,
-    names,
+    list_names,
     remove_empty,
     remove_tree,
     sync,
     touch,
-    write_new,
 )
 from tidegate.connectors.localfile.fence import Fence, highest_fence
 from tidegate.connectors.localfile.publishing import is_done, publish
@@ -49,32 +49,30 @@ _LINEAGE = re.compile(r"(?P<job>-?\d+)-[0-9a-f]+")
 _log = logging.getLogger(__name__)
 
 
-def collect_older(place: SinkDirectory, lineage: str, mine: Fence) -> None:
+def remove_older_lineages(sink: SinkDirectory, lineage: str, mine: Fence) -> None:
     """See the module's text. A lineage without a job's id in its name has no older ones."""
-    for older in _others(place, lineage):
-        layout = place.layout(older)
+    for older in _older_lineages(sink, lineage):
+        layout = sink.layout(older)
         if layout.owners() or not (
-            _is_ours(layout, mine)
-            or (os.path.isdir(layout.gone) and not os.path.isdir(layout.base))
+            _is_superseded(layout, mine)
+            or (os.path.isdir(layout.removal) and not os.path.isdir(layout.base))
         ):
             continue
         failpoint("filesink.lineages.before")
-        _carry_out(layout)
-        remove_tree(layout.gone)
+        _publish_pending(layout)
+        remove_tree(layout.removal)
         with suppress(FileNotFoundError):
             os.rename(
-                layout.base, layout.gone
+                layout.base, layout.removal
             )  # all at once: half of the records would be worse than none
         failpoint("filesink.lineages.middle")
-        remove_tree(layout.gone)
+        remove_tree(layout.removal)
         remove_empty(os.path.dirname(layout.base))
         failpoint("filesink.lineages.after")
-        _log.info(
-            "file sink: collected what lineage %s left", older, extra={"sink": place.operator}
-        )
+        _log.info("file sink: collected what lineage %s left", older, extra={"sink": sink.operator})
 
 
-def _is_ours(layout: SinkLayout, mine: Fence) -> bool:
+def _is_superseded(layout: SinkLayout, mine: Fence) -> bool:
     fence = highest_fence(layout)
     return (
         fence is not None
@@ -83,14 +81,14 @@ def _is_ours(layout: SinkLayout, mine: Fence) -> bool:
     )
 
 
-def files_of_others(place: SinkDirectory, lineage: str) -> str:
+def describe_foreign_files(sink: SinkDirectory, lineage: str) -> str:
     """What of other lineages is below the path, in words; empty where there is nothing.
 
     Stops at a few: a directory may be large.
     """
-    ours = {place.digest(lineage, generation) for generation in range(GENERATIONS_MAX)}
+    ours = {sink.digest(lineage, generation) for generation in range(GENERATIONS_MAX)}
     found = []
-    for path in data_files(place.root):
+    for path in data_files(sink.root):
         if not any(m["digest"] in ours for m in TRANSACTION.finditer(os.path.basename(path))):
             found.append(path)
         if len(found) == SHOWN_MAX:
@@ -98,7 +96,7 @@ def files_of_others(place: SinkDirectory, lineage: str) -> str:
     return f"{len(found)} file{'s' if len(found) > 1 else ''}" if found else ""
 
 
-def stop_writers(mine: SinkLayout, removed: Collection[str]) -> None:
+def stop_other_writers(mine: SinkLayout, removed: Collection[str]) -> None:
     """The save mode is about to remove these files: a lineage that has written some of them, and
     has not finished, is stopped by name.
 
@@ -118,11 +116,13 @@ def stop_writers(mine: SinkLayout, removed: Collection[str]) -> None:
         if removed_digests & _digests(layout):
             failpoint("filesink.dropped.before")
             with suppress(FileExistsError):
-                write_new(layout.dropped, by.encode())
+                create_file(layout.dropped, by.encode())
             sync(layout.base)
             failpoint("filesink.dropped.after")
-            for name in names(layout.stagings):
-                take_away(os.path.join(layout.stagings, name), os.path.join(layout.deads, name))
+            for name in list_names(layout.staging_root):
+                retire_staging(
+                    os.path.join(layout.staging_root, name), os.path.join(layout.retired_root, name)
+                )
             _log.warning(
                 "file sink: the save mode of %s removes files of lineage %s",
                 by,
@@ -132,23 +132,23 @@ def stop_writers(mine: SinkLayout, removed: Collection[str]) -> None:
 
 def _unfinished(mine: SinkLayout) -> Iterator[SinkLayout]:
     """All other sinks that have records below this path, of any job."""
-    root = mine.place.bookkeeping
-    for lineage in names(root):
-        for name in names(os.path.join(root, lineage)):
+    root = mine.sink.bookkeeping
+    for lineage in list_names(root):
+        for name in list_names(os.path.join(root, lineage)):
             base = os.path.join(root, lineage, name)
             if base != mine.base and not name.endswith(".gone"):
-                yield SinkLayout(mine.place, base)
+                yield SinkLayout(mine.sink, base)
 
 
 def _digests(layout: SinkLayout) -> set[str]:
     """What the names of this sink's files have in them: its records say who it is."""
-    for checkpoint in reversed(checkpoints(layout)):
+    for checkpoint in reversed(recorded_checkpoints(layout)):
         try:
             record = read_record(layout, checkpoint)
         except BadRecord:
             continue
         if isinstance(record, CommitRecord):
-            place = SinkDirectory(layout.place.root, record.pipeline, record.sink)
+            place = SinkDirectory(layout.sink.root, record.pipeline, record.sink)
             return {
                 place.digest(record.lineage, generation)
                 for generation in range(max(layout.fences(), default=0) + 1)
@@ -156,21 +156,21 @@ def _digests(layout: SinkLayout) -> set[str]:
     return set()
 
 
-def take_away(alive: str, dead: str) -> None:
+def retire_staging(staging: str, retired: str) -> None:
     """Takes a staging directory away.
 
     Where one of this name was taken before, its files join the others.
     """
     try:
-        os.rename(alive, dead)
+        os.rename(staging, retired)
     except FileNotFoundError:
         return
     except OSError:
-        if not os.path.isdir(dead):
+        if not os.path.isdir(retired):
             raise
-        for name in names(alive):
-            os.replace(os.path.join(alive, name), os.path.join(dead, name))
-        remove_empty(alive)
+        for name in list_names(staging):
+            os.replace(os.path.join(staging, name), os.path.join(retired, name))
+        remove_empty(staging)
 
 
 def mark_owner(layout: SinkLayout, lineage: str, job_id: int) -> None:
@@ -183,9 +183,11 @@ def mark_owner(layout: SinkLayout, lineage: str, job_id: int) -> None:
             discard(mark)
 
 
-def _others(place: SinkDirectory, lineage: str) -> list[str]:
+def _older_lineages(sink: SinkDirectory, lineage: str) -> list[str]:
     mine = _LINEAGE.fullmatch(lineage)
-    found = [(name, _LINEAGE.fullmatch(name)) for name in names(place.bookkeeping)] if mine else []
+    found = (
+        [(name, _LINEAGE.fullmatch(name)) for name in list_names(sink.bookkeeping)] if mine else []
+    )
     return [
         name
         for name, other in found
@@ -193,8 +195,8 @@ def _others(place: SinkDirectory, lineage: str) -> list[str]:
     ]
 
 
-def _carry_out(layout: SinkLayout) -> None:
-    for checkpoint in checkpoints(layout):
+def _publish_pending(layout: SinkLayout) -> None:
+    for checkpoint in recorded_checkpoints(layout):
         try:
             record = read_record(layout, checkpoint)
         except BadRecord as error:

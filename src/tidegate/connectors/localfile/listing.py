@@ -19,7 +19,7 @@ from itertools import chain
 from urllib.parse import unquote
 
 from tidegate.model.errors import SourceUnreachable, TransientError
-from tidegate.plugin.javaregex import for_names
+from tidegate.plugin.javaregex import compile_for_names
 from tidegate.plugin.option import Values
 
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -36,7 +36,7 @@ class FileInfo:
     link: bool = field(default=False, compare=False)
 
 
-def local(path: str) -> str:
+def local_path(path: str) -> str:
     """The path itself, without a `file://` in front."""
     return re.sub(r"^file:(//)?(?=/)", "", path)
 
@@ -63,15 +63,15 @@ def scan(values: Values) -> FileListing:
     SourceUnreachable where its directory, or one below it, is not there or cannot be read.
     """
     keep = _Filter(values)
-    path = local(values["path"])
+    path = local_path(values["path"])
     if not os.path.exists(path) and not glob.has_magic(path):
         raise SourceUnreachable(
             f"{values['path']} does not exist: mount or restore it, or correct `path`"
         )
-    walk = _Walk(recursive=_recursive(values))
-    found = {info.path: info for info in _below(path, walk) if keep.wants(info)}
-    files = _without_second_names([found[path] for path in sorted(found)])
-    broken = tuple(link for link in walk.broken if keep.named(link))
+    walk = _DirectoryWalk(recursive=_is_recursive(values))
+    found = {info.path: info for info in _files_under(path, walk) if keep.accepts(info)}
+    files = _without_duplicates([found[path] for path in sorted(found)])
+    broken = tuple(link for link in walk.broken if keep.matches_name(link))
     return FileListing(files=files, mounts=frozenset(walk.mounts), broken=broken)
 
 
@@ -82,8 +82,10 @@ def matches_nothing(values: Values) -> bool:
     except (re.error, ValueError):
         return False  # these have problems of their own
     try:
-        found = _below(local(values["path"]), _Walk(recursive=_recursive(values)))
-        return not any(keep.wants(info) for info in found)
+        found = _files_under(
+            local_path(values["path"]), _DirectoryWalk(recursive=_is_recursive(values))
+        )
+        return not any(keep.accepts(info) for info in found)
     except TransientError:
         return False  # whoever reads it says what is wrong
 
@@ -91,7 +93,7 @@ def matches_nothing(values: Values) -> bool:
 def file_pattern(text: str) -> re.Pattern[str]:
     """A `file_filter_pattern`, which is Java's; re.error for what is none."""
     try:
-        return for_names(text)
+        return compile_for_names(text)
     except ValueError as error:
         raise re.error(str(error)) from None
 
@@ -115,7 +117,7 @@ class _Filter:
         self.start = _nanoseconds(values.get("file_filter_modified_start"))
         self.end = _nanoseconds(values.get("file_filter_modified_end"))
 
-    def named(self, path: str) -> bool:
+    def matches_name(self, path: str) -> bool:
         """Whether a name is one of those that are read."""
         name = os.path.basename(path)
         return (
@@ -127,10 +129,10 @@ class _Filter:
             and (not self.partitions or any(p in path for p in self.partitions))
         )
 
-    def wants(self, info: FileInfo) -> bool:
+    def accepts(self, info: FileInfo) -> bool:
         return (
             info.size > 0
-            and self.named(info.path)
+            and self.matches_name(info.path)
             and (self.start is None or info.mtime_ns >= self.start)
             and (self.end is None or info.mtime_ns < self.end)
         )
@@ -147,7 +149,7 @@ def _nanoseconds(text: str | None) -> int | None:
 
 def fixed_directory(path: str) -> str:
     """A path itself, or what stands before the first pattern in it."""
-    path = local(path)
+    path = local_path(path)
     if os.path.exists(path) or not glob.has_magic(path):
         return path
     fixed: list[str] = []
@@ -158,7 +160,7 @@ def fixed_directory(path: str) -> str:
     return "/".join(fixed) or ("/" if path.startswith("/") else ".")
 
 
-def _below(path: str, walk: "_Walk") -> Iterator[FileInfo]:
+def _files_under(path: str, walk: "_DirectoryWalk") -> Iterator[FileInfo]:
     """The files of a path where it exists as written, else of all that it matches as a pattern."""
     if "**" in path and not os.path.exists(path):
         yield from _matching(path, walk)
@@ -170,7 +172,7 @@ def _below(path: str, walk: "_Walk") -> Iterator[FileInfo]:
     yield from walk.linked_files()
 
 
-def _matching(path: str, walk: "_Walk") -> Iterator[FileInfo]:
+def _matching(path: str, walk: "_DirectoryWalk") -> Iterator[FileInfo]:
     """The files that a pattern with ** matches, or whose directory it matches.
 
     Not by glob, which follows a link to a directory above again and again.
@@ -212,11 +214,11 @@ def _hidden(name: str) -> bool:
     return name.startswith((".", "_"))
 
 
-def _recursive(values: Values) -> bool:
+def _is_recursive(values: Values) -> bool:
     return bool(values.get("recursive_file_scan", True))
 
 
-class _Walk:
+class _DirectoryWalk:
     """Walks directories. Each real directory is read once, under its own path where a link leads to
     it too; so links to a directory above end nothing.
 
@@ -310,7 +312,7 @@ def _mount_of(path: str) -> str:
     return path
 
 
-def _without_second_names(files: list[FileInfo]) -> list[FileInfo]:
+def _without_duplicates(files: list[FileInfo]) -> list[FileInfo]:
     """Without links to files that are in the list anyway, or to which another link leads.
 
     No row is read twice.

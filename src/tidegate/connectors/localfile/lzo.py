@@ -22,7 +22,7 @@ _NEAR, _MIDDLE, _FAR = 2048, 16384, 49151
 """How far back the three kinds of copies reach."""
 
 
-def unpacked(file: IO[bytes]) -> Iterator[bytes]:
+def decompressed_blocks(file: IO[bytes]) -> Iterator[bytes]:
     """The blocks of an lzop file."""
     flags = _read_header(file)
     while True:
@@ -80,7 +80,7 @@ def _exactly(file: IO[bytes], count: int) -> bytes:
 def decompress(data: bytes, size: int) -> bytes:
     """The `size` bytes that LZO1X made `data` of."""
     try:
-        made = _Reader(data).run(size)
+        made = _Decoder(data).run(size)
     except IndexError:
         raise ValueError("a block ends too early") from None
     if len(made) != size:
@@ -88,7 +88,7 @@ def decompress(data: bytes, size: int) -> bytes:
     return bytes(made)
 
 
-class _Reader:
+class _Decoder:
     """One walk through the instructions of a block.
 
     `literals` is how many bytes the last instruction copied from the code itself; 4 stands for
@@ -172,7 +172,7 @@ def compress(data: bytes) -> bytes:
     """LZO1X code for at most one block: the nearest earlier place with the same four bytes is
     taken, and followed as far as it goes.
     """
-    code = _Code()
+    code = _BlockEncoder()
     seen: dict[bytes, int] = {}
     at = written = 0
     last = len(data) - 4
@@ -183,7 +183,7 @@ def compress(data: bytes) -> bytes:
         if earlier is None or at - earlier > _FAR:
             at += 1 + (at - written >> 6)  # where nothing repeats, look less often
             continue
-        length = 4 + _common(data, earlier + 4, at + 4)
+        length = 4 + _common_length(data, earlier + 4, at + 4)
         code.literals(data[written:at])
         code.match(at - earlier, length)
         at = written = at + length
@@ -191,7 +191,7 @@ def compress(data: bytes) -> bytes:
     return bytes(code.made) + _END
 
 
-def _common(data: bytes, one: int, other: int) -> int:
+def _common_length(data: bytes, one: int, other: int) -> int:
     """How many bytes are the same from here on."""
     count, step, end = 0, 16, len(data)
     while other + count < end:
@@ -206,7 +206,7 @@ def _common(data: bytes, one: int, other: int) -> int:
     return count
 
 
-class _Code:
+class _BlockEncoder:
     """Instructions in the making.
 
     `tail` is the byte of the last copy that says how many literals follow it; -1 before the first.

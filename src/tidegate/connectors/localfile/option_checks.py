@@ -12,20 +12,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tidegate.connectors.localfile.listing import file_pattern, local, matches_nothing
-from tidegate.connectors.localfile.option_syntax import literal, strptime_of
-from tidegate.connectors.localfile.sample_check import top_problems
+from tidegate.connectors.localfile.listing import file_pattern, local_path, matches_nothing
+from tidegate.connectors.localfile.option_syntax import to_strptime, unescape
+from tidegate.connectors.localfile.sample_check import sample_problems
 from tidegate.connectors.localfile.source_options import SUPPORTED, TABLE_OPTIONS
 from tidegate.model.job import Path as Place
 from tidegate.model.problem import Problem, ProblemKind, Severity
 from tidegate.plugin.option import Block, Values
 from tidegate.plugin.schema import read_schema
 
-_STREAMED = ("none", "gzip", "bz2", "zstd", "lz4", "brotli", "lzo")
+_STREAM_CODECS = ("none", "gzip", "bz2", "zstd", "lz4", "brotli", "lzo")
 WRITABLE = {
-    "csv": _STREAMED,
-    "text": _STREAMED,
-    "json": _STREAMED,
+    "csv": _STREAM_CODECS,
+    "text": _STREAM_CODECS,
+    "json": _STREAM_CODECS,
     "parquet": ("none", "snappy", "lz4", "gzip", "brotli", "zstd"),
     "orc": ("none", "snappy", "lz4", "zlib", "zstd"),
 }
@@ -58,12 +58,12 @@ def check_source(block: Block, values: Values) -> Iterator[Problem]:
 def check_sink(block: Block, values: Values) -> Iterator[Problem]:
     """The problems of a sink block."""
     yield from _check_format(block, values)
-    yield from _check_notation(
+    yield from _check_time_patterns(
         block, values, ("date_format", "datetime_format", "time_format", "filename_time_format")
     )
     form, codec = values["file_format_type"], values["compress_codec"]
     if form in WRITABLE and codec is not None and codec not in WRITABLE[form]:
-        yield _refused(
+        yield _unsupported(
             block, "compress_codec", f"{form} files cannot be written with {codec}", WRITABLE[form]
         )
     if values["have_partition"] and not values["partition_by"]:
@@ -71,7 +71,7 @@ def check_sink(block: Block, values: Values) -> Iterator[Problem]:
             ("have_partition",), "partition_by is missing: it is needed where have_partition = true"
         )
     path = values["path"]
-    if path and "${" not in path and Path(local(path)).is_file():
+    if path and "${" not in path and Path(local_path(path)).is_file():
         yield block.problem(("path",), f"{path} is a file: the sink needs a directory")
 
 
@@ -83,36 +83,38 @@ def _check_table(block: Block, values: Values) -> Iterator[Problem]:
             expected=TABLE_OPTIONS.options[1].expected,
         )
     yield from _check_format(block, values)
-    yield from _check_notation(block, values, ("date_format", "datetime_format", "time_format"))
+    yield from _check_time_patterns(
+        block, values, ("date_format", "datetime_format", "time_format")
+    )
     yield from _check_filters(block, values)
     yield from _check_schema(block, values)
-    if values["compress_codec"] not in _STREAMED and values["file_format_type"] in (
+    if values["compress_codec"] not in _STREAM_CODECS and values["file_format_type"] in (
         "csv",
         "text",
         "json",
     ):
-        yield _refused(
+        yield _unsupported(
             block,
             "compress_codec",
             f"files compressed with {values['compress_codec']} cannot be read",
-            _STREAMED,
+            _STREAM_CODECS,
         )
     if values["path"] is not None:
         yield from _check_path(block, values)
-        yield from _check_tops(block, values)
+        yield from _check_samples(block, values)
 
 
 def _check_format(block: Block, values: Values) -> Iterator[Problem]:
     form = values["file_format_type"]
     if form is not None and form not in SUPPORTED:
-        yield _refused(block, "file_format_type", f"{form} files are not supported", SUPPORTED)
+        yield _unsupported(block, "file_format_type", f"{form} files are not supported", SUPPORTED)
     try:
         codecs.lookup(values["encoding"])
     except LookupError:
         yield block.problem(("encoding",), f"there is no encoding {values['encoding']!r}")
     keys = ("quote_char", "escape_char", "field_delimiter") if form == "csv" else ()
     for key in keys:
-        if values[key] and len(literal(values[key]).encode()) != 1 and values[key] != "\\":
+        if values[key] and len(unescape(values[key]).encode()) != 1 and values[key] != "\\":
             yield block.problem(
                 (key,),
                 f"{key} of a csv file is a single ASCII character; text files can have longer"
@@ -120,14 +122,14 @@ def _check_format(block: Block, values: Values) -> Iterator[Problem]:
             )
 
 
-def _refused(block: Block, key: str, what: str, instead: tuple[str, ...]) -> Problem:
+def _unsupported(block: Block, key: str, what: str, instead: tuple[str, ...]) -> Problem:
     return block.problem((key,), what, expected=f"one of {', '.join(instead)}")
 
 
-def _check_notation(block: Block, values: Values, keys: tuple[str, ...]) -> Iterator[Problem]:
+def _check_time_patterns(block: Block, values: Values, keys: tuple[str, ...]) -> Iterator[Problem]:
     for key in keys:
         try:
-            strptime_of(values[key])
+            to_strptime(values[key])
         except ValueError as error:
             yield block.problem((key,), str(error))
 
@@ -188,7 +190,7 @@ def _may_be_empty(values: Values) -> bool:
 
 def _check_path(block: Block, values: Values) -> Iterator[Problem]:
     path = values["path"]
-    if not Path(local(path)).exists() and not any(c in path for c in "*?["):
+    if not Path(local_path(path)).exists() and not any(c in path for c in "*?["):
         absent = block.problem(
             ("path",), f"{path} does not exist on this host", severity=Severity.WARNING
         )
@@ -199,12 +201,12 @@ def _check_path(block: Block, values: Values) -> Iterator[Problem]:
         )
 
 
-def _check_tops(block: Block, values: Values) -> Iterator[Problem]:
+def _check_samples(block: Block, values: Values) -> Iterator[Problem]:
     """What the first files say against the schema.
 
     Only a warning here: who runs the job may leave such a file out.
     """
-    for what in top_problems(values):
+    for what in sample_problems(values):
         yield replace(
             block.problem(("path",), what, severity=Severity.WARNING), kind=ProblemKind.DATA
         )

@@ -21,7 +21,7 @@ _DIRECTIVES = {
 _TOKENS = re.compile(r"'(?P<quoted>[^']*)'|(?P<letters>([A-Za-z])\3*)|(?P<other>.)", re.DOTALL)
 
 
-def literal(text: str) -> str:
+def unescape(text: str) -> str:
     r"""A delimiter as written, with its escapes carried out: `\t`, `\001`, `\u0001`, and `\|` as
     regular expressions would have it.
     """
@@ -37,7 +37,7 @@ def _unescape(match: re.Match[str]) -> str:
     return _ESCAPES.get(code, code)
 
 
-def strptime_of(pattern: str) -> str:
+def to_strptime(pattern: str) -> str:
     """A Java time pattern (`yyyy-MM-dd HH:mm:ss`) as a strptime/strftime one, fractions of a second
     left out. ValueError names what has no counterpart.
     """

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tidegate.connectors.localfile.option_checks import check_sink, check_source
 from tidegate.connectors.localfile.source_options import (
     CODECS,
-    FORMAT_WORDS,
+    FORMAT_DESCRIPTION,
     FORMATS,
     SHARED,
     SOURCE_OPTIONS,
@@ -50,7 +50,7 @@ SINK_OPTIONS = OptionSet(
         Option(
             "file_format_type",
             OptionKind.ENUM,
-            FORMAT_WORDS,
+            FORMAT_DESCRIPTION,
             "csv",
             choices=FORMATS,
             fallbacks=("file_format",),

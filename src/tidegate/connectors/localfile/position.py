@@ -22,18 +22,18 @@ from hashlib import blake2b
 from typing import Any
 
 from tidegate.connectors.localfile.file_blocks import FilePart
-from tidegate.connectors.localfile.inventory import Done
+from tidegate.connectors.localfile.inventory import RangeProgress
 from tidegate.model.errors import TerminalError
 
 VERSION = 2
-READABLE = (1, 2)
+READABLE_VERSIONS = (1, 2)
 BATCH_CHARS_MAX = 150_000
 """The JSON of the files in one batch: about a thousand of them."""
 SEEN_FILES_MAX = 20_000
 """How many files a continuous source can have in its directories."""
 Key = tuple[int, str]
 """A file of a source: the index of its table, and its path."""
-Mark = bytes
+FileHash = bytes
 """The hash of a file that is done."""
 
 
@@ -48,7 +48,7 @@ class Segment:
     @property
     def chars(self) -> int:
         """How long its JSON is."""
-        return len(json.dumps(_packed(self))) + 1
+        return len(json.dumps(_as_row(self))) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ class FilePosition:
     bytes: int = 0
     total: int = 0
     listed: Mapping[str, Any] | None = None
-    done: Done = field(default_factory=Done)
-    away: Mapping[Mark, int] = field(default_factory=dict)
+    done: RangeProgress = field(default_factory=RangeProgress)
+    missing_since: Mapping[FileHash, int] = field(default_factory=dict)
     mounts: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
 
@@ -91,32 +91,36 @@ class FilePosition:
             "version": VERSION,
             "after": list(self.after) if self.after else None,
             "until": list(self.until) if self.until else None,
-            "seen": None if self.seen is None else pack(self.seen - self.away.keys()),
-            "partial": _packed(self.partial) if self.partial else None,
-            "batch": [_packed(s) for s in self.batch],
+            "seen": None
+            if self.seen is None
+            else pack_hashes(self.seen - self.missing_since.keys()),
+            "partial": _as_row(self.partial) if self.partial else None,
+            "batch": [_as_row(s) for s in self.batch],
             "files": self.files,
             "bytes": self.bytes,
             "total": self.total,
             "listed": self.listed,
             "done": [self.done.range, self.done.files, f"{self.done.sum:x}"],
-            "away": _packed_away(self.away),
+            "away": _pack_missing(self.missing_since),
             "mounts": list(self.mounts),
             "skip": list(self.skip),
         }
 
     @staticmethod
     def of(raw: Any) -> "FilePosition":
-        if raw.get("version") not in READABLE:
+        if raw.get("version") not in READABLE_VERSIONS:
             raise TerminalError(
                 f"this position of a LocalFile source has version {raw.get('version')}; version"
                 f" {VERSION} is understood"
             )
-        away = {mark: minute for minute, text in raw.get("away") or () for mark in unpack(text)}
+        away = {
+            mark: minute for minute, text in raw.get("away") or () for mark in unpack_hashes(text)
+        }
         index, files, total = raw.get("done") or (0, 0, "0")
         return FilePosition(
             after=_key(raw["after"]),
             until=_key(raw["until"]),
-            seen=None if raw["seen"] is None else unpack(raw["seen"]) | away.keys(),
+            seen=None if raw["seen"] is None else unpack_hashes(raw["seen"]) | away.keys(),
             partial=(
                 Partial(raw["partial"][0], FilePart(*raw["partial"][1:6]), raw["partial"][6])
                 if raw["partial"]
@@ -127,14 +131,14 @@ class FilePosition:
             bytes=raw["bytes"],
             total=raw["total"],
             listed=raw.get("listed"),
-            done=Done(index, files, int(total, 16)),
-            away=away,
+            done=RangeProgress(index, files, int(total, 16)),
+            missing_since=away,
             mounts=tuple(raw.get("mounts") or ()),
             skip=tuple(raw.get("skip") or ()),
         )
 
 
-def _packed(segment: Segment | Partial) -> list[Any]:
+def _as_row(segment: Segment | Partial) -> list[Any]:
     part = segment.part
     return [
         segment.table,
@@ -151,28 +155,28 @@ def _key(raw: Any) -> Key | None:
     return (raw[0], raw[1]) if raw else None
 
 
-def _packed_away(away: Mapping[bytes, int]) -> list[list[Any]]:
+def _pack_missing(away: Mapping[bytes, int]) -> list[list[Any]]:
     by_minute: dict[int, set[bytes]] = defaultdict(set)
     for each, minute in away.items():
         by_minute[minute].add(each)
-    return [[minute, pack(by_minute[minute])] for minute in sorted(by_minute)]
+    return [[minute, pack_hashes(by_minute[minute])] for minute in sorted(by_minute)]
 
 
-def pack(hashes: Iterable[bytes]) -> str:
+def pack_hashes(hashes: Iterable[bytes]) -> str:
     """Hashes as text, the same for the same set."""
     return base64.b64encode(b"".join(sorted(hashes))).decode()
 
 
-def unpack(text: str) -> frozenset[bytes]:
+def unpack_hashes(text: str) -> frozenset[bytes]:
     data = base64.b64decode(text)
     return frozenset(data[i : i + 8] for i in range(0, len(data), 8))
 
 
-def mark(table: int, path: str) -> bytes:
+def file_hash(table: int, path: str) -> bytes:
     """The hash of a file that is done."""
     return blake2b(f"{table}\0{path}".encode("utf-8", "surrogateescape"), digest_size=8).digest()
 
 
-def marks(keys: Iterable[Key]) -> frozenset[bytes]:
+def file_hashes(keys: Iterable[Key]) -> frozenset[bytes]:
     """The hashes of several files."""
-    return frozenset(mark(*key) for key in keys)
+    return frozenset(file_hash(*key) for key in keys)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tidegate.connectors.localfile.commit_record import CommitRecord, StagedFile
 from tidegate.connectors.localfile.durable_io import DiskTrouble, make_directory, sync_all, touch
-from tidegate.connectors.localfile.fence import DirectoryRemoved, removed_words
+from tidegate.connectors.localfile.fence import DirectoryRemoved, removed_message
 from tidegate.connectors.localfile.sink_layout import SinkLayout
 from tidegate.failpoint import failpoint
 
@@ -28,12 +28,12 @@ def publish(layout: SinkLayout, record: CommitRecord) -> None:
     if not os.path.isdir(
         layout.base
     ):  # else the directories of the files would be made anew, on whatever disk is there now
-        raise DirectoryRemoved(removed_words(layout, f"the file sink {record.sink}"))
+        raise DirectoryRemoved(removed_message(layout, f"the file sink {record.sink}"))
     changed: set[str] = set()
     for index, file in enumerate(record.files):
         final = layout.final(file.final)
         changed.update(make_directory(os.path.dirname(final)), [os.path.dirname(final)])
-        if not _move(staged_places(layout, record, file), final) and not os.path.exists(final):
+        if not _move(staged_paths(layout, record, file), final) and not os.path.exists(final):
             _log.warning(
                 "file sink: %s of checkpoint %d was published before, and is not there any more",
                 final,
@@ -46,17 +46,17 @@ def publish(layout: SinkLayout, record: CommitRecord) -> None:
     failpoint("filesink.publish.after")
 
 
-def staged_places(layout: SinkLayout, record: CommitRecord, file: StagedFile) -> list[str]:
+def staged_paths(layout: SinkLayout, record: CommitRecord, file: StagedFile) -> list[str]:
     """Where a staged file may be."""
     return [
         os.path.join(directory, file.staged)
-        for directory in (layout.staging(record.generation), layout.dead(record.generation))
+        for directory in (layout.staging(record.generation), layout.retired(record.generation))
     ]
 
 
-def _move(places: Sequence[str], final: str) -> bool:
+def _move(candidates: Sequence[str], final: str) -> bool:
     """Renames the first of these that is there. False: none is, so it was moved before."""
-    for place in places:
+    for place in candidates:
         for _ in range(_MOVES_MAX):
             try:
                 os.rename(place, final)

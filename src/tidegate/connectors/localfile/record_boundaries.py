@@ -20,7 +20,7 @@ BLOCK_BYTES = 8 << 20
 SKIPPED_BYTES = 512 << 10
 
 
-class _Spans:
+class _QuotedSpans:
     """The quoted stretches of a block that begins with a record: [opens[i], closes[i]]."""
 
     def __init__(self, block: bytes, dialect: DelimitedDialect) -> None:
@@ -30,13 +30,15 @@ class _Spans:
         self.closes: Any = ()
         self.counted = False
         if dialect.quote and dialect.quote in block:
-            counted = None if dialect.escape else _counted(block, dialect)
+            counted = None if dialect.escape else _spans_by_counting(block, dialect)
             self.counted = counted is not None
             self.opens, self.closes = counted or (
-                _walked(block, dialect) if dialect.escape else _matched(block, dialect)
+                _spans_by_token(block, dialect)
+                if dialect.escape
+                else _spans_by_pattern(block, dialect)
             )
 
-    def around(self, place: int) -> tuple[int, int] | None:
+    def span_at(self, place: int) -> tuple[int, int] | None:
         """The quoted stretch that holds a place."""
         at = int(np.searchsorted(self.opens, place)) - 1
         if at >= 0 and self.closes[at] > place:
@@ -68,7 +70,7 @@ class _Spans:
         return (place - before) % 2 == 1
 
 
-def _counted(block: bytes, dialect: DelimitedDialect) -> tuple[Any, Any] | None:
+def _spans_by_counting(block: bytes, dialect: DelimitedDialect) -> tuple[Any, Any] | None:
     """The stretches by counting quotes, right where each one is in its place: an opening one at the
     start of a field, a closing one at its end.
     """
@@ -88,7 +90,7 @@ def _counted(block: bytes, dialect: DelimitedDialect) -> tuple[Any, Any] | None:
     return opens, closes if len(closes) == len(opens) else np.append(closes, len(block))
 
 
-def _matched(block: bytes, dialect: DelimitedDialect) -> tuple[list[int], list[int]]:
+def _spans_by_pattern(block: bytes, dialect: DelimitedDialect) -> tuple[list[int], list[int]]:
     """The stretches, field by field: for blocks with quotes in other places."""
     quote = re.escape(dialect.quote)
     start = b"|".join(b"(?<=" + re.escape(s) + b")" for s in dialect.starts)
@@ -109,7 +111,7 @@ def _matched(block: bytes, dialect: DelimitedDialect) -> tuple[list[int], list[i
     return [a for a, _ in found], [b for _, b in found]
 
 
-def _walked(block: bytes, dialect: DelimitedDialect) -> tuple[list[int], list[int]]:
+def _spans_by_token(block: bytes, dialect: DelimitedDialect) -> tuple[list[int], list[int]]:
     """The stretches, quote by quote: where there is an escape character."""
     token = re.compile(re.escape(dialect.escape) + b".|" + re.escape(dialect.quote), re.DOTALL)
     opens: list[int] = []
@@ -141,7 +143,7 @@ class RecordCut:
     open_at: int = -1
 
 
-def cut_block(block: bytes, dialect: DelimitedDialect) -> RecordCut:
+def find_cut(block: bytes, dialect: DelimitedDialect) -> RecordCut:
     """Where a block that begins with a record can be cut, and whether its quotes are where they
     belong.
     """
@@ -149,10 +151,10 @@ def cut_block(block: bytes, dialect: DelimitedDialect) -> RecordCut:
     place = block.rfind(dialect.terminator)
     if dialect.plain:
         return RecordCut(place + width if place >= 0 else 0)
-    spans = _Spans(block, dialect)
+    spans = _QuotedSpans(block, dialect)
     misplaced, open_at = spans.misplaced, spans.open_at
     while place >= 0:
-        context = spans.around(place)
+        context = spans.span_at(place)
         if context is None and not spans.escaped(place):
             return RecordCut(place + width, misplaced, open_at)
         place = block.rfind(dialect.terminator, 0, context[0] if context else place)
@@ -161,7 +163,7 @@ def cut_block(block: bytes, dialect: DelimitedDialect) -> RecordCut:
 
 def last_end(block: bytes, dialect: DelimitedDialect) -> int:
     """The end of the last whole record of a block that begins with a record; 0 where there is none."""
-    return cut_block(block, dialect).end
+    return find_cut(block, dialect).end
 
 
 def first_end(block: bytes, dialect: DelimitedDialect, target: int) -> int:
@@ -172,9 +174,9 @@ def first_end(block: bytes, dialect: DelimitedDialect, target: int) -> int:
     place = block.find(dialect.terminator, max(target - width, 0))
     if dialect.plain or place < 0:
         return place + width if place >= 0 else -1
-    spans = _Spans(block, dialect)
+    spans = _QuotedSpans(block, dialect)
     while place >= 0:
-        context = spans.around(place)
+        context = spans.span_at(place)
         if context is None and not spans.escaped(place):
             return place + width
         place = block.find(dialect.terminator, context[1] if context else place + 1)
@@ -189,7 +191,7 @@ def record_end(file: int, start: int, target: int, size: int, dialect: Delimited
         start = max(start, target - 1)  # nothing before can matter
     length = 2 * SKIPPED_BYTES  # the target is mostly near
     while start < size:
-        start = start if dialect.plain else _past_plain(file, start, target, dialect)
+        start = start if dialect.plain else _skip_unquoted(file, start, target, dialect)
         block = os.pread(file, length, start)
         end = first_end(block, dialect, target - start) if start + len(block) >= target else -1
         if end >= 0:
@@ -204,7 +206,7 @@ def record_end(file: int, start: int, target: int, size: int, dialect: Delimited
     return size
 
 
-def _past_plain(file: int, start: int, target: int, dialect: DelimitedDialect) -> int:
+def _skip_unquoted(file: int, start: int, target: int, dialect: DelimitedDialect) -> int:
     """A beginning of a record behind `start` and before `target`, as far as there is neither quote
     nor escape; `start` where there is nothing to skip.
 

@@ -22,23 +22,23 @@ GENERATIONS_MAX = 1000
 _log = logging.getLogger(__name__)
 
 
-def take_back_by_name(
-    place: SinkDirectory,
+def roll_back_by_name(
+    sink: SinkDirectory,
     resume: SinkRestore,
     *,
     only: Collection[int] | None = None,
-    spared: Collection[int] = (),
+    keep: Collection[int] = (),
 ) -> None:
     """Removes the files of all batches after the restore point, or of some.
 
     The pending one too: without a record its repeat would not be recognised.
     """
-    digests = {place.digest(resume.lineage, generation) for generation in range(resume.generation)}
+    digests = {sink.digest(resume.lineage, generation) for generation in range(resume.generation)}
     failpoint("filesink.takeback.before")
     newer = [
         path
-        for path in data_files(place.root)
-        if _is_newer(os.path.basename(path), digests, resume.checkpoint, only, spared)
+        for path in data_files(sink.root)
+        if _is_newer(os.path.basename(path), digests, resume.checkpoint, only, keep)
     ]
     for index, path in enumerate(newer):
         discard(path)
@@ -51,7 +51,7 @@ def take_back_by_name(
             "file sink: took back %d files after checkpoint %d by their names",
             len(newer),
             resume.checkpoint,
-            extra={"sink": place.operator},
+            extra={"sink": sink.operator},
         )
 
 
@@ -74,28 +74,28 @@ class NewerFiles(TerminalError):
         self.checkpoint = checkpoint
 
 
-def refuse_newer_by_name(place: SinkDirectory, resume: SinkRestore, what: str) -> None:
+def refuse_newer_by_name(sink: SinkDirectory, resume: SinkRestore, what: str) -> None:
     """Where all records are gone: files after the restore point are another copy's of this
     installation, except those of the batch that will be repeated, and those of lower generations on
     the way back on purpose.
     """
-    lower = {place.digest(resume.lineage, generation) for generation in range(resume.generation)}
+    lower = {sink.digest(resume.lineage, generation) for generation in range(resume.generation)}
     higher = {
-        place.digest(resume.lineage, resume.generation + more) for more in range(GENERATIONS_MAX)
+        sink.digest(resume.lineage, resume.generation + more) for more in range(GENERATIONS_MAX)
     }
-    for digest, number in _numbers(place):
+    for digest, number in _transactions(sink):
         if number > resume.checkpoint and digest in higher:
-            raise OtherCopy(f"{what} at {place.root}", resume.generation)
+            raise OtherCopy(f"{what} at {sink.root}", resume.generation)
         if (
             number > resume.checkpoint
             and digest in lower
             and not resume.rewind
             and number != resume.pending
         ):
-            raise NewerFiles(place.root, number, resume.checkpoint)
+            raise NewerFiles(sink.root, number, resume.checkpoint)
 
 
-def remembered_by_names(place: SinkDirectory, resume: SinkRestore, *, transactional: bool) -> int:
+def checkpoint_by_names(sink: SinkDirectory, resume: SinkRestore, *, transactional: bool) -> int:
     """The checkpoint that the files prove where neither record nor fence is left: the restore
     point, or an older one; 0 where nothing is there.
 
@@ -106,15 +106,15 @@ def remembered_by_names(place: SinkDirectory, resume: SinkRestore, *, transactio
     if filled == 0:
         return resume.checkpoint  # never a file: nothing can be missing
     if not transactional:
-        return resume.checkpoint if next(data_files(place.root), None) else 0
+        return resume.checkpoint if next(data_files(sink.root), None) else 0
     digests = {
-        place.digest(resume.lineage, generation)
+        sink.digest(resume.lineage, generation)
         for generation in range(resume.generation + GENERATIONS_MAX)
     }
     newest = max(
         (
             number
-            for digest, number in _numbers(place)
+            for digest, number in _transactions(sink)
             if digest in digests and number <= resume.checkpoint
         ),
         default=0,
@@ -122,9 +122,9 @@ def remembered_by_names(place: SinkDirectory, resume: SinkRestore, *, transactio
     return resume.checkpoint if newest >= max(filled or 1, 1) else newest
 
 
-def _numbers(place: SinkDirectory) -> Iterator[tuple[str, int]]:
+def _transactions(sink: SinkDirectory) -> Iterator[tuple[str, int]]:
     """Whose batches the files are of, by their names."""
-    for path in data_files(place.root):
+    for path in data_files(sink.root):
         for found in TRANSACTION.finditer(os.path.basename(path)):
             yield found["digest"], int(found["checkpoint"])
 
@@ -134,11 +134,11 @@ def _is_newer(
     digests: set[str],
     checkpoint: int,
     only: Collection[int] | None,
-    spared: Collection[int],
+    keep: Collection[int],
 ) -> bool:
     found = [int(m["checkpoint"]) for m in TRANSACTION.finditer(name) if m["digest"] in digests]
     return any(
-        number > checkpoint and (only is None or number in only) and number not in spared
+        number > checkpoint and (only is None or number in only) and number not in keep
         for number in found
     )
 

@@ -22,7 +22,7 @@ from tidegate.connectors.localfile.header_checks import (
     skipped_problem,
     width_problem,
 )
-from tidegate.connectors.localfile.listing import list_files, local
+from tidegate.connectors.localfile.listing import list_files, local_path
 from tidegate.connectors.localfile.source_options import SUFFIXES
 from tidegate.model.errors import TidegateError
 from tidegate.model.problem import Location
@@ -36,9 +36,9 @@ ENTRIES_MAX = 1000
 """Larger directories are not listed only to validate."""
 
 
-def top_problems(values: Values) -> Iterator[str]:
+def sample_problems(values: Values) -> Iterator[str]:
     """A sentence for each file whose top does not fit, with its name and line."""
-    if values["file_format_type"] not in ("csv", "text") or not _plain(values):
+    if values["file_format_type"] not in ("csv", "text") or not _is_uncompressed(values):
         return
     try:
         codecs.lookup(values["encoding"])
@@ -51,12 +51,12 @@ def top_problems(values: Values) -> Iterator[str]:
             yield f"{path}: {what}"
 
 
-def _plain(values: Values) -> bool:
+def _is_uncompressed(values: Values) -> bool:
     return bool(values["compress_codec"] == "none" and values["archive_compress_codec"] == "none")
 
 
 def _first_files(values: Values) -> list[str]:
-    path = local(values["path"])
+    path = local_path(values["path"])
     if os.path.isfile(path):
         found = [path]
     elif (

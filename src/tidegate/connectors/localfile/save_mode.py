@@ -22,7 +22,7 @@ from tidegate.connectors.localfile.durable_io import (
     sync_all,
     touch,
 )
-from tidegate.connectors.localfile.lineage_cleanup import stop_writers
+from tidegate.connectors.localfile.lineage_cleanup import stop_other_writers
 from tidegate.connectors.localfile.sink_layout import SinkLayout
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import UserError
@@ -40,7 +40,7 @@ class SaveMode:
     data: str
 
     @property
-    def passive(self) -> bool:
+    def is_noop(self) -> bool:
         """Whether there is nothing to check and nothing to drop."""
         return self.data == "APPEND_DATA" and self.schema in (
             "CREATE_SCHEMA_WHEN_NOT_EXIST",
@@ -56,34 +56,34 @@ class SaveMode:
 
     def start(self, layout: SinkLayout) -> None:
         """A fresh lineage begins: from now on, what is newer is ours or someone's who came later."""
-        if not self.passive and isinstance(touch(layout.started), Created):
+        if not self.is_noop and isinstance(touch(layout.started), Created):
             sync(layout.base)
 
     def prepare(self, layout: SinkLayout, directory: str) -> None:
         """Carries the modes out for a table's directory, unless that was done before in this
         lineage, or it did not begin fresh.
         """
-        mark = layout.prepared(directory)
-        if self.passive or os.path.exists(mark) or not os.path.exists(layout.started):
+        done_marker = layout.prepared(directory)
+        if self.is_noop or os.path.exists(done_marker) or not os.path.exists(layout.started):
             return
         self.check_exists(directory)
         failpoint("filesink.prepare.before")
-        older = os.stat(layout.started).st_ctime_ns
+        cutoff_ns = os.stat(layout.started).st_ctime_ns
         if self.data == "ERROR_WHEN_DATA_EXISTS" and self.schema != "RECREATE_SCHEMA":
-            self._refuse_data(directory, older)
+            self._refuse_data(directory, cutoff_ns)
         if self.schema == "RECREATE_SCHEMA" or self.data == "DROP_DATA":
-            removed = _to_drop(directory, older)
-            stop_writers(layout, removed)
+            removed = _files_to_drop(directory, cutoff_ns)
+            stop_other_writers(layout, removed)
             _drop(directory, removed)
         failpoint("filesink.prepare.middle")
-        parents = make_directory(directory) + make_directory(os.path.dirname(mark))
-        touch(mark)
-        sync_all([*parents, os.path.dirname(mark)])
+        parents = make_directory(directory) + make_directory(os.path.dirname(done_marker))
+        touch(done_marker)
+        sync_all([*parents, os.path.dirname(done_marker)])
         failpoint("filesink.prepare.after")
 
     @staticmethod
-    def _refuse_data(directory: str, older: int) -> None:
-        found = next(_old_files(directory, older), None)
+    def _refuse_data(directory: str, cutoff_ns: int) -> None:
+        found = next(_old_files(directory, cutoff_ns), None)
         if found is not None:
             raise DirectoryNotPrepared(
                 f"there are files in {directory} already, such as {found}, and data_save_mode is"
@@ -106,20 +106,20 @@ def _walk(directory: str) -> Iterator[tuple[str, list[str]]]:
             yield at, [name for name in files if name not in links and not name.startswith(".")]
 
 
-def _old_files(directory: str, older: int) -> Iterator[str]:
+def _old_files(directory: str, cutoff_ns: int) -> Iterator[str]:
     for at, files in _walk(directory):
         for name in files:
             path = os.path.join(at, name)
-            if os.lstat(path).st_ctime_ns <= older:
+            if os.lstat(path).st_ctime_ns <= cutoff_ns:
                 yield path
 
 
-def _to_drop(directory: str, older: int) -> list[str]:
+def _files_to_drop(directory: str, cutoff_ns: int) -> list[str]:
     if os.path.dirname(directory) == directory:
         raise DirectoryNotPrepared(
             "the root of the file system cannot be emptied: give a directory of its own as path"
         )
-    return list(_old_files(directory, older))
+    return list(_old_files(directory, cutoff_ns))
 
 
 def _drop(directory: str, removed: Sequence[str]) -> None:

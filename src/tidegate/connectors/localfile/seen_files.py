@@ -15,32 +15,32 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.connectors.localfile.listing import FileInfo
-from tidegate.connectors.localfile.position import FilePosition, mark
+from tidegate.connectors.localfile.position import FilePosition, file_hash
 from tidegate.model.errors import SourceUnreachable
 
 LOG = logging.getLogger("tidegate.localfile")
 MINUTE_MS = 60_000
-KEPT_AT_LEAST_MIN = 60
+KEPT_MINUTES_MIN = 60
 
 
-class CannotRemember(Exception):
+class SeenFilesOverflow(Exception):
     """Too many files are remembered, and none of them may be forgotten."""
 
     def __init__(self, count: int, away: int) -> None:
         super().__init__(count, away)
         self.count = count
-        self.away = away
+        self.missing = away
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class SeenFiles:
     """The marks of the files that are done, and since which minute some of them are out of sight."""
 
     seen: frozenset[bytes]
-    away: Mapping[bytes, int]
+    missing_since: Mapping[bytes, int]
 
 
-def remembered(
+def update_seen_files(
     position: FilePosition,
     present: Collection[bytes],
     done: Collection[bytes],
@@ -48,7 +48,7 @@ def remembered(
     now_ms: int,
     retention_ms: int,
     limit: int,
-) -> Memory:
+) -> SeenFiles:
     """The memory after a batch.
 
     Times are rounded to a hundredth of the retention, so that they are few.
@@ -56,7 +56,7 @@ def remembered(
     tick = max(1, retention_ms // 100 // MINUTE_MS)
     minute = now_ms // MINUTE_MS // tick * tick
     out_of_sight = (position.seen or frozenset()) - frozenset(present) - frozenset(done)
-    away = {each: position.away.get(each, minute) for each in out_of_sight}
+    away = {each: position.missing_since.get(each, minute) for each in out_of_sight}
     away = {
         each: since
         for each, since in away.items()
@@ -66,13 +66,13 @@ def remembered(
     over = len(seen) + len(away) - limit
     if over > 0:
         away = _forget(away, over, minute, len(seen))
-    return Memory(seen | away.keys(), away)
+    return SeenFiles(seen | away.keys(), away)
 
 
 def _forget(away: dict[bytes, int], count: int, minute: int, seen: int) -> dict[bytes, int]:
     oldest = sorted(away, key=lambda each: (away[each], each))[:count]
-    if len(oldest) < count or any(minute - away[each] < KEPT_AT_LEAST_MIN for each in oldest):
-        raise CannotRemember(seen + len(away), len(away))
+    if len(oldest) < count or any(minute - away[each] < KEPT_MINUTES_MIN for each in oldest):
+        raise SeenFilesOverflow(seen + len(away), len(away))
     LOG.warning(
         "file_marks_forgotten: there are too many files to remember; those out of sight longest"
         " would be read again if they came back",
@@ -95,7 +95,8 @@ def check_mounts(
             continue
         below = place.rstrip("/") + "/"
         if not any(
-            info.path.startswith(below) and mark(table, info.path) in seen for table, info in listed
+            info.path.startswith(below) and file_hash(table, info.path) in seen
+            for table, info in listed
         ):
             raise SourceUnreachable(
                 f"{place} is not mounted any more, and files were read from it: mount it, or start"

@@ -30,20 +30,20 @@ class LocalFileSink(Sink):
                 f"the path {values['path']} begins with what depends on the table: it needs a"
                 " directory before that, which is the same for all"
             )
-        self._place = SinkDirectory(root, context.pipeline, context.operator)
+        self._directory = SinkDirectory(root, context.pipeline, context.operator)
         self._host = socket.gethostname()  # the driver's
 
     def writer(self, task: WriteTask) -> Writer:
-        return FileWriter(self._place, self.values, self.context.job_id, task, self._host)
+        return FileWriter(self._directory, self.values, self.context.job_id, task, self._host)
 
     def committer(self) -> Committer:
         return FileCommitter(
-            self._place,
+            self._directory,
             job_id=self.context.job_id,
             transactional=bool(self.values["is_enable_transaction"]),
             save_mode=SaveMode(
                 schema=self.values.get("schema_save_mode") or "CREATE_SCHEMA_WHEN_NOT_EXIST",
                 data=self.values.get("data_save_mode") or "APPEND_DATA",
             ),
-            directory=None if depends_on_table(self.values["path"]) else self._place.root,
+            directory=None if depends_on_table(self.values["path"]) else self._directory.root,
         )

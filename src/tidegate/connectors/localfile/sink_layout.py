@@ -18,7 +18,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from tidegate.connectors.localfile.durable_io import names
+from tidegate.connectors.localfile.durable_io import list_names
 from tidegate.plugin.contract import WriteTask
 
 _FENCE = "fence-g"
@@ -47,7 +47,7 @@ class SinkDirectory:
             ),
         )
 
-    def transaction(self, job_id: int, task: WriteTask) -> str:
+    def transaction_id(self, job_id: int, task: WriteTask) -> str:
         """The transaction id in file names: unique for every sink, task and batch of a lineage.
 
         The generation is in the digest too, so that a file's name never comes again: who takes a
@@ -66,7 +66,7 @@ class SinkDirectory:
 class SinkLayout:
     """The paths of one sink in one lineage."""
 
-    place: SinkDirectory
+    sink: SinkDirectory
     base: str
 
     @property
@@ -75,17 +75,17 @@ class SinkLayout:
         return os.path.join(self.base, "commits")
 
     @property
-    def stagings(self) -> str:
+    def staging_root(self) -> str:
         """The directory of the generations' staging directories."""
         return os.path.join(self.base, "staging")
 
     @property
-    def deads(self) -> str:
+    def retired_root(self) -> str:
         """The directory of the staging directories that were taken away."""
         return os.path.join(self.base, "dead")
 
     @property
-    def gone(self) -> str:
+    def removal(self) -> str:
         """What is left of `base` where the removal of a finished job's things was cut off."""
         return f"{self.base}.gone"
 
@@ -101,11 +101,11 @@ class SinkLayout:
 
     def staging(self, generation: int) -> str:
         """Where the tasks of a generation write."""
-        return os.path.join(self.stagings, f"g{generation}")
+        return os.path.join(self.staging_root, f"g{generation}")
 
-    def dead(self, generation: int) -> str:
+    def retired(self, generation: int) -> str:
         """Where its files are after a higher one took over."""
-        return os.path.join(self.deads, f"g{generation}")
+        return os.path.join(self.retired_root, f"g{generation}")
 
     def record(self, checkpoint: int) -> str:
         """The record of a batch."""
@@ -132,7 +132,7 @@ class SinkLayout:
         """Every generation whose mark is there."""
         return sorted(
             int(n.removeprefix(_FENCE))
-            for n in names(self.base)
+            for n in list_names(self.base)
             if n.startswith(_FENCE) and n.removeprefix(_FENCE).isdigit()
         )
 
@@ -143,12 +143,14 @@ class SinkLayout:
     def owners(self) -> list[str]:
         """Every such mark that is there."""
         return [
-            os.path.join(self.base, name) for name in names(self.base) if name.startswith(_OWNER)
+            os.path.join(self.base, name)
+            for name in list_names(self.base)
+            if name.startswith(_OWNER)
         ]
 
     def final(self, relative: str) -> str:
         """The path of a published file."""
-        return os.path.join(self.place.root, relative)
+        return os.path.join(self.sink.root, relative)
 
 
 def _slug(text: str) -> str:

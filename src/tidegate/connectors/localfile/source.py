@@ -21,9 +21,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.connectors.localfile.batch_planning import Taker, cut
+from tidegate.connectors.localfile.batch_planning import BatchBuilder, split_segment
 from tidegate.connectors.localfile.file_blocks import FilePart
-from tidegate.connectors.localfile.inventory import Inventory, Listed, Remaining, recorded, skipper
+from tidegate.connectors.localfile.inventory import (
+    Inventory,
+    ListedFile,
+    RemainingFiles,
+    path_matcher,
+    record_listing,
+)
 from tidegate.connectors.localfile.listing import FileInfo, FileListing, fixed_directory, scan
 from tidegate.connectors.localfile.position import (
     SEEN_FILES_MAX,
@@ -31,17 +37,21 @@ from tidegate.connectors.localfile.position import (
     Key,
     Partial,
     Segment,
-    mark,
-    marks,
+    file_hash,
+    file_hashes,
 )
-from tidegate.connectors.localfile.seen_files import CannotRemember, check_mounts, remembered
+from tidegate.connectors.localfile.seen_files import (
+    SeenFilesOverflow,
+    check_mounts,
+    update_seen_files,
+)
 from tidegate.connectors.localfile.source_errors import (
     BadFile,
     FileChanged,
     FilesMissing,
     ListedFileChanged,
     TooManyFiles,
-    advising,
+    advise_recovery,
 )
 from tidegate.connectors.localfile.table_files import tables_of
 from tidegate.model.errors import SourceUnreachable, UserError
@@ -62,15 +72,15 @@ class LocalFileSource(Source):
         super().__init__(values, context)
         self.files = tables_of(values)
         self.piece_bytes_min = PIECE_BYTES_MIN
-        self._listed: list[Listed] | None = None
+        self._listed: list[ListedFile] | None = None
         self._listed_at = 0.0
         self._mounts: frozenset[str] = frozenset()
-        self._before: dict[Key, FileInfo] = {}
-        self._remaining: tuple[FilePosition, list[Listed], list[Key]] | None = None
+        self._previous: dict[Key, FileInfo] = {}
+        self._remaining: tuple[FilePosition, list[ListedFile], list[Key]] | None = None
         self._accepted: set[str] = set()  # files of a batch that was given up: read as they are now
-        self._named: set[str] = set()  # files that a warning has named
+        self._warned: set[str] = set()  # files that a warning has named
         # whether files waited for the next batch; who has not looked yet had better do so soon
-        self._more = True
+        self._has_more = True
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_listed": None, "_before": {}, "_remaining": None}
@@ -95,20 +105,20 @@ class LocalFileSource(Source):
         return FilePosition(
             until=last,
             total=sum(info.size for _, info in listed),
-            listed=recorded(listed, _now_ms()),
+            listed=record_listing(listed, _now_ms()),
         ).to_json()
 
     def latest(self, start: Offset, limit: Limit) -> Offset:
         """The next files, or the next part of a large one."""
         position = self._unskipped(FilePosition.of(start))
         begun = position.partial
-        taker = Taker(limit)
-        done: list[Listed] = []
+        taker = BatchBuilder(limit)
+        done: list[ListedFile] = []
         partial: Partial | None = None
-        self._more = True
-        with advising(begun.part.path if begun else ""):
-            for table, part, weight in self._next(position):
-                if taker.full():
+        self._has_more = True
+        with advise_recovery(begun.part.path if begun else ""):
+            for table, part, weight in self._files_to_read(position):
+                if taker.is_full():
                     break
                 segment = self._take(taker, table, part, weight)
                 if segment is None:
@@ -120,31 +130,31 @@ class LocalFileSource(Source):
                     break
                 done.append((table, FileInfo(part.path, part.size, part.mtime_ns)))
             else:
-                self._more = False
+                self._has_more = False
         if not taker.segments:
             return start
-        return self._moved(position, taker.segments, done, partial).to_json()
+        return self._advanced(position, taker.segments, done, partial).to_json()
 
-    def _take(self, taker: Taker, table: int, part: FilePart, weight: int) -> Segment | None:
+    def _take(self, taker: BatchBuilder, table: int, part: FilePart, weight: int) -> Segment | None:
         try:
-            return taker.take(self.files[table], part, weight)
+            return taker.add(self.files[table], part, weight)
         except BadFile:
-            return taker.take_unread(self.files[table], part, weight)
+            return taker.add_whole(self.files[table], part, weight)
 
     def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
         """Parts of about the same size: large files are cut, small ones packed together."""
         position = FilePosition.of(end)
-        batch, begun = position.batch, _begun(FilePosition.of(start))
+        batch, begun = position.batch, _partial_path(FilePosition.of(start))
         target = max(-(-sum(s.weight for s in batch) // max(count, 1)), self.piece_bytes_min)
         splits: list[Split] = []
-        with advising(begun):
-            self._check_there(position)
+        with advise_recovery(begun):
+            self._check_present(position)
             for files in self.files:
                 pieces = [
                     p
                     for s in batch
                     if s.table == files.index
-                    for p in cut(files, s, max(1, round(s.weight / target)))
+                    for p in split_segment(files, s, max(1, round(s.weight / target)))
                 ]
                 splits += [
                     _split(files.name, files.index, pack, begun) for pack in _packs(pieces, target)
@@ -154,21 +164,21 @@ class LocalFileSource(Source):
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """The rows of a split."""
         table, parts, begun = split.payload
-        with advising(begun):
+        with advise_recovery(begun):
             try:
                 yield from self.files[table].read([FilePart(*part) for part in parts])
             except FileChanged as error:
                 if os.path.lexists(error.path):
                     raise
-                raise self._missing(table, error.path) from error
+                raise self._missing_error(table, error.path) from error
 
     def cannot_repeat(self, start: Offset, end: Offset) -> str:
         """A file of the batch has changed, or is left out now.
 
         One of which a part is in earlier checkpoints can only be read as it was.
         """
-        position, begun = FilePosition.of(end), _begun(FilePosition.of(start))
-        skips = self._skips(position)
+        position, begun = FilePosition.of(end), _partial_path(FilePosition.of(start))
+        skips = self._skip_matcher(position)
         for part in (segment.part for segment in position.batch):
             if skips(part.path):
                 return f"{part.path} is left out"
@@ -200,7 +210,7 @@ class LocalFileSource(Source):
 
     def has_backlog(self, offset: Offset) -> bool:  # noqa: ARG002  # the last look knows
         """Whether a file, or a part of one, was left for the next batch."""
-        return self._more
+        return self._has_more
 
     def progress(self, offset: Offset) -> Progress | None:
         """In bytes of the files."""
@@ -211,30 +221,30 @@ class LocalFileSource(Source):
             else None
         )
 
-    def _queue(self, position: FilePosition) -> Iterator[Listed]:
+    def _queue(self, position: FilePosition) -> Iterator[ListedFile]:
         """What is not done yet, in order."""
         if position.seen is not None:
-            return iter(self._new(position))
+            return iter(self._unread_files(position))
         if position.until is None:
             return iter(())
-        files, keys = self._ahead(position)
+        files, keys = self._remaining_files(position)
         return islice(files, bisect_right(keys, position.after) if position.after else 0, None)
 
-    def _new(self, position: FilePosition) -> list[Listed]:
+    def _unread_files(self, position: FilePosition) -> list[ListedFile]:
         """The files that a continuous source has not read."""
         assert position.seen is not None
-        listed, skips = self._list(), self._skips(position)
+        listed, skips = self._list(), self._skip_matcher(position)
         check_mounts(position.mounts, listed, position.seen, skips)
-        begun = _begun(position)
+        begun = _partial_path(position)
         found = []
         for table, info in listed:
-            if mark(table, info.path) in position.seen:
+            if file_hash(table, info.path) in position.seen:
                 self._warn_changed(table, info)
-            elif not skips(info.path) and (info.path == begun or self._settled(table, info)):
+            elif not skips(info.path) and (info.path == begun or self._is_complete(table, info)):
                 found.append((table, info))
         return found
 
-    def _ahead(self, position: FilePosition) -> tuple[list[Listed], list[Key]]:
+    def _remaining_files(self, position: FilePosition) -> tuple[list[ListedFile], list[Key]]:
         """What a bounded source has still to read, compared once with what is there."""
         known = self._remaining
         if (
@@ -246,24 +256,26 @@ class LocalFileSource(Source):
             known = self._remaining = position, files, [(table, info.path) for table, info in files]
         return known[1:]
 
-    def _verified(self, position: FilePosition) -> list[Listed]:
+    def _verified(self, position: FilePosition) -> list[ListedFile]:
         present = self._list()
         if position.listed is None:
-            return self._unlisted(position, present)
-        return Remaining(
+            return self._verified_by_size(position, present)
+        return RemainingFiles(
             inventory=Inventory.of(position.listed),
             after=position.after,
             done=position.done,
             skip=(*position.skip, *self.context.skip_files),
             accepted=(*self._accepted, *self.context.accept_files),
-        ).verified(present)
+        ).verify(present)
 
-    def _unlisted(self, position: FilePosition, present: list[Listed]) -> list[Listed]:
+    def _verified_by_size(
+        self, position: FilePosition, present: list[ListedFile]
+    ) -> list[ListedFile]:
         """Version 1 kept no list, but the bytes to read: there may be more now, and not less."""
         after, until, skips = (
             position.after or (-1, ""),
             position.until or (-1, ""),
-            self._skips(position),
+            self._skip_matcher(position),
         )
         ahead = [(table, info) for table, info in present if after < (table, info.path) <= until]
         there = sum(info.size for _, info in ahead) - (
@@ -271,35 +283,35 @@ class LocalFileSource(Source):
         )
         if there < position.total - position.bytes and not self.context.skip_files:
             raise UserError(
-                f"{position.total - position.bytes} bytes of files in {self._places()} were still "
+                f"{position.total - position.bytes} bytes of files in {self._paths()} were still "
                 f"to be read, and {there} are there: mount or restore what is "
                 "missing and start again with --restore latest, name what is lost with "
                 "--skip-file, or start over with --restore fresh"
             )
         return [item for item in ahead if not skips(item[1].path)]
 
-    def _next(self, position: FilePosition) -> Iterator[tuple[int, FilePart, int]]:
+    def _files_to_read(self, position: FilePosition) -> Iterator[tuple[int, FilePart, int]]:
         """The files to read, the one that is partly read first."""
         begun = position.partial
         if begun:
-            self._check_begun(begun)
+            self._check_partial(begun)
             yield begun.table, begun.part, begun.weight
         for table, info in self._queue(position):
             if not (
                 begun and (table, info.path) == (begun.table, begun.part.path)
-            ) and self._unchanged(table, info):
+            ) and self._is_unchanged(table, info):
                 yield table, FilePart(info.path, info.size, info.mtime_ns, 0, -1), 0
 
-    def _check_begun(self, begun: Partial) -> None:
+    def _check_partial(self, begun: Partial) -> None:
         now = _stat(begun.part.path)
         if now is None:
-            raise self._missing(begun.table, begun.part.path, begun.part.size)
+            raise self._missing_error(begun.table, begun.part.path, begun.part.size)
         if (now.size, now.mtime_ns) != (begun.part.size, begun.part.mtime_ns):
             raise FileChanged(
                 begun.part.path, f"was written (it has {now.size} bytes, it had {begun.part.size})"
             )
 
-    def _unchanged(self, table: int, info: FileInfo) -> bool:
+    def _is_unchanged(self, table: int, info: FileInfo) -> bool:
         """Whether a file is still as it was listed.
 
         A continuous source leaves one that grows for later, a bounded one fails by name.
@@ -310,14 +322,14 @@ class LocalFileSource(Source):
         if not self.bounded:
             return False
         if now is None:
-            raise self._missing(table, info.path, info.size)
+            raise self._missing_error(table, info.path, info.size)
         raise ListedFileChanged(
             info.path,
             f"had {info.size} bytes when it was listed, and was written since: it has"
             f" {now.size} now",
         )
 
-    def _check_there(self, position: FilePosition) -> None:
+    def _check_present(self, position: FilePosition) -> None:
         """Whether the files of a batch are there, asked in the driver.
 
         So a disk that is not mounted is waited for.
@@ -325,10 +337,10 @@ class LocalFileSource(Source):
         for segment in position.batch:
             if not os.path.lexists(segment.part.path):
                 if position.seen is not None:
-                    check_mounts(position.mounts, (), (), self._skips(position))
-                raise self._missing(segment.table, segment.part.path, segment.part.size)
+                    check_mounts(position.mounts, (), (), self._skip_matcher(position))
+                raise self._missing_error(segment.table, segment.part.path, segment.part.size)
 
-    def _missing(
+    def _missing_error(
         self, table: int, path: str, size: int | None = None
     ) -> FilesMissing | SourceUnreachable:
         """The error for a file that was there: the whole directory may be out of reach."""
@@ -340,11 +352,11 @@ class LocalFileSource(Source):
             )
         return FilesMissing([path], f"{path} ({size} bytes)" if size is not None else path)
 
-    def _moved(
+    def _advanced(
         self,
         position: FilePosition,
         segments: list[Segment],
-        done: list[Listed],
+        done: list[ListedFile],
         partial: Partial | None,
     ) -> FilePosition:
         moved = replace(
@@ -357,7 +369,7 @@ class LocalFileSource(Source):
         )
         keys = [(table, info.path) for table, info in done]
         if position.seen is not None:
-            return self._remembering(moved, keys)
+            return self._with_seen_files(moved, keys)
         after = keys[-1] if keys else position.after
         if position.listed is None:
             there = sum(info.size for _, info in self._queue(position)) - (
@@ -365,51 +377,51 @@ class LocalFileSource(Source):
             )
             return replace(moved, after=after, total=position.bytes + there)
         return replace(
-            moved, after=after, done=Inventory.of(position.listed).advanced(position.done, done)
+            moved, after=after, done=Inventory.of(position.listed).advance(position.done, done)
         )
 
-    def _remembering(self, moved: FilePosition, done: list[Key]) -> FilePosition:
+    def _with_seen_files(self, moved: FilePosition, done: list[Key]) -> FilePosition:
         """A continuous source after a batch: what it has read, and on which disks."""
-        listed, skips = self._list(), self._skips(moved)
+        listed, skips = self._list(), self._skip_matcher(moved)
         skipped = [(table, info.path) for table, info in listed if skips(info.path)]
         skipped += [(files.index, path) for files in self.files for path in self.context.skip_files]
-        present = marks((table, info.path) for table, info in listed)
+        present = file_hashes((table, info.path) for table, info in listed)
         retention_ms = self.values["file_retention"]
         try:
-            memory = remembered(
+            memory = update_seen_files(
                 moved,
                 present,
-                marks([*done, *skipped]),
+                file_hashes([*done, *skipped]),
                 now_ms=_now_ms(),
                 retention_ms=retention_ms,
                 limit=SEEN_FILES_MAX,
             )
-        except CannotRemember as error:
-            raise self._too_many(error.count, error.away) from None
+        except SeenFilesOverflow as error:
+            raise self._too_many_error(error.count, error.missing) from None
         mounts = {
             place for place in {*self._mounts, *moved.mounts} if place != "/" and not skips(place)
         }
         return replace(
             moved,
             seen=memory.seen,
-            away=memory.away,
+            missing_since=memory.missing_since,
             mounts=tuple(sorted(mounts)),
             total=moved.bytes,
             skip=(),
         )
 
-    def _skips(self, position: FilePosition) -> Callable[[str], bool]:
+    def _skip_matcher(self, position: FilePosition) -> Callable[[str], bool]:
         """What a person has left out."""
-        return skipper((*position.skip, *self.context.skip_files))
+        return path_matcher((*position.skip, *self.context.skip_files))
 
     def _unskipped(self, position: FilePosition) -> FilePosition:
         """Without the rest of a file that is left out."""
-        left_out = position.partial is not None and self._skips(position)(
+        left_out = position.partial is not None and self._skip_matcher(position)(
             position.partial.part.path
         )
         return replace(position, partial=None) if left_out else position
 
-    def _list(self) -> list[Listed]:
+    def _list(self) -> list[ListedFile]:
         """All files of all tables.
 
         A bounded source looks once, a continuous one every scan_interval.
@@ -419,13 +431,13 @@ class LocalFileSource(Source):
             return self._listed
         before, self._listed = self._listed, None
         found = [(files.index, self._scan(files.values)) for files in self.files]
-        self._before = {(t, i.path): i for t, i in before or ()} or self._before
+        self._previous = {(t, i.path): i for t, i in before or ()} or self._previous
         self._listed = [(table, info) for table, each in found for info in each.files]
         self._mounts = frozenset[str]().union(*(each.mounts for _, each in found))
         self._listed_at = time.monotonic()
         if not self.bounded and len(self._listed) > SEEN_FILES_MAX:
             count, self._listed = len(self._listed), None
-            raise self._too_many(count)
+            raise self._too_many_error(count)
         return self._listed
 
     def _scan(self, values: Values) -> FileListing:
@@ -441,37 +453,37 @@ class LocalFileSource(Source):
             )
         found = scan(values)
         for link in found.broken:
-            if link not in self._named:
+            if link not in self._warned:
                 LOG.warning(
                     "broken_link: it leads nowhere and is not read",
                     extra={"path": link, "operator": self.context.operator},
                 )
-        self._named |= set(found.broken)
+        self._warned |= set(found.broken)
         return found
 
     def _warn_changed(self, table: int, info: FileInfo) -> None:
         """A path is read once: what is written to it later is not, and a warning says so."""
-        before = self._before.get((table, info.path), info)
-        if before != info and info.path not in self._named:
-            self._named.add(info.path)
+        before = self._previous.get((table, info.path), info)
+        if before != info and info.path not in self._warned:
+            self._warned.add(info.path)
             LOG.warning(
                 "file_changed_after_reading: it is not read again",
                 extra={"path": info.path, "bytes": info.size, "bytes_before": before.size},
             )
 
-    def _too_many(self, count: int, gone: int = 0) -> TooManyFiles:
+    def _too_many_error(self, count: int, gone: int = 0) -> TooManyFiles:
         return TooManyFiles(
             [str(files.values["path"]) for files in self.files], count, SEEN_FILES_MAX, gone=gone
         )
 
-    def _places(self) -> str:
+    def _paths(self) -> str:
         return ", ".join(str(files.values["path"]) for files in self.files)
 
-    def _settled(self, table: int, info: FileInfo) -> bool:
+    def _is_complete(self, table: int, info: FileInfo) -> bool:
         """Whether a file seems to be written to its end: it did not change for a scan_interval."""
         age_ms = _now_ms() - info.mtime_ns // 1_000_000
         return (
-            age_ms >= self.values["scan_interval"] or self._before.get((table, info.path)) == info
+            age_ms >= self.values["scan_interval"] or self._previous.get((table, info.path)) == info
         )
 
 
@@ -479,7 +491,7 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000  # noqa: TID251  # what files say about their age is wall-clock time
 
 
-def _begun(position: FilePosition) -> str:
+def _partial_path(position: FilePosition) -> str:
     """The file of which a part is done."""
     return position.partial.part.path if position.partial else ""
 

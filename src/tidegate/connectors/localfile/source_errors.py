@@ -15,11 +15,11 @@ __all__ = [
     "BadFile",
     "FileChanged",
     "FilesMissing",
-    "LeftOutNow",
     "ListedFileChanged",
+    "ListedFileExcluded",
     "RangeChanged",
     "TooManyFiles",
-    "advising",
+    "advise_recovery",
 ]
 
 
@@ -80,7 +80,7 @@ class ListedFileChanged(TerminalError):
         self.path = path
 
 
-class LeftOutNow(TerminalError):
+class ListedFileExcluded(TerminalError):
     """A listed file is there, but the options of the job file have changed and leave it out."""
 
     condition = "file-left-out"
@@ -116,7 +116,7 @@ class TooManyFiles(TerminalError):
 
 
 @contextmanager
-def advising(begun: str = "") -> Iterator[None]:
+def advise_recovery(partial_path: str = "") -> Iterator[None]:
     """Add the ways out to an error about a file.
 
     `begun` is the file of which earlier checkpoints hold a part.
@@ -125,7 +125,9 @@ def advising(begun: str = "") -> Iterator[None]:
         yield
     except (BadFile, FileChanged) as error:
         if "--skip-file" not in str(error):
-            error.args = (f"{str(error).rstrip('.')}. {_advice(error, begun=error.path == begun)}",)
+            error.args = (
+                f"{str(error).rstrip('.')}. {_advice(error, begun=error.path == partial_path)}",
+            )
         raise
 
 

@@ -25,7 +25,7 @@ SUFFIXES = {
 """The codecs of text files, by the ends of their names."""
 ARCHIVES = ("none", "zip", "tar", "tar_gz", "gz")
 
-FORMAT_WORDS = "The format of the files: csv, text, json, parquet or orc."
+FORMAT_DESCRIPTION = "The format of the files: csv, text, json, parquet or orc."
 UNUSED = "Has no meaning here"
 
 SHARED = (
@@ -87,7 +87,7 @@ _ONE_TABLE = (
     Option(
         "file_format_type",
         OptionKind.ENUM,
-        FORMAT_WORDS,
+        FORMAT_DESCRIPTION,
         choices=FORMATS,
         fallbacks=("file_format",),
     ),

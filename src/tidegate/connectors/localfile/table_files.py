@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from tidegate.connectors.localfile.bad_rows import BadFile
-from tidegate.connectors.localfile.columnar import Columnar, file_schema
+from tidegate.connectors.localfile.columnar import ColumnarReader, file_schema
 from tidegate.connectors.localfile.delimited import DelimitedReader, LineReader
 from tidegate.connectors.localfile.file_blocks import FilePart
 from tidegate.connectors.localfile.header_checks import names_problem
@@ -36,7 +36,7 @@ class TableReader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class TableColumns:
     """The columns of a table: all that stand in its files, those of them that are read, and those
     that come from the path.
     """
@@ -55,7 +55,7 @@ class TableFiles:
         self.index = index
         self.values = values
         self.name = name
-        self._found: tuple[Columns, Table] | None = None
+        self._resolved: tuple[TableColumns, Table] | None = None
         if self.form not in SUPPORTED:
             raise Unsupported(
                 f"{self.form} files are not supported: use one of {', '.join(SUPPORTED)}"
@@ -71,11 +71,11 @@ class TableFiles:
 
     def table(self) -> Table:
         """Its columns and its name."""
-        return self._find()[1]
+        return self._resolve()[1]
 
     def read(self, parts: Sequence[FilePart]) -> Iterator[pa.RecordBatch]:
         """The rows of parts of files, in the table's schema."""
-        columns, table = self._find()
+        columns, table = self._resolve()
         schema = table_schema(table)
         reader = self.reader(columns)
         for part in parts:
@@ -107,12 +107,12 @@ class TableFiles:
         except TidegateError as error:
             yield str(error)
 
-    def reader(self, columns: Columns) -> TableReader:
+    def reader(self, columns: TableColumns) -> TableReader:
         """The reader of its format."""
         match self.form:
             case "parquet" | "orc":
                 names = [c.name for c in columns.in_file]
-                return Columnar(self.values, columns.wanted, names=names, exact=columns.exact)
+                return ColumnarReader(self.values, columns.wanted, names=names, exact=columns.exact)
             case "json":
                 return JsonReader(self.values, columns.wanted)
             case _ if columns.content:
@@ -122,8 +122,8 @@ class TableFiles:
                     self.values, columns.in_file, columns.wanted, exact=columns.exact
                 )
 
-    def _find(self) -> tuple[Columns, Table]:
-        if self._found is None:
+    def _resolve(self) -> tuple[TableColumns, Table]:
+        if self._resolved is None:
             files = self.files()
             first = (
                 FilePart(files[0].path, files[0].size, files[0].mtime_ns, 0, -1) if files else None
@@ -135,7 +135,7 @@ class TableFiles:
                 if set(base.primary_key) <= {c.name for c in columns.wanted}
                 else ()
             )
-            self._found = (
+            self._resolved = (
                 columns,
                 replace(
                     base,
@@ -144,7 +144,7 @@ class TableFiles:
                     primary_key=key,
                 ),
             )
-        return self._found
+        return self._resolved
 
     def _base(self, first: FilePart | None) -> tuple[Table, bool]:
         """The table without columns from the path, and whether it is one of plain lines."""
@@ -190,7 +190,7 @@ class TableFiles:
         except TypeError as error:
             raise Unsupported(f"{first.path} has a column that cannot be read: {error}") from error
 
-    def _columns(self, base: Table, first: FilePart | None, content: bool) -> Columns:
+    def _columns(self, base: Table, first: FilePart | None, content: bool) -> TableColumns:
         by_name = {c.name: c for c in base.columns}
         asked = self.values["read_columns"] or list(by_name)
         unknown = [name for name in asked if name not in by_name]
@@ -208,7 +208,7 @@ class TableFiles:
         schema = self.values["schema"] or {}
         given = bool(schema.get("fields") or schema.get("columns") or self.values["read_columns"])
         from_path = tuple(Column(name=key, type=_STRING) for key in keys)
-        return Columns(
+        return TableColumns(
             base.columns,
             tuple(by_name[name] for name in asked),
             from_path,

@@ -20,14 +20,14 @@ from typing import Any
 from tidegate.connectors.localfile.bad_rows import STRICT, Leniency
 from tidegate.connectors.localfile.bad_rows import excerpt as _shown
 from tidegate.connectors.localfile.json_values import DECODER, text_of
-from tidegate.connectors.localfile.option_syntax import strptime_of
+from tidegate.connectors.localfile.option_syntax import to_strptime
 from tidegate.model.types import DataType, TypeName
 
 Converter = Callable[[Any], Any]
 SEPARATORS = "\x01\x02\x03\x04\x05\x06\x07\x08"
 DATES = ("%Y-%m-%d", "%Y.%m.%d", "%Y/%m/%d", "%Y%m%d")
 TIMESTAMPS = ("%Y-%m-%d %H:%M:%S", "%Y.%m.%d %H:%M:%S", "%Y/%m/%d %H:%M:%S", "%Y%m%d%H%M%S")
-_CLOSE = {"%Y%m%d": 8, "%Y%m%d%H%M%S": 14}
+_COMPACT_WIDTHS = {"%Y%m%d": 8, "%Y%m%d%H%M%S": 14}
 _BITS = {TypeName.TINYINT: 8, TypeName.SMALLINT: 16, TypeName.INT: 32, TypeName.BIGINT: 64}
 _MIDNIGHT = time()
 _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
@@ -50,9 +50,9 @@ class ConversionRules:
     @staticmethod
     def of(values: Mapping[str, Any]) -> "ConversionRules":
         return ConversionRules(
-            date=strptime_of(values["date_format"]),
-            datetime=strptime_of(values["datetime_format"]),
-            time=strptime_of(values["time_format"]),
+            date=to_strptime(values["date_format"]),
+            datetime=to_strptime(values["datetime_format"]),
+            time=to_strptime(values["time_format"]),
             leniency=Leniency.of(values),
         )
 
@@ -84,7 +84,7 @@ def _scalar(kind: DataType, rules: ConversionRules) -> Converter:
         case TypeName.STRING:
             return str
         case TypeName.TINYINT | TypeName.SMALLINT | TypeName.INT | TypeName.BIGINT:
-            return _whole(kind)
+            return _integer(kind)
         case TypeName.FLOAT | TypeName.DOUBLE:
             return _number(kind)
         case TypeName.BOOLEAN:
@@ -202,7 +202,7 @@ def _json_map(key: Converter, value_of: Converter) -> Converter:
     def convert(value: Any) -> Any:
         if not isinstance(value, dict):
             raise ValueError(f"{_shown(value)} is not an object")
-        once(value, value)
+        refuse_duplicate_keys(value, value)
         return [(key(k), value_of(v)) for k, v in value.items()]
 
     return convert
@@ -215,15 +215,15 @@ def _json_row(columns: dict[str, Converter], fill_missing: bool) -> Converter:
         missing = [] if fill_missing else [name for name in columns if name not in value]
         if missing:
             raise ValueError(f"{_shown(value)} has no key {', '.join(map(repr, missing))}")
-        once(value, columns)
+        refuse_duplicate_keys(value, columns)
         return {name: column(value.get(name)) for name, column in columns.items()}
 
     return convert
 
 
-def once(value: Mapping[str, Any], names: Iterable[str]) -> None:
+def refuse_duplicate_keys(value: Mapping[str, Any], names: Iterable[str]) -> None:
     """Refuses an object that has one of these keys more than once."""
-    twice = set(names).intersection(getattr(value, "twice", ()))
+    twice = set(names).intersection(getattr(value, "duplicate_keys", ()))
     if twice:
         raise ValueError(f"the key {min(twice)!r} is there more than once")
 
@@ -240,18 +240,18 @@ def _base64(value: Any) -> bytes:
         raise ValueError(f"{_shown(value)} is not base64, as bytes in JSON are") from None
 
 
-def _whole(kind: DataType) -> Converter:
+def _integer(kind: DataType) -> Converter:
     bits = _BITS[kind.name]
 
     def convert(text: str) -> int:
-        bare = text.strip()
-        hexadecimal = _HEXADECIMAL.fullmatch(bare)
+        stripped = text.strip()
+        hexadecimal = _HEXADECIMAL.fullmatch(stripped)
         if hexadecimal and len(hexadecimal[1]) * 4 <= bits:  # as Arrow reads it
             value = int(hexadecimal[1], 16)
             return value - (1 << bits) if value >> bits - 1 else value
-        if not _WHOLE.fullmatch(bare):
+        if not _WHOLE.fullmatch(stripped):
             raise ValueError(f"{_shown(text)} is not a whole number")
-        value = int(bare) if len(bare) <= 40 else 1 << 64
+        value = int(stripped) if len(stripped) <= 40 else 1 << 64
         if not -(1 << bits - 1) <= value < 1 << bits - 1:
             raise ValueError(f"{_shown(text)} does not fit into {kind}")
         return value
@@ -322,7 +322,7 @@ def _parsed(text: str, pattern: str) -> datetime | None:
     """By a pattern; figures without separators must have their full width, or they could mean two
     things.
     """
-    if pattern in _CLOSE and len(text) != _CLOSE[pattern]:
+    if pattern in _COMPACT_WIDTHS and len(text) != _COMPACT_WIDTHS[pattern]:
         return None
     try:
         return datetime.strptime(text, pattern)

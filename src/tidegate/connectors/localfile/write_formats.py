@@ -16,7 +16,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
 from tidegate.connectors.localfile.lzo import LzopStream
-from tidegate.connectors.localfile.option_syntax import literal
+from tidegate.connectors.localfile.option_syntax import unescape
 from tidegate.connectors.localfile.write_text import NotText, TimeFormats, json_text, plain_text
 from tidegate.model.errors import Unsupported
 from tidegate.plugin.option import Values
@@ -268,28 +268,28 @@ class DelimitedFormat:
 
     def _column(self, column: Any) -> Any:
         text = plain_text(column, self.times)
-        wordy = (
+        textual = (
             pa.types.is_string(column.type)
             or pa.types.is_binary(column.type)
             or pa.types.is_nested(column.type)
         )
         if not self.quote or not (
-            wordy
+            textual
             or set(self.field + self.quote) & _NUMBER_CHARACTERS
             or pa.types.is_temporal(column.type)
         ):
             return text
-        return self._quoted(text, every=self.quote_all and wordy)
+        return self._quoted(text, every=self.quote_all and textual)
 
     def _quoted(self, text: Any, *, every: bool) -> Any:
         """Quotes around the values that need them; a text that reads like null needs them too."""
         special = "".join(
             f"\\x{{{ord(c):x}}}" for c in f"{self.field}{self.row}{self.quote}{self.escape}\r\n"
         )
-        needy = pc.or_(
+        needs_quotes = pc.or_(
             pc.match_substring_regex(text, f"[{special}]"), pc.equal(text, pa.scalar(self.null))
         )
-        if not every and not pc.any(needy).as_py():
+        if not every and not pc.any(needs_quotes).as_py():
             return text
         inside = text
         if self.escape:
@@ -299,21 +299,21 @@ class DelimitedFormat:
                 inside, self.quote, (self.escape or self.quote) + self.quote
             )
         quoted = pc.binary_join_element_wise(self.quote, inside, self.quote, "")
-        return quoted if every else pc.if_else(needy, quoted, text)
+        return quoted if every else pc.if_else(needs_quotes, quoted, text)
 
 
 def _without_nulls(text: Any, null: str) -> Any:
     return pc.fill_null(text, null) if text.null_count else text
 
 
-def delimited(values: Values) -> DelimitedFormat:
+def delimited_format(values: Values) -> DelimitedFormat:
     """From the options of the sink."""
     csv = values["file_format_type"] == "csv"
     mode = values.get("csv_string_quote_mode") or "MINIMAL"
     given = values.get("field_delimiter")
     return DelimitedFormat(
-        field=literal(given) if given else ("," if csv else "\x01"),
-        row=literal(values.get("row_delimiter") or "\n"),
+        field=unescape(given) if given else ("," if csv else "\x01"),
+        row=unescape(values.get("row_delimiter") or "\n"),
         null=values.get("null_format") or "",
         quote=(values.get("quote_char") or '"') if csv and mode != "NONE" else "",
         escape=values.get("escape_char") or "",
@@ -351,15 +351,15 @@ def open_encoder(path: str, schema: pa.Schema, values: Values) -> Encoder:
             return OrcEncoder(path, schema, values)
         case "json":
             return LineEncoder(
-                path, values, "", json_lines(schema, literal(values.get("row_delimiter") or "\n"))
+                path, values, "", json_lines(schema, unescape(values.get("row_delimiter") or "\n"))
             )
         case "csv" | "text":
-            shape = delimited(values)
+            text_format = delimited_format(values)
             return LineEncoder(
                 path,
                 values,
-                shape.header(schema.names) if values.get("enable_header_write") else "",
-                shape.lines,
+                text_format.header(schema.names) if values.get("enable_header_write") else "",
+                text_format.lines,
             )
         case other:
             raise Unsupported(

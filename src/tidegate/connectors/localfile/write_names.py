@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from tidegate.connectors.localfile.option_syntax import strptime_of
+from tidegate.connectors.localfile.option_syntax import to_strptime
 from tidegate.model.errors import UserError
 from tidegate.plugin import placeholders
 
@@ -50,7 +50,7 @@ def for_table(text: str, words: Mapping[str, str], *, in_path: bool = False) -> 
 def list_for_table(items: Sequence[Any] | None, words: Mapping[str, str]) -> list[str]:
     """A list of names; a single placeholder in it stands for all names that it has."""
     texts = [str(item) for item in items or ()]
-    if len(texts) == 1 and placeholders.WORD.fullmatch(texts[0].strip()):
+    if len(texts) == 1 and placeholders.PLACEHOLDER.fullmatch(texts[0].strip()):
         return [part for part in for_table(texts[0].strip(), words).split(",") if part]
     return [for_table(text, words) for text in texts]
 
@@ -59,13 +59,13 @@ def fixed_directory(path: str) -> str:
     """The part of a path before its first component with a placeholder in it: the directory that is
     the same for all tables.
     """
-    first = placeholders.WORD.search(path)
+    first = placeholders.PLACEHOLDER.search(path)
     return path if first is None else path[: first.start()].rpartition("/")[0] or "/"
 
 
 def depends_on_table(path: str) -> bool:
     """Whether tables go to directories of their own."""
-    return placeholders.WORD.search(path) is not None
+    return placeholders.PLACEHOLDER.search(path) is not None
 
 
 def partition_directory(expression: str, keys: Sequence[str], values: Sequence[str | None]) -> str:
@@ -86,13 +86,13 @@ def partition_directory(expression: str, keys: Sequence[str], values: Sequence[s
         return words[match[1]]
 
     return "/".join(
-        _shown(part, re.sub(r"\$\{([kv]\d+)\}", word, part))
+        _visible(part, re.sub(r"\$\{([kv]\d+)\}", word, part))
         for part in expression.split("/")
         if part
     )
 
 
-def _shown(pattern: str, component: str) -> str:
+def _visible(pattern: str, component: str) -> str:
     """A component that is not hidden, and leads nowhere else, because of a value: readers pass over
     names that begin with . or _.
     """
@@ -117,7 +117,7 @@ def file_name(
     if transactional and "${transactionId}" not in pattern:
         pattern = "${transactionId}_" + pattern
     try:
-        time = now.strftime(strptime_of(time_format))
+        time = now.strftime(to_strptime(time_format))
     except ValueError as error:
         raise UserError(f"filename_time_format: {error}") from error
     words = {"${transactionId}": transaction, "${now}": time, "${uuid}": unique}

@@ -16,7 +16,9 @@ Key = tuple[str | None, ...]
 """The values of the partition columns as text."""
 
 
-def split(batch: pa.RecordBatch, columns: Sequence[int]) -> Iterator[tuple[Key, pa.RecordBatch]]:
+def split_by_partition(
+    batch: pa.RecordBatch, columns: Sequence[int]
+) -> Iterator[tuple[Key, pa.RecordBatch]]:
     """The rows of each combination of values, in their order.
 
     Every part has memory of its own, so that keeping a small one does not keep the whole batch.

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.connectors.localfile.option_syntax import strptime_of
+from tidegate.connectors.localfile.option_syntax import to_strptime
 from tidegate.model.errors import TerminalError
 
 _LEVELS = [chr(code) for code in range(2, 8)]
@@ -216,7 +216,7 @@ def _scalar_text(value: Any, formats: TimeFormats) -> str:
         case datetime.datetime():
             return _python_time(value, formats.datetime)
         case datetime.date():
-            return value.strftime(strptime_of(formats.date))
+            return value.strftime(to_strptime(formats.date))
         case datetime.time():
             return _python_time(value, formats.time)
         case _:

@@ -16,8 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.connectors.localfile.durable_io import discard, disk, sync
-from tidegate.connectors.localfile.fence import DirectoryRemoved, removed_words
+from tidegate.connectors.localfile.durable_io import discard, disk_errors, sync
+from tidegate.connectors.localfile.fence import DirectoryRemoved, removed_message
 from tidegate.connectors.localfile.sink_layout import SinkDirectory, SinkLayout
 from tidegate.connectors.localfile.write_formats import (
     Encoder,
@@ -32,13 +32,13 @@ from tidegate.connectors.localfile.write_names import (
     partition_directory,
     suffix,
 )
-from tidegate.connectors.localfile.write_partition import split
+from tidegate.connectors.localfile.write_partition import split_by_partition
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import Fenced, TerminalError, UserError
 from tidegate.model.types import ROW_KIND, Table
 from tidegate.plugin.contract import Message, Writer, WriteTask
 from tidegate.plugin.option import Values
-from tidegate.plugin.placeholders import table_words
+from tidegate.plugin.placeholders import placeholder_values
 
 OPEN_FILES_MAX = 64
 """A task with more partitions at once closes the file that it has not used for longest."""
@@ -55,10 +55,10 @@ class NotWritable(TerminalError):
 
 
 @contextmanager
-def _staging(file_format: str) -> Iterator[None]:
+def _translated_errors(file_format: str) -> Iterator[None]:
     """Translates what the disk and Arrow's encoders say."""
     try:
-        with disk("writing a staged file"):
+        with disk_errors("writing a staged file"):
             yield
     except pa.ArrowException as error:
         raise NotWritable(f"the rows cannot be written as {file_format}: {error}") from error
@@ -83,7 +83,7 @@ class TableTarget:
 
         UserError where the options name columns that it lacks.
         """
-        words = table_words(table)
+        words = placeholder_values(table)
         path = os.path.abspath(for_table(values["path"], words, in_path=True))
         names = [n for n in schema.names if n != ROW_KIND]
         keys = tuple(list_for_table(values.get("partition_by"), words))
@@ -163,14 +163,14 @@ class FileWriter(Writer):
     """The writer of one task."""
 
     def __init__(
-        self, place: SinkDirectory, values: Values, job_id: int, task: WriteTask, host: str
+        self, sink: SinkDirectory, values: Values, job_id: int, task: WriteTask, host: str
     ) -> None:
-        self._place = place
+        self._sink = sink
         self._values = values
         self._task = task
         self._host = host
-        self._layout: SinkLayout = place.layout(task.lineage)
-        self._transaction = place.transaction(job_id, task)
+        self._layout: SinkLayout = sink.layout(task.lineage)
+        self._transaction = sink.transaction_id(job_id, task)
         self._suffix = suffix(values["file_format_type"], codec_name(values))
         self._roll = RollPolicy.of(values)
         self._targets: dict[str, tuple[pa.Schema, TableTarget]] = {}
@@ -178,7 +178,7 @@ class FileWriter(Writer):
             tuple[str, str], OpenFile
         ] = {}  # by table and directory; the least recently used first
         self._closed: list[dict[str, Any]] = []
-        self._begun: list[str] = []  # every path that was ever opened, for abort
+        self._staged_paths: list[str] = []  # every path that was ever opened, for abort
         self._rows = 0
 
     def write(self, table: Table, batch: pa.RecordBatch) -> None:
@@ -186,13 +186,13 @@ class FileWriter(Writer):
         if batch.num_rows == 0:
             return
         target = self._target(table, batch.schema)
-        with _staging(self._values["file_format_type"]):
+        with _translated_errors(self._values["file_format_type"]):
             for directory, part in self._parts(target, batch):
                 rows = pa.RecordBatch.from_arrays(
                     [part.column(c) for c in target.columns], schema=target.schema
                 )
                 self._add(target, (table.path, directory), rows)
-            self._relieve()
+            self._limit_pending_bytes()
         self._rows += batch.num_rows
 
     def _target(self, table: Table, schema: pa.Schema) -> TableTarget:
@@ -200,10 +200,10 @@ class FileWriter(Writer):
         if known is not None and known[0].equals(schema):
             return known[1]
         if known is not None:  # its columns changed: what is open has the old ones
-            with _staging(self._values["file_format_type"]):
+            with _translated_errors(self._values["file_format_type"]):
                 for key in [k for k in self._open if k[0] == table.path]:
                     self._close_file(key)
-        target = TableTarget.of(table, schema, self._values, self._place.root)
+        target = TableTarget.of(table, schema, self._values, self._sink.root)
         self._targets[table.path] = (schema, target)
         return target
 
@@ -214,7 +214,7 @@ class FileWriter(Writer):
             yield target.directory, batch
             return
         expression = self._values.get("partition_dir_expression") or ""
-        for key, part in split(batch, target.key_columns):
+        for key, part in split_by_partition(batch, target.key_columns):
             yield (
                 os.path.join(target.directory, partition_directory(expression, target.keys, key)),
                 part,
@@ -235,14 +235,14 @@ class FileWriter(Writer):
     def _open_file(self, target: TableTarget, directory: str) -> OpenFile:
         if len(self._open) >= OPEN_FILES_MAX:
             self._close_file(next(iter(self._open)))
-        index = len(self._begun)
+        index = len(self._staged_paths)
         staged = f"c{self._task.checkpoint}-{self._task.token}-{index}{self._suffix}"
         path = os.path.join(self._layout.staging(self._task.generation), staged)
         try:
             encoder = open_encoder(path, target.schema, self._values)
         except FileNotFoundError:
-            raise self._not_there() from None
-        self._begun.append(path)
+            raise self._staging_missing() from None
+        self._staged_paths.append(path)
         name = file_name(
             target.expression,
             transaction=self._transaction,
@@ -255,16 +255,16 @@ class FileWriter(Writer):
         final = os.path.normpath(os.path.join(directory, numbered + self._suffix))
         return OpenFile(encoder=encoder, staged=staged, path=path, final=final)
 
-    def _not_there(self) -> Fenced | DirectoryRemoved:
+    def _staging_missing(self) -> Fenced | DirectoryRemoved:
         """The place for staged files is gone: a newer generation took it away, somebody removed it,
         or it never was on this host.
         """
         mine, fences, here = self._task.generation, self._layout.fences(), socket.gethostname()
         if fences and (mine in fences or fences[-1] > mine):
-            return Fenced(f"the file sink {self._place.operator}", mine, max(fences[-1], mine + 1))
+            return Fenced(f"the file sink {self._sink.operator}", mine, max(fences[-1], mine + 1))
         if self._host == here:
             return DirectoryRemoved(
-                removed_words(self._layout, f"the file sink {self._place.operator}")
+                removed_message(self._layout, f"the file sink {self._sink.operator}")
             )
         return DirectoryRemoved(
             f"{self._layout.base} is not there on the host {here}: the directory was removed or"
@@ -272,7 +272,7 @@ class FileWriter(Writer):
             " that all hosts share)"
         )
 
-    def _relieve(self) -> None:
+    def _limit_pending_bytes(self) -> None:
         """Keeps the memory of many open files bounded: the fullest are written first."""
         pending = sum(f.pending_bytes for f in self._open.values())
         for file in sorted(self._open.values(), key=lambda f: f.pending_bytes, reverse=True):
@@ -293,7 +293,7 @@ class FileWriter(Writer):
             sync(file.path)
             size = os.stat(file.path).st_size
         except FileNotFoundError:
-            raise self._not_there() from None
+            raise self._staging_missing() from None
         failpoint("filesink.stage.after")
         self._closed.append(
             {
@@ -307,7 +307,7 @@ class FileWriter(Writer):
 
     def close(self) -> Message:
         """Everything is on the disk."""
-        with _staging(self._values["file_format_type"]):
+        with _translated_errors(self._values["file_format_type"]):
             for key in list(self._open):
                 self._close_file(key)
         directories = sorted({target.directory for _, target in self._targets.values()})
@@ -326,5 +326,5 @@ class FileWriter(Writer):
             except (OSError, pa.ArrowException):
                 continue  # it is thrown away in any case
         self._open = {}
-        for path in self._begun:
+        for path in self._staged_paths:
             discard(path)

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.connectors.localfile.file_blocks import BadFile, FilePart, bytes_of
+from tidegate.connectors.localfile.file_blocks import BadFile, FilePart, read_blocks
 from tidegate.connectors.localfile.lzo import (
     BLOCK_BYTES,
     LzopStream,
     compress,
     decompress,
-    unpacked,
+    decompressed_blocks,
 )
 
 # Written by the LZO codec of Spark's ORC library, which is that of the reference too: the lines
@@ -39,13 +39,13 @@ def packed(*parts: bytes) -> bytes:
 
 
 def test_a_file_of_the_references_codec_is_read() -> None:
-    assert b"".join(unpacked(io.BytesIO(OF_JAVA))) == LINES
+    assert b"".join(decompressed_blocks(io.BytesIO(OF_JAVA))) == LINES
 
 
 @given(st.lists(st.tuples(st.binary(max_size=80), st.integers(1, 60)), max_size=20))
 def test_any_bytes_with_any_repetitions_come_back(pieces: list[tuple[bytes, int]]) -> None:
     data = b"".join(piece * times for piece, times in pieces)
-    assert b"".join(unpacked(io.BytesIO(packed(data)))) == data
+    assert b"".join(decompressed_blocks(io.BytesIO(packed(data)))) == data
     if data:
         assert decompress(compress(data), len(data)) == data
 
@@ -69,7 +69,7 @@ def test_repetitions_near_and_far_are_found_and_files_of_many_blocks_come_back()
     made = packed(data[:7], data[7:100_000], data[100_000:])
     assert len(data) > 3 * BLOCK_BYTES
     assert len(made) < len(data) // 3
-    assert b"".join(unpacked(io.BytesIO(made))) == data
+    assert b"".join(decompressed_blocks(io.BytesIO(made))) == data
     assert len(compress(data[:BLOCK_BYTES])) < 54_000  # three of the four are found again
 
 
@@ -78,7 +78,7 @@ def test_damage_is_an_error_in_words_or_harmless_but_never_a_crash(place: int, c
     damaged = bytearray(OF_JAVA)
     damaged[place] ^= change
     try:
-        for _ in unpacked(io.BytesIO(damaged)):
+        for _ in decompressed_blocks(io.BytesIO(damaged)):
             pass
     except ValueError as error:
         assert str(error)  # noqa: PT017  # that nothing else is raised is what is tested
@@ -88,7 +88,7 @@ def test_a_flipped_bit_in_our_own_files_is_found_by_its_checksum() -> None:
     made = bytearray(packed(b"0123456789"))
     made[-8] ^= 1
     with pytest.raises(ValueError, match="checksum"):
-        list(unpacked(io.BytesIO(made)))
+        list(decompressed_blocks(io.BytesIO(made)))
 
 
 @pytest.mark.parametrize("data", [b"", b"plain text, nothing more", OF_JAVA[:60], OF_JAVA[:-1]])
@@ -99,4 +99,4 @@ def test_a_file_that_is_none_or_not_whole_is_refused_by_name(tmp_path: Path, dat
         path.open("rb") as file,
         pytest.raises(BadFile, match=r"f\.lzo: is not whole or not compressed with lzo"),
     ):
-        list(bytes_of(file, FilePart(str(path), len(data), 0, 0, -1), "lzo"))
+        list(read_blocks(file, FilePart(str(path), len(data), 0, 0, -1), "lzo"))

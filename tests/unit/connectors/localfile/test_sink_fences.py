@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.connectors.localfile.durable_io import DiskRefused, DiskTrouble, disk
+from tidegate.connectors.localfile.durable_io import DiskRefused, DiskTrouble, disk_errors
 from tidegate.connectors.localfile.fence import (
     DirectoryRemoved,
     SinkFilesDropped,
@@ -80,7 +80,7 @@ def test_a_fence_of_an_older_release_counts_by_its_number(kit: Any, tmp_path: Pa
     with pytest.raises(Fenced):
         old.batch(1, [1])
     assert new.batch(1, [1]) == BatchCommitted()
-    assert (highest_fence(new.sink._place.layout("L")) or 0).token == "aa"
+    assert (highest_fence(new.sink._directory.layout("L")) or 0).token == "aa"
 
 
 def test_a_zombie_of_the_same_number_cannot_commit_into_another_ones_directory(
@@ -216,13 +216,13 @@ def test_a_task_whose_directory_was_removed_says_so(kit: Any, tmp_path: Path) ->
     ],
 )
 def test_what_a_disk_may_get_over_is_tried_again(code: int) -> None:
-    with pytest.raises(DiskTrouble), disk("writing"):
+    with pytest.raises(DiskTrouble), disk_errors("writing"):
         raise OSError(code, os.strerror(code))
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ENOTDIR])
 def test_what_a_disk_never_does_is_refused(code: int) -> None:
-    with pytest.raises(DiskRefused), disk("writing"):
+    with pytest.raises(DiskRefused), disk_errors("writing"):
         raise OSError(code, os.strerror(code))
 
 
@@ -233,8 +233,10 @@ def test_what_the_sink_keeps_for_itself_must_be_directories(
 ) -> None:
     root, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
     driver = kit.Generation(root, 1)
-    layout = driver.sink._place.layout("L")
-    path = Path([driver.sink._place.bookkeeping, os.path.dirname(layout.base), layout.base][depth])
+    layout = driver.sink._directory.layout("L")
+    path = Path(
+        [driver.sink._directory.bookkeeping, os.path.dirname(layout.base), layout.base][depth]
+    )
     path.parent.mkdir(parents=True)
     if kind == "file":
         path.write_text("")

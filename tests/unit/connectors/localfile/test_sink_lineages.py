@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidegate.connectors.localfile.fence import DirectoryRemoved, Fence
-from tidegate.connectors.localfile.lineage_cleanup import collect_older
+from tidegate.connectors.localfile.lineage_cleanup import remove_older_lineages
 from tidegate.plugin.contract import BatchCommitted
 
 OLD, NEW = "7-18a0f", "7-18b11"
@@ -97,14 +97,14 @@ def test_a_lineage_that_another_job_has_taken_up_is_not_collected(kit: Any, tmp_
     taken, mine = "5-18a0f", "5-18b11"  # the drivers of this kit are job 7's
     driver = kit.Generation(tmp_path, 2, lineage=taken).open(checkpoint=1)
     driver.batch(2, [2])
-    collect_older(driver.sink._place, mine, Fence(generation=3))
+    remove_older_lineages(driver.sink._directory, mine, Fence(generation=3))
     assert [name.startswith(f"{taken}/") for name in kept(tmp_path)] == [True]
     assert driver.batch(3, [3]) == BatchCommitted()
 
 
 def test_a_lineage_that_was_taken_back_is_collected_again(kit: Any, tmp_path: Path) -> None:
     driver = kit.Generation(tmp_path, 1, lineage=OLD).open(checkpoint=1)
-    (mark := Path(driver.sink._place.layout(OLD).owner(8))).touch()
+    (mark := Path(driver.sink._directory.layout(OLD).owner(8))).touch()
     kit.Generation(tmp_path, 2, lineage=OLD).open(checkpoint=1)
     assert not mark.exists()
     kit.Generation(tmp_path, 3, lineage=NEW).open()

@@ -188,7 +188,7 @@ def test_an_unclosed_quote_is_only_followed_for_a_bounded_stretch(
     monkeypatch.setattr(file_blocks, "BLOCK_BYTES", 4096)
     (tmp_path / "f.csv").write_text('1,a\n2,"open\n' + "3,c\n" * 100_000)
     source = make(tmp_path, "csv", ID_NAME, max_record_bytes=20_000)
-    reader = source.files[0].reader(source.files[0]._find()[0])
+    reader = source.files[0].reader(source.files[0]._resolve()[0])
     part = file_blocks.FilePart(
         str(tmp_path / "f.csv"),
         (tmp_path / "f.csv").stat().st_size,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidegate.connectors.localfile.delimited import DelimitedReader
 from tidegate.connectors.localfile.delimited_dialect import DelimitedDialect, dialect_of
-from tidegate.connectors.localfile.field_splitter import Splitter
+from tidegate.connectors.localfile.field_splitter import FieldSplitter
 from tidegate.connectors.localfile.file_blocks import record_blocks
 from tidegate.connectors.localfile.record_boundaries import (
     first_end,
@@ -34,7 +34,9 @@ texts = st.text(st.sampled_from("ab\"'|,\n\r\\"), max_size=50)
 
 def ends(text: str, dialect: DelimitedDialect) -> list[int]:
     """Where records end, by taking them apart one after the other."""
-    splitter = Splitter(dialect.delimiter.decode(), dialect.quote.decode(), dialect.escape.decode())
+    splitter = FieldSplitter(
+        dialect.delimiter.decode(), dialect.quote.decode(), dialect.escape.decode()
+    )
     text += "$"  # so that an open quote or a waiting escape is seen not to end at a newline
     found = []
     place = 0
@@ -156,10 +158,10 @@ def test_both_ways_give_the_same_values_column_by_column(
     only = DelimitedReader(full.values, full.columns, [full.columns[at]])
     block = "".join(",".join(row) + "\n" for row in rows).encode()
     try:
-        fast = only._fast(block, [at], 9)
+        fast = only._parse_with_arrow(block, [at], 9)
     except (pa.ArrowInvalid, ValueError):
         return  # the slow way decides
-    slow, faults, _ = only.slow().read(block, [at], 9)
+    slow, faults, _ = only.fallback().read(block, [at], 9)
     assert not faults
     assert slow is not None
     assert repr(fast[0].to_pylist()) == repr(slow[0].to_pylist())

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from tidegate.connectors.localfile import inventory
-from tidegate.connectors.localfile.inventory import LIST_CHARS_MAX, Inventory, recorded
+from tidegate.connectors.localfile.inventory import LIST_CHARS_MAX, Inventory, record_listing
 from tidegate.connectors.localfile.listing import FileInfo
 from tidegate.connectors.localfile.position import FilePosition
 from tidegate.connectors.localfile.source import LocalFileSource
 from tidegate.connectors.localfile.source_errors import (
     FileChanged,
     FilesMissing,
-    LeftOutNow,
     ListedFileChanged,
+    ListedFileExcluded,
     RangeChanged,
 )
 from tidegate.connectors.localfile.source_options import SOURCE_OPTIONS
@@ -167,7 +167,8 @@ def test_an_emptied_file_is_changed_and_a_filtered_one_is_left_out_by_the_job_fi
 ) -> None:
     root, offset = begun(tmp_path)
     with pytest.raises(
-        LeftOutNow, match=f"{root}/8 was listed at .*the options of the job file leave it out now"
+        ListedFileExcluded,
+        match=f"{root}/8 was listed at .*the options of the job file leave it out now",
     ):
         make(root, file_filter_pattern="[0-7]").latest(offset, TWO)
     (root / "5").write_text("")
@@ -236,10 +237,10 @@ def test_a_list_of_very_many_files_stays_small() -> None:
         ]
 
     few, many = listed(1_000), listed(100_000)
-    assert Inventory.of(recorded(few, 1)).names == {
+    assert Inventory.of(record_listing(few, 1)).names == {
         (t, i.path): (i.size, i.mtime_ns) for t, i in few
     }
-    ranges = Inventory.of(recorded(many, 1)).ranges
+    ranges = Inventory.of(record_listing(many, 1)).ranges
     assert sum(each.files for each in ranges) == len(many)
     assert ranges[-1].last == (0, many[-1][1].path)
     deep = [
@@ -252,9 +253,10 @@ def test_a_list_of_very_many_files_stays_small() -> None:
         for i in range(3_000)
     ]
     assert (
-        max(len(json.dumps(recorded(files, 1))) for files in (few, many, deep))
+        max(len(json.dumps(record_listing(files, 1))) for files in (few, many, deep))
         < LIST_CHARS_MAX + 100
     )
     assert (
-        len(json.dumps(FilePosition(listed=recorded(many, 1)).to_json())) < LIST_CHARS_MAX + 1_000
+        len(json.dumps(FilePosition(listed=record_listing(many, 1)).to_json()))
+        < LIST_CHARS_MAX + 1_000
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.connectors.localfile.option_syntax import fraction_digits, literal, strptime_of
+from tidegate.connectors.localfile.option_syntax import fraction_digits, to_strptime, unescape
 from tidegate.connectors.localfile.options import CONNECTORS
 from tidegate.model.plan import Delivery
 from tidegate.model.problem import Location, Severity
@@ -208,7 +208,7 @@ def test_a_sink_without_transactions_promises_less() -> None:
 
 
 def test_delimiters_and_time_patterns_are_read_as_the_reference_writes_them() -> None:
-    assert [literal(t) for t in (r"\t", r"\001", r"\u0001", r"\|", "||", "\x01")] == [
+    assert [unescape(t) for t in (r"\t", r"\001", r"\u0001", r"\|", "||", "\x01")] == [
         "\t",
         "\x01",
         "\x01",
@@ -216,7 +216,7 @@ def test_delimiters_and_time_patterns_are_read_as_the_reference_writes_them() ->
         "||",
         "\x01",
     ]
-    assert strptime_of("yyyy-MM-dd'T'HH:mm:ss.SSS") == "%Y-%m-%dT%H:%M:%S"
-    assert strptime_of("yyyy.MM.dd 100%") == "%Y.%m.%d 100%%"
+    assert to_strptime("yyyy-MM-dd'T'HH:mm:ss.SSS") == "%Y-%m-%dT%H:%M:%S"
+    assert to_strptime("yyyy.MM.dd 100%") == "%Y.%m.%d 100%%"
     assert fraction_digits("HH:mm:ss.SSS") == 3
     assert fraction_digits("HH:mm:ss") == 0

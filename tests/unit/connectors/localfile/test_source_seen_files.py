@@ -95,7 +95,7 @@ def test_a_file_that_comes_back_within_the_retention_is_not_read_again(
     put(one, "new")
     offset, lines = turn(make(one, other), offset)
     assert lines == ["new"]
-    assert not FilePosition.of(offset).away
+    assert not FilePosition.of(offset).missing_since
 
 
 def test_a_file_that_was_found_missing_longer_than_the_retention_ago_is_forgotten(
@@ -233,9 +233,9 @@ def test_the_times_of_many_files_out_of_sight_are_few(clock: list[int]) -> None:
     for step in range(700):
         now_ms = clock[0] + step * DAY_MS // 100
         done = {step.to_bytes(8, "big")}
-        kept = seen_files.remembered(
+        kept = seen_files.update_seen_files(
             position, (), done, now_ms=now_ms, retention_ms=7 * DAY_MS, limit=20_000
         )
-        position = FilePosition(seen=kept.seen, away=kept.away)
+        position = FilePosition(seen=kept.seen, missing_since=kept.missing_since)
     assert len(kept.seen) == 700
     assert len(position.to_json()["away"]) <= 102

@@ -12,7 +12,7 @@ from tidegate.connectors.localfile.position import (
     BATCH_CHARS_MAX,
     SEEN_FILES_MAX,
     FilePosition,
-    mark,
+    file_hash,
 )
 from tidegate.connectors.localfile.source import LocalFileSource
 from tidegate.connectors.localfile.source_errors import TooManyFiles
@@ -101,6 +101,6 @@ def test_a_continuous_source_says_what_to_do_about_too_many_files(
 
 
 def test_the_largest_offset_fits_into_the_store_as_start_and_end() -> None:
-    seen = frozenset(mark(0, str(i)) for i in range(SEEN_FILES_MAX))
+    seen = frozenset(file_hash(0, str(i)) for i in range(SEEN_FILES_MAX))
     offset = json.dumps(FilePosition(seen=seen).to_json())
     assert 2 * (len(offset) + BATCH_CHARS_MAX) < VALUE_BYTES_MAX * 0.8
