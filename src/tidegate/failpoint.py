@@ -1,16 +1,16 @@
-"""Named places around every durable write, where the tests kill the process.
+"""Named points around every durable write, at which the tests kill the process.
 
-Callers: store, checkpoints, pipeline, coordinator, driver, connectors. Unless a process is started
-with TIDEGATE_FAILPOINT set (empty will do, for one that arms them later), `failpoint` is an empty
-function.
+Callers: store, checkpoints, pipeline, coordinator, driver, connectors. `failpoint` is an empty
+function unless TIDEGATE_FAILPOINT is set when the process starts. Set it to an empty string to arm
+failpoints later.
 
-A durable write is bracketed by `failpoint("area.step.before")` and `failpoint("area.step.after")`,
-and, where it has an inside (several files, bytes before a rename), by
+A durable write is bracketed by `failpoint("area.step.before")` and `failpoint("area.step.after")`.
+If it has intermediate steps (several files, bytes before a rename), it contains
 `failpoint("area.step.middle")`. Names are literals, so that a test can list them from the source.
 
-TIDEGATE_FAILPOINT = "<name>[@<hit>][=<act>]": at the hit-th passage (1 by default) act is `kill`
-(the default: SIGKILL to the whole session of processes), `stop` (SIGSTOP to this process), `raise`
-(a RuntimeError) or `exit`. Several are separated by commas.
+TIDEGATE_FAILPOINT = "<name>[@<hit>][=<action>]": the action runs at the hit-th passage (default 1)
+and is `kill` (default: SIGKILL to the whole process session), `stop` (SIGSTOP to this process),
+`raise` (a RuntimeError) or `exit`. Commas separate several failpoints.
 """
 
 import os
@@ -19,24 +19,22 @@ import sys
 import threading
 
 _armed: dict[str, tuple[int, str]] = {}
-_passed: dict[str, int] = {}
+_hits: dict[str, int] = {}
 _lock = threading.Lock()
 
 
 def arm(text: str) -> None:
-    """Arm the failpoints that are named; those of before are forgotten."""
+    """Arm the failpoints named in `text`, and disarm all others."""
     _armed.clear()
-    _passed.clear()
+    _hits.clear()
     for item in filter(None, text.split(",")):
-        place, _, act = item.partition("=")
-        name, _, hit = place.partition("@")
+        passage, _, act = item.partition("=")
+        name, _, hit = passage.partition("@")
         _armed[name] = (int(hit or 1), act or "kill")
 
 
 def _kill_session() -> None:
-    """SIGKILL all processes of the session that this one belongs to, itself last: as the end of a
-    container would.
-    """
+    """Send SIGKILL to every process of this session, this one last, as the end of a container."""
     session = os.getsid(0)
     for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
         try:
@@ -49,18 +47,17 @@ def _kill_session() -> None:
 
 def _act(name: str) -> None:
     with _lock:
-        _passed[name] = _passed.get(name, 0) + 1
+        _hits[name] = _hits.get(name, 0) + 1
         hit, act = _armed[name]
-        due = _passed[name] == hit
+        due = _hits[name] == hit
     if not due:
         return
     print(f"failpoint {name}: {act}", file=sys.stderr, flush=True)
     if act == "kill":
         _kill_session()
     elif act == "stop":
-        signal.pthread_kill(
-            threading.get_ident(), signal.SIGSTOP
-        )  # through this very thread: it must not run on for a moment
+        # Signal this thread: with os.kill it could run a little further before the stop.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
     elif act == "exit":
         os._exit(86)
     else:
@@ -71,11 +68,11 @@ if "TIDEGATE_FAILPOINT" in os.environ:
     arm(os.environ["TIDEGATE_FAILPOINT"])
 
     def failpoint(name: str) -> None:
-        """Act if this name is armed and its passage is due."""
+        """Run the armed action if this passage is the one it waits for."""
         if name in _armed:
             _act(name)
 
 else:
 
     def failpoint(name: str) -> None:
-        """Nothing: no failpoint is armed in this process."""
+        """Do nothing, because no failpoint can be armed in this process."""

@@ -1,5 +1,6 @@
-"""The directory that holds everything of an embedded installation: `--home`, TIDEGATE_HOME, else a
-per-user default. The only author of its paths.
+"""The directory of an embedded installation: `--home`, TIDEGATE_HOME, or a per-user default.
+
+No other module builds paths inside it.
 """
 
 import os
@@ -10,19 +11,20 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """An installation on this host.
+    """An installation on this host, readable by its owner only.
 
-    Nothing is made until it is needed; only its owner may look into it.
+    Directories are created when they are needed.
     """
 
     root: Path
 
     @staticmethod
-    def find(given: str | None, environ: Mapping[str, str]) -> "Home":
-        """The wanted one, else TIDEGATE_HOME, else `$XDG_STATE_HOME/tidegate` or
-        `~/.local/state/tidegate`.
+    def find(option: str | None, environ: Mapping[str, str]) -> "Home":
+        """Use the option, TIDEGATE_HOME, `$XDG_STATE_HOME/tidegate` or `~/.local/state/tidegate`.
+
+        The first one that is set wins.
         """
-        chosen = given or environ.get("TIDEGATE_HOME")
+        chosen = option or environ.get("TIDEGATE_HOME")
         if chosen:
             return Home(Path(chosen).expanduser().absolute())
         state = environ.get("XDG_STATE_HOME")
@@ -32,17 +34,18 @@ class Home:
     def store_url(self) -> str:
         return f"sqlite:///{self.root / 'store' / 'tidegate.db'}"
 
-    def lost_store(self, store_url: str) -> str:
-        """What a person should know before a store is made here: jobs have run here, and their
-        store is gone. Empty where all is as it should be.
+    def lost_store_warning(self, store_url: str) -> str:
+        """Return a warning if jobs have run in this home but their store is missing, else "".
+
+        Shown before a new, empty store is created.
         """
         if store_url != self.store_url or (self.root / "store" / "tidegate.db").exists():
             return ""
-        places = [place for place in (self.checkpoints, self.root / "logs") if place.is_dir()]
+        directories = [place for place in (self.checkpoints, self.root / "logs") if place.is_dir()]
         jobs = sorted(
             {
                 int(entry.name)
-                for place in places
+                for place in directories
                 for entry in place.iterdir()
                 if entry.name.isdecimal()
             }
@@ -54,9 +57,9 @@ class Home:
         )
         return (
             f"there is no store in {self.root / 'store'}, but jobs have run in this home ({named}):"
-            " it was removed, or its disk is not mounted. A new, empty store is made. If a disk is"
-            " missing, stop, mount it and start again; otherwise resume each job under its id with"
-            " --restore latest"
+            " it was removed, or its disk is not mounted. A new, empty store is created. If a disk"
+            " is missing, stop, mount it and start again; otherwise resume each job under its id"
+            " with --restore latest"
         )
 
     @property
@@ -66,19 +69,22 @@ class Home:
 
     @property
     def cache(self) -> Path:
-        """What can be made again: class archives, jars."""
+        """Files that can be rebuilt: class archives, jars."""
         return self.root / "cache"
 
     def work(self, job_id: int, generation: int) -> Path:
-        """Scratch files of one generation; removed by it, or by whoever proves it dead."""
+        """Scratch files of one generation.
+
+        Removed by its driver, or by the process that confirms the driver's death.
+        """
         return self.job_work(job_id) / f"g{generation}"
 
     def job_work(self, job_id: int) -> Path:
         """Scratch files of all generations of a job."""
         return self.root / "work" / str(job_id)
 
-    def works(self, job_id: int, generation: int) -> list[Path]:
-        """What is there of the scratch files of this generation and of older ones."""
+    def existing_work(self, job_id: int, generation: int) -> list[Path]:
+        """The existing scratch directories of this generation and of older ones."""
         here = self.job_work(job_id)
         return [
             p
@@ -87,26 +93,27 @@ class Home:
         ]
 
     @property
-    def works_root(self) -> Path:
-        """Scratch files of everything: a directory for each job, in it one for each generation."""
+    def work_root(self) -> Path:
+        """Scratch files of all jobs: one directory per job, in it one per generation."""
         return self.root / "work"
 
     def warm_work(self, pid: int, started: int) -> Path:
-        """Scratch files of a driver that was started before it had a job, and that keeps them for
-        life; removed by whoever proves it dead.
+        """Scratch files of a warm driver, which was started before it had a job.
+
+        It keeps them until it exits. The process that confirms its death removes them.
         """
-        return self.works_root / "warm" / f"{pid}.{started}"
+        return self.work_root / "warm" / f"{pid}.{started}"
 
     @property
-    def warm_errors(self) -> Path:
-        """What they say before they have a job."""
+    def warm_error_log(self) -> Path:
+        """Standard output and error of warm drivers that have no job yet."""
         return self.root / "logs" / "warm.err"
 
     def logs(self, job_id: int) -> Path:
         return self.root / "logs" / str(job_id)
 
-    def make(self) -> None:
-        """Create the directory, for its owner only."""
+    def create(self) -> None:
+        """Create the directory and its subdirectories, accessible to the owner only."""
         os.makedirs(self.root, mode=0o700, exist_ok=True)
         for name in ("store", "checkpoints", "work", "logs", "cache"):
             (self.root / name).mkdir(mode=0o700, exist_ok=True)

@@ -149,7 +149,7 @@ def remove(world: World) -> None:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test waits for a disk that will not come back."""
-    monkeypatch.setattr(memory, "WAIT_S", 0.0)
+    monkeypatch.setattr(memory, "MEMORY_WAIT_S", 0.0)
 
 
 @pytest.fixture
@@ -263,19 +263,19 @@ def test_without_retries_the_message_says_that_the_directory_was_removed(tmp_pat
 def test_a_directory_that_is_moved_away_for_a_moment_costs_a_retry(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "WAIT_S", 60.0)
+    monkeypatch.setattr(memory, "MEMORY_WAIT_S", 60.0)
     world = World(tmp_path, kind, retries=3)
     back = threading.Event()
 
     def away() -> None:
         world.target.rename(tmp_path / "away")
-        asked, real = threading.Event(), memory.awaited
+        asked, real = threading.Event(), memory.read_memory
 
         def seen(*given: object) -> object:
             asked.set()
             return real(*given)  # type: ignore[arg-type]  # as it was called
 
-        monkeypatch.setattr("tidegate.pipeline.loop.awaited", seen)
+        monkeypatch.setattr("tidegate.pipeline.loop.read_memory", seen)
 
         def bring() -> None:
             asked.wait()

@@ -1,20 +1,21 @@
-"""The process of one generation: Python, the Spark driver JVM and its workers, in one session.
-Started by the runner, never by hand.
+"""The driver process of one generation: Python, the Spark driver JVM and its workers, one session.
 
-It reads its order from standard input, takes its plan from the store, runs a loop for each
-pipeline, writes facts into the store, and ends. Its first act is to put its name into the store: a
-generation that has been overtaken is refused there, before it has done anything, and so is a second
-process for the same one.
+The runner starts it; users never do. It reads its DriverSpec from standard input and its plan from
+the store, runs a batch loop for each pipeline, records the results in the store, and exits. It
+first registers in the store, which rejects a superseded generation, and a second process of the
+same generation, before either has done anything.
 
-    main            the order, the threads, the exit code
-    registration    its name in the store
-    metrics         its figures, written behind; also its sign of life
-    console         what it prints, in a bounded file
-    watch           what a detached driver is told by the store: stop, interrupt, or that it has been overtaken
-    spark, warm     the engine; warm ones wait with a started JVM for their order
+    main            spec, threads, exit code
+    registration    its record in the store
+    metrics         metrics of its pipelines, written asynchronously; also its heartbeat
+    console         standard output, in a bounded file
+    commands        commands from the store for a detached driver; detects that it was superseded
+    log_retention   how long the sources keep the log that a restore needs
+    resources       external resources that its operators create, recorded in the store
+    spark, warm     the engine; warm drivers wait for their spec with a started JVM
 
-A driver of `tidegate run` is held by its standard input: when that closes, the whole session ends
-at once. A detached one belongs to nobody: it goes on while workers, servers and the store come and
-go, and ends when its pipelines have ended, when the store tells it to, or when it is told there
-that it was overtaken.
+A driver of `tidegate run` depends on its standard input: when that closes, the whole session ends
+at once. A detached driver depends on no process: it continues while workers, servers and the store
+restart. It exits when its pipelines have ended, when a command in the store says so, or when the
+store shows that it was superseded.
 """

@@ -1,4 +1,4 @@
-"""`python -m tidegate.driver`: the composition root of a driver with the Spark engine."""
+"""`python -m tidegate.driver`: composition root of a driver with the Spark engine."""
 
 import sys
 

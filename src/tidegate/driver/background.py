@@ -1,8 +1,7 @@
-"""An engine that is started in the background, so that sources can plan and sinks can open while
-the JVM comes up.
+"""Starts the engine in the background, so that sources plan and sinks open while the JVM starts.
 
-The start of an engine may take as long as a cluster likes (an application that is accepted and gets
-no container): a stop does not wait for it.
+The start may take arbitrarily long (a cluster accepts the application but grants no container), so
+a stop does not wait for it.
 """
 
 import threading
@@ -16,28 +15,29 @@ STOP_CHECKED_EVERY_S = 0.1
 
 
 class EngineNotStarted(TransientError):
-    """A stop came before the engine was up; the batch that waited for it is repeated by the next
-    run.
+    """The job was stopped before its engine had started.
+
+    The next run repeats the batch that waited for it.
     """
 
     condition = "engine-not-started"
     domain = Domain.EXTERNAL
 
     def __init__(self, waits_for: str) -> None:
-        super().__init__(f"stopped before the engine was up: {waits_for}")
+        super().__init__(f"stopped before the engine had started: {waits_for}")
 
 
 class BackgroundEngine:
-    """Waits for the real engine when it is needed first; an error of its start is raised there, to
-    every pipeline.
+    """An engine that blocks its first batches until the real engine has started.
 
-    `stop` ends the wait, and `describe` says what the start waits for.
+    An error of the start is raised there, to every pipeline. Setting `stop` ends the wait;
+    `describe` returns what the start waits for.
     """
 
     def __init__(
         self, start: Callable[[], Engine], stop: threading.Event, describe: Callable[[], str]
     ) -> None:
-        self._make = start
+        self._factory = start
         self._stop = stop
         self._describe = describe
         self._engine: Engine | None = None
@@ -46,7 +46,7 @@ class BackgroundEngine:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to start the engine."""
+        """Start the engine in a background thread."""
         self._thread = threading.Thread(target=self._start, name="engine-start", daemon=True)
         self._thread.start()
 
@@ -57,14 +57,14 @@ class BackgroundEngine:
 
     @property
     def waits_for(self) -> str:
-        """What the start of the engine waits for; empty once it is up."""
+        """What the start of the engine waits for; empty once it has started."""
         return self._describe() if self.starting else ""
 
     def run(self, graph: Graph, batch: Batch) -> Written:
         return self._ready().run(graph, batch)
 
     def tasks(self, pipeline: int) -> TaskCount:
-        """As the real engine; nothing while it starts."""
+        """Return the task count of the real engine, and zero while it starts."""
         return self._engine.tasks(pipeline) if self._engine else TaskCount(0, 0)
 
     def cancel(self, pipeline: int) -> None:
@@ -72,10 +72,9 @@ class BackgroundEngine:
             self._engine.cancel(pipeline)
 
     def close(self) -> None:
-        """As the real engine.
+        """Close the real engine.
 
-        A start that is under way is left behind by a stop: it ends with the session of this
-        process.
+        A stop does not wait for a start in progress, which ends with this process's session.
         """
         self._wait_for_start()
         if self._engine:
@@ -83,7 +82,7 @@ class BackgroundEngine:
 
     def _start(self) -> None:
         try:
-            self._engine = self._make()
+            self._engine = self._factory()
         except BaseException as error:
             self._error = error
 
@@ -92,7 +91,10 @@ class BackgroundEngine:
             self._thread.join(STOP_CHECKED_EVERY_S)
 
     def _ready(self) -> Engine:
-        """The engine; where its start failed it is tried once more for each attempt of a pipeline."""
+        """Return the started engine; after a failed start, raise its error and start again.
+
+        So every attempt of a pipeline tries the start once more.
+        """
         with self._lock:
             self._wait_for_start()
             if self._engine is None and self._error is None:

@@ -1,7 +1,7 @@
-"""What a detached driver is told by the store: stop, interrupt, end, or that it has been overtaken.
-One thread, started by main; reads only.
+"""Polls the store for commands to a detached driver, and for a newer generation of its job.
 
-A store that is out of reach says nothing: the driver goes on. Only what the store says ends it.
+One thread, started by main; it only reads. While the store is unreachable the driver continues:
+only an answer of the store can end it.
 """
 
 import logging
@@ -19,13 +19,13 @@ from tidegate.store.base import Store
 from tidegate.store.errors import StoreDamaged
 
 LOG = logging.getLogger("tidegate.driver")
-WATCH_S = 0.5
+POLL_S = 0.5
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DriverControl:
-    """How the driver obeys. All but `end` may be called again and again."""
+    """What a command can do to the driver. `stop` and `interrupt` may be called repeatedly."""
 
     stop: Callable[[], None]
     interrupt: Callable[[], None]
@@ -33,88 +33,90 @@ class DriverControl:
 
 
 class CommandWatcher:
-    """Reads the state of the job and the order for its driver, twice a second."""
+    """Reads the job's state and the command to its driver, twice a second."""
 
-    def __init__(self, store: Store, order: DriverSpec, reins: DriverControl, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, spec: DriverSpec, control: DriverControl, clock: Clock
+    ) -> None:
         self.store = store
-        self.order = order
-        self.reins = reins
+        self.spec = spec
+        self.control = control
         self.clock = clock
         self._never = threading.Event()
-        self._said: DriverCommand | None = None
-        self._damage = ""
+        self._last_command: DriverCommand | None = None
+        self._damage_reported = ""
 
     def start(self) -> None:
-        """Begin to watch, in a thread that ends with the process."""
+        """Start to poll, in a thread that ends with the process."""
         threading.Thread(target=self._run, name="store-watch", daemon=True).start()
 
     def step(self) -> None:
-        """One look, and what follows from it."""
+        """Poll once, and apply what was found."""
         state = self._read(JOB_STATES, JobState)
-        if state is None or state.generation != self.order.generation or state.status.terminal:
+        if state is None or state.generation != self.spec.generation or state.status.terminal:
             found = (
                 "gone"
                 if state is None
                 else f"{state.status.value} with generation {state.generation}"
             )
             LOG.warning(
-                "overtaken",
+                "driver_superseded",
                 extra={
-                    "job_id": self.order.job_id,
-                    "generation": self.order.generation,
+                    "job_id": self.spec.job_id,
+                    "generation": self.spec.generation,
                     "why": f"the job is {found}",
                 },
             )
-            self.reins.end()
+            self.control.end()
             return
         assignment = self._read(ASSIGNMENTS, Assignment)
-        if assignment is not None and assignment.generation == self.order.generation:
+        if assignment is not None and assignment.generation == self.spec.generation:
             self._apply(assignment.order)
 
-    def _apply(self, order: DriverCommand) -> None:
-        if order is not self._said and order is not DriverCommand.RUN:
+    def _apply(self, command: DriverCommand) -> None:
+        if command is not self._last_command and command is not DriverCommand.RUN:
             LOG.info(
-                "ordered",
+                "command_received",
                 extra={
-                    "job_id": self.order.job_id,
-                    "generation": self.order.generation,
-                    "to": order.value,
+                    "job_id": self.spec.job_id,
+                    "generation": self.spec.generation,
+                    "to": command.value,
                 },
             )
-        self._said = order
-        match order:
+        self._last_command = command
+        match command:
             case DriverCommand.RUN:
                 return
             case DriverCommand.STOP:
-                self.reins.stop()
+                self.control.stop()
             case DriverCommand.INTERRUPT | DriverCommand.TERMINATE:
-                self.reins.interrupt()
+                self.control.interrupt()
             case DriverCommand.KILL:
-                self.reins.end()
+                self.control.end()
 
     def _read(self, map: str, kind: type[T]) -> T | None:
-        entry = self.store.get(map, str(self.order.job_id))
+        entry = self.store.get(map, str(self.spec.job_id))
         return (
-            from_document(kind, entry.value, f"{map} of job {self.order.job_id}") if entry else None
+            from_document(kind, entry.value, f"{map} of job {self.spec.job_id}") if entry else None
         )
 
     def _run(self) -> None:
-        while not self.clock.wait(self._never, WATCH_S):
+        while not self.clock.wait(self._never, POLL_S):
             try:
                 self.step()
-            except TransientError:  # the store is out of reach: patience
+            except TransientError:  # the store is unreachable: try again
                 continue
-            # it is not used, and the driver goes on as it was told last; one line, not one for each
-            # look
+            # The driver ignores the damaged command and follows the last one. One log line is
+            # written for each damage, not for each poll.
             except StoreDamaged as error:
-                if str(error) != self._damage:
-                    self._damage = str(error)
+                if str(error) != self._damage_reported:
+                    self._damage_reported = str(error)
                     LOG.error(
-                        "the order cannot be read",
-                        extra={"job_id": self.order.job_id, "why": self._damage},
+                        "command_unreadable",
+                        extra={"job_id": self.spec.job_id, "why": self._damage_reported},
                     )
             except Exception:
                 LOG.exception(
-                    "the order cannot be read",
-                    extra={"job_id": self.order.job_id, "generation": self.order.generation},
+                    "command_unreadable",
+                    extra={"job_id": self.spec.job_id, "generation": self.spec.generation},
                 )

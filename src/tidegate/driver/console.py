@@ -1,5 +1,6 @@
-"""What a detached driver prints goes into a file, and a streaming job prints for ever: so the file
-is turned over when it is full. Called by main.
+"""Rotates the file that receives the standard output of a detached driver. Called by main.
+
+A streaming job can print without end, so the file must not grow without end.
 """
 
 import logging
@@ -11,12 +12,12 @@ from tidegate.clock import Clock
 
 LOG = logging.getLogger("tidegate.driver")
 STDOUT = 1
-LOOK_S = 5.0
-BYTES_MAX = 20 * 1024 * 1024  # twice as much is kept: this file, and the one before it
+POLL_S = 5.0
+BYTES_MAX = 20 * 1024 * 1024  # twice as much is kept: this file and the one before it
 
 
 class ConsoleLog:
-    """The file behind standard output, and its predecessor."""
+    """The file behind standard output, and the one that was rotated before it."""
 
     def __init__(
         self, path: Path, clock: Clock, *, descriptor: int = STDOUT, bytes_max: int = BYTES_MAX
@@ -27,13 +28,13 @@ class ConsoleLog:
         self.bytes_max = bytes_max
 
     def start(self) -> None:
-        """Begin to look, in a thread that ends with the process."""
+        """Start to check the size, in a thread that ends with the process."""
         threading.Thread(target=self._run, name="console", daemon=True).start()
 
     def step(self) -> None:
-        """Turn the file over if it is full.
+        """Rotate the file if it is full.
 
-        Whoever prints meanwhile prints into the old one or the new one.
+        A concurrent write goes to the old file or to the new one; none is lost.
         """
         if os.fstat(self.descriptor).st_size < self.bytes_max:
             return
@@ -43,8 +44,8 @@ class ConsoleLog:
 
     def _run(self) -> None:
         never = threading.Event()
-        while not self.clock.wait(never, LOOK_S):
+        while not self.clock.wait(never, POLL_S):
             try:
                 self.step()
             except OSError as error:
-                LOG.warning("the console log cannot be turned over", extra={"why": str(error)})
+                LOG.warning("console_rotation_failed", extra={"why": str(error)})

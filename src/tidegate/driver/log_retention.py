@@ -1,9 +1,9 @@
-"""Asks the sources, now and then, how long they will hold what the oldest restore point needs, and
-keeps the answers with the figures. Caller: main.
+"""Monitors how long the sources keep the log that the oldest restore point needs. Caller: main.
 
-It asks instances of its own, in a thread of its own: a source that reads is not disturbed, and a
-server that does not answer delays no batch. Where no source of a job can lose anything, the thread
-ends at once. A source that does not say is told in the log, and nothing is claimed about it.
+The answers become part of the pipeline's metrics. The monitor queries source instances of its own
+in a thread of its own, so it does not disturb a source that reads, and a server that does not
+answer delays no batch. If no source of a job can lose its log, the thread ends at once. A failed
+query is logged and keeps the last known answer.
 """
 
 import logging
@@ -15,7 +15,7 @@ from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.clock import Clock
 from tidegate.model.document import from_document
 from tidegate.model.engine import DriverSpec
-from tidegate.model.log_retention import LogRetentionMetric, RunwayLevel
+from tidegate.model.log_retention import LogRetentionMetric, RetentionLevel
 from tidegate.model.plan import PipelinePlan
 from tidegate.model.records import PIPELINES, JobRecord, PipelineState
 from tidegate.pipeline.graph import build
@@ -25,12 +25,15 @@ from tidegate.plugin.contract import LogRetention, Offset, Source
 from tidegate.store.base import Store
 
 LOG = logging.getLogger("tidegate.driver")
-WARN = {RunwayLevel.LOW: "runway low", RunwayLevel.GONE: "runway gone"}
+LEVEL_EVENTS = {
+    RetentionLevel.LOW: "log_retention_low",
+    RetentionLevel.GONE: "log_retention_lost",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WatchedPipeline:
-    """A pipeline with sources that may lose something."""
+    """A pipeline with sources whose log is deleted after some time."""
 
     plan: PipelinePlan
     sources: Mapping[str, Source]
@@ -38,8 +41,8 @@ class WatchedPipeline:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """A restore point, with the positions in it."""
+class RetainedPoint:
+    """A restore point and its source offsets."""
 
     checkpoint: int
     offsets: Mapping[str, Offset]
@@ -47,16 +50,15 @@ class Point:
 
 class LogRetentionMonitor:
     def __init__(
-        self, store: Store, storage: CheckpointStorage, order: DriverSpec, clock: Clock
+        self, store: Store, storage: CheckpointStorage, spec: DriverSpec, clock: Clock
     ) -> None:
         self.store = store
         self.storage = storage
-        self.order = order
+        self.spec = spec
         self.clock = clock
-        self.lanes: list[WatchedPipeline] = []
-        self._points: dict[
-            int, tuple[str, Point]
-        ] = {}  # what was read of each pipeline's oldest checkpoint, by its path
+        self.pipelines: list[WatchedPipeline] = []
+        # the oldest checkpoint of each pipeline, as read from this path
+        self._points: dict[int, tuple[str, RetainedPoint]] = {}
         self._ended = threading.Event()
 
     def start(self, job: JobRecord, progress: Sequence[PipelineProgress]) -> None:
@@ -72,100 +74,101 @@ class LogRetentionMonitor:
                 if type(source).log_retention is not Source.log_retention
             }
             if sources:
-                self.lanes.append(WatchedPipeline(plan=plan, sources=sources, progress=progress))
+                self.pipelines.append(
+                    WatchedPipeline(plan=plan, sources=sources, progress=progress)
+                )
 
     def stop(self) -> None:
-        """Ask no more. A source that does not answer is not waited for."""
+        """End after the current query. Does not wait for a source that does not answer."""
         self._ended.set()
 
     def _run(self, job: JobRecord, progress: Sequence[PipelineProgress]) -> None:
         try:
             self.find(job, progress)
-        except Exception:  # the loops meet the same error, and deal with it
-            LOG.exception("nobody is asked for the runway", extra={"job_id": job.job_id})
-        while self.lanes and not self.clock.wait(self._ended, self.order.runway_interval_ms / 1000):
-            for lane in self.lanes:
-                self.step(lane)
+        except Exception:  # the batch loops meet the same error and handle it
+            LOG.exception("log_retention_monitor_failed", extra={"job_id": job.job_id})
+        interval_s = self.spec.log_retention_interval_ms / 1000
+        while self.pipelines and not self.clock.wait(self._ended, interval_s):
+            for watched in self.pipelines:
+                self.step(watched)
 
-    def step(self, lane: WatchedPipeline) -> None:
-        """Ask the sources of one pipeline."""
+    def step(self, watched: WatchedPipeline) -> None:
+        """Query the sources of one pipeline, and log a warning when a level becomes worse."""
         try:
-            point = self._oldest(lane.plan.id)
-        except Exception as error:  # the store, the storage: others wait for them and say so
+            point = self._oldest(watched.plan.id)
+        except Exception as error:  # of the store or the storage; the batch loop reports outages
             LOG.info(
-                "runway not looked at",
+                "log_retention_skipped",
                 extra={
-                    "job_id": self.order.job_id,
-                    "pipeline": lane.plan.id,
+                    "job_id": self.spec.job_id,
+                    "pipeline": watched.plan.id,
                     "why": f"{type(error).__name__}: {error}",
                 },
             )
             return
-        figures = [
-            figure
-            for name, source in lane.sources.items()
-            if name in point.offsets and (figure := self._ask(lane, name, source, point))
+        metrics = [
+            metric
+            for name, source in watched.sources.items()
+            if name in point.offsets and (metric := self._query(watched, name, source, point))
         ]
-        before = {figure.source: figure.level for figure in lane.progress.read().log_retention}
-        for figure in figures:
-            if figure.level in WARN and before.get(figure.source) is not figure.level:
-                facts = {
-                    "job_id": self.order.job_id,
-                    "pipeline": lane.plan.id,
-                    "generation": self.order.generation,
+        before = {metric.source: metric.level for metric in watched.progress.read().log_retention}
+        for metric in metrics:
+            if metric.level in LEVEL_EVENTS and before.get(metric.source) is not metric.level:
+                fields = {
+                    "job_id": self.spec.job_id,
+                    "pipeline": watched.plan.id,
+                    "generation": self.spec.generation,
                 }
-                LOG.warning(WARN[figure.level], extra={**facts, "why": figure.words()})
-        lane.progress.log_retention(figures)
+                LOG.warning(LEVEL_EVENTS[metric.level], extra={**fields, "why": metric.describe()})
+        watched.progress.log_retention(metrics)
 
-    def _ask(
-        self, lane: WatchedPipeline, name: str, source: Source, point: Point
+    def _query(
+        self, watched: WatchedPipeline, name: str, source: Source, point: RetainedPoint
     ) -> LogRetentionMetric | None:
         try:
-            told = source.log_retention(point.offsets[name])
-        except Exception as error:  # a source that is out of reach holds what it held
+            retention = source.log_retention(point.offsets[name])
+        except Exception as error:  # an unreachable source keeps its last known answer
             LOG.info(
-                "runway not told",
+                "log_retention_query_failed",
                 extra={
-                    "job_id": self.order.job_id,
-                    "pipeline": lane.plan.id,
+                    "job_id": self.spec.job_id,
+                    "pipeline": watched.plan.id,
                     "why": f"{name}: {type(error).__name__}: {error}",
                 },
             )
-            return next(
-                (figure for figure in lane.progress.read().log_retention if figure.source == name),
-                None,
-            )
+            known = watched.progress.read().log_retention
+            return next((metric for metric in known if metric.source == name), None)
         return LogRetentionMetric(
             source=name,
-            level=self._level(told),
+            level=self._level(retention),
             checkpoint=point.checkpoint,
-            reason=told.reason,
-            seconds_left=told.seconds_left,
-            bytes_left=told.bytes_left,
+            reason=retention.reason,
+            seconds_left=retention.seconds_left,
+            bytes_left=retention.bytes_left,
             at_ms=self.clock.now_ms(),
         )
 
-    def _level(self, told: LogRetention) -> RunwayLevel:
-        if not told.held:
-            return RunwayLevel.GONE
+    def _level(self, retention: LogRetention) -> RetentionLevel:
+        if not retention.held:
+            return RetentionLevel.GONE
         few = (
-            told.seconds_left is not None
-            and told.seconds_left * 1000 < self.order.runway_warning_ms
+            retention.seconds_left is not None
+            and retention.seconds_left * 1000 < self.spec.log_retention_warning_ms
         )
-        return RunwayLevel.LOW if told.low or few else RunwayLevel.OK
+        return RetentionLevel.LOW if retention.low or few else RetentionLevel.OK
 
-    def _oldest(self, pipeline: int) -> Point:
-        """The oldest retained checkpoint; where there is none, the beginning."""
-        key = pipeline_key(self.order.job_id, pipeline)
+    def _oldest(self, pipeline: int) -> RetainedPoint:
+        """Return the oldest retained checkpoint, or the initial offsets if there is none."""
+        key = pipeline_key(self.spec.job_id, pipeline)
         entry = self.store.get(PIPELINES, key)
         state = from_document(PipelineState, entry.value, f"pipeline {key}") if entry else None
         if state is None or not state.retained:
-            return Point(0, (state.initial if state else None) or {})
+            return RetainedPoint(0, (state.initial if state else None) or {})
         oldest = state.retained[0]
         path, point = self._points.get(pipeline, ("", None))
         if point is None or path != oldest.path:
             states = self.storage.read(oldest.path).states
-            point = Point(
+            point = RetainedPoint(
                 oldest.checkpoint,
                 {
                     name: kept["offset"]

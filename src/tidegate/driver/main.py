@@ -1,4 +1,4 @@
-"""What a driver does, from its order to its exit code.
+"""Runs a driver from its spec to its exit code.
 
 Called by __main__ with an engine: Spark, or the plain one of the test kit.
 """
@@ -40,8 +40,8 @@ from tidegate.pipeline.ledger import OUTAGE_PAUSES_S, Ledger, pipeline_key
 from tidegate.pipeline.loop import PipelineContext
 from tidegate.pipeline.progress import PipelineProgress
 from tidegate.pipeline.savepoints import SavepointCoordinator
-from tidegate.plugin.secret import plan_texts, secret_texts
-from tidegate.redact import redact_stderr, register_secrets
+from tidegate.plugin.secret import plan_texts
+from tidegate.redact import redact_stderr, register_secrets, secret_texts
 from tidegate.runner import driver_spec, scratch
 from tidegate.runner.exits import DriverExit
 from tidegate.runner.launch import CONSOLE_LOG
@@ -60,9 +60,9 @@ WarmUp = Callable[[DriverSpec], EngineFactory]
 
 
 def main(arguments: Sequence[str], engine_factory: EngineFactory, warm_up: WarmUp) -> int:
-    """Run one generation; the exit code says how it ended.
+    """Run one generation and return the exit code.
 
-    A warm driver gets ready first, by an order without a job, and then waits for its own.
+    A warm driver first starts its engine from a spec without a job, then waits for the job's spec.
     """
     warm = parse(arguments).warm
     spec = driver_spec.receive(STDIN)
@@ -75,9 +75,10 @@ def main(arguments: Sequence[str], engine_factory: EngineFactory, warm_up: WarmU
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The command line of a driver: for people who read `ps`, but for --warm.
+    """Parse the command line of a driver.
 
-    What counts is the order.
+    Only --warm has an effect. The other options are there for readers of `ps`; the values that
+    count are in the spec.
     """
     parser = argparse.ArgumentParser(prog="python -m tidegate.driver")
     parser.add_argument("--job-id", type=int)
@@ -87,11 +88,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def drive(spec: DriverSpec, engine_factory: EngineFactory) -> int:
-    """From the registration to the exit code."""
+    """Register in the store, run the job, and return the exit code."""
     redact_stderr()
-    register_secrets(
-        secret_texts({"store": spec.store_url, **spec.storage_options, **spec.spark})
-    )
+    register_secrets(secret_texts({"store": spec.store_url, **spec.storage_options, **spec.spark}))
     log_to(driver_spec.home_of(spec).logs(spec.job_id) / "driver.log")
     leader = LeaderPipe()
     if not spec.detached:
@@ -122,9 +121,7 @@ def drive(spec: DriverSpec, engine_factory: EngineFactory) -> int:
 
 
 def retry_transient(act: Callable[[], T]) -> T:
-    """Wait while the store is out of reach: a driver does not die of that, at its start no more
-    than later.
-    """
+    """Repeat `act` while the store is unreachable, because an outage must not end a driver."""
     clock, never = SystemClock(), threading.Event()
     while True:
         try:
@@ -141,7 +138,7 @@ def job_of(store: Store, spec: DriverSpec) -> JobRecord:
 
 
 def with_defaults(job: JobRecord, spec: DriverSpec) -> JobRecord:
-    """The job with the engine's values where its env gives none."""
+    """Fill the settings that the job's env leaves out with the engine's defaults."""
     env = job.plan.env
     full = replace(
         env,
@@ -157,8 +154,10 @@ def with_defaults(job: JobRecord, spec: DriverSpec) -> JobRecord:
 
 
 class Driver:
-    """The threads of one generation: a loop for each pipeline, the metrics writer, the watch on the
-    leader or on the store.
+    """The threads of one generation.
+
+    A batch loop for each pipeline, the metrics writer, the savepoint thread, and the thread that
+    reads commands from the leader's pipe or from the store.
     """
 
     def __init__(
@@ -184,13 +183,13 @@ class Driver:
         )
         self.progress: list[PipelineProgress] = []
         self.installation = ""
-        self.token = secrets.token_hex(
-            8
-        )  # part of every fence: a copy of this home may start the same generation
+        # part of every fence, because a copy of this home may start the same generation
+        self.token = secrets.token_hex(8)
 
     def listen(self, leader: "LeaderPipe") -> None:
-        """SIGTERM and SIGINT ask for a stop at a checkpoint; the leader of an embedded driver, and
-        the store a detached one, can also interrupt it.
+        """Stop at a checkpoint on SIGTERM and SIGINT, and accept commands.
+
+        An embedded driver is interrupted by its leader's pipe, a detached one by the store.
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.stop.set())
@@ -207,24 +206,31 @@ class Driver:
             ).start()
 
     def _wait_out_outage(self, failures: int) -> bool:
-        """What is out of reach, the store or the checkpoint storage, is waited for."""
+        """Pause before the next attempt to reach the store or the checkpoint storage.
+
+        Returns False if the driver must give up.
+        """
         return not self.clock.wait(
             self.abandon, OUTAGE_PAUSES_S[min(failures, len(OUTAGE_PAUSES_S)) - 1]
         )
 
     def interrupt(self) -> None:
-        """Give the running batches up, and end. May be repeated: a batch may begin just after."""
+        """Cancel the running batches and stop.
+
+        May be called repeatedly, because a batch may begin just after a call.
+        """
         self.stop.set()
         for plan in self.job.plan.pipelines:
             self.engine.cancel(plan.id)
 
     def run(self) -> int:
-        """Until every pipeline has ended."""
+        """Run all pipelines until every one of them has ended."""
         work = driver_spec.home_of(self.spec).work(self.job.job_id, self.spec.generation)
         scratch.create(work)
         self.engine.start()
         self.installation = retry_transient(lambda: installation_of(self.store))
-        retry_transient(self.savepoints.step)  # what is wanted already holds from the first turn on
+        # a savepoint that was requested already applies from the first batch on
+        retry_transient(self.savepoints.step)
         slots = threading.Semaphore(
             self.job.plan.env.pipeline_concurrency or len(self.job.plan.pipelines)
         )
@@ -245,7 +251,8 @@ class Driver:
                 self.engine.close()
             finally:
                 self.savepoints.stop()
-                metrics.stop()  # last: the end of an engine may take its time, and is no silence
+                # last: heartbeats continue while the engine closes, which may take long
+                metrics.stop()
                 scratch.remove(work)
 
     def _unfinished(self) -> list[PipelinePlan]:
@@ -290,7 +297,12 @@ class Driver:
             interval_s=self.spec.interval_ms / 1000,
             savepoints=self.savepoints,
             resource_registry=lambda action: DriverResources(
-                self.store, self.job, self.spec.generation, action, self.clock, self._wait_out_outage
+                self.store,
+                self.job,
+                self.spec.generation,
+                action,
+                self.clock,
+                self._wait_out_outage,
             ),
             installation=self.installation,
         )
@@ -307,9 +319,9 @@ class Driver:
         return future
 
     def _wait_for(self, runs: "Sequence[Future[PipelineStatus]]") -> int:
-        """The main thread waits and handles signals.
+        """Wait for all pipelines; the main thread must stay free to handle signals.
 
-        One pipeline that fails stops the others at their next checkpoint.
+        A pipeline that fails stops the others at their next checkpoint.
         """
         for run in runs:
             run.add_done_callback(self._pipeline_ended)
@@ -331,17 +343,18 @@ class Driver:
 
 
 class LeaderPipe:
-    """Reads the pipe from `tidegate run`: INTERRUPT gives the batches up, its end is the leader's,
-    and ends this whole session.
+    """The pipe from `tidegate run`, which is the leader of an embedded driver.
+
+    INTERRUPT cancels the running batches. The end of the pipe means that the leader has exited, and
+    ends this whole session.
     """
 
     def __init__(self) -> None:
-        self.interrupt: Callable[[], None] = (
-            end_own_session  # as long as there is no batch to give up
-        )
+        # the default applies until there are batches to cancel
+        self.interrupt: Callable[[], None] = end_own_session
 
     def start(self) -> None:
-        """Begin to read, in a thread that ends with the process."""
+        """Start to read, in a thread that ends with the process."""
         threading.Thread(target=self._run, name="leader-watch", daemon=True).start()
 
     def _run(self) -> None:

@@ -1,9 +1,9 @@
-"""Figures of running pipelines, written behind: when they have changed, at a bounded rate whatever
-the row rate, and also when nothing changes.
+"""Writes the metrics of running pipelines to the store asynchronously, also as the heartbeat.
 
-They are for displays, and their arrival is the driver's sign of life. Every write is conditioned on
-the driver's own record: figures of a driver that has been overtaken, or whose job has been cleaned
-up, are not written.
+They are written when they have changed, at a rate that does not depend on the row rate, and at
+least every HEARTBEAT_S. Displays show them, and their arrival proves that the driver is alive.
+Every write is conditioned on the driver's own record, so a superseded driver, or one whose job was
+cleaned up, writes none.
 """
 
 import logging
@@ -19,42 +19,42 @@ from tidegate.model.errors import TransientError
 from tidegate.model.records import DRIVERS, METRICS, DriverRecord, PipelineMetrics
 from tidegate.pipeline.ledger import pipeline_key
 from tidegate.pipeline.progress import PipelineProgress
-from tidegate.runner.process import reference
+from tidegate.runner.process import process_ref
 from tidegate.store.base import Check, Put, Store
 from tidegate.store.errors import Conflict
 
 LOG = logging.getLogger("tidegate.driver")
-ALIVE_S = 2.0  # a driver that lives says so at least so often
+HEARTBEAT_S = 2.0  # a driver that lives says so at least so often
 DELAY_S_MIN = 0.05  # and never more often, whatever the settings ask for
 
 
 class MetricsWriter:
-    """A thread that writes the figures of all meters of a driver, each time in one transaction.
+    """A thread that writes the metrics of all pipelines of a driver, in one transaction each time.
 
-    `waits_for` says what the start of its engine waits for.
+    `waits_for` returns what the start of the engine waits for.
     """
 
     def __init__(
         self,
         store: Store,
-        order: DriverSpec,
+        spec: DriverSpec,
         progress: Sequence[PipelineProgress],
         clock: Clock,
         waits_for: Callable[[], str] = lambda: "",
     ) -> None:
         self.store = store
-        self.order = order
-        self.meters = progress
+        self.spec = spec
+        self.progress = progress
         self.clock = clock
         self.waits_for = waits_for
-        self.out_of_reach: Callable[[], str] = lambda: (
+        self.unreachable: Callable[[], str] = lambda: (
             ""
         )  # what the driver cannot reach at this moment
-        self.delay_s = max(DELAY_S_MIN, min(ALIVE_S, order.write_behind_ms / 1000))
+        self.delay_s = max(DELAY_S_MIN, min(HEARTBEAT_S, spec.write_behind_ms / 1000))
         self._ended = threading.Event()
-        self._last: dict[int, PipelineMetrics] = {}
-        self._alive_s = float("-inf")
-        self._me = reference(os.getpid())
+        self._written: dict[int, PipelineMetrics] = {}
+        self._heartbeat_s = float("-inf")
+        self._me = process_ref(os.getpid())
         self._version = 0
         self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
 
@@ -62,18 +62,18 @@ class MetricsWriter:
         self._thread.start()
 
     def stop(self) -> None:
-        """End; figures of an ended pipeline are of no use to anyone."""
+        """Stop without a last write: nobody reads the metrics of an ended pipeline."""
         self._ended.set()
         self._thread.join()
 
     def step(self) -> None:
-        """One turn: write what has changed, or everything when the last sign of life is too old."""
+        """Write the metrics that have changed, or all of them when a heartbeat is due."""
         now_s = self.clock.monotonic_s()
-        figures = self._figures()
+        metrics = self._collect()
         due = (
-            figures
-            if now_s - self._alive_s >= ALIVE_S - self.delay_s / 2
-            else [m for m in figures if _without_rates(m) != self._last.get(m.pipeline)]
+            metrics
+            if now_s - self._heartbeat_s >= HEARTBEAT_S - self.delay_s / 2
+            else [m for m in metrics if _without_rates(m) != self._written.get(m.pipeline)]
         )
         if not due or not self._registered():
             return
@@ -81,47 +81,47 @@ class MetricsWriter:
         puts = [
             Put(
                 METRICS,
-                pipeline_key(self.order.job_id, m.pipeline),
+                pipeline_key(self.spec.job_id, m.pipeline),
                 to_document(replace(m, at_ms=now_ms)),
             )
             for m in due
         ]
         try:
-            self.store.transact([Check(DRIVERS, str(self.order.job_id), self._version)], puts)
+            self.store.transact([Check(DRIVERS, str(self.spec.job_id), self._version)], puts)
         except Conflict:
             self._version = 0
             return
-        self._last |= {m.pipeline: _without_rates(m) for m in due}
-        if len(due) == len(figures):
-            self._alive_s = now_s
+        self._written |= {m.pipeline: _without_rates(m) for m in due}
+        if len(due) == len(metrics):
+            self._heartbeat_s = now_s
 
-    def _figures(self) -> list[PipelineMetrics]:
-        """What the meters say.
+    def _collect(self) -> list[PipelineMetrics]:
+        """Read the metrics of all pipelines.
 
-        A batch that waits for the engine is not being written yet: that is still the start, which
-        has a window of its own.
+        A batch that waits for the engine counts as starting, not as writing: the start has a
+        timeout of its own.
         """
-        out_of_reach = self.out_of_reach()
-        figures = [replace(progress.read(), waits_for=out_of_reach) for progress in self.meters]
+        unreachable = self.unreachable()
+        metrics = [replace(progress.read(), waits_for=unreachable) for progress in self.progress]
         waits_for = self.waits_for()
         if not waits_for:
-            return figures
+            return metrics
         return [
             replace(m, phase="starting", waits_for=waits_for) if m.phase == "writing" else m
-            for m in figures
+            for m in metrics
         ]
 
     def _registered(self) -> bool:
-        """Whether this process is on record as the driver; remembers the version of that."""
+        """Return whether the store has this process as the driver; keep the record's version."""
         if self._version:
             return True
-        entry = self.store.get(DRIVERS, str(self.order.job_id))
+        entry = self.store.get(DRIVERS, str(self.spec.job_id))
         record = from_document(DriverRecord, entry.value) if entry else None
         if (
             entry is not None
             and record is not None
             and record.process == self._me
-            and record.generation == self.order.generation
+            and record.generation == self.spec.generation
             and record.end is None
         ):
             self._version = entry.version
@@ -131,18 +131,18 @@ class MetricsWriter:
         while not self.clock.wait(self._ended, self.delay_s):
             try:
                 self.step()
-            except TransientError:  # the store is out of reach: patience
+            except TransientError:  # the store is unreachable: try again
                 continue
             except Exception:
                 LOG.exception(
-                    "the figures cannot be written",
-                    extra={"job_id": self.order.job_id, "generation": self.order.generation},
+                    "metrics_not_written",
+                    extra={"job_id": self.spec.job_id, "generation": self.spec.generation},
                 )
 
 
 def _without_rates(metrics: PipelineMetrics) -> PipelineMetrics:
-    """What is worth a write of its own.
+    """Return the part of the metrics whose change is worth a write.
 
-    Rates change with time alone, and come with the next sign of life.
+    Rates change with time alone and are written with the next heartbeat.
     """
     return replace(metrics, rates=None)

@@ -1,8 +1,7 @@
-"""The book in which the operators of a driver record what they create outside: a row of the store
-for each, before it is there. Caller: main.
+"""Records the external resources that a driver's operators create. Caller: main.
 
-Only the generation that runs the job may write into it. What another job has is refused, as at
-submit.
+The store gets a row for each resource before it is created. Only the generation that runs the job
+may write one. A resource that belongs to another job is rejected, as at submit.
 """
 
 from collections.abc import Callable
@@ -21,7 +20,10 @@ from tidegate.store.errors import Conflict, StoreUnavailable
 
 
 class DriverResources:
-    """The pages of one operator. `wait` lets some time pass, and says whether to try again."""
+    """The resource registry of one operator.
+
+    `wait(failures)` pauses, and returns whether to try again.
+    """
 
     def __init__(
         self,
@@ -76,7 +78,7 @@ class DriverResources:
             )
 
     def _ownership_check(self) -> Check:
-        """That this generation still runs the job."""
+        """Return a check that this generation still runs the job; raise Fenced if it does not."""
         key = str(self.job.job_id)
         entry = self.store.get(JOB_STATES, key)
         state = from_document(JobState, entry.value, f"state of job {key}") if entry else None
@@ -85,7 +87,7 @@ class DriverResources:
         return Check(JOB_STATES, key, entry.version)
 
     def _retry(self, act: Callable[[], None]) -> None:
-        """Others may write the job's state at the same moment, and the store may be out of reach."""
+        """Repeat `act` after a concurrent write of the job's state, and while the store is down."""
         failures = 0
         while True:
             try:

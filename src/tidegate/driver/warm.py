@@ -1,24 +1,24 @@
-"""A driver that was started before there was work for it.
+"""Turns a warm driver, which was started without a job, into the driver of a job.
 
-Called by main when it gets its order: from here on it is a driver like any other.
+Called by main when the job's spec arrives. From then on it is a driver like any other.
 """
 
 import os
 
 from tidegate.model.engine import DriverSpec
-from tidegate.runner import driver_spec as orders
-from tidegate.runner.launch import CONSOLE_LOG, open_errors
+from tidegate.runner import driver_spec
+from tidegate.runner.launch import CONSOLE_LOG, open_error_log
 
 STDOUT, STDERR = 1, 2
 
 
-def take_over(order: DriverSpec | None) -> DriverSpec | None:
-    """What it prints goes to the job's files now, as if it had been started for it."""
-    if order is None:
+def take_over(spec: DriverSpec | None) -> DriverSpec | None:
+    """Redirect standard output and error to the job's log files."""
+    if spec is None:
         return None
-    logs = orders.home_of(order).logs(order.job_id)
+    logs = driver_spec.home_of(spec).logs(spec.job_id)
     logs.mkdir(parents=True, exist_ok=True)
-    with (logs / CONSOLE_LOG).open("ab") as console, open_errors(logs) as errors:
+    with (logs / CONSOLE_LOG).open("ab") as console, open_error_log(logs) as errors:
         os.dup2(console.fileno(), STDOUT)
         os.dup2(errors.fileno(), STDERR)
-    return order
+    return spec

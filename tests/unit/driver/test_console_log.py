@@ -1,6 +1,4 @@
-"""The file behind standard output is bounded, and nothing that is printed is lost while it is
-turned over.
-"""
+"""The file behind standard output is bounded, and its rotation loses no output."""
 
 import os
 from pathlib import Path
@@ -9,7 +7,7 @@ from tidegate.clock import SystemClock
 from tidegate.driver.console import ConsoleLog
 
 
-def test_a_full_file_is_turned_over_and_two_are_kept(tmp_path: Path) -> None:
+def test_a_full_file_is_rotated_and_two_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "console.log"
     with path.open("ab") as stream:
         descriptor = os.dup(stream.fileno())

@@ -1,4 +1,4 @@
-"""What a detached driver does about what the store says, and about a store that says nothing."""
+"""How a detached driver reacts to commands in the store, and to an unreachable store."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,28 +24,27 @@ from tidegate.store import Delete, Put, Store, open_store
 from tidegate.testing.faulty_store import Fault, faulty_store
 
 
-class World:
-    """A driver of generation 3, and what it was told."""
+class Scenario:
+    """A driver of generation 3, and the calls that commands made."""
 
     def __init__(self, store: Store) -> None:
-        # type: Store, list[str]
         self.store = store
-        self.told = []
-        order = driver_spec(
+        self.calls: list[str] = []
+        spec = driver_spec(
             EngineSettings(), Home(Path("/nowhere")), job_id=7, generation=3, detached=True
         )
-        reins = DriverControl(
-            stop=lambda: self.told.append("stop"),
-            interrupt=lambda: self.told.append("interrupt"),
-            end=lambda: self.told.append("end"),
+        control = DriverControl(
+            stop=lambda: self.calls.append("stop"),
+            interrupt=lambda: self.calls.append("interrupt"),
+            end=lambda: self.calls.append("end"),
         )
-        self.watch = CommandWatcher(store, order, reins, SystemClock())
+        self.watcher = CommandWatcher(store, spec, control, SystemClock())
         self.state(JobState(job_id=7, status=JobStatus.RUNNING, generation=3))
 
     def state(self, state: JobState) -> None:
         self.store.transact([], [Put(JOB_STATES, "7", to_document(state))])
 
-    def order(self, order: DriverCommand, generation: int = 3) -> None:
+    def command(self, command: DriverCommand, generation: int = 3) -> None:
         self.store.transact(
             [],
             [
@@ -58,17 +57,17 @@ class World:
                             initialization_ms=1,
                             generation=generation,
                             worker="w",
-                            order=order,
+                            order=command,
                         )
                     ),
                 )
             ],
         )
 
-    def look(self) -> list[str]:
-        self.told.clear()
-        self.watch.step()
-        return self.told
+    def poll(self) -> list[str]:
+        self.calls.clear()
+        self.watcher.step()
+        return self.calls
 
 
 @pytest.fixture
@@ -79,18 +78,18 @@ def store() -> Iterator[Store]:
 
 
 @pytest.fixture
-def world(store: Store) -> World:
-    return World(store)
+def scenario(store: Store) -> Scenario:
+    return Scenario(store)
 
 
-def test_without_an_order_a_driver_goes_on(world: World) -> None:
-    assert world.look() == []
-    world.order(DriverCommand.RUN)
-    assert world.look() == []
+def test_without_a_command_the_driver_continues(scenario: Scenario) -> None:
+    assert scenario.poll() == []
+    scenario.command(DriverCommand.RUN)
+    assert scenario.poll() == []
 
 
 @pytest.mark.parametrize(
-    ("order", "told"),
+    ("command", "call"),
     [
         (DriverCommand.STOP, "stop"),
         (DriverCommand.INTERRUPT, "interrupt"),
@@ -98,17 +97,17 @@ def test_without_an_order_a_driver_goes_on(world: World) -> None:
         (DriverCommand.KILL, "end"),
     ],
 )
-def test_an_order_is_obeyed_at_every_look_while_it_stands(
-    world: World, order: DriverCommand, told: str
+def test_a_command_is_applied_at_every_poll(
+    scenario: Scenario, command: DriverCommand, call: str
 ) -> None:
-    world.order(order)
-    assert world.look() == [told]
-    assert world.look() == [told]
+    scenario.command(command)
+    assert scenario.poll() == [call]
+    assert scenario.poll() == [call]
 
 
-def test_an_order_for_another_generation_is_none(world: World) -> None:
-    world.order(DriverCommand.KILL, generation=2)
-    assert world.look() == []
+def test_a_command_for_another_generation_is_ignored(scenario: Scenario) -> None:
+    scenario.command(DriverCommand.KILL, generation=2)
+    assert scenario.poll() == []
 
 
 @pytest.mark.parametrize(
@@ -118,21 +117,21 @@ def test_an_order_for_another_generation_is_none(world: World) -> None:
         JobState(job_id=7, status=JobStatus.FAILED, generation=3),
     ],
 )
-def test_a_driver_that_was_overtaken_ends(world: World, state: JobState) -> None:
-    world.state(state)
-    assert world.look() == ["end"]
+def test_a_superseded_driver_ends(scenario: Scenario, state: JobState) -> None:
+    scenario.state(state)
+    assert scenario.poll() == ["end"]
 
 
-def test_a_driver_whose_job_is_gone_ends(world: World) -> None:
-    world.store.transact([], [Delete(JOB_STATES, "7")])
-    assert world.look() == ["end"]
+def test_a_driver_whose_job_was_deleted_ends(scenario: Scenario) -> None:
+    scenario.store.transact([], [Delete(JOB_STATES, "7")])
+    assert scenario.poll() == ["end"]
 
 
-def test_a_store_out_of_reach_says_nothing(store: Store) -> None:
+def test_an_unreachable_store_does_not_end_the_driver(store: Store) -> None:
     down: list[bool] = []
-    world = World(faulty_store(store, lambda _: Fault.UNAVAILABLE if down else Fault.NONE)[0])
-    world.order(DriverCommand.KILL)
+    scenario = Scenario(faulty_store(store, lambda _: Fault.UNAVAILABLE if down else Fault.NONE)[0])
+    scenario.command(DriverCommand.KILL)
     down.append(True)
-    with pytest.raises(TransientError):  # the thread waits for better weather
-        world.look()
-    assert world.told == []
+    with pytest.raises(TransientError):  # the thread tries again
+        scenario.poll()
+    assert scenario.calls == []
