@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from database_kit import CONTEXT, Driven, Place, sink, source, table
 
-from tidegate.connectors.jdbc.merge import ColumnMissing
-from tidegate.connectors.jdbc.merge_statements import UniqueTaken
-from tidegate.connectors.jdbc.names import record_id
-from tidegate.connectors.jdbc.prepare import TableNotPrepared
-from tidegate.connectors.jdbc.record import RecordGone, SinkRowsDropped, TargetOffsetsDiffer
+from tidegate.connectors.jdbc.merge_runner import UniqueTaken
+from tidegate.connectors.jdbc.merge_sql import ColumnMissing
+from tidegate.connectors.jdbc.save_modes import TableNotPrepared
+from tidegate.connectors.jdbc.sink_record import RecordGone, SinkRowsDropped, TargetOffsetsDiffer
+from tidegate.connectors.jdbc.stage_names import record_id
 from tidegate.connectors.jdbc.target import KeyMissing
-from tidegate.connectors.jdbc.values import ValueUnfit
+from tidegate.connectors.jdbc.value_checks import ValueUnfit
 from tidegate.databases.errors import DatabaseTrouble, StatementRefused, TableMissing
 from tidegate.databases.url import System
 from tidegate.model.errors import Fenced, OtherCopy, UserError

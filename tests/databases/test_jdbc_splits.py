@@ -15,7 +15,7 @@ import pytest
 from database_kit import Place, batches, everything, source
 from keys_kit import NOON, data, latin, moment, text, uuid
 
-from tidegate.connectors.jdbc.position import ChunkPosition
+from tidegate.connectors.jdbc.chunk_position import ChunkPosition
 from tidegate.connectors.jdbc.source import JdbcSource
 from tidegate.databases.session import Session
 from tidegate.model.records import JobStatus

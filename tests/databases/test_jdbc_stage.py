@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from database_kit import Driven, Place, sink, table
 
-from tidegate.connectors.jdbc import stage_postgres
-from tidegate.connectors.jdbc.stage import stage_place
-from tidegate.connectors.jdbc.stage_postgres import PostgresLoader
+from tidegate.connectors.jdbc import staging_postgres
+from tidegate.connectors.jdbc.staging import stage_place
+from tidegate.connectors.jdbc.staging_postgres import PostgresLoader
 from tidegate.databases.errors import StatementRefused
 from tidegate.model.types import parse_type
 from tidegate.plugin.contract import WriteTask
@@ -68,16 +68,16 @@ def test_few_rows_and_many_are_staged_with_the_same_values(
     pg: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connections: list[object] = []
-    really = stage_postgres.connect
+    really = staging_postgres.connect
     monkeypatch.setattr(
-        stage_postgres,
+        staging_postgres,
         "connect",
         lambda *given, **named: connections.append(1) or really(*given, **named),
     )
     batch = staged_rows(*(pa.array(values, kind) for kind, values in COLUMNS.values()))
     few = loaded(pg, "few", list(COLUMNS), batch)
     assert connections == []
-    monkeypatch.setattr(stage_postgres, "FEW_ROWS", 2)
+    monkeypatch.setattr(staging_postgres, "FEW_ROWS", 2)
     assert loaded(pg, "many", list(COLUMNS), batch) == few
     assert connections == [1]
 
@@ -96,7 +96,7 @@ def test_what_cannot_go_as_text_goes_by_the_arrow_driver(
 ) -> None:
     few = loaded(pg, "few", [kind], staged_rows(values))
     assert len(few) == 3
-    monkeypatch.setattr(stage_postgres, "FEW_ROWS", 0)
+    monkeypatch.setattr(staging_postgres, "FEW_ROWS", 0)
     assert loaded(pg, "many", [kind], staged_rows(values)) == few
 
 
@@ -126,7 +126,7 @@ def test_moments_that_a_calendar_does_not_show_are_those_that_they_were(
             return type(error)
 
     few = rows("few")
-    monkeypatch.setattr(stage_postgres, "FEW_ROWS", 0)
+    monkeypatch.setattr(staging_postgres, "FEW_ROWS", 0)
     assert rows("many") == few
 
 
@@ -152,7 +152,7 @@ def test_a_value_that_cannot_be_staged_is_refused_by_its_name_and_leaves_nothing
     pg: Place, few_rows: int, kind: str, values: Any, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A failed COPY holds its table for as long as its connection lives."""
-    monkeypatch.setattr(stage_postgres, "FEW_ROWS", few_rows)
+    monkeypatch.setattr(staging_postgres, "FEW_ROWS", few_rows)
     orders = table("shop.orders", id="bigint", seen=kind)
     writer = sink(pg, table="orders").writer(
         WriteTask(lineage="L", checkpoint=1, generation=1, subtask=0, token="t")

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from database_kit import CONTEXT, Driven, Place, everything, sink, source, table
 
-from tidegate.connectors.jdbc.merge_statements import RowsLost, ValuesChanged
-from tidegate.connectors.jdbc.prepare import TableNotPrepared
+from tidegate.connectors.jdbc.merge_runner import RowsLost, ValuesChanged
+from tidegate.connectors.jdbc.save_modes import TableNotPrepared
 from tidegate.connectors.jdbc.target_check import TargetUnfit
-from tidegate.connectors.jdbc.values import ValueChecks, ValueUnfit
+from tidegate.connectors.jdbc.value_checks import ValueChecks, ValueUnfit
 from tidegate.databases.errors import DatabaseTrouble, StatementRefused
 from tidegate.databases.targets.rules import rules_of
 from tidegate.model.errors import UserError

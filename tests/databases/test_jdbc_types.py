@@ -149,7 +149,7 @@ def test_a_null_column_and_texts_of_any_length_pass(place: Place) -> None:
 def test_rows_are_inserted_where_the_server_allows_no_local_file(
     maria: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidegate.connectors.jdbc.stage_mysql import MySqlLoader
+    from tidegate.connectors.jdbc.staging_mysql import MySqlLoader
     from tidegate.databases.errors import StatementRefused
 
     def refused(*_: object) -> None:

@@ -11,7 +11,7 @@ import pytest
 from capture_kit import kept, make_source, rows_of
 from database_kit import Driven, Place, sink, table
 
-from tidegate.connectors.jdbc.merge_statements import KeysMerged, UniqueTaken
+from tidegate.connectors.jdbc.merge_runner import KeysMerged, UniqueTaken
 from tidegate.model.types import RowKind
 from tidegate.plugin.contract import Limit
 

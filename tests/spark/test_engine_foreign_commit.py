@@ -17,10 +17,10 @@ import pyarrow as pa
 import pytest
 from engine_parts import CONTEXT, Numbers, Rows, batch, graph, node, table
 
-from tidegate.connectors.jdbc.foreign import ForeignSink
-from tidegate.connectors.jdbc.foreign_commit import ForeignCommitter
+from tidegate.connectors.jdbc.jvm_connector import ForeignSink
+from tidegate.connectors.jdbc.jvm_committer import ForeignCommitter
 from tidegate.connectors.jdbc.options import SINK_OPTIONS
-from tidegate.connectors.jdbc.record import RecordGone, TargetOffsetsDiffer
+from tidegate.connectors.jdbc.sink_record import RecordGone, TargetOffsetsDiffer
 from tidegate.connectors.jdbc.target import KeyMissing
 from tidegate.connectors.jdbc.target_check import SharedTable, TargetUnfit
 from tidegate.databases.errors import StatementRefused
@@ -159,7 +159,7 @@ class Run:
             token=token,
             installation="I",
         )
-        self.memory = committer.memory(resume)
+        self.memory = committer.target_record(resume)
         self.uncheckpointed_commits = committer.uncheckpointed_commits(resume)
         committer.open(resume)
 
@@ -361,7 +361,7 @@ def test_a_driver_that_dies_anywhere_around_a_commit_loses_and_doubles_nothing(
             due.remove(name)
             raise Died(name)
 
-    monkeypatch.setattr("tidegate.connectors.jdbc.foreign_commit.failpoint", dies)
+    monkeypatch.setattr("tidegate.connectors.jdbc.jvm_committer.failpoint", dies)
     monkeypatch.setattr("tidegate.connectors.jdbc.spark.failpoint", dies)
     for generation, place in enumerate(places, 1):
         due.append(place)
@@ -446,7 +446,7 @@ def test_the_target_remembers_its_newest_checkpoint_until_it_is_told_to_forget(
     lost = Run(engine, db, generation=3, checkpoint=1, state=state)
     assert lost.memory is not None
     assert lost.memory.checkpoint == 0
-    assert "tidegate_sink_record" in lost.memory.place
+    assert "tidegate_sink_record" in lost.memory.target
 
 
 @pytest.mark.parametrize(

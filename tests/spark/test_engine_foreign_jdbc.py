@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from engine_parts import CONTEXT, Numbers, batch, graph, node, table
 
-from tidegate.connectors.jdbc.foreign import ForeignSink, ForeignSource
+from tidegate.connectors.jdbc.jvm_connector import ForeignSink, ForeignSource
 from tidegate.connectors.jdbc.options import SINK_OPTIONS, SOURCE_OPTIONS
-from tidegate.connectors.jdbc.prepare import TableNotPrepared
+from tidegate.connectors.jdbc.save_modes import TableNotPrepared
 from tidegate.connectors.jdbc.spark import DriverMissing, frame
 from tidegate.databases.errors import StatementRefused, TableMissing
 from tidegate.home import Home

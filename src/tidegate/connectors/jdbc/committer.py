@@ -25,15 +25,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.connectors.jdbc.adopt import Adoption
+from tidegate.connectors.jdbc.promotion import Adoption
 from tidegate.connectors.jdbc.connection import open_existing
-from tidegate.connectors.jdbc.merge import Merge
-from tidegate.connectors.jdbc.merge_statements import Merger, merge_parts
-from tidegate.connectors.jdbc.names import Stage, is_dead, stage_prefix
-from tidegate.connectors.jdbc.prepare import Preparation
-from tidegate.connectors.jdbc.query import run_query
-from tidegate.connectors.jdbc.record import TABLE, Records, SinkRecord
-from tidegate.connectors.jdbc.stage import stage_place
+from tidegate.connectors.jdbc.merge_sql import Merge
+from tidegate.connectors.jdbc.merge_runner import Merger, merge_parts
+from tidegate.connectors.jdbc.stage_names import Stage, is_dead, stage_prefix
+from tidegate.connectors.jdbc.save_modes import Preparation
+from tidegate.connectors.jdbc.sink_query import run_query
+from tidegate.connectors.jdbc.sink_record import TABLE, Records, SinkRecord
+from tidegate.connectors.jdbc.staging import stage_place
 from tidegate.connectors.jdbc.target import (
     JdbcTarget,
     KeyMissing,
@@ -59,8 +59,8 @@ from tidegate.plugin.contract import (
     Committer,
     Message,
     OperatorContext,
-    SinkMemory,
     SinkRestore,
+    TargetRecord,
 )
 from tidegate.plugin.option import Values
 from tidegate.plugin.placeholders import has_placeholder
@@ -133,11 +133,11 @@ class JdbcCommitter(Committer):
     # -- open
     # ----------------------------------------------------------------------------------------------------------------------------------
 
-    def memory(self, resume: SinkRestore) -> SinkMemory:
+    def target_record(self, resume: SinkRestore) -> TargetRecord:
         """See the module's text. A file that is not there is not made."""
         place = f"{self._address} (table {TABLE})"
         if self._address.system is System.SQLITE and not os.path.exists(self._address.database):
-            return SinkMemory(place=place, checkpoint=0)
+            return TargetRecord(target=place, checkpoint=0)
         with open_existing(self._address) as session:
             found = (
                 Records(self._address, self._dialect, self._context, resume).found(session)
@@ -145,7 +145,7 @@ class JdbcCommitter(Committer):
                 else 0
             )
             name = self._holds_rows(session) if resume.fresh else None
-        return SinkMemory(place=str(name or place), checkpoint=found, others="rows" if name else "")
+        return TargetRecord(target=str(name or place), checkpoint=found, others="rows" if name else "")
 
     def _holds_rows(self, session: Session) -> TableName | None:
         """The target's table, where rows are added to it without a key, it has one name for all

@@ -5,8 +5,8 @@ Declarations only: no Arrow, no driver, so that validating is quick.
 
 from dataclasses import replace
 
-from tidegate.connectors.jdbc.check import check_sink, check_source
-from tidegate.connectors.jdbc.foreign_sql import Brand
+from tidegate.connectors.jdbc.option_checks import check_sink, check_source
+from tidegate.connectors.jdbc.jvm_sql import Brand
 from tidegate.connectors.jdbc.source_options import CONNECTION, SOURCE_OPTIONS, UNUSED
 from tidegate.databases.url import is_known
 from tidegate.model.job import BlockKind
@@ -228,13 +228,13 @@ _SOURCE, _SINK = (
 _FOREIGN_SOURCE = replace(
     _SOURCE,
     capabilities=replace(_SOURCE.capabilities, fusable=False),
-    implementation="tidegate.connectors.jdbc.foreign:ForeignSource",
+    implementation="tidegate.connectors.jdbc.jvm_connector:ForeignSource",
     spark="tidegate.connectors.jdbc.spark:frame",
 )
 _FOREIGN_SINK = replace(
     _SINK,
     capabilities=replace(_SINK.capabilities, fusable=False),
-    implementation="tidegate.connectors.jdbc.foreign:ForeignSink",
+    implementation="tidegate.connectors.jdbc.jvm_connector:ForeignSink",
     spark="tidegate.connectors.jdbc.spark:save",
 )
 _ADDING_SINK = replace(

@@ -31,7 +31,7 @@ class JdbcSink(Sink):
                 " write it into the URL"
             )
 
-    def reach(self) -> bool:
+    def check_connection(self) -> bool:
         """Log in, and leave. A file that is not there yet is not made."""
         if self.address.system is System.SQLITE and not Path(self.address.database).exists():
             return False

@@ -11,14 +11,14 @@ from itertools import pairwise
 import pyarrow as pa
 
 from tidegate.connectors.jdbc.connection import address_of
-from tidegate.connectors.jdbc.position import (
+from tidegate.connectors.jdbc.chunk_position import (
     ROW_BYTES,
     ChunkPosition,
     TableChunks,
     latest_within,
     thinned,
 )
-from tidegate.connectors.jdbc.tables import TableRead, resolve
+from tidegate.connectors.jdbc.source_tables import TableRead, resolve
 from tidegate.databases.chunks import Chunk, ChunkStrategy, cut
 from tidegate.databases.dialect import dialect_of
 from tidegate.databases.session import Session, open_session

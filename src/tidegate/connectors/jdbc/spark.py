@@ -17,12 +17,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructType
 
-from tidegate.connectors.jdbc.foreign import ForeignRead, ForeignSink, ForeignSource
-from tidegate.connectors.jdbc.foreign_check import check_foreign_types
-from tidegate.connectors.jdbc.foreign_commit import FilledStage
-from tidegate.connectors.jdbc.foreign_sql import KIND, SEQ, Brand, create_stage, stage_column
-from tidegate.connectors.jdbc.names import Stage, lineage_digest, sink_digest
-from tidegate.connectors.jdbc.prepare import TableNotPrepared
+from tidegate.connectors.jdbc.jvm_connector import ForeignRead, ForeignSink, ForeignSource
+from tidegate.connectors.jdbc.jvm_types import check_foreign_types
+from tidegate.connectors.jdbc.jvm_committer import FilledStage
+from tidegate.connectors.jdbc.jvm_sql import KIND, SEQ, Brand, create_stage, stage_column
+from tidegate.connectors.jdbc.stage_names import Stage, lineage_digest, sink_digest
+from tidegate.connectors.jdbc.save_modes import TableNotPrepared
 from tidegate.connectors.jdbc.target import written
 from tidegate.databases.errors import (
     AccessDenied,

@@ -13,7 +13,7 @@ from tidegate.databases.url import Address, System
 from tidegate.model.errors import UserError
 from tidegate.model.types import Column, DataType, Table, TypeName, parse_type
 from tidegate.plugin.option import Values
-from tidegate.plugin.placeholders import for_table, list_for_table, table_words
+from tidegate.plugin.placeholders import for_table, list_for_table, placeholder_values
 
 _DOT = "\0"
 """A dot within a name, while a path is taken apart; no name has it."""
@@ -69,7 +69,7 @@ def written(text: str, values: Values) -> str:
 
 def target_of(table: Table, values: Values, dialect: Dialect, address: Address) -> JdbcTarget:
     """The target of an incoming table; UserError where the options do not fit it."""
-    words = table_words(table)
+    words = placeholder_values(table)
     defaults = table.options.get(
         "defaults", {}
     )  # of columns that came later: what rows of before have in them
@@ -85,7 +85,7 @@ def target_of(table: Table, values: Values, dialect: Dialect, address: Address) 
     )
     return JdbcTarget(
         path=table.path,
-        name=_name(values, table_words(table, _DOT), dialect, address),
+        name=_name(values, placeholder_values(table, _DOT), dialect, address),
         columns=columns,
         key=_key(table, values, words),
         kinds=table.kinds,

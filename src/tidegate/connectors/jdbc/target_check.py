@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tidegate.connectors.jdbc.target import JdbcTarget
-from tidegate.connectors.jdbc.values import ColumnCheck, ValueChecks
+from tidegate.connectors.jdbc.value_checks import ColumnCheck, ValueChecks
 from tidegate.databases.catalog import NativeColumn
-from tidegate.databases.targets.fit import CheckKind, ValueCheck, fit
+from tidegate.databases.targets.type_fit import CheckKind, ValueCheck, fit
 from tidegate.databases.targets.rules import TargetRules, TargetTable
 from tidegate.model.errors import UserError
 from tidegate.model.types import TypeName

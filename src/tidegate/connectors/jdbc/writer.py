@@ -14,13 +14,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.connectors.jdbc.adopt import may_become
+from tidegate.connectors.jdbc.promotion import may_become
 from tidegate.connectors.jdbc.connection import opened_before
-from tidegate.connectors.jdbc.names import Stage, lineage_digest, sink_digest
-from tidegate.connectors.jdbc.stage import StageLoader, loader_of, stage_place, staged
+from tidegate.connectors.jdbc.stage_names import Stage, lineage_digest, sink_digest
+from tidegate.connectors.jdbc.staging import StageLoader, loader_of, stage_place, staged
 from tidegate.connectors.jdbc.target import JdbcTarget, as_message, target_of
 from tidegate.connectors.jdbc.target_check import TargetFit, check_names, check_target
-from tidegate.connectors.jdbc.values import ValueChecks, key_text, shown
+from tidegate.connectors.jdbc.value_checks import ValueChecks, key_text, shown
 from tidegate.databases.catalog import TableName
 from tidegate.databases.dialect import dialect_of
 from tidegate.databases.errors import StatementRefused

@@ -8,7 +8,7 @@ from typing import ClassVar
 from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
 from tidegate.databases.errors import DatabaseTrouble
 from tidegate.databases.session import Session
-from tidegate.databases.targets.fit import Holds, Keeps
+from tidegate.databases.targets.type_fit import Holds, Keeps
 from tidegate.databases.targets.rules import (
     KeyTooLong,
     Origins,

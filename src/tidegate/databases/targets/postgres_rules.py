@@ -5,7 +5,7 @@ from typing import ClassVar
 from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
 from tidegate.databases.postgres.dialect import plain
 from tidegate.databases.session import Session
-from tidegate.databases.targets.fit import Holds, Keeps
+from tidegate.databases.targets.type_fit import Holds, Keeps
 from tidegate.databases.targets.rules import SourceColumn, TargetRules, TargetTable, UniqueIndex
 from tidegate.databases.types import base_and_sizes
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from tidegate.databases.catalog import SOURCE_TYPES, NativeColumn, TableInfo, TableName
 from tidegate.databases.session import Session
-from tidegate.databases.targets.fit import Holds
+from tidegate.databases.targets.type_fit import Holds
 from tidegate.databases.types import base_and_sizes
 from tidegate.databases.url import System
 from tidegate.model.types import Column

@@ -7,7 +7,7 @@ from typing import ClassVar
 from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
 from tidegate.databases.session import Session
 from tidegate.databases.sqlite.dialect import INTEGER_DIGITS, REAL_DIGITS
-from tidegate.databases.targets.fit import Holds, Keeps
+from tidegate.databases.targets.type_fit import Holds, Keeps
 from tidegate.databases.targets.rules import TargetRules, TargetTable, UniqueIndex
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tidegate.connectors.jdbc.merge import ColumnMissing, Merge
-from tidegate.connectors.jdbc.names import (
+from tidegate.connectors.jdbc.merge_sql import ColumnMissing, Merge
+from tidegate.connectors.jdbc.stage_names import (
     Stage,
     is_dead,
     lineage_digest,
@@ -18,9 +18,9 @@ from tidegate.connectors.jdbc.names import (
     stage_prefix,
 )
 from tidegate.connectors.jdbc.options import SINK_OPTIONS
-from tidegate.connectors.jdbc.position import ChunkPosition, TableChunks, thinned
-from tidegate.connectors.jdbc.query import columns_of, parameters
-from tidegate.connectors.jdbc.stage_mysql import encoded
+from tidegate.connectors.jdbc.chunk_position import ChunkPosition, TableChunks, thinned
+from tidegate.connectors.jdbc.sink_query import columns_of, parameters
+from tidegate.connectors.jdbc.staging_mysql import encoded
 from tidegate.connectors.jdbc.target import KeyMissing, as_message, from_message, target_of
 from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
 from tidegate.databases.chunks import ChunkStrategy, as_bound, condition, even
@@ -33,7 +33,7 @@ from tidegate.model.problem import Location
 from tidegate.model.types import Column, Table, parse_type
 from tidegate.plugin.contract import OperatorContext
 from tidegate.plugin.option import Block, Values
-from tidegate.plugin.placeholders import for_table, list_for_table, table_words
+from tidegate.plugin.placeholders import for_table, list_for_table, placeholder_values
 
 CONTEXT = OperatorContext(
     job_id=7, job_name="j", pipeline=1, operator="s", mode=JobMode.BATCH, parallelism=1
@@ -136,7 +136,7 @@ def test_names_of_staging_tables_are_short_and_tell_whose_they_are() -> None:
 
 
 def test_placeholders_stand_for_the_incoming_table() -> None:
-    words = table_words(ORDERS)
+    words = placeholder_values(ORDERS)
     assert (
         for_table("${database_name}_${schema_name}.${table_name}_${comment:x}_${unique_key}", words)
         == "shop_public.orders_x_${unique_key}"
@@ -158,7 +158,7 @@ def test_a_dot_within_a_name_parts_nothing() -> None:
     shop = arriving(TableName("shop", "", "a.b"))
     assert (
         shop.path,
-        for_table("${database_name}/${schema_name:none}/${table_name}", table_words(shop)),
+        for_table("${database_name}/${schema_name:none}/${table_name}", placeholder_values(shop)),
     ) == ("shop.a.b", "shop/none/a.b")
     for dotted in (shop, arriving(TableName("db", "public", "a.b"))):
         assert target_of(dotted, values(), MYSQL, mysql).name == TableName("db", "", "a.b")

@@ -22,7 +22,7 @@ import psycopg
 import pyarrow as pa
 import pyarrow.csv
 
-from tidegate.connectors.jdbc.stage import StageLoader, stage_type
+from tidegate.connectors.jdbc.staging import StageLoader, stage_type
 from tidegate.databases.catalog import TableName
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.errors import StatementRefused

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tidegate.connectors.jdbc.foreign_sql import (
+from tidegate.connectors.jdbc.jvm_sql import (
     ADDED,
     KIND,
     RECORD,
@@ -33,10 +33,10 @@ from tidegate.connectors.jdbc.foreign_sql import (
     create_record,
     stage_column,
 )
-from tidegate.connectors.jdbc.merge_statements import RowsLost
-from tidegate.connectors.jdbc.names import Stage, is_dead, record_id, stage_prefix
-from tidegate.connectors.jdbc.query import columns_of, parameters
-from tidegate.connectors.jdbc.record import RecordGone, TargetOffsetsDiffer
+from tidegate.connectors.jdbc.merge_runner import RowsLost
+from tidegate.connectors.jdbc.stage_names import Stage, is_dead, record_id, stage_prefix
+from tidegate.connectors.jdbc.sink_query import columns_of, parameters
+from tidegate.connectors.jdbc.sink_record import RecordGone, TargetOffsetsDiffer
 from tidegate.connectors.jdbc.target import KeyMissing
 from tidegate.databases.errors import DatabaseTrouble, StatementRefused
 from tidegate.failpoint import failpoint
@@ -49,8 +49,8 @@ from tidegate.plugin.contract import (
     CommitRange,
     Committer,
     OperatorContext,
-    SinkMemory,
     SinkRestore,
+    TargetRecord,
 )
 from tidegate.plugin.option import Values
 
@@ -147,7 +147,7 @@ class ForeignCommitter(Committer):
 
     # Open.
 
-    def memory(self, resume: SinkRestore) -> SinkMemory | None:
+    def target_record(self, resume: SinkRestore) -> TargetRecord | None:
         """The newest checkpoint that the record tells of; None outside of a driver, where no JVM
         can be asked.
         """
@@ -160,12 +160,12 @@ class ForeignCommitter(Committer):
         place = f"{self._where} (table {RECORD})"
         with self._connection() as connection:
             if not resume.checkpoint or not connection.tables(RECORD):
-                return SinkMemory(place=place, checkpoint=0)
+                return TargetRecord(target=place, checkpoint=0)
             rows = connection.rows(
                 f"select checkpoint_id from {RECORD} where id = ?",
                 record_id(self._context, resume.lineage),
             )
-        return SinkMemory(place=place, checkpoint=int(rows[0][0] or 0) if rows else 0)
+        return TargetRecord(target=place, checkpoint=int(rows[0][0] or 0) if rows else 0)
 
     def uncheckpointed_commits(self, resume: SinkRestore) -> Sequence[CommitRange]:
         """The one record, where it is newer than the restore point."""

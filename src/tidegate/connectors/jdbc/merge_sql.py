@@ -9,7 +9,7 @@ key away. So a changed key is followed: its old value goes, its new one comes.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidegate.connectors.jdbc.stage import stage_type
+from tidegate.connectors.jdbc.staging import stage_type
 from tidegate.connectors.jdbc.target import JdbcTarget
 from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
 from tidegate.databases.dialect import Dialect

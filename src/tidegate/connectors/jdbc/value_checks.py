@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.connectors.jdbc.target import JdbcTarget
-from tidegate.databases.targets.fit import CheckKind, ValueCheck
+from tidegate.databases.targets.type_fit import CheckKind, ValueCheck
 from tidegate.databases.targets.rules import TargetRules
 from tidegate.model.errors import UserError
 from tidegate.model.types import ROW_KIND, DataType, RowKind, TypeName

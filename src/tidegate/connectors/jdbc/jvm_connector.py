@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tidegate.connectors.jdbc.foreign_commit import ForeignCommitter, Staging
-from tidegate.connectors.jdbc.foreign_sql import Brand
-from tidegate.connectors.jdbc.position import ChunkPosition, TableChunks, latest_within, thinned
-from tidegate.connectors.jdbc.tables import bare_condition, entries
+from tidegate.connectors.jdbc.jvm_committer import ForeignCommitter, Staging
+from tidegate.connectors.jdbc.jvm_sql import Brand
+from tidegate.connectors.jdbc.chunk_position import ChunkPosition, TableChunks, latest_within, thinned
+from tidegate.connectors.jdbc.source_tables import bare_condition, entries
 from tidegate.connectors.jdbc.target import KeyMissing, written
 from tidegate.connectors.jdbc.target_check import SharedTable
 from tidegate.databases.chunks import ChunkStrategy, even
@@ -43,7 +43,7 @@ from tidegate.plugin.contract import (
     WriteTask,
 )
 from tidegate.plugin.option import Values
-from tidegate.plugin.placeholders import for_table, list_for_table, table_words
+from tidegate.plugin.placeholders import for_table, list_for_table, placeholder_values
 from tidegate.plugin.schema import DEFAULT_TABLE
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ class ForeignSink(Sink):
         """
         names = {name.lower(): number for number, name in enumerate(table.names())}
         wanted = (
-            list_for_table(self.values["primary_keys"], table_words(table))
+            list_for_table(self.values["primary_keys"], placeholder_values(table))
             or list(table.primary_key)
             or list(table.unique_key)
         )
@@ -288,7 +288,7 @@ class ForeignSink(Sink):
 
     def place(self, table: Table) -> str:
         """The target's name, as the database reads it."""
-        words = table_words(table)
+        words = placeholder_values(table)
         text = written(for_table(self.values["table"] or "${table_name}", words), self.values)
         database = for_table(self.values["database"] or "", words)
         if "${" in text or "${" in database:

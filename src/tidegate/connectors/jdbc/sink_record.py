@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.connectors.jdbc.names import record_id
-from tidegate.connectors.jdbc.stage import stage_place
+from tidegate.connectors.jdbc.stage_names import record_id
+from tidegate.connectors.jdbc.staging import stage_place
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.errors import StatementRefused
 from tidegate.databases.session import Session

@@ -4,7 +4,7 @@ is written only for those.
 
 import pytest
 
-from tidegate.connectors.jdbc.foreign_sql import Brand, ForeignMerge, create_record, create_stage
+from tidegate.connectors.jdbc.jvm_sql import Brand, ForeignMerge, create_record, create_stage
 
 
 @pytest.mark.parametrize(

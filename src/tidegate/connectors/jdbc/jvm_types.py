@@ -5,7 +5,7 @@ Called by spark.py before a batch is staged.
 from collections.abc import Sequence
 
 from tidegate.connectors.jdbc.target_check import TargetUnfit
-from tidegate.databases.targets.fit import CheckKind, Holds, Keeps, fit
+from tidegate.databases.targets.type_fit import CheckKind, Holds, Keeps, fit
 from tidegate.model.types import Table
 
 # Numbers of java.sql.Types.

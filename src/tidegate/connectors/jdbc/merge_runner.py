@@ -10,7 +10,7 @@ a row.
 
 from collections.abc import Callable, Sequence
 
-from tidegate.connectors.jdbc.merge import Merge, MergeStatement
+from tidegate.connectors.jdbc.merge_sql import Merge, MergeStatement
 from tidegate.databases.errors import StatementRefused
 from tidegate.databases.session import Session
 from tidegate.databases.targets.rules import TargetRules

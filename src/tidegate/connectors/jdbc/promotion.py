@@ -10,7 +10,7 @@ twice), the rows are merged in the usual way: their order is that in which they 
 
 from collections.abc import Sequence
 
-from tidegate.connectors.jdbc.stage import stage_place, stage_type
+from tidegate.connectors.jdbc.staging import stage_place, stage_type
 from tidegate.connectors.jdbc.target import JdbcTarget
 from tidegate.databases.catalog import TableName
 from tidegate.databases.ddl import create_table

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidegate.connectors.jdbc.position import Nulls
+from tidegate.connectors.jdbc.chunk_position import Nulls
 from tidegate.connectors.jdbc.source_options import TABLE_OPTIONS
 from tidegate.databases.catalog import SOURCE_TYPES, NativeColumn, TableInfo, TableName
 from tidegate.databases.chunks import Bound, condition, splittable
@@ -15,9 +15,9 @@ from tidegate.databases.errors import TableMissing
 from tidegate.databases.session import Session
 from tidegate.databases.targets.rules import rules_of
 from tidegate.model.errors import UserError
-from tidegate.model.problem import Location, nearest
+from tidegate.model.problem import Location, closest_match
 from tidegate.model.types import Column, DataType, Table
-from tidegate.plugin.javaregex import for_names
+from tidegate.plugin.javaregex import compile_for_names
 from tidegate.plugin.option import Block, Values
 from tidegate.plugin.schema import DEFAULT_TABLE
 
@@ -102,7 +102,7 @@ def entries(values: Values) -> Iterator[Values]:
 
 
 def _pattern(session: Session, dialect: Dialect, values: Values, entry: Values) -> list[TableRead]:
-    pattern = for_names(entry["table_path"])
+    pattern = compile_for_names(entry["table_path"])
     schema = dialect.parse_table("any", session.address).schema if session.address.database else ""
     rules = rules_of(session.address.system)
     matching = [
@@ -158,7 +158,7 @@ def _table(
     info = dialect.table_info(session, name)
     if info is None:
         there = [other.path for other in dialect.tables(session, name.database)]
-        raise TableMissing(str(session.address), name.path, nearest(name.path, there))
+        raise TableMissing(str(session.address), name.path, closest_match(name.path, there))
     if rules_of(session.address.system).kind_of(session, name) == "sequence":
         raise UserError(f"{name} is a sequence, and has no rows to copy: name a table or a view")
     return _read(dialect, values, entry, info, dialect.qualified(name), name)

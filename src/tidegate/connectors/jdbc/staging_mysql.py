@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.connectors.jdbc.stage import StageLoader, stage_type
+from tidegate.connectors.jdbc.staging import StageLoader, stage_type
 from tidegate.databases.catalog import TableName
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.errors import StatementRefused

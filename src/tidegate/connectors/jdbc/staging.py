@@ -144,14 +144,14 @@ def loader_of(address: Address, dialect: Dialect) -> StageLoader:
     """The loader of an address; it connects."""
     match address.system:
         case System.MYSQL:
-            from tidegate.connectors.jdbc.stage_mysql import MySqlLoader
+            from tidegate.connectors.jdbc.staging_mysql import MySqlLoader
 
             return MySqlLoader(address, dialect)
         case System.POSTGRES:
-            from tidegate.connectors.jdbc.stage_postgres import PostgresLoader
+            from tidegate.connectors.jdbc.staging_postgres import PostgresLoader
 
             return PostgresLoader(address, dialect)
         case System.SQLITE:
-            from tidegate.connectors.jdbc.stage_sqlite import SqliteLoader
+            from tidegate.connectors.jdbc.staging_sqlite import SqliteLoader
 
             return SqliteLoader(address, dialect)

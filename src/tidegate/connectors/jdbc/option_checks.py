@@ -5,12 +5,12 @@ by options.py; all problems at once, without network.
 import re
 from collections.abc import Iterator, Mapping
 
-from tidegate.connectors.jdbc.foreign_sql import Brand
-from tidegate.connectors.jdbc.query import parameters
+from tidegate.connectors.jdbc.jvm_sql import Brand
+from tidegate.connectors.jdbc.sink_query import parameters
 from tidegate.connectors.jdbc.source_options import TABLE_OPTIONS
 from tidegate.databases.url import is_known, parse_url, shown_url
 from tidegate.model.problem import Problem, Severity
-from tidegate.plugin.javaregex import name_complaint
+from tidegate.plugin.javaregex import name_pattern_error
 from tidegate.plugin.option import Block, Values
 from tidegate.plugin.placeholders import has_placeholder
 
@@ -69,7 +69,7 @@ def _check_table(block: Block, values: Values) -> Iterator[Problem]:
             yield block.problem(
                 ("use_regex",), "a pattern of tables and a query do not go together"
             )
-        wrong = name_complaint(values["table_path"] or "")
+        wrong = name_pattern_error(values["table_path"] or "")
         if wrong:
             yield block.problem(("table_path",), wrong)
     for key in ("partition_lower_bound", "partition_upper_bound", "partition_num"):
