@@ -25,7 +25,7 @@ from tidegate.coordinator.cluster_cache import KINDS
 from tidegate.model.document import stored_key, to_document
 from tidegate.model.engine import DriverSpec
 from tidegate.model.records import RESTORE_CLAIMS, ProcessRef, RestoreClaim
-from tidegate.model.upkeep import (
+from tidegate.model.maintenance import (
     COLLECTOR,
     EXPIRED_JOBS,
     INSTALLATION,

@@ -1,5 +1,6 @@
-"""The processes of an installation as the store has them: who leads, who works, who answers. Part
-of the records.
+"""The processes of an installation as the store has them: leases, workers, servers.
+
+Part of the records.
 """
 
 from collections.abc import Mapping
@@ -8,8 +9,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProcessRef:
-    """A process that cannot be mistaken for a later one with the same pid: its start time and boot
-    are part of its name. It leads its session.
+    """A process, identified so that a later one with the same pid is not mistaken for it.
+
+    Its start time and the boot id are part of its identity. It leads its session.
     """
 
     pid: int
@@ -20,7 +22,7 @@ class ProcessRef:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lease:
-    """Who holds an office.
+    """The holder of a lease.
 
     Written only when the holder changes: its version is the fence of everything that the holder
     writes.
@@ -35,8 +37,9 @@ class Lease:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Heartbeat:
-    """A sign of life of a lease's holder; a candidate counts how long it has not changed, on its
-    own clock.
+    """A heartbeat of a lease's holder.
+
+    A candidate measures on its own clock how long it has not changed.
     """
 
     version: int = 1
@@ -46,7 +49,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerRecord:
-    """A worker and what it offers. `host` and `boot` say whose processes it can see and kill."""
+    """A worker and its capacity. `host` and `boot` say whose processes it can see and kill."""
 
     version: int = 1
     id: str
@@ -62,7 +65,7 @@ class WorkerRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServerRecord:
-    """A server and where it answers. Rewritten with the next `number` as its sign of life."""
+    """A server and its address. Rewritten with the next `number` as its heartbeat."""
 
     version: int = 1
     id: str

@@ -1,10 +1,9 @@
-"""Frozen dataclasses to JSON documents and back, for everything that is stored: plans, records,
-checkpoints.
+"""Encode frozen dataclasses as JSON documents for everything that is stored; decode them.
 
-Every stored document begins with its version; a reader refuses a newer one by name. A field is
-stored under the name of its attribute, or under `field(metadata={"key": ...})`: an attribute that
-is renamed keeps its stored key, as a key that nobody knows would be ignored and its value lost.
-Called by pipeline, coordinator, checkpoints.
+Every stored document begins with its version; a reader rejects a newer one by name. A field is
+stored under the name of its attribute, or under `field(metadata={"key": ...})`. An attribute that
+is renamed keeps its stored key: unknown keys are ignored, so its value would be lost. Called by
+pipeline, coordinator, checkpoints.
 """
 
 import dataclasses
@@ -19,19 +18,20 @@ from typing import Any, TypeVar
 from tidegate.model.errors import TerminalError
 
 T = TypeVar("T")
-WRONG_TYPE = "one of its fields holds what it cannot"
+WRONG_TYPE = "one of its fields has a value of the wrong type"
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _kind: Callable[[Any], type] = type  # mypy takes what `type` gives for something unhashable
 
 
 class NewerDocument(TerminalError):
-    """A document of a newer version of Tidegate."""
+    """A document in a format version newer than this release supports."""
 
     condition = "newer-document"
 
     def __init__(self, what: str, version: object, supported: int) -> None:
         super().__init__(
-            f"{what} has format version {version}; this Tidegate reads up to {supported}: upgrade it"
+            f"{what} has format version {version}; this Tidegate supports up to {supported}:"
+            " upgrade Tidegate"
         )
         self.what = what
         self.version = version
@@ -39,37 +39,37 @@ class NewerDocument(TerminalError):
 
 
 class UnreadableDocument(TerminalError, ValueError):
-    """A document that is not of the kind that belongs there: fields are missing, or hold what they
-    cannot.
-    """
+    """A document of another kind than expected: fields are missing or have the wrong type."""
 
     condition = "unreadable-document"
 
     def __init__(self, what: str, why: str) -> None:
         super().__init__(
-            f"{what} cannot be read: {why}; it is damaged, or something else than Tidegate has"
-            " written it"
+            f"{what} cannot be read: {why}; it is damaged, or it was not written by Tidegate"
         )
         self.what = what
         self.why = why
 
 
 def to_document(value: Any) -> Any:
-    """Plain JSON data; fields that have their default are written too, so that a document explains
-    itself.
+    """Encode a value as JSON data, including fields with default values.
+
+    Defaults are written so that a document explains itself.
     """
     kind: type = type(value)
     return value if kind in _PLAIN else _encoder(kind)(value)
 
 
 def from_document(kind: type[T], data: Mapping[str, Any], what: str = "") -> T:
-    """The dataclass that `to_document` wrote.
+    """Decode a document that `to_document` wrote.
 
-    Unknown keys are ignored, a newer `version` is refused, missing ones take their default.
+    Unknown keys are ignored, missing keys take their default, a newer `version` is rejected.
     """
     plain: type = kind
     if type(data) is not dict and not isinstance(data, Mapping):
-        raise UnreadableDocument(what or kind.__name__, f"it is {_json_kind(data)} and not an object")
+        raise UnreadableDocument(
+            what or kind.__name__, f"it is {_json_kind(data)} and not an object"
+        )
     supported, found = _version(plain), data.get("version")
     if isinstance(supported, int):
         if not isinstance(found, int):
@@ -85,7 +85,7 @@ def from_document(kind: type[T], data: Mapping[str, Any], what: str = "") -> T:
 
 def _json_kind(value: object) -> str:
     return {
-        str: "a text",
+        str: "a string",
         bool: "true or false",
         int: "a number",
         float: "a number",
@@ -94,7 +94,7 @@ def _json_kind(value: object) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """In words, and without those of Python."""
+    """Describe the error without Python's own wording."""
     return str(error) if isinstance(error, _FieldError) else WRONG_TYPE
 
 
@@ -103,25 +103,25 @@ class _FieldError(ValueError):
 
 
 def stored_key(field: "dataclasses.Field[Any]") -> str:
-    """The key of a field in its document."""
+    """Return the key under which a field is stored in its document."""
     return str(field.metadata.get("key", field.name))
 
 
 @cache
 def _fields(kind: type) -> tuple[tuple[str, str], ...]:
-    """Attribute and stored key of each field."""
+    """Return attribute name and stored key of each field."""
     return tuple((field.name, stored_key(field)) for field in dataclasses.fields(kind))
 
 
 @cache
 def _version(kind: type) -> object:
-    """The newest version of a kind of document that is known here; None where it has none."""
+    """Return the newest supported version of a kind of document; None if it has no version."""
     return next((f.default for f in dataclasses.fields(kind) if f.name == "version"), None)
 
 
 @cache
 def _encoder(kind: type) -> Callable[[Any], Any]:
-    """How values of one type are written; found out once for each type, as for reading."""
+    """Return the encoder of a type; built once for each type, like the decoders."""
     if issubclass(kind, Enum):
         return attrgetter("_value_")  # `value` without the call of a property
     if issubclass(kind, Mapping):
@@ -152,11 +152,8 @@ def _record_encoder(kind: type) -> Callable[[Any], Any]:
 
 @cache
 def _decoder(hint: Any) -> Callable[[Any], Any]:
-    """How data of one type is read; found out once for each type, as the records of thousands of
-    jobs are read again and again.
-    """
-    if isinstance(hint, typing.NewType):
-        return _decoder(hint.__supertype__)
+    """Return the decoder of a type, built once for each type: thousands of records are read."""
+
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         inner = _decoder(next(a for a in arguments if a is not type(None)))
@@ -203,16 +200,18 @@ def _record_decoder(kind: type) -> Callable[[Any], Any]:
         except TypeError as error:
             if not isinstance(data, Mapping):
                 raise _FieldError(
-                    f"there is {_json_kind(data)} in the place of {kind.__name__}"
+                    f"there is {_json_kind(data)} instead of {kind.__name__}"
                 ) from error
             missing = _missing(kind, data)
-            raise _FieldError(f"it has no {', '.join(missing)}" if missing else WRONG_TYPE) from error
+            raise _FieldError(
+                f"it has no {', '.join(missing)}" if missing else WRONG_TYPE
+            ) from error
 
     return read
 
 
 def _missing(kind: type, data: Mapping[str, Any]) -> tuple[str, ...]:
-    """The fields that a document must have and that this one has not."""
+    """Return the required fields that a document lacks."""
     return tuple(
         stored_key(field)
         for field in dataclasses.fields(kind)
@@ -229,7 +228,7 @@ def _enum_decoder(kind: type[Enum]) -> Callable[[Any], Any]:
         try:
             return members[data]
         except (KeyError, TypeError) as error:
-            raise _FieldError(f"{data!r} is no {kind.__name__}") from error
+            raise _FieldError(f"{data!r} is not a {kind.__name__}") from error
 
     return read
 

@@ -1,7 +1,7 @@
-"""The engine's settings: what a server, a worker and a driver run with. Made by config/engine from
-the engine's file; everything has a working default.
+"""Settings of the engine: what a server, a worker and a driver run with.
 
-What can hold a password is left out of `repr`, so that settings may be logged.
+Made by config/engine from the engine's file; every setting has a working default. Fields that can
+hold a password are left out of `repr`, so that settings may be logged.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class ScheduleStrategy(StrEnum):
-    """What becomes of a job that finds no slot."""
+    """What happens to a job that finds no free slot."""
 
     WAIT = "WAIT"
     REJECT = "REJECT"
@@ -19,7 +19,7 @@ class ScheduleStrategy(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointSettings:
-    """Defaults of checkpoints; a job's env wins."""
+    """Defaults for checkpoints; the env block of a job overrides them."""
 
     interval_ms: int | None = None  # None: 10 s for streaming jobs, a single batch for BATCH jobs
     timeout_ms: int = 30_000
@@ -27,14 +27,14 @@ class CheckpointSettings:
     retained_max: int = 3
     retain_after_cancel: bool = True
     tolerable_failures: int = 0
-    orphan_ttl_minutes: int = 10_080  # 0: orphans stay for ever
+    orphan_ttl_minutes: int = 10_080  # 0: orphans are kept
     quarantine_minutes: int = 1_440
     quota_mb: int = 0  # 0: none
     quota_warning_percent: int = 80
-    runway_interval_ms: int = 30_000
-    runway_warning_ms: int = 21_600_000
+    log_retention_interval_ms: int = 30_000
+    log_retention_warning_ms: int = 21_600_000
     storage_type: str = "localfile"
-    storage_root: str = ""  # an absolute path or an address; empty: below the home
+    storage_root: str = ""  # an absolute path or a URL; empty: below the home
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
@@ -48,39 +48,34 @@ class HttpSettings:
     port_range: int = 100
     basic_auth: bool = False
     username: str = "admin"
-    password: str = field(
-        default="admin", repr=False
-    )  # as the reference; only used with basic_auth
-    # ask for a token; always where the API can be reached from elsewhere and nothing else is asked
-    # for
+    # The default of SeaTunnel; only used with basic_auth.
+    password: str = field(default="admin", repr=False)
+    # Require a token. Always on if other hosts can reach the API and nothing else authenticates.
     tokens: bool = False
     https: bool = False
     https_port: int = 8443
     certificate: str = ""  # PEM files
     private_key: str = ""
-    client_authorities: str = (
-        ""  # with it, clients must show a certificate that one of these has signed
-    )
-    allowed_hosts: tuple[
-        str, ...
-    ] = ()  # names in Host besides the bound, the announced and loopback ones
-    external_url: str = ""  # how browsers reach it through a proxy
-    header_timeout_ms: int = (
-        10_000  # from the connection to the whole head of a request, the TLS handshake included
-    )
+    # CA certificates; if set, clients must present a certificate that one of them has signed.
+    client_authorities: str = ""
+    # Allowed Host headers besides the bound address, the announced address and loopback.
+    allowed_hosts: tuple[str, ...] = ()
+    external_url: str = ""  # the URL that browsers use through a proxy
+    # From the connection to the end of the request headers, including the TLS handshake.
+    header_timeout_ms: int = 10_000
     body_timeout_ms: int = 60_000
     keep_alive_timeout_ms: int = 5_000
-    connections_max: int = 0  # 0: as many as the descriptors of the process allow
+    connections_max: int = 0  # 0: as many as the file descriptor limit allows
     connections_per_peer_max: int = 0  # 0: half of them
 
     @property
     def reachable(self) -> bool:
-        """Whether others than this host may come."""
+        """Whether other hosts can connect."""
         return not (self.host.startswith("127.") or self.host in ("localhost", "::1", "[::1]"))
 
     @property
-    def guarded(self) -> bool:
-        """Whether callers must say who they are."""
+    def requires_authentication(self) -> bool:
+        """Whether a request without credentials is rejected."""
         return self.basic_auth or self.tokens or (self.reachable and not self.client_authorities)
 
 
@@ -97,7 +92,7 @@ class WorkerSettings:
     lease_ms: int = 5_000
     slots: int | None = None  # None: as many as memory allows
     tags: Mapping[str, str] = field(default_factory=dict)
-    warm: int = 0  # drivers that wait with a started JVM
+    warm: int = 0  # idle drivers with a started JVM
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,7 +104,7 @@ class EventSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineSettings:
-    """Everything. `store_url` empty: the embedded store of the home."""
+    """All settings of an installation; an empty `store_url` is the embedded store of the home."""
 
     store_url: str = field(default="", repr=False)
     compaction_threshold: int = 10_000
@@ -126,8 +121,10 @@ class EngineSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DriverSpec:
-    """All that a driver process is told, as one JSON line on its standard input: nothing of it is
-    on a command line or in an environment.
+    """Everything a driver process needs, sent as one JSON line on its standard input.
+
+    Nothing of it is on a command line or in an environment variable, where other users could read
+    it.
     """
 
     version: int = 1
@@ -144,7 +141,9 @@ class DriverSpec:
     timeout_ms: int = 30_000
     retained_max: int = 3
     pause_ms_min: int = 0
-    runway_interval_ms: int = 30_000
-    runway_warning_ms: int = 21_600_000
+    log_retention_interval_ms: int = field(default=30_000, metadata={"key": "runway_interval_ms"})
+    log_retention_warning_ms: int = field(default=21_600_000, metadata={"key": "runway_warning_ms"})
     spark: Mapping[str, str] = field(default_factory=dict, repr=False)
-    detached: bool = False  # outlives whoever started it; stops by the order in the store
+    detached: bool = (
+        False  # outlives the process that started it; stops by the command in the store
+    )

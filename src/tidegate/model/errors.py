@@ -1,7 +1,7 @@
-"""The roots of every error that Tidegate raises. Retry code looks at the root and at nothing else.
+"""Base classes of every error that Tidegate raises. Retry code checks only the base class.
 
-An error class is one fact: its arguments are kept as attributes, `condition` is its stable name in
-the API, and its text is a sentence for a person: what is wrong, where, what to do.
+One error class per fact: its arguments are kept as attributes, `condition` is its stable name in
+the API, and its message is a sentence for users: what is wrong, where, and what to do.
 """
 
 import errno
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Domain(StrEnum):
-    """Whose fault an error is."""
+    """Who has to act on an error."""
 
     USER = "user"  # the job file or the command
     EXTERNAL = "external"  # a database, a disk, the network
@@ -23,15 +23,15 @@ class TidegateError(Exception):
 
 
 class TransientError(TidegateError):
-    """Worth another try, within a budget."""
+    """An error that may be retried, within a budget."""
 
     condition = "transient"
 
 
 class SourceUnreachable(TransientError):
-    """A source cannot be asked what there is to read; it may come back by itself.
+    """A source cannot be read at the moment; it may recover.
 
-    An endless source waits for that, and reports it.
+    An unbounded source waits for that, and reports it.
     """
 
     condition = "source-unreachable"
@@ -42,9 +42,10 @@ class TerminalError(TidegateError):
     condition = "terminal"
 
 
-def system_sentence(error: OSError) -> str:
-    """An error of the operating system for a person: what, where, what to do; without Python's own
-    form of it.
+def describe_os_error(error: OSError) -> str:
+    """Describe an error of the operating system: what, where, what to do.
+
+    Python's own format is not for users.
     """
     where = " and ".join(
         str(name) for name in (error.filename, error.filename2) if name is not None
@@ -66,7 +67,7 @@ _ADVICE = {
 
 
 class Fenced(TerminalError):
-    """A newer generation runs this job: this one must end and make nothing visible."""
+    """A newer generation runs this job: this one must stop and make nothing visible."""
 
     condition = "fenced"
 
@@ -80,9 +81,9 @@ class Fenced(TerminalError):
 
 
 class OtherCopy(Fenced):
-    """Another driver holds the very same generation: another copy of this installation is running.
+    """Another driver holds the same generation: another copy of this installation is running.
 
-    Only a copied home or store can lead to this. The first driver wins; the other one ends for
+    Only a copied home or store can lead to this. The first driver wins. The other one ends for
     good, since a retry would take the target away from the first.
     """
 
@@ -93,7 +94,7 @@ class OtherCopy(Fenced):
         by = f" ({holder})" if holder else ""
         self.args = (
             (
-                f"another copy of this installation runs generation {generation} of the same job,"
+                f"another copy of this installation runs generation {generation} of the same job"
                 f" and holds {what}{by}: this one ends and changes nothing there. Stop one of the"
                 " two copies; then restart the other with --restore latest"
             ),
@@ -103,38 +104,39 @@ class OtherCopy(Fenced):
 
 
 class LineageMismatch(TerminalError):
-    """Records of one job that belong to different lineages: whoever went on with them would repeat
-    rows, or leave some out.
+    """Records of one job that belong to different lineages.
+
+    A job that continued from them would repeat rows or leave some out.
     """
 
     condition = "lineage-mismatch"
 
     def __init__(self, job_id: int, claims: Mapping[str, str]) -> None:
-        said = ", ".join(f"{what} says {lineage!r}" for what, lineage in claims.items())
+        listed = ", ".join(f"{what} says {lineage!r}" for what, lineage in claims.items())
         super().__init__(
-            f"the records of job {job_id} disagree on its lineage ({said}): one of them was changed"
-            " or belongs to another run, and nothing was started. Restore the store from a copy;"
-            f" or forget the job (`tidegate state forget {job_id}`) and resume it from its"
+            f"the records of job {job_id} disagree on its lineage ({listed}): one of them was"
+            " changed or belongs to another run. Nothing was started. Restore the store from a"
+            f" copy, or forget the job (`tidegate state forget {job_id}`) and resume it from its"
             " checkpoints with --restore latest"
         )
         self.job_id = job_id
         self.claims = dict(claims)
 
 
-def agree_on_lineage(job_id: int, claims: Mapping[str, str]) -> None:
-    """LineageMismatch unless all of them, by who says it, are the same."""
+def check_same_lineage(job_id: int, claims: Mapping[str, str]) -> None:
+    """Raise LineageMismatch unless all records, by name, have the same lineage."""
     if len(set(claims.values())) > 1:
         raise LineageMismatch(job_id, claims)
 
 
 class UserError(TerminalError):
-    """A mistake in a job file or a command, said in one sentence."""
+    """A mistake in a job file or a command, described in one sentence."""
 
     condition = "bad-input"
     domain = Domain.USER
 
 
 class Unsupported(UserError):
-    """Asks for something that Tidegate does not do, and says what to use instead."""
+    """A request for something that Tidegate does not do; the message names the alternative."""
 
     condition = "unsupported"

@@ -1,5 +1,6 @@
-"""What the store keeps about things that jobs have outside: replication slots, publications, server
-ids, temporary tables.
+"""Records of resources that jobs hold in other systems.
+
+Replication slots, publications, server ids, temporary tables.
 
 | record | map | written by | fenced with |
 |---|---|---|---|
@@ -17,9 +18,9 @@ RESOURCES = "external-resources"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResourceRecord:
-    """One thing and its owner: a job id and the mark of its incarnation.
+    """One resource and its owner: a job id and the timestamp of its incarnation.
 
-    `plugin` and `options` are what it is dropped with; options may hold secrets.
+    `plugin` and `options` are needed to drop it; options may hold secrets.
     """
 
     version: int = 1
@@ -33,7 +34,7 @@ class ResourceRecord:
     plugin: str
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     recorded_ms: int = 0
-    dropping: bool = False  # somebody is at it, or died at it
+    dropping: bool = False  # a drop has begun, and may have been interrupted by a crash
     attempts: int = 0
     error: str = ""  # why the last attempt failed
-    due_ms: int = 0  # not to be tried before
+    due_ms: int = 0  # no attempt before this time

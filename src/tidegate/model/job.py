@@ -1,4 +1,4 @@
-"""What a job file says (JobSpec), before any connector has looked at it.
+"""What a job file contains (JobSpec), before any connector has validated it.
 
 Made by config, read by the planner.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from tidegate.model.problem import Location, Problem
 
 Path = tuple[str | int, ...]
-"""Where a value stands: keys and list indexes from the root of its document or block."""
+"""The path of a value: keys and list indexes from the root of its document or block."""
 
 
 class JobMode(StrEnum):
@@ -49,11 +49,11 @@ class PluginBlock:
 
     @property
     def path(self) -> str:
-        """The block's place in the file: `source[0]`."""
+        """The path of the block in the file: `source[0]`."""
         return f"{self.kind}[{self.index}]"
 
     def locate(self, path: Path) -> Location:
-        """The nearest known place of a value of this block."""
+        """Return the nearest known location of a value of this block."""
         while path and path not in self.positions:
             path = path[:-1]
         return self.positions.get(path, self.at)
@@ -61,7 +61,7 @@ class PluginBlock:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobEnv:
-    """The env block. `None` means: not given, the engine's value holds."""
+    """The env block. None means not given: the engine's value applies."""
 
     job_name: str | None = None
     mode: JobMode = JobMode.BATCH
@@ -87,9 +87,9 @@ class JobEnv:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobSpec:
-    """A parsed job file: structure is right, names and options are not yet checked.
+    """A parsed job file: the structure is right, names and options are not yet checked.
 
-    `notices` are warnings and notices found on the way.
+    `notices` are warnings and notices found while parsing.
     """
 
     file: str
@@ -100,5 +100,5 @@ class JobSpec:
     notices: tuple[Problem, ...] = ()
 
     def blocks(self) -> tuple[PluginBlock, ...]:
-        """All blocks: sources, transforms, sinks, each in file order."""
+        """Return all blocks: sources, transforms, sinks, each in file order."""
         return (*self.sources, *self.transforms, *self.sinks)

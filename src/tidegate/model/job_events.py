@@ -1,25 +1,24 @@
-"""One line in the history of a job id. Part of the records of a job."""
+"""Events in the history of a job id. Part of the records of a job."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class JobEventKind(StrEnum):
-    """What a line in the history of a job is about."""
+    """What an event in the history of a job is about."""
 
-    SUBMITTED = (  # a new incarnation; `to` is fresh or restore, the reason what it continues
-        "submitted"
-    )
+    # A new incarnation: `to` is fresh or restore, `reason` is what it continues.
+    SUBMITTED = "submitted"
     STATUS = "status"  # `to` is the status that was entered
     RESTART = "restart"  # the driver is replaced, for this reason
-    COMMAND = "command"  # `to` is what was asked for; the reason says what became of it
+    COMMAND = "command"  # `to` is the command, `reason` its result
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobEvent:
-    """One line in the history of a job id.
+    """One event in the history of a job id.
 
-    Lines are only ever appended; `coordinator/job_history` bounds their number.
+    Events are only ever appended; `coordinator/job_history` bounds their number.
     """
 
     at_ms: int

@@ -1,5 +1,6 @@
-"""How long the sources of a job will still hold what its oldest restore point needs: measured by
-the driver, told by the leader. Pure.
+"""How long the sources of a job retain the log that its oldest restore point needs.
+
+Pure. Measured by the driver, reported by the leader.
 """
 
 from collections.abc import Iterable
@@ -7,29 +8,30 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class RunwayLevel(StrEnum):
-    """Whether a restore will find the log that it needs. The order is from good to bad."""
+class RetentionLevel(StrEnum):
+    """Whether a restore will find the log that it needs, ordered from good to bad."""
 
     OK = "OK"
-    LOW = "LOW"  # not for much longer
-    GONE = "GONE"  # the oldest restore point cannot be used any more
+    LOW = "LOW"  # for a limited time
+    GONE = "GONE"  # no longer: the oldest restore point cannot be used
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogRetentionMetric:
-    """What one source said about one restore point; None where it cannot tell. `checkpoint` 0:
-    where the source began.
+    """What one source reported about one restore point; None where it cannot tell.
+
+    `checkpoint` 0 is the position where the source began.
     """
 
     source: str
-    level: RunwayLevel = RunwayLevel.OK
+    level: RetentionLevel = RetentionLevel.OK
     checkpoint: int = 0
     reason: str = ""
     seconds_left: float | None = None
     bytes_left: int | None = None
     at_ms: int = 0
 
-    def words(self) -> str:
+    def describe(self) -> str:
         point = f"checkpoint {self.checkpoint}" if self.checkpoint else "its beginning"
         left = (
             f"{self.seconds_left:.0f} s left"
@@ -40,7 +42,7 @@ class LogRetentionMetric:
         )
         gone = (
             f"does not hold {point} any more"
-            if self.level is RunwayLevel.GONE
+            if self.level is RetentionLevel.GONE
             else f"will not hold {point} for long"
         )
         return ": ".join(
@@ -50,17 +52,17 @@ class LogRetentionMetric:
 
 @dataclass(frozen=True, slots=True)
 class LogRetentionStatus:
-    """The worst of a job's sources, in words where it is not good."""
+    """The worst level of a job's sources, with a reason unless it is OK."""
 
-    level: RunwayLevel = RunwayLevel.OK
+    level: RetentionLevel = RetentionLevel.OK
     reason: str = ""
 
 
-def outlook(figures: Iterable[LogRetentionMetric]) -> LogRetentionStatus:
-    """Of all sources of a job; among equals, the one that has the least time."""
-    order = list(RunwayLevel)
+def log_retention_status(metrics: Iterable[LogRetentionMetric]) -> LogRetentionStatus:
+    """Return the worst level of all sources; among equals, that with the least time left."""
+    order = list(RetentionLevel)
     worst = max(
-        figures,
+        metrics,
         key=lambda f: (
             order.index(f.level),
             -(f.seconds_left if f.seconds_left is not None else float("inf")),
@@ -68,7 +70,7 @@ def outlook(figures: Iterable[LogRetentionMetric]) -> LogRetentionStatus:
         default=None,
     )
     return (
-        LogRetentionStatus(worst.level, worst.words())
-        if worst is not None and worst.level is not RunwayLevel.OK
+        LogRetentionStatus(worst.level, worst.describe())
+        if worst is not None and worst.level is not RetentionLevel.OK
         else LogRetentionStatus()
     )

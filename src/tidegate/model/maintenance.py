@@ -1,11 +1,10 @@
-"""What the store keeps about the state of jobs that are gone, and about the namespace in which it
-lies.
+"""Records of jobs that are gone, of the garbage collector, and of the installation itself.
 
 | record | map | written by | fenced with |
 |---|---|---|---|
 | ExpiredJob | expired-jobs | whoever expires the history of a job that has left checkpoints; removed by the collector | term, version |
-| CollectorReport | state-collector | the collector, after each pass | term where a leader writes it |
-| Installation | installation | whoever asks first | absence of the row |
+| CollectorReport | state-collector | the collector, after each pass | term if a leader writes it |
+| Installation | installation | the first process that needs it | absence of the row |
 """
 
 from collections.abc import Mapping
@@ -14,14 +13,15 @@ from dataclasses import dataclass, field
 EXPIRED_JOBS = "expired-jobs"
 COLLECTOR = "state-collector"
 INSTALLATION = "installation"
-LAST_PASS = "last"  # the only key of the collector's map
-THIS = "this"  # the only key of the installation's map
+LAST_PASS_KEY = "last"  # the only key of the collector's map
+INSTALLATION_KEY = "this"  # the only key of the installation's map
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExpiredJob:
-    """A job that the history has forgotten, and whose checkpoints are still there: from now on they
-    are orphans, and this is since when.
+    """A job whose history has expired and whose checkpoints still exist.
+
+    They are orphans since `expired_ms`.
     """
 
     version: int = 1
@@ -34,8 +34,9 @@ class ExpiredJob:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InstallationRecord:
-    """The name of this store, which a namespace keeps too: so that no other store takes its jobs
-    for orphans.
+    """The id of this store.
+
+    A namespace records it too, so that no other store takes its jobs for orphans.
     """
 
     version: int = 1
@@ -44,9 +45,7 @@ class InstallationRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CollectorReport:
-    """The last pass of the collector: bytes and units by kind, what it did, and what it could not
-    do.
-    """
+    """The last pass of the collector: bytes and units by kind, its actions and its failures."""
 
     version: int = 1
     at_ms: int
@@ -62,4 +61,4 @@ class CollectorReport:
     failures: int = 0
     failed: tuple[str, ...] = ()
     quota_bytes: int = 0
-    warning: str = ""  # why a person should look
+    warning: str = ""  # why an operator should check it

@@ -1,4 +1,4 @@
-"""What will run: the graph of a job, cut into pipelines.
+"""The graph of a job, cut into pipelines.
 
 Made by the planner, kept in the store, read by the driver.
 """
@@ -12,15 +12,15 @@ from tidegate.model.job import BlockKind, JobEnv
 
 
 class Delivery(StrEnum):
-    """What a sink promises about the rows of a batch that is repeated."""
+    """What a sink guarantees about the rows of a batch that is repeated."""
 
     EXACTLY_ONCE = "exactly-once"  # recognised and skipped
-    AT_LEAST_ONCE = "at-least-once"  # may be there twice
+    AT_LEAST_ONCE = "at-least-once"  # may be written twice
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Action:
-    """One operator.
+    """One operator of the graph.
 
     `operator` is its id and the key of its state: the block's `name`, else its label
     (`Source[0]-FakeSource`).
@@ -40,21 +40,19 @@ class Action:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelinePlan:
-    """A connected component of the graph; actions in an order in which every input comes before its
-    reader.
-    """
+    """A connected component of the graph; every action comes after its inputs."""
 
     id: int
     actions: tuple[Action, ...]
 
     def of_kind(self, kind: BlockKind) -> tuple[Action, ...]:
-        """The actions of one kind, in order."""
+        """Return the actions of one kind, in order."""
         return tuple(a for a in self.actions if a.kind is kind)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """A whole job. `options` of the actions are the validated values by option key."""
+    """The plan of a whole job. `options` of the actions are validated values by option key."""
 
     version: int = 1
     job_name: str

@@ -1,4 +1,4 @@
-"""What is wrong with a job file: a list of these, never just the first one."""
+"""Problems of a job file: always reported as a list, never just the first one."""
 
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -11,12 +11,12 @@ class ProblemKind(StrEnum):
     """What a problem is about; part of `tidegate validate --json`."""
 
     SYNTAX = "syntax"  # the text is not HOCON, JSON or the SQL form
-    WIRING = "wiring"  # blocks that do not fit together
+    WIRING = "wiring"  # blocks whose inputs and outputs do not match
     UNKNOWN_PLUGIN = "unknown-plugin"  # no connector of this name
     OPTION = "option"  # a value or a missing key
-    UNKNOWN_OPTION = "unknown-option"  # a key that nobody knows
-    PATH = "path"  # what the job reads is not on this host
-    DATA = "data"  # what the job reads is there and does not fit
+    UNKNOWN_OPTION = "unknown-option"  # a key that no connector defines
+    PATH = "path"  # the files that the job reads are not on this host
+    DATA = "data"  # the data that the job reads does not match the job file
 
 
 class Severity(StrEnum):
@@ -28,7 +28,7 @@ class Severity(StrEnum):
 
 
 class Strictness(StrEnum):
-    """What an option or key is that nobody knows."""
+    """How an unknown option or key is treated."""
 
     LENIENT = "lenient"  # a warning
     NORMAL = "normal"  # an error in a connector's block, elsewhere a warning
@@ -37,7 +37,7 @@ class Strictness(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A place in a job file. Lines count from 1; 0 means the file as a whole."""
+    """A line in a job file. Lines count from 1; 0 means the file as a whole."""
 
     file: str
     line: int = 0
@@ -48,7 +48,7 @@ class Location:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
-    """One thing to repair. `path` is dotted with indexes: `source[0].schema.fields.id`."""
+    """One problem to fix. `path` is dotted with indexes: `source[0].schema.fields.id`."""
 
     kind: ProblemKind
     message: str
@@ -69,7 +69,7 @@ class Problem:
 
 
 class BadJob(UserError):
-    """A job file with problems."""
+    """A job file with problems; the message lists all of them."""
 
     condition = "bad-job"
 
@@ -78,8 +78,8 @@ class BadJob(UserError):
         self.problems = problems
 
 
-def nearest(word: str, known: list[str]) -> str:
-    """The known word that a person probably meant, or nothing."""
-    folded = {k.lower(): k for k in known}
+def closest_match(word: str, candidates: list[str]) -> str:
+    """Return the candidate that the user probably meant, or an empty string."""
+    folded = {k.lower(): k for k in candidates}
     close = get_close_matches(word.lower(), list(folded), n=1, cutoff=0.6)
     return folded[close[0]] if close else ""

@@ -1,24 +1,23 @@
-"""What the store keeps of a job while it lives: who runs it, where its pipelines are, which
-checkpoints it has.
+"""Records that the store keeps of a running job: driver, pipeline state, checkpoints.
 
 | record | map | written by | fenced with |
 |---|---|---|---|
 | JobRecord, with its JobIntent | running-job-info | commands (any server) | version of the row |
 | JobState | running-job-state | the job's leader (`tidegate run`, or the reconciler) | version, term |
 | Assignment | assignments | reconciler | version, term |
-| DriverRecord | drivers | the driver when it starts; its worker, or who buried it, when it has ended | version, generation |
-| PipelineState | running-pipeline-state | driver; the leader moves `generation` | generation |
-| PipelineMetrics | running-job-metrics | driver, written behind; also its sign of life | generation |
-| SavepointRequest | job-savepoints | commands ask; the driver says that it is done, or why not; the leader gives up | version; the driver: generation |
+| DriverRecord | drivers | the driver when it starts; its worker, or the process that proved its death, when it has ended | version, generation |
+| PipelineState | running-pipeline-state | driver; the leader increments `generation` | generation |
+| PipelineMetrics | running-job-metrics | driver, written behind; also its heartbeat | generation |
+| SavepointRequest | job-savepoints | commands request it; the driver reports success or failure; the leader gives up | version; the driver: generation |
 | CheckpointHistory | checkpoint-monitor | driver, with PipelineState | generation |
-| CleanupRecord | pending-job-cleanup | whoever ends the job | version, term |
-| JobOutcome | finished-job-state | whoever ends the job | version, term |
+| CleanupRecord | pending-job-cleanup | the process that ends the job | version, term |
+| JobOutcome | finished-job-state | the process that ends the job | version, term |
 | Lease | leases | elector (`coordinator`), worker (`worker/<id>`) | version |
-| Beat | lease-beats | the holder of the lease of the same key | version of the lease |
+| Heartbeat | lease-beats | the holder of the lease of the same key | version of the lease |
 | AccessToken | access-tokens | commands of an admin | version |
 | WorkerRecord | workers | worker | version of its lease |
-| ServerRecord | servers | the server itself, as its sign of life; the leader takes a silent one away | version, term |
-| RestoreClaim | restore-claims | whoever submits a restore; removed when the state is the job's own | version of the job's rows |
+| ServerRecord | servers | the server itself, as its heartbeat; the leader removes a silent one | version, term |
+| RestoreClaim | restore-claims | the submit of a restore; removed when the state is the job's own | version of the job's rows |
 """
 
 from collections.abc import Mapping
@@ -33,7 +32,7 @@ from tidegate.model.cluster_members import ServerRecord as ServerRecord
 from tidegate.model.cluster_members import WorkerRecord as WorkerRecord
 from tidegate.model.job_events import JobEvent as JobEvent
 from tidegate.model.job_events import JobEventKind as JobEventKind
-from tidegate.model.log_retention import LogRetentionMetric, RunwayLevel
+from tidegate.model.log_retention import LogRetentionMetric, RetentionLevel
 from tidegate.model.plan import Plan
 from tidegate.model.restore import Replan, RestoreReport
 from tidegate.model.table_changes import AcceptedChange, ChangeStop
@@ -59,7 +58,7 @@ RESTORE_CLAIMS = "restore-claims"
 
 
 class JobStatus(StrEnum):
-    """The reference's names, and RECOVERING."""
+    """The status names of SeaTunnel, and RECOVERING."""
 
     INITIALIZING = "INITIALIZING"
     CREATED = "CREATED"
@@ -78,7 +77,7 @@ class JobStatus(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether nothing may change any more."""
+        """Whether the status is final."""
         return self in TERMINAL
 
 
@@ -108,7 +107,7 @@ class PipelineStatus(StrEnum):
 
 
 class CheckpointKind(StrEnum):
-    """Why a checkpoint was made."""
+    """The reason for a checkpoint."""
 
     CHECKPOINT = "checkpoint"
     SAVEPOINT = "savepoint"
@@ -117,7 +116,7 @@ class CheckpointKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failure:
-    """One thing that went wrong, for the failure history."""
+    """One failure, for the failure history."""
 
     at_ms: int
     generation: int
@@ -125,22 +124,20 @@ class Failure:
     condition: str = "error"
     domain: str = "internal"
     message: str = ""
-    change: ChangeStop | None = None  # a change of a table, which a person can accept
+    change: ChangeStop | None = None  # a change of a table, which a user can accept
 
 
 class DesiredState(StrEnum):
-    """What people want of a job."""
+    """The state that users requested for a job."""
 
     RUN = "run"
-    CANCEL = "cancel"  # stop at a checkpoint, soon
-    FORCE_STOP = "force-stop"  # kill it now
+    CANCEL = "cancel"  # stop at the next checkpoint
+    FORCE_STOP = "force-stop"  # kill it immediately
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobIntent:
-    """The standing wish about a job: durable from the moment it is accepted, and granted by whoever
-    leads then.
-    """
+    """The desired state of a job: durable once accepted, carried out by the current leader."""
 
     desired: DesiredState = field(default=DesiredState.RUN, metadata={"key": "wish"})
     at_ms: int = 0
@@ -148,7 +145,7 @@ class JobIntent:
 
 
 class SavepointStatus(StrEnum):
-    """What became of a savepoint that was asked for."""
+    """The progress of a requested savepoint."""
 
     WANTED = "wanted"
     DONE = "done"
@@ -157,11 +154,11 @@ class SavepointStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SavepointRequest:
-    """The last savepoint that was asked for, and what became of it. Its id is chosen here, so that
-    whoever makes it, and however often, makes it in one place.
+    """The last requested savepoint and its result.
 
-    A request while one is still wanted joins it. With `stop` the job ends when it is done; when it
-    fails the job goes on.
+    Its id is chosen here, so that every attempt makes it under the same path. A request joins one
+    that is still wanted. With `stop` the job ends when the savepoint is complete; if the savepoint
+    fails, the job continues.
     """
 
     version: int = 1
@@ -172,17 +169,17 @@ class SavepointRequest:
     asked_ms: int
     by: str = ""
     status: SavepointStatus = SavepointStatus.WANTED
-    path: str = ""  # where it is, from the root of the checkpoint storage
-    reason: str = ""  # why there is none
+    path: str = ""  # relative to the root of the checkpoint storage
+    reason: str = ""  # why it failed
     ended_ms: int = 0
     earlier: tuple[JobEvent, ...] = ()  # requests before this one, oldest first; bounded
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelineSavepoint:
-    """A pipeline's part in a savepoint.
+    """One pipeline's part of a savepoint.
 
-    Which checkpoint it is, is recorded before it is copied: so whoever copies, copies the same.
+    The checkpoint is recorded before it is copied, so that every attempt copies the same one.
     """
 
     id: str
@@ -195,7 +192,7 @@ class PipelineSavepoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobRecord:
-    """One incarnation of a job: what was submitted, and what is wanted of it now."""
+    """One incarnation of a job: what was submitted, and its desired state."""
 
     version: int = 1
     job_id: int
@@ -205,76 +202,69 @@ class JobRecord:
     plan: Plan
     file: str = ""
     intent: JobIntent = JobIntent()
-    commands: tuple[JobEvent, ...] = ()  # what was asked of this incarnation, oldest first; bounded
+    commands: tuple[JobEvent, ...] = ()  # to this incarnation, oldest first; bounded
     restored: bool = False  # continues an earlier incarnation
-    checkpoint: int = (
-        0  # the checkpoint to begin from, where one was asked for; 0 = the latest sound one
-    )
-    # the digest of the request that brought it, where it had a key: the same request is not taken
-    # in twice
+    checkpoint: int = 0  # the requested checkpoint to begin from; 0 = the latest sound one
+    # The digest of the submit request, if it had an idempotency key: the same request is not
+    # accepted twice.
     key: str = ""
-    source_job: int = 0  # whose state it continues, where that is another job's
-    fork: bool = False  # that job goes on: this one has a lineage of its own
+    source_job: int = 0  # the other job whose state it continues
+    fork: bool = False  # that job continues: this one has a lineage of its own
     on_damaged: str = "older"  # or fail
     on_not_held: str = "fail"  # or initial, latest
     on_sink_lost: str = "fail"  # or continue: for the checkpoint that the restore begins from
-    restore: RestoreReport | None = None  # what was planned when it was submitted
-    skip_files: tuple[str, ...] = ()  # absolute paths that a person has left out
-    accept_files: tuple[str, ...] = ()  # and those that are read although they have changed
-    accepted_changes: tuple[
-        AcceptedChange,
-        ...,
-        # what was decided about changes of tables, also for earlier incarnations of this lineage
-    ] = ()
+    restore: RestoreReport | None = None  # the plan at submission
+    skip_files: tuple[str, ...] = ()  # absolute paths that a user excluded
+    accept_files: tuple[str, ...] = ()  # absolute paths that are read although they have changed
+    # Decisions about changes of tables, also those for earlier incarnations of this lineage.
+    accepted_changes: tuple[AcceptedChange, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobState:
-    """Where an incarnation is, and who runs it."""
+    """The status of an incarnation, and the process that leads it."""
 
     version: int = 1
     job_id: int
     status: JobStatus
-    initialization_ms: int = 0  # of the incarnation; what is older is not about this job
+    initialization_ms: int = 0  # of the incarnation; older records are not about this one
     generation: int = 0
-    leader: ProcessRef | None = None  # who runs it with `tidegate run`; None where servers do
+    leader: ProcessRef | None = None  # the process of `tidegate run`; None if servers run the job
     restarts: int = 0  # of the driver, without a checkpoint between them
-    checkpoints: int = 0  # how many there were at the last restart
+    checkpoints: int = 0  # completed at the last restart
     failures: tuple[Failure, ...] = ()  # the newest ones, oldest first
-    reason: str = ""  # why it is where it is: why it waits, why it is being stopped
+    reason: str = ""  # why it has this status: why it waits, why it is being stopped
     not_before_ms: int = 0  # a retry waits until then
     health: CheckpointHealth = CheckpointHealth.OK
     health_reason: str = ""
-    log_retention: RunwayLevel = field(default=RunwayLevel.OK, metadata={"key": "runway"})
-    runway_reason: str = ""
-    next_checkpoint: int = (
-        1  # where the ids of the next incarnation begin, when this one's pipelines are forgotten
-    )
+    log_retention: RetentionLevel = field(default=RetentionLevel.OK, metadata={"key": "runway"})
+    log_retention_reason: str = field(default="", metadata={"key": "runway_reason"})
+    # The first id of the next incarnation, once this one's pipelines are deleted.
+    next_checkpoint: int = 1
     changed_ms: int = 0
     entered: Mapping[str, int] = field(default_factory=dict)  # when each status was entered last
-    continued_by: int = 0  # of an ended job: the other job that has taken up its lineage
-    started_ms: int = (
-        0  # when this incarnation was first given to a worker, or taken up by `tidegate run`
-    )
-    restarts_total: int = 0  # of the driver, all of this incarnation
+    continued_by: int = 0  # of an ended job: the other job that continues its lineage
+    # When this incarnation was first assigned to a worker, or started by `tidegate run`.
+    started_ms: int = 0
+    restarts_total: int = 0  # of the driver, in this incarnation
     events: tuple[JobEvent, ...] = ()  # of all incarnations of this id, oldest first; bounded
 
 
 class DriverCommand(StrEnum):
-    """What a worker shall do with a driver, each stronger than the one before."""
+    """What a worker should do with a driver, each stronger than the one before."""
 
-    RUN = "run"  # have it running
-    STOP = "stop"  # ask it: it ends at the next checkpoint
-    INTERRUPT = "interrupt"  # give the running batch up, and end
+    RUN = "run"  # keep it running
+    STOP = "stop"  # end at the next checkpoint
+    INTERRUPT = "interrupt"  # abandon the running batch, and end
     TERMINATE = "terminate"  # SIGTERM to the whole session
     KILL = "kill"  # SIGKILL to the whole session
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Assignment:
-    """One generation of a job in the hands of a worker.
+    """One generation of a job, assigned to a worker.
 
-    The driver reads its order too, so that a stop needs no worker.
+    The driver reads its command too, so that a stop needs no worker.
     """
 
     version: int = 1
@@ -288,10 +278,10 @@ class Assignment:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DriverEnd:
-    """How a driver ended, and how that is known."""
+    """How a driver ended, and the proof of it."""
 
     at_ms: int
-    code: int | None = None  # None where nobody was there to see it
+    code: int | None = None  # None if no process observed it
     proof: str = ""  # "exit", "session empty", "host restarted", "lease expired"
     stderr_tail: str = field(default="", metadata={"key": "last_words"})
 
@@ -310,21 +300,22 @@ class DriverRecord:
 
 
 class Role(StrEnum):
-    """What a caller may do, each more than the one before."""
+    """Permissions of a caller, each role with more than the one before."""
 
-    VIEWER = "viewer"  # look
+    VIEWER = "viewer"  # read
     OPERATOR = "operator"  # submit, stop, restore, save
     ADMIN = "admin"  # everything: tokens, tags, log levels, deleting state
 
     def may(self, needed: "Role") -> bool:
-        """Whether this role is enough."""
+        """Whether this role includes the needed one."""
         return list(Role).index(self) >= list(Role).index(needed)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AccessToken:
-    """Who may come in with a secret, of which only the digest is kept: it is long and random, so
-    nothing is gained by guessing.
+    """An access token; only the digest of its secret is stored.
+
+    The secret is long and random, so guessing it from the digest is not feasible.
     """
 
     version: int = 1
@@ -338,8 +329,9 @@ class AccessToken:
 
 @dataclass(frozen=True, slots=True)
 class SourceRange:
-    """The exact part of a source that a batch reads: (start, end]. Offsets are JSON values that
-    only the source understands.
+    """The exact part of a source that a batch reads: (start, end].
+
+    Offsets are JSON values that only the source understands.
     """
 
     start: Any
@@ -348,7 +340,7 @@ class SourceRange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PendingBatch:
-    """A batch that has begun and is not complete: a successor repeats exactly this."""
+    """A batch that has begun and is not complete: a successor repeats exactly this one."""
 
     checkpoint: int
     ranges: Mapping[str, SourceRange]
@@ -374,7 +366,7 @@ class CheckpointRef:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelineState:
-    """The durable place of one pipeline.
+    """The durable state of one pipeline.
 
     Every change is conditioned on the version of the document, and so on its generation.
     """
@@ -385,9 +377,8 @@ class PipelineState:
     lineage: str
     generation: int
     status: PipelineStatus = PipelineStatus.CREATED
-    initial: Mapping[str, Any] | None = (
-        None  # where every source began; asked once in the life of a lineage
-    )
+    # Where every source began; read once in the life of a lineage.
+    initial: Mapping[str, Any] | None = None
     next_checkpoint: int = 1
     pending: PendingBatch | None = None
     retained: tuple[CheckpointRef, ...] = ()  # oldest first; the last one is the latest
@@ -401,14 +392,14 @@ class PipelineState:
     confirmed_ms: int = 0
     restarts: int = 0
     error: Failure | None = None
-    # an older point than the newest was wanted: sinks undo what is newer. Until the first
-    # checkpoint after it
+    # An older checkpoint than the newest was requested: sinks undo what is newer. Until the first
+    # checkpoint after it.
     rewind: bool = field(default=False, metadata={"key": "back"})
-    # Operators whose state in the latest checkpoint is not used, until the first checkpoint after it.
+    # Operators whose state in the latest checkpoint is not used, until the checkpoint after it.
     dropped_operators: tuple[str, ...] = field(default=(), metadata={"key": "dropped"})
     savepoint: PipelineSavepoint | None = None  # its part in the last savepoint
     replan: Replan = Replan.NEVER
-    warnings: tuple[str, ...] = ()  # what its driver found when it started, for people
+    warnings: tuple[str, ...] = ()  # found by its driver when it started, for users
     driver: str = ""  # "<generation>-<token>" of the driver that has claimed this state
 
     @property
@@ -418,9 +409,9 @@ class PipelineState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelineMetrics:
-    """How far a pipeline is right now: for displays, never for decisions.
+    """The current progress of a pipeline: for display, never for decisions.
 
-    Attempted rows, not committed ones.
+    Counts attempted rows, not committed ones.
     """
 
     version: int = 1
@@ -434,11 +425,10 @@ class PipelineMetrics:
     total: float = 0
     unit: str = ""
     log_retention: tuple[LogRetentionMetric, ...] = field(default=(), metadata={"key": "runway"})
-    waits_for: str = ""  # what is out of reach, in words, where the driver knows it
+    waits_for: str = ""  # description of what is out of reach, if the driver knows it
     at_ms: int = 0
-    rates: PipelineRates | None = (
-        None  # of committed rows; None until this driver has completed a checkpoint
-    )
+    # Of committed rows; None until this driver has completed a checkpoint.
+    rates: PipelineRates | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -451,20 +441,21 @@ class CheckpointHistory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CleanupRecord:
-    """What has to be deleted, by whoever comes first; idempotent. Checkpoint ids of a job only
-    grow, over all its incarnations: so whoever carries this out, however late, deletes only what is
-    below, and never what a newer incarnation has made.
+    """What has to be deleted after a job has ended or was replaced.
+
+    Any leader may carry it out, repeatedly. Checkpoint ids of a job only grow, over all its
+    incarnations. So a late cleanup deletes only ids below its limit, and never those of a newer
+    incarnation.
     """
 
     version: int = 1
     job_id: int
     initialization_ms: int
-    resumable: bool = (
-        False  # the checkpoints and the state that names them stay, until history expires
-    )
+    # The checkpoints and the state that names them stay until history expires.
+    resumable: bool = False
     checkpoints_below: int = 0
-    # what a newer generation has made stays, whatever its id: it repeats batches under their old
-    # ids. 0 = of a version that knew none
+    # Checkpoints of a newer generation stay, whatever their id: it repeats batches under their old
+    # ids. 0 = written by a version without this field.
     generation: int = 0
     due_ms: int = 0
     attempts: int = 0
@@ -496,20 +487,16 @@ class JobOutcome:
     started_ms: int = 0  # 0 = by a release that did not record it, as in the next fields
     restarts_total: int = 0
     events: tuple[JobEvent, ...] = ()
-    restorable: bool | None = (
-        None  # whether it left a checkpoint to continue from; None = not recorded
-    )
+    restorable: bool | None = None  # whether it left a checkpoint to resume from; None = unknown
     last_checkpoint: int = 0
     last_checkpoint_ms: int = 0
     accepted_changes: tuple[AcceptedChange, ...] = ()
-    file: str = ""  # the job file of `tidegate run`; empty where servers have run it
+    file: str = ""  # the job file of `tidegate run`; empty if servers ran it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RestoreClaim:
-    """State of elsewhere that a job is going to continue: nobody may delete these paths until it
-    has a copy of its own.
-    """
+    """Checkpoint paths of another job that a restore will copy; they must not be deleted."""
 
     version: int = 1
     job_id: int

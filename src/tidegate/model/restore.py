@@ -1,61 +1,59 @@
-"""The words of a restore: what shall happen to state that does not fit, and the report of what was
-restored, which stays with its job.
-"""
+"""Choices for state that does not match, and the restore report that is kept with a job."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 
 class OnMissing(StrEnum):
-    """State that was asked for and is not there."""
+    """What to do if the requested state does not exist."""
 
     FAIL = "fail"
     FRESH = "fresh"
 
 
 class OnDamaged(StrEnum):
-    """The newest checkpoint cannot be used."""
+    """What to do if the newest checkpoint cannot be used."""
 
-    OLDER = "older"  # the next older one that verifies
+    OLDER = "older"  # use the next older one that verifies
     FAIL = "fail"
 
 
 class OnIncompatible(StrEnum):
-    """The state does not fit the job file."""
+    """What to do if the state does not match the job file."""
 
     FAIL = "fail"
-    DROP = "drop"  # what finds no owner is given up, the rest is restored
+    DROP = "drop"  # drop state without an owner, restore the rest
     FRESH = "fresh"
 
 
 class OnPositionLost(StrEnum):
-    """The source does not hold the position any more."""
+    """What to do if the source no longer retains the position."""
 
     FAIL = "fail"
-    INITIAL = "initial"  # begins where a new job would: a new snapshot
-    LATEST = "latest"  # goes on with what is new from now on
+    INITIAL = "initial"  # begin where a new job would: with a new snapshot
+    LATEST = "latest"  # continue with changes from now on
 
 
 class OnSinkLost(StrEnum):
-    """A sink's target does not know of the checkpoint that is restored."""
+    """What to do if a sink's target does not know the checkpoint that is restored."""
 
     FAIL = "fail"
-    CONTINUE = "continue"  # with the rows after the checkpoint: what was there before stays lost
+    CONTINUE = "continue"  # with the rows after the checkpoint; earlier rows stay lost
 
 
 class Replan(StrEnum):
     """Whether a batch that was begun may be planned anew instead of being repeated.
 
-    Until the first checkpoint after it.
+    Applies until the first checkpoint after the restore.
     """
 
-    NEVER = ""  # no person has restored since it was begun
-    CHANGED = "changed"  # where its source cannot give the same rows any more
-    ASKED = "asked"  # a person has named the checkpoint before it
+    NEVER = ""  # no user has restored since it was begun
+    CHANGED = "changed"  # if its source can no longer return the same rows
+    ASKED = "asked"  # a user has named the checkpoint before it
 
 
 class Verdict(StrEnum):
-    """What a restore plan amounts to."""
+    """The overall result of a restore plan."""
 
     OK = "ok"
     REPLAY = "ok with replay"
@@ -70,16 +68,16 @@ class OperatorReport:
     operator: str
     kind: str
     pipeline: int
-    resumes: str  # from what it goes on
-    replays: str = ""  # what it sees again
+    resumes: str  # what it resumes from
+    replays: str = ""  # the rows it receives again
     changes: tuple[str, ...] = ()  # against the plan of the checkpoint
-    held: str = ""  # sources: whether the position is still there
-    problem: str = ""  # what makes it impossible
+    held: str = ""  # sources: whether the position is still retained
+    problem: str = ""  # why the restore is impossible
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelineReport:
-    """Where one pipeline goes on."""
+    """The restore point of one pipeline."""
 
     pipeline: int
     checkpoint: int  # 0: from its beginning
@@ -91,7 +89,7 @@ class PipelineReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RestoreReport:
-    """The restore plan, and once it is carried out the report.
+    """The restore plan; after the restore, its report.
 
     `start` is fresh, resume or nothing.
     """
@@ -99,16 +97,16 @@ class RestoreReport:
     version: int = 1
     job_id: int
     start: str
-    origin: str = ""  # in words: what it goes on from
+    origin: str = ""  # description of the state that it continues
     source_job: int = 0
     lineage: str = ""
     fork: bool = False
     verdict: Verdict = Verdict.OK
     pipelines: tuple[PipelineReport, ...] = ()
     operators: tuple[OperatorReport, ...] = ()
-    # Operators whose state is given up.
+    # Operators whose state is dropped.
     dropped_operators: tuple[str, ...] = field(default=(), metadata={"key": "dropped"})
     problems: tuple[str, ...] = ()
-    consents: tuple[str, ...] = ()  # what has to be agreed to
-    lost: tuple[str, ...] = ()  # of these, the sinks whose targets do not know of the checkpoint
+    consents: tuple[str, ...] = ()  # effects that need the user's consent
+    lost: tuple[str, ...] = ()  # of these, the sinks whose targets do not know the checkpoint
     notes: tuple[str, ...] = ()

@@ -1,8 +1,8 @@
-"""Changes of a source that stop a job, and what a person has decided about each. Pure data.
+"""Table changes at a source that stop a job, and the decision of a user about each.
 
-A source raises `StoppedByChange` before the first row that differs; the failure record keeps its
-`ChangeStop`, so that API, page and CLI need not parse sentences. What a person answers travels as
-`AcceptedChange` with the job's record to the source.
+Pure data. A source raises `StoppedByChange` before the first row that differs. The failure record
+keeps its `ChangeStop`, so that API, pages and CLI need not parse messages. The user's decision is
+an `AcceptedChange`, which reaches the source with the job's record.
 """
 
 import shlex
@@ -16,31 +16,34 @@ TABLE_CHARS_MAX = 500
 
 
 class ChangeChoice(StrEnum):
-    """How to go on at a change of a table."""
+    """How the job continues at a change of a table."""
 
-    ADOPT = "adopt"  # take the new definition; rows that are in the target stay as they are
-    REREAD = "reread"  # take the new definition, and read the whole table again
-    SKIP = "skip"  # leave the statement out, as if it were not there
+    ADOPT = "adopt"  # use the new definition; rows in the target stay as they are
+    REREAD = "reread"  # use the new definition, and read the whole table again
+    SKIP = "skip"  # ignore the statement
 
     @property
     def meaning(self) -> str:
-        """What it does, for people who are about to choose."""
+        """The effect of the choice, for users who are about to decide."""
         return _MEANINGS[self]
 
 
 _MEANINGS = {
-    ChangeChoice.ADOPT: "take the table as it is now; rows that are in the target stay as they are",
+    ChangeChoice.ADOPT: "use the new definition of the table; rows in the target stay as they are",
     ChangeChoice.REREAD: (
-        "take the table as it is now and read all of it again; rows that it no longer has stay in"
-        " the target: delete them there"
+        "use the new definition and read the whole table again; rows that the table no longer has"
+        " stay in the target: delete them there"
     ),
-    ChangeChoice.SKIP: "go on as if this change were not there; the target is not changed by it",
+    ChangeChoice.SKIP: "ignore this change; it does not affect the target",
 }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangeStop:
-    """What a job has stopped at: the same at every restart from the checkpoint before it."""
+    """A change at which a job stopped.
+
+    Every restart from the checkpoint before it stops there again.
+    """
 
     table: str
     at: str
@@ -48,7 +51,7 @@ class ChangeStop:
     choices: tuple[ChangeChoice, ...] = ()
 
     def command(self, job: str) -> str:
-        """The command that decides about it, but for the choice."""
+        """Return the command that decides about the change, without the choice."""
         return (
             f"tidegate accept-change {job} --at {shlex.quote(self.at)} --table"
             f" {shlex.quote(self.table)} --choice"
@@ -57,14 +60,14 @@ class ChangeStop:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AcceptedChange:
-    """What a person has decided about the change at one position."""
+    """The decision of a user about the change at one position."""
 
     at: str
     choice: ChangeChoice
-    table: str = ""  # empty: of every table that this change stops
+    table: str = ""  # empty: every table that this change stops
 
-    def answers(self, table: str, at: str) -> bool:
-        """Whether it is about this stop."""
+    def applies_to(self, table: str, at: str) -> bool:
+        """Whether the decision is about the stop at this table and position."""
         return self.at == at and self.table in ("", table)
 
     def __str__(self) -> str:
@@ -72,15 +75,15 @@ class AcceptedChange:
 
     @staticmethod
     def parse(text: str) -> "AcceptedChange":
-        """`POSITION=CHOICE`, or `TABLE@POSITION=CHOICE` where it is about one table only."""
+        """Parse `POSITION=CHOICE`, or `TABLE@POSITION=CHOICE` for a single table."""
         where, _, word = text.strip().rpartition("=")
         table, _, at = where.rpartition("@")
         given = word.strip().lower()
         if not at.strip() or given not in list(ChangeChoice):
             choices = ", ".join(choice.value for choice in ChangeChoice)
             raise UserError(
-                f"--accept-change {text!r} is not understood: write [TABLE@]POSITION=CHOICE, with"
-                f" the position that the job's error names and one of the choices {choices}"
+                f"--accept-change {text!r} is invalid: write [TABLE@]POSITION=CHOICE, with the"
+                f" position from the job's error and one of the choices {choices}"
             )
         if len(at) > POSITION_CHARS_MAX or len(table) > TABLE_CHARS_MAX:
             raise UserError(
@@ -91,16 +94,16 @@ class AcceptedChange:
 
 
 class StoppedByChange(UserError):
-    """A change of a source that nobody has decided about yet."""
+    """A change at a source that no user has decided about yet."""
 
     condition = "table-changed"
     change: ChangeStop
 
 
-def merged(
+def merge_accepted(
     earlier: tuple[AcceptedChange, ...], newer: tuple[AcceptedChange, ...]
 ) -> tuple[AcceptedChange, ...]:
-    """All decisions of a job; of two about the same position and table the newer one holds."""
+    """Merge decisions; the newer one wins for the same position and table."""
     found = {(change.at, change.table): change for change in earlier}
     for change in newer:
         found.pop((change.at, change.table), None)
@@ -108,8 +111,8 @@ def merged(
     return tuple(found.values())
 
 
-def decided(changes: tuple[AcceptedChange, ...], table: str, at: str) -> ChangeChoice | None:
-    """The choice for a stop: one that names the table before one that names none."""
-    answers = [change for change in changes if change.answers(table, at)]
+def choice_for(changes: tuple[AcceptedChange, ...], table: str, at: str) -> ChangeChoice | None:
+    """Return the choice for a stop; a decision that names the table has priority."""
+    answers = [change for change in changes if change.applies_to(table, at)]
     answers.sort(key=lambda change: not change.table)
     return answers[0].choice if answers else None

@@ -1,7 +1,6 @@
-"""The types of a job file's schema (`bigint`, `decimal(10,2)`, `map<string,int>`, nested rows) and
-the tables made of them.
+"""Types of a job file's schema (`bigint`, `decimal(10,2)`, nested rows) and its tables.
 
-Read by everything; knows neither Arrow nor Spark (plugin/arrow.py and spark/types.py translate).
+Read by all packages; independent of Arrow and Spark (plugin/arrow.py and spark/types.py translate).
 """
 
 import re
@@ -10,16 +9,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from tidegate.model.problem import nearest
+from tidegate.model.problem import closest_match
 
 ROW_KIND = "__row_kind"
-"""The column that carries a row's kind (int8, a RowKind) where a stream has changes and not only
-inserts.
-"""
+"""The column with a row's kind (int8, a RowKind) in streams that have more than inserts."""
 
 
 class RowKind(StrEnum):
-    """What a row means, by its short name; `code` is what travels in the ROW_KIND column."""
+    """The kind of a row, by its short name; `code` is the value in the ROW_KIND column."""
 
     INSERT = "+I"
     UPDATE_BEFORE = "-U"
@@ -33,17 +30,18 @@ class RowKind(StrEnum):
 
     @staticmethod
     def parse(text: str) -> "RowKind":
-        """By short or long name, any case: `+I`, `INSERT`."""
+        """Parse a short or long name in any case: `+I`, `INSERT`."""
         for kind in RowKind:
             if text.upper() in (kind.value, kind.name):
                 return kind
         raise ValueError(
-            f"{text!r} is no row kind: one of {', '.join(f'{k.name} ({k.value})' for k in RowKind)}"
+            f"{text!r} is not a row kind; use one of"
+            f" {', '.join(f'{k.name} ({k.value})' for k in RowKind)}"
         )
 
 
 class TypeName(StrEnum):
-    """Every type that a schema can name."""
+    """All types that a schema can name."""
 
     STRING = "string"
     BOOLEAN = "boolean"
@@ -71,7 +69,7 @@ class TypeName(StrEnum):
 
 
 ALIASES = {"byte": "tinyint", "short": "smallint", "long": "bigint", "integer": "int"}
-"""Other words that the reference takes."""
+"""Other names that SeaTunnel accepts."""
 
 SIMPLE = [
     t.value
@@ -82,9 +80,7 @@ SIMPLE = [
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """A type. `children` is the element of an array, key and value of a map, nothing else;
-    `columns` the columns of a row.
-    """
+    """A type; `children` of an array or a map (key, value), `columns` of a row."""
 
     name: TypeName
     precision: int = 0
@@ -121,8 +117,8 @@ class Column:
 class Table:
     """A table as it flows through a pipeline.
 
-    `path` is its name as sinks see it (`db.schema.t`); `kinds` tells whether ROW_KIND travels
-    along.
+    `path` is its name as sinks see it (`db.schema.t`); `kinds` says whether it has the ROW_KIND
+    column.
     """
 
     path: str
@@ -135,14 +131,14 @@ class Table:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def names(self) -> list[str]:
-        """The column names in order."""
+        """Return the column names in order."""
         return [c.name for c in self.columns]
 
 
 def parse_type(text: Any) -> DataType:
-    """A type as written in a job file: text, or a mapping for a nested row.
+    """Parse a type as written in a job file: text, or a mapping for a nested row.
 
-    ValueError says what is wrong, in words for a person.
+    Raises ValueError with a message for users.
     """
     if isinstance(text, Mapping):
         return DataType(
@@ -154,7 +150,9 @@ def parse_type(text: Any) -> DataType:
     compact = text.strip()
     if compact.startswith("{") and compact.endswith("}"):
         return _parse_block(text, compact[1:-1])
-    head = re.match(r"[A-Za-z0-9_]*", compact).group().lower()  # type: ignore[union-attr]  # the pattern matches everything
+    prefix = re.match(r"[A-Za-z0-9_]*", compact)
+    assert prefix is not None, "the pattern matches the empty string"
+    head = prefix.group().lower()
     rest = compact[len(head) :].strip()
     match head:
         case "decimal":
@@ -169,7 +167,7 @@ def parse_type(text: Any) -> DataType:
 
 
 def _unknown(text: str, head: str) -> str:
-    close = nearest(head, [t.value for t in TypeName])
+    close = closest_match(head, [t.value for t in TypeName])
     return f"unknown type {text!r}" + (
         f"; did you mean {close!r}?" if close and close != head else ""
     )
@@ -180,7 +178,7 @@ def _parse_decimal(text: str, rest: str) -> DataType:
     if not rest:
         return DataType(TypeName.DECIMAL, precision=38, scale=18)
     if not sizes:
-        raise ValueError(f"{text!r} is no decimal: write decimal(10, 2)")
+        raise ValueError(f"{text!r} is not a decimal type: write decimal(10, 2)")
     precision, scale = int(sizes[1]), int(sizes[2] or 0)
     if not (1 <= precision <= 38 and scale <= precision):
         raise ValueError(f"{text!r}: precision is 1 to 38 and scale at most the precision")
@@ -205,8 +203,9 @@ def _parse_row(text: str, inside: str) -> DataType:
 
 
 def _parse_block(text: str, inside: str) -> DataType:
-    """A row as a block in text: `{a = int, b = "map<string, int>"}`, one column a line or between
-    commas, quotes or not.
+    """Parse a row written as a block in text: `{a = int, b = "map<string, int>"}`.
+
+    One column a line or separated by commas, with or without quotes.
     """
     columns = []
     for part in filter(str.strip, _split_top(inside, ",\n")):
@@ -220,7 +219,7 @@ def _parse_block(text: str, inside: str) -> DataType:
 
 
 def _split_top(text: str, separators: str = ",") -> list[str]:
-    """Split at separators that are in no bracket."""
+    """Split at separators that are outside of brackets."""
     parts, depth, last = [], 0, 0
     for i, c in enumerate(text):
         depth += (c in "<({") - (c in ">)}")

@@ -1,8 +1,7 @@
-"""Host and port of a request or a URL, normalised so that two spellings compare equal. Pure; used
-by the settings and the API.
+"""Host and port of a request or a URL, normalised so that two spellings compare equal.
 
-Only what a browser would send is understood: a name, an IPv4 address or an IPv6 address in
-brackets, and a port. Everything else is None, and callers refuse it.
+Pure; used by the settings and the API. Understands only what a browser sends: a name, an IPv4
+address or an IPv6 address in brackets, and a port. Everything else is None, and callers reject it.
 """
 
 import ipaddress
@@ -13,7 +12,8 @@ HOST_CHARS_MAX = 255
 PORT_MAX = 65_535
 DEFAULT_PORTS = {"http": 80, "https": 443}
 _FORM = re.compile(
-    r"(?:\[(?P<six>[0-9a-f:.]+)\]|(?P<name>[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?)\.?)(?::(?P<port>[0-9]{0,5}))?",
+    r"(?:\[(?P<six>[0-9a-f:.]+)\]|(?P<name>[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?)\.?)"
+    r"(?::(?P<port>[0-9]{0,5}))?",
     re.IGNORECASE | re.ASCII,
 )
 _ORIGIN = re.compile(r"(?P<scheme>https?)://(?P<rest>[^/?#@\s]+)", re.IGNORECASE | re.ASCII)
@@ -21,14 +21,14 @@ _ORIGIN = re.compile(r"(?P<scheme>https?)://(?P<rest>[^/?#@\s]+)", re.IGNORECASE
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """A host in its one spelling, and the port where one was given."""
+    """A host in its normalised spelling, with the port if one was given."""
 
     host: str
     port: int | None = None
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine can be meant: no name server has a say in it."""
+        """Whether the host is certainly this machine, whatever a name server answers."""
         if self.host == "localhost":
             return True
         address = ip_of(self.host)
@@ -37,7 +37,7 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class WebOrigin:
-    """Scheme, host and port: what browsers compare."""
+    """Scheme, host and port, as browsers compare them."""
 
     scheme: str
     host: str
@@ -67,12 +67,12 @@ def parse_origin(text: str) -> WebOrigin | None:
 
 
 def origin_of(scheme: str, authority: Authority) -> WebOrigin:
-    """The origin of a page that was fetched from there."""
+    """Return the origin of a page that was loaded from this authority."""
     return WebOrigin(scheme, authority.host, authority.port or DEFAULT_PORTS[scheme])
 
 
 def ip_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """An address in digits, an IPv4 address in its plain form; None for a name."""
+    """Parse an IP address; None for a name. An IPv4-mapped address becomes plain IPv4."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

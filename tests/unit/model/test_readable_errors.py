@@ -1,17 +1,18 @@
-"""What is wrong with a document, a disk or a home is a sentence, without the words of Python."""
+"""Errors about documents, disks and homes are sentences without Python's own wording."""
 
 import errno
 import logging
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from tidegate.home import Home
 from tidegate.logs import BoundedFile
 from tidegate.model.document import NewerDocument, UnreadableDocument, from_document
-from tidegate.model.errors import system_sentence
+from tidegate.model.errors import describe_os_error
 from tidegate.model.records import CheckpointRef, JobState, PipelineState
 from tidegate.pipeline.attempts import failure_of
 
@@ -19,33 +20,33 @@ SOUND = {"version": 1, "job_id": 7, "pipeline": 1, "lineage": "7-1", "generation
 
 
 @pytest.mark.parametrize(
-    ("document", "words"),
+    ("document", "expected"),
     [
         ({}, "it has no format version"),
         ({"version": "x"}, "it has no format version"),
         ({"version": 1}, "it has no job_id, pipeline, lineage"),
         ({**SOUND, "retained": [{"checkpoint": 3}]}, "it has no path"),
-        ({**SOUND, "retained": [7]}, "a number in the place of CheckpointRef"),
-        ({**SOUND, "retained": 7}, "holds what it cannot"),
-        ({**SOUND, "status": "HAPPY"}, "'HAPPY' is no PipelineStatus"),
-        ({**SOUND, "volumes": []}, "holds what it cannot"),
+        ({**SOUND, "retained": [7]}, "a number instead of CheckpointRef"),
+        ({**SOUND, "retained": 7}, "value of the wrong type"),
+        ({**SOUND, "status": "HAPPY"}, "'HAPPY' is not a PipelineStatus"),
+        ({**SOUND, "volumes": []}, "value of the wrong type"),
         ([], "it is a list and not an object"),
-        ("text", "it is a text and not an object"),
+        ("text", "it is a string and not an object"),
     ],
 )
-def test_a_document_of_another_shape_is_named_in_words(document: object, words: str) -> None:
-    with pytest.raises(UnreadableDocument, match=words) as error:
-        from_document(PipelineState, document, "pipeline 7/1")  # type: ignore[arg-type]  # that is the point
+def test_malformed_document_is_named_in_a_sentence(document: object, expected: str) -> None:
+    with pytest.raises(UnreadableDocument, match=expected) as error:
+        from_document(PipelineState, cast(Any, document), "pipeline 7/1")
     assert str(error.value).startswith("pipeline 7/1 cannot be read: ")
     assert "__init__" not in str(error.value)
 
 
-def test_a_newer_document_is_no_damage() -> None:
+def test_newer_document_is_not_reported_as_damaged() -> None:
     with pytest.raises(NewerDocument):
         from_document(JobState, {"version": 99}, "state of job 7")
 
 
-def test_a_sound_reference_is_read() -> None:
+def test_valid_reference_is_decoded() -> None:
     ref = {"checkpoint": 3, "path": "7/1/3", "generation": 1, "begun_ms": 1, "completed_ms": 2}
     assert from_document(PipelineState, {**SOUND, "retained": [ref]}).retained == (
         from_document(CheckpointRef, ref),
@@ -70,8 +71,8 @@ def test_a_sound_reference_is_read() -> None:
         (OSError("no number"), "no number"),
     ],
 )
-def test_an_error_of_the_system_is_a_sentence(error: OSError, text: str) -> None:
-    assert system_sentence(error) == text
+def test_operating_system_error_is_a_sentence(error: OSError, text: str) -> None:
+    assert describe_os_error(error) == text
     failure = failure_of(error, 1, 1)
     assert (failure.message, failure.domain) == (text, "external")
 
@@ -95,11 +96,11 @@ class Full:
         pass
 
 
-def test_a_line_that_the_disk_does_not_take_is_dropped(
+def test_log_line_is_dropped_when_the_disk_is_full(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     handler = BoundedFile(tmp_path / "a.log", maxBytes=100, backupCount=1)
-    stream, handler.stream = handler.stream, Full()  # type: ignore[assignment]  # stands in for a file
+    stream, handler.stream = handler.stream, Full()  # type: ignore[assignment]  # replaces a file
     handler.emit(logging.makeLogRecord({"msg": "lost"}))
     handler.stream = stream
     handler.emit(logging.makeLogRecord({"msg": "written"}))
@@ -108,15 +109,15 @@ def test_a_line_that_the_disk_does_not_take_is_dropped(
     assert capsys.readouterr().err == ""
 
 
-def test_a_home_with_jobs_and_without_a_store_says_so(tmp_path: Path) -> None:
+def test_home_with_jobs_but_no_store_produces_a_warning(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     assert home.lost_store_warning(home.store_url) == ""
     home.create()
     assert home.lost_store_warning(home.store_url) == ""
     (home.checkpoints / "7").mkdir()
     home.logs(8).mkdir()
-    assert "there is no store" in (said := home.lost_store_warning(home.store_url))
-    assert "(7, 8)" in said
+    assert "there is no store" in (warning := home.lost_store_warning(home.store_url))
+    assert "(7, 8)" in warning
     assert home.lost_store_warning("postgresql://elsewhere/db") == ""
     (home.root / "store" / "tidegate.db").touch()
     assert home.lost_store_warning(home.store_url) == ""

@@ -1,4 +1,4 @@
-"""Types of job files, and the documents that are stored."""
+"""Types of job files, and encoding of stored documents."""
 
 import pytest
 from hypothesis import given
@@ -31,12 +31,12 @@ types = st.recursive(
 
 
 @given(types, st.booleans())
-def test_a_type_is_read_as_it_is_written_in_any_case_and_spacing(text: str, loud: bool) -> None:
+def test_type_is_parsed_in_any_case_and_spacing(text: str, upper: bool) -> None:
     spaced = text.replace(",", " , ").replace("<", "< ")
-    assert str(parse_type(spaced.upper() if loud else spaced)) == text
+    assert str(parse_type(spaced.upper() if upper else spaced)) == text
 
 
-def test_a_nested_block_is_a_row() -> None:
+def test_nested_block_is_a_row() -> None:
     row = parse_type({"a": "int", "b": {"c": "array<string>"}})
     assert str(row) == "row<a int,b row<c array<string>>>"
     assert parse_type(str(row)) == row
@@ -50,12 +50,12 @@ def test_a_nested_block_is_a_row() -> None:
         ("{a = int\n b {c = long}\n}", {"a": "int", "b": {"c": "bigint"}}),
     ],
 )
-def test_a_row_may_stand_in_text_also_inside_other_types(text: str, same: object) -> None:
+def test_row_block_in_text_may_be_nested_in_other_types(text: str, same: object) -> None:
     assert parse_type(text) == parse_type(same)
     assert parse_type(f"map<string, {text}>").children[1] == parse_type(same)
 
 
-def test_other_words_of_the_reference_are_types_too() -> None:
+def test_type_aliases_of_seatunnel_are_accepted() -> None:
     assert [str(parse_type(t)) for t in ("LONG", "short", "byte", "array<long>")] == [
         "bigint",
         "smallint",
@@ -65,7 +65,7 @@ def test_other_words_of_the_reference_are_types_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "expected"),
     [
         ("bigin", "bigint"),
         ("decimal(99,1)", "38"),
@@ -75,20 +75,20 @@ def test_other_words_of_the_reference_are_types_too() -> None:
         (7, "not 7"),
     ],
 )
-def test_a_wrong_type_says_what_is_right(text: object, words: str) -> None:
+def test_error_for_a_wrong_type_suggests_a_valid_one(text: object, expected: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         parse_type(text)
-    assert words in str(caught.value)
+    assert expected in str(caught.value)
 
 
-def test_row_kinds_are_known_by_both_names() -> None:
+def test_row_kinds_have_a_short_and_a_long_name() -> None:
     assert [RowKind.parse(k) for k in ("+I", "update_before", "+U", "DELETE")] == list(RowKind)
     assert [k.code for k in RowKind] == [0, 1, 2, 3]
-    with pytest.raises(ValueError, match="no row kind"):
+    with pytest.raises(ValueError, match="not a row kind"):
         RowKind.parse("upsert")
 
 
-def test_documents_come_back_as_they_were() -> None:
+def test_encoded_documents_decode_to_the_same_value() -> None:
     ref = CheckpointRef(checkpoint=3, path="1/1/3", generation=2, begun_ms=1, completed_ms=2)
     pending = PendingBatch(
         checkpoint=4,
@@ -124,7 +124,7 @@ def test_documents_come_back_as_they_were() -> None:
     assert from_document(Plan, to_document(plan)) == plan
 
 
-def test_a_newer_document_is_refused_by_name() -> None:
+def test_newer_document_is_rejected_by_name() -> None:
     state = to_document(PipelineState(job_id=1, pipeline=1, lineage="x", generation=2))
     with pytest.raises(NewerDocument, match="version 99"):
         from_document(PipelineState, {**state, "version": 99}, "the state")

@@ -102,7 +102,7 @@ def made(name: str, **options: Any) -> Any:
             "FilterRowKind",
             {"include_kinds": ["INSERTT"]},
             (
-                "is no row kind: one of INSERT (+I), UPDATE_BEFORE (-U), UPDATE_AFTER (+U), DELETE"
+                "is not a row kind; use one of INSERT (+I), UPDATE_BEFORE (-U), UPDATE_AFTER (+U), DELETE"
                 " (-D) -> INSERT"
             ),
         ),
@@ -654,7 +654,7 @@ def test_a_table_that_no_rule_names_passes_a_block_that_has_only_such_rules(
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("FilterRowKind", {"include_kinds": ["NOPE"]}, "is no row kind"),
+        ("FilterRowKind", {"include_kinds": ["NOPE"]}, "is not a row kind"),
         (
             "Filter",
             {"include_fields": ["id"], "exclude_fields": ["d"]},

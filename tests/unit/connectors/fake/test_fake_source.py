@@ -432,7 +432,7 @@ def test_nested_option_keys_are_understood() -> None:
         ),
         (
             {"schema": {"fields": {"i": "int"}}, "rows": [{"kind": "UPSERT", "fields": [1]}]},
-            "source[0].rows[0].kind: 'UPSERT' is no row kind",
+            "source[0].rows[0].kind: 'UPSERT' is not a row kind",
         ),
         (
             {"schema": {"fields": {"i": "int"}}, "rows": [{"kind": "INSERT", "fields": [1, 2]}]},
