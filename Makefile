@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest
 FOLDERS = $(wildcard $(addprefix tests/,$(TIERS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv testbed demo test check format bench soak lock docs screenshots clean
+.PHONY: help setup venv testbed demo test unit one check format bench soak lock docs screenshots clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +27,12 @@ demo: setup ## A streaming job, killed with -9 in the middle, resumed, and its r
 
 test: testbed ## All tests but the soak: unit, contract, databases, simulation, spark, acceptance (ARGS="-k words")
 	$(BIN)/python scripts/test.py $(FOLDERS) $(ARGS)
+
+unit: venv ## The unit tests, without Java and servers: about three minutes (ARGS="-k words")
+	$(PYTEST) -q -m "not soak" tests/unit $(ARGS)
+
+one: venv ## Some tests, without provisioning servers: make one T=tests/unit/config/test_lexer.py
+	$(PYTEST) -m "not soak" $(T) $(ARGS)
 
 check: venv ## Format, lint, types, layers, tidiness: what must hold before a commit
 	$(BIN)/ruff format --check .

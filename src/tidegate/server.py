@@ -29,6 +29,7 @@ from tidegate.api.context import ApiContext, ApiServer
 from tidegate.api.tls import check_tls, uvicorn_options
 from tidegate.checkpoints.open import open_storage
 from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.clock import Clock, SystemClock
 from tidegate.coordinator.cluster_cache import COORDINATOR, ClusterCache
 from tidegate.coordinator.collector import LeadersCollector
 from tidegate.coordinator.commands import Commands
@@ -44,9 +45,7 @@ from tidegate.logs import log_to
 from tidegate.model.engine import EngineSettings, HttpSettings
 from tidegate.model.errors import TransientError, UserError
 from tidegate.model.records import ServerRecord
-from tidegate.clock import Clock, SystemClock
-from tidegate.plugin.secret import masked_text, secret_texts
-from tidegate.redact import register_secrets
+from tidegate.redact import mask_text, register_secrets, secret_texts
 from tidegate.store.base import Store
 from tidegate.store.open import open_store
 from tidegate.ui.app import routes as pages
@@ -381,7 +380,7 @@ def run_worker(start: ServerSettings, say: Print) -> None:
             say(notice)
         say(
             f"tidegate worker {thread.worker.me.id} ready, {thread.worker.me.slots} slots; store"
-            f" {masked_text(store_url(start))}"
+            f" {mask_text(store_url(start))}"
         )
         told.wait()
         thread.stop()
@@ -428,7 +427,7 @@ def announce(start: ServerSettings, server: Server, say: Print) -> None:
         say(notice)
     place = f"at {server.me.address}" if start.settings.http.enabled else "without an API"
     say(
-        f"tidegate server ready {place}, {role}; store {masked_text(store_url(start))}; logs in"
+        f"tidegate server ready {place}, {role}; store {mask_text(store_url(start))}; logs in"
         f" {start.home.root / 'logs'}"
     )
 

@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from tidegate.cli import main
-from tidegate.plugin.secret import masked_text
+from tidegate.redact import mask_text
 
 JOB = """
 env { job.mode = "BATCH", job.name = "waiting", job.retry.times = 0 }
@@ -331,5 +331,5 @@ def test_what_looks_like_a_secret_is_masked() -> None:
         'password = "hunter2", url = "postgresql://ann:hunter2@host/db", "access_key": "hunter2",'
         " checkpoint.interval = 5"
     )
-    assert "hunter2" not in masked_text(text)
-    assert "checkpoint.interval = 5" in masked_text(text)
+    assert "hunter2" not in mask_text(text)
+    assert "checkpoint.interval = 5" in mask_text(text)

@@ -15,7 +15,7 @@ import click
 from tidegate.cli import remote
 from tidegate.client import Client, Refused
 from tidegate.model.errors import UserError
-from tidegate.plugin.secret import masked_text
+from tidegate.redact import mask_text
 
 LOG_CHARS_MAX = 5_000_000
 
@@ -48,7 +48,7 @@ def support_bundle(client: Client, job: str, output: Path | None) -> None:
             tarfile.open(fileobj=file, mode="w:gz") as bundle,
         ):
             for name, text in files.items():
-                data = masked_text(text).encode()
+                data = mask_text(text).encode()
                 entry = tarfile.TarInfo(name)
                 entry.size = len(data)
                 entry.mtime = int(time.time())

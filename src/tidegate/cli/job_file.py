@@ -21,7 +21,7 @@ from tidegate.model.errors import UserError
 from tidegate.model.plan import Plan
 from tidegate.model.problem import Location, Problem, ProblemKind, Severity, Strictness
 from tidegate.planner.plan import Planned, in_file_order, plan
-from tidegate.plugin.secret import is_delicate_line
+from tidegate.redact import is_delicate_line
 
 F = TypeVar("F", bound=Callable[..., Any])
 

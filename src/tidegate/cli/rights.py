@@ -12,7 +12,7 @@ from pathlib import Path
 from tidegate.config.engine.settings import load_engine
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings
-from tidegate.plugin.secret import secret_texts
+from tidegate.redact import secret_texts
 
 FOR_OTHERS = (
     stat.S_IRWXO | stat.S_IWGRP

@@ -420,7 +420,7 @@ def limits_of(settings: CoordinatorSettings) -> LifecycleLimits:
     each_ms, usual = settings.stop_timeout_ms, LifecycleLimits()
     return replace(
         usual,
-        ask_ms=each_ms,
+        stop_ms=each_ms,
         interrupt_ms=min(usual.interrupt_ms, each_ms),
         terminate_ms=min(usual.terminate_ms, each_ms),
     )

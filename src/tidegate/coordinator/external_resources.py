@@ -19,7 +19,6 @@ from typing import Any
 
 from tidegate.coordinator.restore.planning import Extra
 from tidegate.failpoint import failpoint
-from tidegate.redact import redact
 from tidegate.model.document import from_document, to_document
 from tidegate.model.errors import UserError
 from tidegate.model.external_resources import RESOURCES, ResourceRecord
@@ -35,7 +34,8 @@ from tidegate.model.records import (
 )
 from tidegate.plugin import registry
 from tidegate.plugin.contract import OperatorContext, Resource
-from tidegate.plugin.secret import masked_text, secret_texts, unpacked
+from tidegate.plugin.secret import unpacked
+from tidegate.redact import mask_text, redact, secret_texts
 from tidegate.store.base import Check, Delete, Entry, Get, Put, Store, sound
 from tidegate.store.errors import Conflict
 
@@ -319,5 +319,5 @@ def _act(record: ResourceRecord) -> str:
         told = redact(
             f"{type(error).__name__}: {error}", secret_texts(record.options)
         )  # errors of databases may repeat the address
-        return masked_text(told)[:ERROR_CHARS_MAX]
+        return mask_text(told)[:ERROR_CHARS_MAX]
     return ""

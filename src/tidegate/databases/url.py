@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from tidegate.plugin.secret import MASK, secrets_in, shown
+from tidegate.redact import MASK, address_secrets, mask_address
 
 
 class System(StrEnum):
@@ -58,7 +58,7 @@ class Address:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{scheme}://{who}{host}:{self.port}/{quote(self.database, safe='')}"
 
-    def masked(self, text: str) -> str:
+    def mask(self, text: str) -> str:
         """A text of a driver without the password in it, however it is written."""
         for secret in {
             self.password,
@@ -69,7 +69,7 @@ class Address:
         return text
 
     @property
-    def creates(self) -> bool:
+    def creates_file(self) -> bool:
         """Whether a file that is not there is made (SQLite)."""
         return self.properties.get("create") == "true"
 
@@ -131,20 +131,20 @@ def _sqlite(text: str, properties: Mapping[str, Any]) -> Address:
     )
 
 
-def is_known(url: str) -> bool:
+def has_native_dialect(url: str) -> bool:
     """Whether this address is spoken without a JVM."""
     text = url.strip().removeprefix("jdbc:")
     return text.startswith("sqlite:") or text.partition("://")[0].lower() in SCHEMES
 
 
-def shown_url(url: str) -> str:
+def url_without_secrets(url: str) -> str:
     """A URL without its secrets, for messages."""
-    return shown(url)
+    return mask_address(url)
 
 
-def masked_by(url: str, password: str | None, text: str) -> str:
+def mask_secrets(url: str, password: str | None, text: str) -> str:
     """A text of a driver without any password of this URL or beside it, however it is written."""
-    told = {*secrets_in(url), *map(unquote, secrets_in(url)), password or ""} - {""}
+    told = {*address_secrets(url), *map(unquote, address_secrets(url)), password or ""} - {""}
     for secret in sorted(told | {quote(one, safe="") for one in told}, key=len, reverse=True):
         text = text.replace(secret, MASK)
     return text

@@ -42,13 +42,13 @@ from tidegate.pipeline.progress import PipelineProgress
 from tidegate.pipeline.savepoints import SavepointCoordinator
 from tidegate.plugin.secret import plan_texts
 from tidegate.redact import redact_stderr, register_secrets, secret_texts
+from tidegate.retry import backoff, retry
 from tidegate.runner import driver_spec, scratch
 from tidegate.runner.exits import DriverExit
 from tidegate.runner.launch import CONSOLE_LOG
 from tidegate.runner.process import end_own_session
 from tidegate.spark.cluster import StartState
-from tidegate.store.base import OutcomeUnknown, Store
-from tidegate.store.errors import StoreUnavailable
+from tidegate.store.base import OUTAGE_ERRORS, Store
 from tidegate.store.open import open_store
 
 LOG = logging.getLogger("tidegate.driver")
@@ -95,14 +95,14 @@ def drive(spec: DriverSpec, engine_factory: EngineFactory) -> int:
     leader = LeaderPipe()
     if not spec.detached:
         leader.start()
-    store = retry_transient(
+    store = retry_outage(
         lambda: open_store(
             spec.store_url, compaction_threshold=spec.compaction_threshold, create=False
         )
     )
     try:
-        retry_transient(lambda: register(store, spec, SystemClock().now_ms()))
-        job = retry_transient(lambda: job_of(store, spec))
+        retry_outage(lambda: register(store, spec, SystemClock().now_ms()))
+        job = retry_outage(lambda: job_of(store, spec))
         register_secrets(plan_texts(job.plan))
         driver = Driver(spec, store, job, engine_factory)
         driver.listen(leader)
@@ -120,14 +120,9 @@ def drive(spec: DriverSpec, engine_factory: EngineFactory) -> int:
         store.close()
 
 
-def retry_transient(act: Callable[[], T]) -> T:
+def retry_outage(act: Callable[[], T]) -> T:
     """Repeat `act` while the store is unreachable, because an outage must not end a driver."""
-    clock, never = SystemClock(), threading.Event()
-    while True:
-        try:
-            return act()
-        except (StoreUnavailable, OutcomeUnknown):
-            clock.wait(never, STORE_PAUSE_S)
+    return retry(act, OUTAGE_ERRORS, backoff([STORE_PAUSE_S]))
 
 
 def job_of(store: Store, spec: DriverSpec) -> JobRecord:
@@ -175,8 +170,11 @@ class Driver:
             lambda: engine_factory(spec, job), self.stop, StartState(master, spark_log).describe
         )
         self.clock = SystemClock()
+        self._pause_in_outage = backoff(
+            OUTAGE_PAUSES_S, wait=lambda seconds: self.clock.wait(self.abandon, seconds)
+        )
         self.storage = CheckpointStorage(
-            open_files(spec.checkpoints_root, spec.storage_options, self._wait_out_outage)
+            open_files(spec.checkpoints_root, spec.storage_options, self._pause_in_outage)
         )
         self.savepoints = SavepointCoordinator(
             store, job, Savepoints(self.storage.files), self.clock
@@ -205,15 +203,6 @@ class Driver:
                 self.clock,
             ).start()
 
-    def _wait_out_outage(self, failures: int) -> bool:
-        """Pause before the next attempt to reach the store or the checkpoint storage.
-
-        Returns False if the driver must give up.
-        """
-        return not self.clock.wait(
-            self.abandon, OUTAGE_PAUSES_S[min(failures, len(OUTAGE_PAUSES_S)) - 1]
-        )
-
     def interrupt(self) -> None:
         """Cancel the running batches and stop.
 
@@ -228,13 +217,13 @@ class Driver:
         work = driver_spec.home_of(self.spec).work(self.job.job_id, self.spec.generation)
         scratch.create(work)
         self.engine.start()
-        self.installation = retry_transient(lambda: installation_of(self.store))
+        self.installation = retry_outage(lambda: installation_of(self.store))
         # a savepoint that was requested already applies from the first batch on
-        retry_transient(self.savepoints.step)
+        retry_outage(self.savepoints.step)
         slots = threading.Semaphore(
             self.job.plan.env.pipeline_concurrency or len(self.job.plan.pipelines)
         )
-        runs = [self._start(plan, slots) for plan in retry_transient(self._unfinished)]
+        runs = [self._start(plan, slots) for plan in retry_outage(self._unfinished)]
         metrics = MetricsWriter(
             self.store, self.spec, self.progress, self.clock, lambda: self.engine.waits_for
         )
@@ -302,7 +291,7 @@ class Driver:
                 self.spec.generation,
                 action,
                 self.clock,
-                self._wait_out_outage,
+                self._pause_in_outage,
             ),
             installation=self.installation,
         )

@@ -5,8 +5,7 @@ from dataclasses import replace
 from tidegate.model.errors import TidegateError, describe_os_error
 from tidegate.model.records import Failure
 from tidegate.model.table_changes import ChangeStop, StoppedByChange
-from tidegate.plugin.secret import masked_text
-from tidegate.redact import redact
+from tidegate.redact import mask_text, redact
 
 MESSAGE_CHARS_MAX = 4096
 
@@ -15,7 +14,7 @@ def failure_of(error: BaseException, now_ms: int, generation: int, pipeline: int
     """An exception as a record: the one useful sentence."""
     known = isinstance(error, TidegateError | OSError)
     text = describe_os_error(error) if isinstance(error, OSError) else str(error)
-    text = masked_text(redact(text.strip())) or type(error).__name__
+    text = mask_text(redact(text.strip())) or type(error).__name__
     return Failure(
         at_ms=now_ms,
         generation=generation,
@@ -31,7 +30,7 @@ def _change(error: BaseException) -> ChangeStop | None:
     """What a person can decide about, without secrets."""
     if not isinstance(error, StoppedByChange):
         return None
-    return replace(error.change, statement=masked_text(redact(error.change.statement)))
+    return replace(error.change, statement=mask_text(redact(error.change.statement)))
 
 
 def _domain(error: BaseException) -> str:

@@ -10,7 +10,7 @@ from tidegate.model.document import to_document
 from tidegate.model.errors import UserError
 from tidegate.model.plan import Action, Plan
 from tidegate.plugin import registry
-from tidegate.plugin.secret import MASK, masked
+from tidegate.redact import MASK, mask_value
 
 
 def operators_digest(plan: Plan) -> str:
@@ -40,7 +40,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
 def _action(action: Action) -> dict[str, Any]:
     secrets = _secrets(action)
     options = {
-        key: MASK if key in secrets and value else masked(key, value)
+        key: MASK if key in secrets and value else mask_value(key, value)
         for key, value in to_document(action.options).items()
     }
     return {**to_document(action), "options": options}

@@ -26,7 +26,7 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 
 from tidegate.model.errors import Domain, TerminalError, TransientError
-from tidegate.plugin.secret import DELICATE, masked
+from tidegate.redact import DELICATE, mask_value
 
 START_S_MAX = 180  # includes the download of packages
 POLL_S = 0.02
@@ -110,7 +110,7 @@ def submit_arguments(conf: Mapping[str, str]) -> list[str]:
 
 def _may_be_seen(key: str, value: str) -> bool:
     return (
-        not DELICATE.search(key) if key.startswith(NEEDED_AT_START) else masked(key, value) == value
+        not DELICATE.search(key) if key.startswith(NEEDED_AT_START) else mask_value(key, value) == value
     )
 
 

@@ -12,7 +12,7 @@ from tidegate.cli import main
 from tidegate.cli.exits import BAD_INPUT, FINISHED
 from tidegate.config.engine.options import KEYS
 from tidegate.plugin.option import OptionKind
-from tidegate.plugin.secret import masked, masked_text
+from tidegate.redact import mask_text, mask_value
 
 FULL = """tidegate:
   state.url: postgresql://tide:${DB_PASSWORD}@db:5432/tide
@@ -179,7 +179,7 @@ def test_showing_needs_neither_spark_nor_arrow() -> None:
     ],
 )
 def test_an_address_is_shown_without_its_password(text: str, shown: str) -> None:
-    assert masked_text(text) == shown
+    assert mask_text(text) == shown
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_an_address_is_shown_without_its_password(text: str, shown: str) -> None
     ],
 )
 def test_what_is_called_like_a_secret_is_hidden(name: str) -> None:
-    assert (masked(name, "x"), masked(name, ""), masked("fs.s3a.endpoint", "x")) == (
+    assert (mask_value(name, "x"), mask_value(name, ""), mask_value("fs.s3a.endpoint", "x")) == (
         "******",
         "",
         "x",

@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.model.problem import Location
 from tidegate.plugin.option import Block, Option, OptionKind, OptionSet
-from tidegate.plugin.secret import MASK, is_delicate_line, masked, masked_text, secret_texts
+from tidegate.redact import MASK, is_delicate_line, mask_text, mask_value, secret_texts
 
 SECRET = "Hunter2-Mark7-Xyz"
 OPTIONS: dict[str, str] = {
@@ -83,19 +83,19 @@ SHOWN: dict[str, Any] = {
 def test_a_secret_of_every_form_is_masked_and_hidden_in_logs(key: str) -> None:
     value = OPTIONS[key]
     for seen in (
-        masked(key, value),
-        masked("block", {key: [value]}),
-        masked("custom_parameters", {"deep": {key: value}}),
+        mask_value(key, value),
+        mask_value("block", {key: [value]}),
+        mask_value("custom_parameters", {"deep": {key: value}}),
     ):
         assert SECRET not in json.dumps(seen), key
         assert MASK in json.dumps(seen)
     assert any(SECRET in text for text in secret_texts({key: value}))
-    assert SECRET not in masked_text(json.dumps({key: masked(key, value)}))
+    assert SECRET not in mask_text(json.dumps({key: mask_value(key, value)}))
 
 
 @pytest.mark.parametrize("key", SHOWN)
 def test_what_is_known_to_be_harmless_stays_readable(key: str) -> None:
-    assert masked(key, SHOWN[key]) == SHOWN[key]
+    assert mask_value(key, SHOWN[key]) == SHOWN[key]
 
 
 def test_a_secret_of_the_wrong_type_is_in_no_message() -> None:
@@ -115,8 +115,8 @@ def test_a_secret_of_the_wrong_type_is_in_no_message() -> None:
 @pytest.mark.parametrize("inner", ["x-trace", "anything", "Accept"])
 def test_every_value_of_a_block_with_free_keys_is_hidden(inner: str) -> None:
     for block in ("headers", "http_headers", "properties", "hadoop_conf", "spark.options"):
-        assert SECRET not in json.dumps(masked(block, {inner: SECRET})), block
-    assert masked("anything", {"packed-secret": "aGk="}) == MASK
+        assert SECRET not in json.dumps(mask_value(block, {inner: SECRET})), block
+    assert mask_value("anything", {"packed-secret": "aGk="}) == MASK
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_every_value_of_a_block_with_free_keys_is_hidden(inner: str) -> None:
     ],
 )
 def test_a_text_without_secrets_stays_as_it_is(text: str) -> None:
-    assert masked_text(text) == text
+    assert mask_text(text) == text
 
 
 @pytest.mark.parametrize(
@@ -162,4 +162,4 @@ def test_a_line_that_may_hold_a_secret_is_not_repeated(line: str) -> None:
     ids=lambda text: text[:8],
 )
 def test_a_text_that_was_made_to_take_long_does_not(text: str) -> None:
-    assert len(masked_text(text)) <= len(text) * 2
+    assert len(mask_text(text)) <= len(text) * 2

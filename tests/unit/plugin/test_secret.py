@@ -7,7 +7,8 @@ import json
 import pytest
 
 from tidegate.plugin.option import Option, OptionKind, OptionSet
-from tidegate.plugin.secret import MASK, packed, secrets_in, shown, unpacked
+from tidegate.plugin.secret import packed, unpacked
+from tidegate.redact import MASK, address_secrets, mask_address
 
 OPTIONS = OptionSet(
     (
@@ -37,9 +38,9 @@ def test_an_address_with_a_password_is_packed_and_shown_without_it(address: str)
     values = packed({"url": address, "query": "select 1", "password": "p"}, OPTIONS)
     assert "geheim" not in json.dumps(values)
     assert unpacked(values) == {"url": address, "query": "select 1", "password": "p"}
-    assert set(secrets_in(address)) == {"geheim"}
-    assert shown(address) == HELD[address]
-    assert MASK in shown(address)
+    assert set(address_secrets(address)) == {"geheim"}
+    assert mask_address(address) == HELD[address]
+    assert MASK in mask_address(address)
 
 
 @pytest.mark.parametrize(
@@ -56,4 +57,4 @@ def test_an_address_with_a_password_is_packed_and_shown_without_it(address: str)
 )
 def test_what_holds_no_password_stays_readable(text: str) -> None:
     assert packed({"url": text, "query": text}, OPTIONS) == {"url": text, "query": text}
-    assert shown(text) == text or text.startswith("select")
+    assert mask_address(text) == text or text.startswith("select")

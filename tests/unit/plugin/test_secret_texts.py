@@ -11,8 +11,15 @@ from tidegate import redact as redact_module
 from tidegate.config.load import load_text
 from tidegate.logs import JsonLines
 from tidegate.planner.plan import plan
-from tidegate.plugin.secret import plan_texts, secret_texts
-from tidegate.redact import RedactingStream, redact, redact_stderr, register_secrets, spellings
+from tidegate.plugin.secret import plan_texts
+from tidegate.redact import (
+    RedactingStream,
+    redact,
+    redact_stderr,
+    register_secrets,
+    secret_texts,
+    spellings,
+)
 
 JOB = """
 env { job.mode = "BATCH", spark.app.secret = "of-env" }

@@ -33,7 +33,7 @@ from tidegate.model.records import (
 )
 from tidegate.model.throughput import PipelineRates
 from tidegate.plugin.schema import DEFAULT_TABLE
-from tidegate.plugin.secret import masked
+from tidegate.redact import mask_value
 
 WAITING = frozenset(
     {JobStatus.INITIALIZING, JobStatus.CREATED, JobStatus.PENDING, JobStatus.RECOVERING}
@@ -211,7 +211,7 @@ def env_options(env: JobEnv, name: str) -> dict[str, str]:
         if each.name in _ENV_KEYS and value != getattr(default, each.name):
             options[_ENV_KEYS[each.name]] = value
     options |= env.spark
-    return {key: _option_text(masked(key, value)) for key, value in options.items()}
+    return {key: _option_text(mask_value(key, value)) for key, value in options.items()}
 
 
 def _option_text(value: Any) -> str:

@@ -19,7 +19,7 @@ from tidegate.config.engine.settings import EngineSources, ValueSource
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings
 from tidegate.plugin.option import OptionKind
-from tidegate.plugin.secret import MASK, masked
+from tidegate.redact import MASK, mask_value
 
 STORAGE = "checkpoint.storage."
 WEBHOOK = "event-report-http.url"
@@ -38,7 +38,7 @@ def in_force(settings: EngineSettings, sources: EngineSources, home: Home) -> li
     return [
         *rows,
         *(
-            Shown(name, masked(name, value), sources.of(name))
+            Shown(name, mask_value(name, value), sources.of(name))
             for name, value in sorted(settings.spark.items())
         ),
     ]
@@ -53,13 +53,13 @@ def _rows(
             full = f"{key.name}.{name}"
             yield Shown(
                 full,
-                MASK if key.option.secret else masked(full, inner, free=full.startswith(STORAGE)),
+                MASK if key.option.secret else mask_value(full, inner, free=full.startswith(STORAGE)),
                 sources.of(full),
             )
         return
     hidden = key.option.secret and key.name != STATE_URL  # an address is worth seeing
     free = key.name == WEBHOOK  # the path of such an address is a password
-    seen = masked("", value, free=free) if isinstance(value, str) else value
+    seen = mask_value("", value, free=free) if isinstance(value, str) else value
     yield Shown(key.name, MASK if hidden and value else seen, sources.of(key.name))
 
 
