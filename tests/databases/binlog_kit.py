@@ -49,15 +49,15 @@ class BinlogShop:
             dialect_of(System.MYSQL),
             parse_url(self.place.url, self.place.user, self.place.password),
         )
-        captured = self.source().captured[f"{self.name}.{table}"]
-        types = {c.name: c.type for c in captured.table.columns}
-        selected = ", ".join(dialect.expression(c, types[c.name]) for c in captured.info.columns)
+        cdc_table = self.source().cdc_tables[f"{self.name}.{table}"]
+        types = {c.name: c.type for c in cdc_table.table.columns}
+        selected = ", ".join(dialect.expression(c, types[c.name]) for c in cdc_table.info.columns)
         batches = dialect.batches(
             address, f"select {selected} from {self.name}.{table}", list(types.items()), 0
         )
         found = [row for batch in batches for row in batch.to_pylist()]
         return sorted(
-            found, key=lambda row: tuple(str(row[name]) for name in captured.table.primary_key)
+            found, key=lambda row: tuple(str(row[name]) for name in cdc_table.table.primary_key)
         )
 
     def by_jdbc(self, table: str, parameters: str = "") -> list[dict[str, Any]]:

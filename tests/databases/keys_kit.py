@@ -129,18 +129,20 @@ def cdc(place: Place, table: str = "keyed", **more: Any) -> Any:
 
 def rows_now(source: Any) -> list[dict[str, Any]]:
     """What the database itself says, read as a snapshot in one piece."""
-    ((_, captured),) = source.captured.items()
-    types = {c.name: c.type for c in captured.table.columns}
-    selected = ", ".join(source.dialect.expression(c, types[c.name]) for c in captured.info.columns)
+    ((_, cdc_table),) = source.cdc_tables.items()
+    types = {c.name: c.type for c in cdc_table.table.columns}
+    selected = ", ".join(
+        source.dialect.expression(c, types[c.name]) for c in cdc_table.info.columns
+    )
     batches = source.dialect.batches(
         source.address,
-        f"select {selected} from {source.dialect.qualified(captured.info.name)}",
+        f"select {selected} from {source.dialect.qualified(cdc_table.info.name)}",
         list(types.items()),
         0,
     )
     found = [row for batch in batches for row in batch.to_pylist()]
     return sorted(
-        found, key=lambda row: tuple(str(row[name]) for name in captured.table.primary_key)
+        found, key=lambda row: tuple(str(row[name]) for name in cdc_table.table.primary_key)
     )
 
 

@@ -72,9 +72,9 @@ class Shop:
             dialect_of(System.POSTGRES),
             parse_url(self.place.url, self.place.user, self.place.password),
         )
-        captured = self.source().captured[self.path(table)]
-        types = {c.name: c.type for c in captured.table.columns}
-        selected = ", ".join(dialect.expression(c, types[c.name]) for c in captured.info.columns)
+        cdc_table = self.source().cdc_tables[self.path(table)]
+        types = {c.name: c.type for c in cdc_table.table.columns}
+        selected = ", ".join(dialect.expression(c, types[c.name]) for c in cdc_table.info.columns)
         found = [
             row
             for batch in dialect.batches(
@@ -83,5 +83,5 @@ class Shop:
             for row in batch.to_pylist()
         ]
         return sorted(
-            found, key=lambda row: tuple(str(row[name]) for name in captured.table.primary_key)
+            found, key=lambda row: tuple(str(row[name]) for name in cdc_table.table.primary_key)
         )

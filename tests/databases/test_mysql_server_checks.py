@@ -58,7 +58,7 @@ def test_a_filter_that_hides_a_read_database_is_refused(
     shop = start(**{setting: value})
     for options in ({}, {"binlog-filters.accepted": True}):
         with pytest.raises(
-            NotSetUp, match=rf"{setting} = {value} keeps the changes of shop out of its log"
+            NotSetUp, match=rf"{setting} = {value} excludes the changes of shop from its log"
         ):
             shop.source(**options).initial()
 

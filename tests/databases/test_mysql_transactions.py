@@ -354,7 +354,7 @@ def test_packed_transactions_and_partial_json_stop_only_where_they_change_a_tabl
         job.run()
     job.mirror.offset = {
         **offset,
-        "log": job.mirror.source.log_begin(shop_session := shop.place.session()),
+        "log": job.mirror.source.start_position(shop_session := shop.place.session()),
     }
     shop_session.close()
     shop("set session binlog_row_value_options = PARTIAL_JSON", partial.format("a"))

@@ -1,1 +1,1 @@
-"""MySQL-CDC: tables of MariaDB and MySQL and all their changes."""
+"""MySQL-CDC: tables of MariaDB and MySQL, and all their changes."""

@@ -1,8 +1,7 @@
-"""What MariaDB and MySQL put into the rows of a table that gets a column: its default, or a zero.
-Called by source.py, in the driver.
+"""Values that existing rows get when a column is added: its default, or a zero.
 
-The catalogue has the default of now, the log the one of the statement: only where both are the same
-it is known what rows of before hold.
+Called by source.py, in the driver. The catalogue has the current default, the log the one of the
+statement: the values of existing rows are certain only if both are the same.
 """
 
 import re
@@ -10,8 +9,14 @@ from collections.abc import Callable, Mapping
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any
 
-from tidegate.databases.cdc.column_defaults import NUMBERS, UNKNOWN, ColumnDefaults, plain, zero
-from tidegate.databases.cdc.selection import CaptureTable
+from tidegate.databases.cdc.column_defaults import (
+    NUMBERS,
+    UNKNOWN,
+    ColumnDefaults,
+    implicit_default,
+    parse_constant,
+)
+from tidegate.databases.cdc.selection import CdcTable
 from tidegate.databases.mysql.binlog_alter import AddedColumn
 from tidegate.databases.mysql.binlog_ddl import TableStatement
 from tidegate.databases.mysql.binlog_lexer import NO_BACKSLASH_ESCAPES, SqlTokenKind
@@ -38,13 +43,12 @@ NOT_GIVEN = object()
 _ZERO_IS_EMPTY = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set")
 
 
-def filled(session: Session, captured: CaptureTable) -> ColumnDefaults:
-    """By column, as the catalogue tells it now."""
-    types = {c.name: c.type for c in captured.table.columns}
-    name = captured.info.name
-    quotes = (
-        "mariadb" in str(session.one("select version()")).lower()
-    )  # it writes texts in quotes, and null as a word
+def read_column_defaults(session: Session, cdc_table: CdcTable) -> ColumnDefaults:
+    """Return the defaults of the catalogue, by column."""
+    types = {c.name: c.type for c in cdc_table.table.columns}
+    name = cdc_table.info.name
+    # MariaDB writes strings in quotes, and null as a word.
+    quotes = "mariadb" in str(session.scalar("select version()")).lower()
     rows = session.query(_DEFAULTS, (name.database, name.table))
     return {
         column: _value(
@@ -67,7 +71,7 @@ def _value(
 
 
 def _zero(kind: DataType, native: str) -> Any:
-    """What a column gets that must have a value and has no default."""
+    """Return the value of existing rows in a NOT NULL column without a default."""
     word = LogColumn("", native).word
     match kind.name:
         case TypeName.TIME:
@@ -84,26 +88,29 @@ def _zero(kind: DataType, native: str) -> Any:
         case TypeName.STRING if word not in _ZERO_IS_EMPTY:
             return UNKNOWN
         case _:
-            return zero(kind, LogColumn("", native).labels)
+            return implicit_default(kind, LogColumn("", native).labels)
 
 
 def _written(text: str, kind: DataType, native: str, quotes: bool) -> Any:
-    """The constant of a default as sinks take it."""
+    """Return a default as a constant that sinks can apply."""
     match kind.name:
         case TypeName.TIME:
             return text if _TIME.fullmatch(text) else UNKNOWN
         case (
             TypeName.TIMESTAMP_TZ
         ):  # MariaDB shows it in our zone, MySQL in the one of the statement
-            return plain(f"{text}+00", kind) if quotes else UNKNOWN
+            return parse_constant(f"{text}+00", kind) if quotes else UNKNOWN
         case TypeName.BYTES:
             return _bytes(text, native, quotes)
         case _:
-            return plain(text, kind)
+            return parse_constant(text, kind)
 
 
 def _bytes(text: str, native: str, quotes: bool) -> Any:
-    """Only bytes that are the same as text everywhere. MariaDB shows others as question marks."""
+    """Return bytes if they have the same text in every encoding.
+
+    MariaDB shows other bytes as question marks.
+    """
     if LogColumn("", native).word == "bit" and text.isdigit():
         size = (base_and_sizes(native)[1] or [1])[0]
         data = int(text).to_bytes((size + 7) // 8, "big")
@@ -116,7 +123,7 @@ def _bytes(text: str, native: str, quotes: bool) -> Any:
 
 
 def _constant(text: str, quotes: bool) -> str | None:
-    """The text of a constant; None for what is computed."""
+    """Return the text of a constant; None for expressions."""
     if bits := re.fullmatch(r"b'([01]+)'", text):
         return str(int(bits[1], 2))
     if not quotes:
@@ -135,17 +142,16 @@ def _unescaped(text: str, quote: str = "'") -> str:
     )
 
 
-def why_not(
+def undefaultable(
     change: TableStatement,
     before: set[str],
     values: ColumnDefaults,
     types: Mapping[str, tuple[DataType, str]],
     is_last: Callable[[], bool],
 ) -> str:
-    """Which new column of a statement cannot be carried to the rows of before, in words; empty
-    where all can.
+    """Describe a new column whose value in existing rows is unknown; empty if there is none.
 
-    `types` are those of the pipeline and of the catalogue by column. `is_last` tells that no
+    `types` are those of the pipeline and of the catalogue, by column. `is_last` returns whether no
     statement about the table follows: then the catalogue has the default of this one.
     """
     for column in change.added:
@@ -156,17 +162,17 @@ def why_not(
             (column.name, UNKNOWN),
         )
         if value is UNKNOWN:
-            return f"what the rows of before have in {column.name} cannot be told"
+            return f"the value of {column.name} in existing rows is unknown"
         if not _agrees(column, value, *types[name], change.sql_mode) and not is_last():
             return (
-                f"what the rows of before have in {column.name} cannot be told: its default was"
-                " changed since"
+                f"the value of {column.name} in existing rows is unknown: its default was "
+                "changed later"
             )
     return ""
 
 
 def _agrees(column: AddedColumn, value: Any, kind: DataType, native: str, sql_mode: int) -> bool:
-    """Whether a definition certainly has this default."""
+    """Return whether a definition certainly has this default."""
     given = _default_of(column, sql_mode)
     if given is NOT_GIVEN:
         return bool(value == _zero(kind, native))
@@ -184,8 +190,10 @@ def _agrees(column: AddedColumn, value: Any, kind: DataType, native: str, sql_mo
 
 
 def _default_of(column: AddedColumn, sql_mode: int) -> Any:
-    """The constant after DEFAULT as a text; None for null, UNKNOWN for what is no plain constant,
-    NOT_GIVEN where there must be a value.
+    """Return the constant after DEFAULT as text.
+
+    None for null, UNKNOWN for anything but a constant, NOT_GIVEN if there is no DEFAULT and null is
+    not allowed.
     """
     rest = list(column.definition)
     words = [t.value if t.kind is SqlTokenKind.WORD else "" for t in rest]
@@ -217,7 +225,10 @@ def _default_of(column: AddedColumn, sql_mode: int) -> Any:
 
 
 def _comparable(text: str, kind: DataType) -> Any:
-    """A constant so that two that mean the same are equal; ValueError where it is not understood."""
+    """Return a constant in a form in which equal values are equal.
+
+    Raises ValueError if it cannot be parsed.
+    """
     match kind.name:
         case TypeName.DECIMAL:
             return Decimal(text).quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP)
@@ -233,6 +244,6 @@ def _comparable(text: str, kind: DataType) -> Any:
                 raise ValueError(text)
             return [Decimal(part or 0) for part in found.groups()]
         case TypeName.TIMESTAMP_TZ:
-            raise ValueError("it is written in the zone of its session")
+            raise ValueError("it is written in the time zone of its session")
         case _:
             return text

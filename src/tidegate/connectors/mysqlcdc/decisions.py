@@ -1,5 +1,6 @@
-"""What becomes of a table at a statement that changes it: it is carried on, a person has decided,
-or the job stops. Called by source.py.
+"""Decide what to do about a statement that changes a table.
+
+Called by source.py. The change is applied, an operator has decided, or the job stops.
 """
 
 from collections.abc import Callable
@@ -19,19 +20,19 @@ _CHOICES: dict[Effect, tuple[ChangeChoice, ...]] = {
     Effect.ROWS: (_REREAD, _SKIP),
     Effect.UNKNOWN: (_ADOPT, _REREAD, _SKIP),
 }
-"""What can be chosen where the table is there; for all others its new definition must be taken."""
+"""The choices for a table that exists; for other effects its new definition must be taken."""
 _WHY = {
     Effect.ROWS: (
-        "it is in the log instead of rows: binlog_format of its session was STATEMENT or MIXED; let"
-        " all sessions write ROW"
+        "the log has it instead of rows: binlog_format of its session was STATEMENT or "
+        "MIXED; all sessions must use ROW"
     ),
-    Effect.UNKNOWN: "it is not understood, and may change this table",
+    Effect.UNKNOWN: "it cannot be parsed, and may change this table",
 }
 
 
 @dataclass(slots=True)
 class Decisions:
-    """What a look carries on: new columns by path, and tables that are read again."""
+    """The decisions of a range: new columns by path, and tables that are read again."""
 
     columns: dict[str, list[Any]] = field(default_factory=dict)
     reread: set[str] = field(default_factory=set)
@@ -39,11 +40,10 @@ class Decisions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangedTable:
-    """A table at a change: as it is recorded, and as the catalogue has it now (None where it is
-    gone).
+    """A table at a change: as it is recorded, and as in the catalogue (None if it is gone).
 
-    `is_settled` tells whether the catalogue's definition is the one right after the change: nothing
-    in the log alters the table again.
+    `is_current` returns whether the definition of the catalogue is the one right after the change:
+    nothing in the log alters the table again.
     """
 
     path: str
@@ -52,15 +52,15 @@ class ChangedTable:
     change: TableStatement
     at: str
     accepted: ChangeChoice | None
-    is_settled: Callable[[Recorded], bool]
+    is_current: Callable[[Recorded], bool]
 
-    def passes(self) -> bool:
-        """Whether the statement certainly leaves the table as it is recorded."""
+    def is_unchanged(self) -> bool:
+        """Return whether the statement certainly leaves the table as it is recorded."""
         if self.now is None:
             return False
         match self.change.effect:
             case Effect.HARMLESS:
-                return self.change.altered is None or self.change.altered.engine is None
+                return self.change.alteration is None or self.change.alteration.engine is None
             case Effect.INDEX:
                 return key_of(self.now) == key_of(self.recorded)
             case Effect.MODIFY:
@@ -70,7 +70,7 @@ class ChangedTable:
 
     def _same_definitions(self) -> bool:
         known = {c.log.name.lower(): c for c in self.recorded}
-        modified = self.change.altered.modified if self.change.altered is not None else ()
+        modified = self.change.alteration.modified if self.change.alteration is not None else ()
         found = [(known.get(m.name.lower()), m.definition) for m in modified]
         return all(
             c is not None and same_definition(c.log.type, c.nullable, definition)
@@ -78,18 +78,18 @@ class ChangedTable:
         )
 
     def choices(self) -> tuple[ChangeChoice, ...]:
-        """What a person can choose from, all of it true."""
+        """Return what an operator can choose from; every choice gives correct data."""
         if self.now is None:
             return (_SKIP,) if self.change.effect is not Effect.DIFFERS else ()
         offered = _CHOICES.get(self.change.effect, (_ADOPT, _REREAD))
         return (
             offered
-            if _ADOPT not in offered or self.is_settled(self.now)
+            if _ADOPT not in offered or self.is_current(self.now)
             else tuple(c for c in offered if c is not _ADOPT)
         )
 
-    def decide(self, into: Decisions, why: str = "") -> None:
-        """Carry out what a person has decided; TableChanged where nobody has."""
+    def apply_choice(self, decisions: Decisions, why: str = "") -> None:
+        """Apply what an operator has decided; raise TableChanged if nobody has."""
         choices, why = self.choices(), why or _WHY.get(self.change.effect, "")
         if self.accepted is None or self.accepted not in choices:
             raise TableChanged(
@@ -98,6 +98,6 @@ class ChangedTable:
         if self.accepted is _SKIP:
             return
         assert self.now is not None, "a table that is gone can only be skipped"
-        into.columns[self.path] = [c.json() for c in self.now]
+        decisions.columns[self.path] = [c.json() for c in self.now]
         if self.accepted is _REREAD:
-            into.reread.add(self.path)
+            decisions.reread.add(self.path)

@@ -1,4 +1,4 @@
-"""The options of MySQL-CDC, as the reference has them.
+"""Options of MySQL-CDC, with SeaTunnel's names.
 
 Declarations and checks only: `tidegate validate` imports this.
 """
@@ -21,16 +21,18 @@ OPTIONS = OptionSet(
         Option(
             "startup.mode",
             OptionKind.ENUM,
-            "Where a fresh start begins: initial reads the tables and then the log, snapshot-only"
-            " ends after the tables, the others read only the log.",
+            "Where a fresh start begins: initial reads the tables and then the log, "
+            "snapshot-only ends after the tables, the other modes read only the log.",
             "initial",
             choices=("initial", "earliest", "latest", "specific", "timestamp", "snapshot-only"),
         ),
-        Option("startup.specific-offset.file", OptionKind.TEXT, "The log file to begin in."),
+        Option(
+            "startup.specific-offset.file", OptionKind.TEXT, "The log file of the start position."
+        ),
         Option(
             "startup.specific-offset.pos",
             OptionKind.LONG,
-            "The position to begin at, where an event begins.",
+            "The start position in its log file, where an event begins.",
             minimum=4,
         ),
         Option(
@@ -42,40 +44,46 @@ OPTIONS = OptionSet(
         Option(
             "stop.mode",
             OptionKind.ENUM,
-            "Where the job ends: at what was the latest position at its start, at a position, or"
-            " never.",
+            "Where the job ends: at the latest position at its start, at a specific "
+            "position, or never.",
             "never",
             choices=("never", "latest", "specific"),
         ),
-        Option("stop.specific-offset.file", OptionKind.TEXT, "The log file to end in."),
-        Option("stop.specific-offset.pos", OptionKind.LONG, "The position to end at.", minimum=4),
+        Option("stop.specific-offset.file", OptionKind.TEXT, "The log file of the stop position."),
+        Option(
+            "stop.specific-offset.pos",
+            OptionKind.LONG,
+            "The stop position in its log file.",
+            minimum=4,
+        ),
         Option(
             "time-as-text",
             OptionKind.BOOL,
-            "Whether columns of the type TIME are texts: as times, which a day has, values below"
-            " zero or from 24:00 on are errors.",
+            "Whether columns of the type TIME are strings: as times of day, values below "
+            "zero or from 24:00 on are errors.",
             False,
         ),
         Option(
             "binlog-filters.accepted",
             OptionKind.BOOL,
-            "Whether a server with binlog_do_db or binlog_ignore_db is read although its log lacks"
-            " statements that are run in databases it leaves out.",
+            "Whether to accept a server with binlog_do_db or binlog_ignore_db, although its "
+            "log lacks statements that run in the databases it excludes.",
             False,
         ),
         Option(
             "foreign-key-cascades",
             OptionKind.ENUM,
-            "Tables whose rows InnoDB changes by itself (ON DELETE or ON UPDATE CASCADE, SET NULL),"
-            " which its log does not show: refused, or read anyway.",
+            "What to do about tables whose rows InnoDB changes by foreign keys (ON DELETE or "
+            "ON UPDATE CASCADE, SET NULL), which its log does not show: reject them, or read "
+            "them anyway.",
             "refuse",
             choices=("refuse", "ignore"),
         ),
         Option(
             "server-id",
             OptionKind.TEXT,
-            "Kept for job files of the reference; readers need no id of their own here, and never"
-            " cut each other off.",
+            "Accepted for compatibility with SeaTunnel; readers need no id here, and never "
+            "disconnect each other.",
         ),
     ),
     exclusive=(("table-names", "table-pattern"),),
@@ -97,8 +105,8 @@ def _check(block: Block, values: Values) -> Iterable[Problem]:
         if values[key] and not re.search(r"\d$", values[key]):
             yield block.problem(
                 (key,),
-                f"{values[key]!r} is no log file: its name ends with a number, such as"
-                " binlog.000003",
+                f"{values[key]!r} is not a log file: its name must end with a number, such as "
+                "binlog.000003",
             )
 
 
@@ -106,7 +114,7 @@ CONNECTORS = (
     Connector(
         name="MySQL-CDC",
         kind=BlockKind.SOURCE,
-        summary="Tables of MariaDB and MySQL and all their changes, from the binary log.",
+        summary="Tables of MariaDB and MySQL, and all their changes, from the binary log.",
         options=OPTIONS,
         capabilities=Capabilities(
             batch=False,

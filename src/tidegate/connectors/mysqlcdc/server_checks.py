@@ -1,9 +1,8 @@
-"""Settings of a MariaDB or MySQL server that hide changes from its log, checked before anything is
-read. Called by source.py, in the driver.
+"""Check settings of a MariaDB or MySQL server that hide changes from its log.
 
-Everything that is wrong is one message. What sessions can set for themselves (`sql_log_bin`,
-`binlog_format`, `binlog_row_image`) cannot be seen here: the reader of the log refuses what it can
-see of them.
+Called by source.py, in the driver, before anything is read. All problems are reported in one
+message. What sessions can set for themselves (`sql_log_bin`, `binlog_format`, `binlog_row_image`)
+is not visible here: the reader of the log rejects what it can see of them.
 """
 
 import logging
@@ -22,14 +21,17 @@ _NEEDED = {
     "binlog_row_value_options": "",
     "binlog_transaction_compression": "OFF",
 }
-"""What each setting must be where the server has it."""
+"""Required values of settings; settings that a server does not have are skipped."""
 _READ = (*_NEEDED, "binlog_row_metadata", "log_slave_updates", "log_replica_updates", "wsrep_on")
 
 
 def check_settings(
     session: Session, databases: Callable[[], Collection[str]], *, filters_accepted: bool
 ) -> None:
-    """Raise NotSetUp with all that is wrong; `databases` finds those whose tables are read."""
+    """Raise NotSetUp with all problems.
+
+    `databases` returns those whose tables are read.
+    """
     found = _settings(session)
     wrong = [
         *_unsuitable(found),
@@ -38,8 +40,8 @@ def check_settings(
     ]
     if wrong:
         raise NotSetUp(
-            f"the source {session.address} does not write the log that is needed:"
-            f" {'; '.join(wrong)}"
+            f"the source {session.address} does not write the log that CDC needs: "
+            f"{'; '.join(wrong)}"
         )
     if found.get("binlog_row_metadata") != "FULL":
         _log.warning(
@@ -63,22 +65,20 @@ def _unsuitable(found: Mapping[str, str]) -> Iterator[str]:
 
 
 def _unlogged(session: Session, found: Mapping[str, str]) -> Iterator[str]:
-    """Changes that come from another server are in the log of this one only where it is told to
-    write them.
-    """
+    """Return problems of a server whose log may lack changes that come from other servers."""
     name = "log_replica_updates" if "log_replica_updates" in found else "log_slave_updates"
     if found.get(name) != "OFF":
         return
     if found.get("wsrep_on") == "ON":
         yield (
-            f"it is a node of a cluster and does not log what other nodes change: set {name} = ON"
-            " in its configuration, or read from a server that logs all"
+            f"it is a cluster node and does not log changes of other nodes: set {name} = ON "
+            "in its configuration, or read from a server that logs all changes"
         )
     elif _is_replica(session):
         yield (
-            f"it is a replica and does not log what comes from its primary: set {name} = ON in its"
-            " configuration, or read from the primary; if it is no replica any more, run RESET"
-            " SLAVE ALL (MySQL: RESET REPLICA ALL)"
+            f"it is a replica and does not log changes from its primary: set {name} = ON in "
+            "its configuration, or read from the primary; if it is no longer a replica, run "
+            "RESET SLAVE ALL (MySQL: RESET REPLICA ALL)"
         )
 
 
@@ -86,11 +86,11 @@ def _is_replica(session: Session) -> bool:
     for statement in ("show all slaves status", "show replica status", "show slave status"):
         try:
             return bool(session.query(statement))
-        except StatementRefused:  # each server knows some of them
+        except StatementRefused:  # each server supports some of these statements
             continue
         except AccessDenied:
             break
-    # Without the right to see more, MariaDB tells how many replications run.
+    # Without the privilege, MariaDB still shows the number of running replicas.
     return any(
         int(value) > 0 for _, value in session.query("show global status like 'Slaves_running'")
     )
@@ -99,8 +99,10 @@ def _is_replica(session: Session) -> bool:
 def _filtered(
     session: Session, databases: Callable[[], Collection[str]], accepted: bool
 ) -> Iterator[str]:
-    """Rows are filtered by the database of their table; statements such as TRUNCATE by the one that
-    is current where they are run.
+    """Return problems of log filters.
+
+    Rows are filtered by the database of their table; statements such as TRUNCATE by the current
+    database of the session.
     """
     only, ignored = _filters(session)
     if not only and not ignored:
@@ -114,21 +116,22 @@ def _filtered(
     )
     if hidden:
         yield (
-            f"{given} keeps the changes of {', '.join(hidden)} out of its log: remove it from its"
-            " configuration"
+            f"{given} excludes the changes of {', '.join(hidden)} from its log: remove it "
+            "from its configuration"
         )
     elif not accepted:
         yield (
-            f"{given} keeps statements such as ALTER TABLE and TRUNCATE of {', '.join(read)} out of"
-            " its log where another database is current: remove it from its configuration, or set"
-            f" {FILTERS_OPTION} = true if such statements are never run"
+            f"{given} excludes statements such as ALTER TABLE and TRUNCATE of "
+            f"{', '.join(read)} from its log if another database is current: remove it from "
+            f"its configuration, or set {FILTERS_OPTION} = true if such statements are never "
+            "run"
         )
 
 
 def _filters(session: Session) -> tuple[list[str], list[str]]:
     try:
         rows = session.query("show master status")
-    except StatementRefused:  # newer servers of MySQL have another name for it
+    except StatementRefused:  # newer servers of MySQL have another statement
         rows = session.query("show binary log status")
     if not rows:
         return [], []

@@ -1,7 +1,6 @@
-"""What tables have beside their columns that decides whether their log is whole: engine, versions
-of rows, cascades.
+"""Properties of tables that decide whether their log is complete.
 
-Called by source.py, in the driver.
+Called by source.py, in the driver. They are engine, system versioning and cascading foreign keys.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,50 +14,54 @@ from tidegate.databases.session import Session
 
 CASCADES_OPTION = "foreign-key-cascades"
 _TABLES = """
-select t.table_schema, t.table_name, t.engine, coalesce(e.transactions, 'YES') from information_schema.tables t
-left join information_schema.engines e on e.engine = t.engine where t.table_schema in ({})"""
+select t.table_schema, t.table_name, t.engine, coalesce(e.transactions, 'YES')
+from information_schema.tables t left join information_schema.engines e on e.engine = t.engine
+where t.table_schema in ({})"""
 _VERSIONED = (
     "select table_schema, table_name from information_schema.tables where table_type = 'SYSTEM"
     " VERSIONED'"
 )
 _CASCADES = """
-select constraint_schema, table_name, constraint_name, unique_constraint_schema, referenced_table_name, delete_rule, update_rule
+select constraint_schema, table_name, constraint_name, unique_constraint_schema,
+  referenced_table_name, delete_rule, update_rule
 from information_schema.referential_constraints where constraint_schema in ({})
-and (delete_rule in ('CASCADE', 'SET NULL', 'SET DEFAULT') or update_rule in ('CASCADE', 'SET NULL', 'SET DEFAULT'))"""
+and (delete_rule in ('CASCADE', 'SET NULL', 'SET DEFAULT')
+  or update_rule in ('CASCADE', 'SET NULL', 'SET DEFAULT'))"""
 _TRIGGERS = "select event_object_schema, event_object_table from information_schema.triggers"
 _FUNCTIONS = "select routine_name from information_schema.routines where routine_type = 'FUNCTION'"
 
 
 @dataclass(frozen=True, slots=True)
-class Traits:
-    """The engine of a table, and whether a rollback undoes its rows."""
+class TableTraits:
+    """The engine of a table, and whether a rollback reverts its rows."""
 
     engine: str
     transactional: bool
 
 
-def traits_of(session: Session, names: Iterable[TableName]) -> dict[str, Traits]:
-    """By path, in one statement."""
+def traits_of(session: Session, names: Iterable[TableName]) -> dict[str, TableTraits]:
+    """Return the traits of tables by path, with one query."""
     wanted = {(n.database.lower(), n.table.lower()): n.path for n in names}
     if not wanted:
         return {}
     databases = sorted({n for n, _ in wanted})
     rows = session.query(_TABLES.format(", ".join(["%s"] * len(databases))), databases)
     return {
-        path: Traits(str(engine or ""), transactions != "NO")
+        path: TableTraits(str(engine or ""), transactions != "NO")
         for database, table, engine, transactions in rows
         if (path := wanted.get((str(database).lower(), str(table).lower()))) is not None
     }
 
 
 def versioned_tables(session: Session) -> list[str]:
-    """The tables that keep former versions of their rows, by path."""
+    """Return the tables that keep former versions of their rows, by path."""
     return [f"{database}.{table}" for database, table in session.query(_VERSIONED)]
 
 
 def check_cascades(session: Session, names: Iterable[TableName]) -> None:
-    """Raise NotSetUp where rows of these tables change without the log: InnoDB carries foreign keys
-    out by itself, and MySQL from 9.6 on does not.
+    """Raise NotSetUp if rows of these tables change without being logged.
+
+    InnoDB executes foreign keys itself; MySQL from 9.6 on does not.
     """
     if session.query(
         "show global variables where variable_name = 'innodb_native_foreign_keys' and value = 'OFF'"
@@ -78,18 +81,18 @@ def check_cascades(session: Session, names: Iterable[TableName]) -> None:
     ]
     if found:
         raise NotSetUp(
-            f"the source {session.address} changes rows of tables that are read without writing it"
-            " to its log, as InnoDB carries out "
-            f"foreign keys by itself: {'; '.join(sorted(found))}. Make the keys RESTRICT and let"
-            " the application delete and update the rows, "
-            f'leave the tables out, or set {CASCADES_OPTION} = "ignore" if the rows referred to are'
-            " never deleted and their keys never change"
+            f"the source {session.address} changes rows of tables that are read without "
+            "writing it to its log, as InnoDB executes foreign keys itself: "
+            f"{'; '.join(sorted(found))}. Make the keys RESTRICT and let the application "
+            f"delete and update the rows, leave the tables out, or set {CASCADES_OPTION} = "
+            '"ignore" if the rows referred to are never deleted and their keys never change'
         )
 
 
-def does_more(session: Session, tables: Sequence[tuple[str, str | None]], text: str) -> bool:
-    """Whether a statement that names its tables may change others: by a trigger on them, or by a
-    function that it calls.
+def has_side_effects(session: Session, tables: Sequence[tuple[str, str | None]], text: str) -> bool:
+    """Return whether a statement may change other tables than it names.
+
+    It may by a trigger on them, or by a function that it calls.
     """
     triggered = {(str(d).lower(), str(t).lower()) for d, t in session.query(_TRIGGERS)}
     if any((d.lower(), (t or "").lower()) in triggered for d, t in tables):

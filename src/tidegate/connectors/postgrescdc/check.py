@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidegate.connectors.postgrescdc import publication as publications
-from tidegate.connectors.postgrescdc.column_defaults import filled
+from tidegate.connectors.postgrescdc.column_defaults import read_column_defaults
 from tidegate.connectors.postgrescdc.definition import (
     CatalogTable,
     Definition,
@@ -202,7 +202,11 @@ class CheckedSource(CdcSource):
         return Checked(end=0, columns=columns, definitions=definitions)
 
     def _differing(
-        self, session: Session, begin: int, entries: Mapping[str, Any], found: Mapping[str, CatalogTable]
+        self,
+        session: Session,
+        begin: int,
+        entries: Mapping[str, Any],
+        found: Mapping[str, CatalogTable],
     ) -> dict[str, list[DefinitionChange]]:
         differing = {}
         for path, entry in entries.items():
@@ -212,7 +216,12 @@ class CheckedSource(CdcSource):
         return differing
 
     def _differences(
-        self, session: Session, begin: int, path: str, entry: Mapping[str, Any], now: CatalogTable | None
+        self,
+        session: Session,
+        begin: int,
+        path: str,
+        entry: Mapping[str, Any],
+        now: CatalogTable | None,
     ) -> list[DefinitionChange]:
         known = entry.get("definition")
         if known is None or now is None:  # of a former version, or of the first range
@@ -299,7 +308,8 @@ class CheckedSource(CdcSource):
         writers = rows_of_before(session, part, root)
         if writers is None or (
             writers
-            and not writers <= self._writers(begin, lsn.number(self.current_position(session)["lsn"]), path)
+            and not writers
+            <= self._writers(begin, lsn.number(self.current_position(session)["lsn"]), path)
         ):
             return True
         self._attached_empty = self._attached_empty | {
@@ -384,7 +394,7 @@ class CheckedSource(CdcSource):
         if known is None or now["publication"][3] or known["parts"][0][2] == now["parts"][0][2]:
             return False
         oldest = int(start["log"].get("xmin", 0)) % (1 << 32) or int(known["row"])
-        return not session.one(
+        return not session.scalar(
             f"select exists (select 1 from only {now['parts'][0][1]} where age(xmin) >"
             " age(%s::text::xid))",
             (str(oldest),),
@@ -527,9 +537,9 @@ class CheckedSource(CdcSource):
             f" {_shown(self._columns_now(session, self.cdc_tables[path]))}"
         )
 
-    def _columns_now(self, session: Session, captured: CdcTable) -> list[Any] | None:
-        info = self.dialect.table_info(session, captured.info.name)
-        return None if info is None else self.columns_of(replace(captured, info=info))
+    def _columns_now(self, session: Session, cdc_table: CdcTable) -> list[Any] | None:
+        info = self.dialect.table_info(session, cdc_table.info.name)
+        return None if info is None else self.columns_of(replace(cdc_table, info=info))
 
     def _columns_after(
         self, session: Session, start: Offset, path: str, shown: tuple[str, ...] | None, at: int
@@ -550,7 +560,7 @@ class CheckedSource(CdcSource):
                 choices=ADOPT_OR_REREAD,
             )
         names = {c[0] for c in before}
-        values = self.filled(session, self._as_now(session, path))
+        values = self.column_defaults(session, self._as_now(session, path))
         unknown = [
             str(c[0]) for c in now if c[0] not in names and values.get(c[0], UNKNOWN) is UNKNOWN
         ]
@@ -571,15 +581,15 @@ class CheckedSource(CdcSource):
             table=info.as_table({c.name: self.dialect.data_type(c) for c in info.columns}),
         )
 
-    def filled(self, session: Session, captured: CdcTable) -> ColumnDefaults:
+    def column_defaults(self, session: Session, cdc_table: CdcTable) -> ColumnDefaults:
         """As the catalogue keeps it."""
-        return filled(session, self.dialect, captured)
+        return read_column_defaults(session, self.dialect, cdc_table)
 
-    def columns_of(self, captured: CdcTable) -> list[Any]:
+    def columns_of(self, cdc_table: CdcTable) -> list[Any]:
         """Name, type in words, type, modifier and number of each that the log has."""
         return [
             [c.name, c.native, c.type_id, c.modifier, c.number]
-            for c in captured.info.columns
+            for c in cdc_table.info.columns
             if not c.generated
         ]
 

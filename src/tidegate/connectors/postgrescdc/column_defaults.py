@@ -16,11 +16,11 @@ select attname, case when atthasmissing then attmissingval::text end, atthasdef 
 where attrelid = to_regclass(%s) and attnum > 0 and not attisdropped"""
 
 
-def filled(session: Session, dialect: Dialect, captured: CdcTable) -> ColumnDefaults:
-    types = {c.name: c.type for c in captured.table.columns}
+def read_column_defaults(session: Session, dialect: Dialect, cdc_table: CdcTable) -> ColumnDefaults:
+    types = {c.name: c.type for c in cdc_table.table.columns}
     found: ColumnDefaults = {}
     for name, missing, computed in session.query(
-        _MISSING, (dialect.qualified(captured.info.name),)
+        _MISSING, (dialect.qualified(cdc_table.info.name),)
     ):
         if name not in types:
             continue

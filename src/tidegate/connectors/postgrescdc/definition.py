@@ -181,7 +181,7 @@ def fingerprint(
         _oids(types.enums),
         publication,
     )
-    value, locked = session.query_often(sql, parameters)[0]
+    value, locked = session.query_prepared(sql, parameters)[0]
     return Fingerprint(str(value), frozenset(paths[int(n) - 1] for n in locked))
 
 

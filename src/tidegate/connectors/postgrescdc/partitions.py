@@ -37,7 +37,7 @@ def rows_of_before(session: Session, part: Sequence[Any], root: str) -> frozense
     conditions = [f"(xmin = '{attached}'::xid and cmin::text::bigint < {int(command)})"]
     if made != attached:
         conditions.append(f"age(xmin) > age('{attached}'::xid)")
-    if session.one(f"select exists (select 1 from {rows} ({' or '.join(conditions)}))"):
+    if session.scalar(f"select exists (select 1 from {rows} ({' or '.join(conditions)}))"):
         return None
     later = f"select distinct xmin::text::bigint from {rows} age(xmin) < age('{attached}'::xid)"
     return frozenset(int(row[0]) for row in session.query(later))

@@ -45,9 +45,9 @@ class ServerState:
 
 
 def server_state(session: Session) -> ServerState:
-    file, written, xmin, xmax, started = session.query_often(_STATE)[0]
+    file, written, xmin, xmax, started = session.query_prepared(_STATE)[0]
     try:
-        identifier = str(session.one("select system_identifier::text from pg_control_system()"))
+        identifier = str(session.scalar("select system_identifier::text from pg_control_system()"))
     except AccessDenied:  # some hosters keep it to themselves
         identifier = ""
     return ServerState(

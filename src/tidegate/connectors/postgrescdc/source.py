@@ -29,9 +29,8 @@ from tidegate.connectors.postgrescdc.past import (
 )
 from tidegate.databases.cdc.errors import ChangeChoice, NoTables, NotSetUp, PositionGone
 from tidegate.databases.cdc.selection import CdcTable
-from tidegate.databases.cdc.source import LogWindow
-from tidegate.databases.errors import DatabaseTrouble, StatementRefused
-from tidegate.databases.patience import retry_transient
+from tidegate.databases.cdc.window import LogWindow
+from tidegate.databases.errors import StatementRefused, TransientDatabaseError
 from tidegate.databases.postgres import lsn
 from tidegate.databases.postgres import pgoutput_messages as messages
 from tidegate.databases.postgres.catalog import KINDS
@@ -48,6 +47,7 @@ from tidegate.databases.postgres.slots import (
     publish,
     slot_state,
 )
+from tidegate.databases.reconnect import retry_connect
 from tidegate.databases.session import Session
 from tidegate.databases.url import System
 from tidegate.model.errors import TidegateError
@@ -74,7 +74,7 @@ class PostgresCdcSource(CheckedSource):
         return self._open()
 
     def _open(self) -> PostgresSession:
-        return retry_transient(
+        return retry_connect(
             lambda: PostgresSession(self.address), int(self.values["connect.max-retries"])
         )
 
@@ -92,7 +92,7 @@ class PostgresCdcSource(CheckedSource):
         return str(self.values["publication.name"] or f"tidegate_{self.slot}")
 
     def check_server(self, session: Session) -> None:
-        level = session.one("select current_setting('wal_level')")
+        level = session.scalar("select current_setting('wal_level')")
         if level != "logical":
             raise NotSetUp(
                 f"the source {self.address} does not write the log that is needed; set wal_level ="
@@ -143,7 +143,9 @@ class PostgresCdcSource(CheckedSource):
                 " which the log would show: give that user BYPASSRLS, or let it own the table"
                 " without FORCE ROW LEVEL SECURITY"
             )
-        check_identities([table.definition for table in found.values()], full=self.has_before_images)
+        check_identities(
+            [table.definition for table in found.values()], full=self.has_before_images
+        )
         return found
 
     def start_position(self, session: Session) -> dict[str, Any]:
@@ -215,12 +217,12 @@ class PostgresCdcSource(CheckedSource):
         """After everything that can be seen now, once it can be read: commits that were not waited
         for are written a moment later.
         """
-        wanted = str(session.one("select pg_current_wal_insert_lsn()::text"))
+        wanted = str(session.scalar("select pg_current_wal_insert_lsn()::text"))
         delay_s = (
             1.0
             + 3
             * float(
-                session.one(
+                session.scalar(
                     "select setting::float from pg_settings where name = 'wal_writer_delay'"
                 )
             )
@@ -229,7 +231,7 @@ class PostgresCdcSource(CheckedSource):
         deadline_s = time.monotonic() + delay_s
         looks = 0
         while (
-            not session.one("select pg_current_wal_flush_lsn() >= %s::pg_lsn", (wanted,))
+            not session.scalar("select pg_current_wal_flush_lsn() >= %s::pg_lsn", (wanted,))
             and time.monotonic() < deadline_s
         ):
             looks += 1
@@ -386,7 +388,7 @@ class PostgresCdcSource(CheckedSource):
             if not running or not self._committed_of(running, begin, end):
                 return
             time.sleep(PAUSE_S)  # the commit becomes visible
-        raise DatabaseTrouble(
+        raise TransientDatabaseError(
             str(self.address),
             "a transaction is committed in the log and not visible yet; is a synchronous standby"
             " missing?",
@@ -418,12 +420,12 @@ class PostgresCdcSource(CheckedSource):
         )
         return read_range(self._open, wanted, tables, self.address.database)
 
-    def relation(self, captured: CdcTable) -> str:
+    def relation(self, cdc_table: CdcTable) -> str:
         """Only the table's own rows: the log has those of tables that inherit from it under their
         own names. Partitions are the table's own.
         """
-        name = super().relation(captured)
-        return f"only {name}" if captured.info.kind == "table" else name
+        name = super().relation(cdc_table)
+        return f"only {name}" if cdc_table.info.kind == "table" else name
 
     def _slot_table(self, path: str, columns: list[Any]) -> SlotTable:
         captured = self.cdc_tables[path]

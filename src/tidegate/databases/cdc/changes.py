@@ -23,19 +23,19 @@ def normalize_changes(
 
     `inside` holds true or false for each row; if given, only the rows inside are returned.
     """
-    changed = _changed(batch, key)
+    changed = _key_changes(batch, key)
     if inside is None and (changed is None or not pc.any(changed).as_py()):
         return batch
     kinds: list[Any] = batch.column(ROW_KIND).to_pylist()
     moved = changed.to_pylist() if changed is not None else []
     kept: list[Any] = inside.to_pylist() if inside is not None else [True] * len(kinds)
-    _settle(kinds, moved, kept)
+    _rewrite_kinds(kinds, moved, kept)
     arrays = [*(batch.column(n) for n in range(batch.num_columns - 1)), pa.array(kinds, pa.int8())]
     whole = pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
     return whole if inside is None else whole.filter(pa.array([bool(k) for k in kept]))
 
 
-def _settle(kinds: list[int], moved: list[bool], kept: list[bool]) -> None:
+def _rewrite_kinds(kinds: list[int], moved: list[bool], kept: list[bool]) -> None:
     """Rewrite the row kinds of updates in place.
 
     Both images inside: kept, or a delete and an insert if the key changed. One image inside: only
@@ -49,7 +49,7 @@ def _settle(kinds: list[int], moved: list[bool], kept: list[bool]) -> None:
             kinds[at], kinds[at + 1] = _DELETE, _INSERT
 
 
-def _changed(batch: pa.RecordBatch, key: Sequence[str]) -> Any:
+def _key_changes(batch: pa.RecordBatch, key: Sequence[str]) -> Any:
     """Return, for every row but the last, whether it is the before image of a changed key."""
     if batch.num_rows < 2:
         return None
@@ -87,10 +87,10 @@ class SnapshotRollback:
     def add(self, batch: pa.RecordBatch) -> None:
         """Add changes after the position, in the order of the log, from `normalize_changes`."""
         kinds = batch.column(ROW_KIND).to_pylist()
-        held = self._inside(batch).to_pylist() if self._inside else [True] * batch.num_rows
+        inside = self._inside(batch).to_pylist() if self._inside else [True] * batch.num_rows
         before = []
         for at, (kind, key) in enumerate(zip(kinds, keys_of(batch, self._key), strict=True)):
-            if held[at] and key not in self._touched:
+            if inside[at] and key not in self._touched:
                 self._touched.add(key)
                 if kind in (_BEFORE, _DELETE):
                     before.append(at)
@@ -118,7 +118,10 @@ class SnapshotRollback:
 
 
 def keys_of(batch: pa.RecordBatch, key: Sequence[str]) -> list[Key]:
-    """Return the keys of all rows; dates and timestamps as numbers, as Python's types lack some."""
+    """Return the keys of all rows, with dates and timestamps as numbers.
+
+    Python's types lack some of the values.
+    """
     return list(zip(*(_numbers(batch.column(name)).to_pylist() for name in key), strict=True))
 
 
@@ -128,7 +131,7 @@ def _numbers(column: Any) -> Any:
     return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
 
 
-def inserted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def as_inserts(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return rows of a snapshot with the row kind of an insert."""
     return pa.RecordBatch.from_arrays(
         [*batch.columns, pa.array([_INSERT] * batch.num_rows, pa.int8())], schema=schema

@@ -33,7 +33,7 @@ ColumnDefaults = dict[str, Any]
 """By column: None, a bool, a string (also for numbers, so that no digit is lost), or UNKNOWN."""
 
 
-def plain(text: str, kind: DataType) -> Any:
+def parse_constant(text: str, kind: DataType) -> Any:
     """Parse a constant in the database's notation; UNKNOWN if it is not certain what it means."""
     match kind.name:
         case TypeName.BOOLEAN:
@@ -53,8 +53,8 @@ def plain(text: str, kind: DataType) -> Any:
             return UNKNOWN
 
 
-def zero(kind: DataType, labels: tuple[str, ...]) -> Any:
-    """Return the implicit default of MariaDB and MySQL for a NOT NULL column without a default.
+def implicit_default(kind: DataType, labels: tuple[str, ...]) -> Any:
+    """Return the default that MariaDB and MySQL imply for a NOT NULL column.
 
     Zero dates are read as null.
     """
@@ -71,14 +71,16 @@ def zero(kind: DataType, labels: tuple[str, ...]) -> Any:
             return UNKNOWN
 
 
-def to_stored(filled: ColumnDefaults) -> dict[str, Any]:
-    """Return the defaults that a sink must apply: the option `defaults` of the table, by column."""
+def to_stored(defaults: ColumnDefaults) -> dict[str, Any]:
+    """Return the defaults that a sink must apply: the table option `defaults`, by column."""
     return {
-        name: value for name, value in filled.items() if value is not None and value is not UNKNOWN
+        name: value
+        for name, value in defaults.items()
+        if value is not None and value is not UNKNOWN
     }
 
 
-def absent(table: Table, column: Column, count: int) -> Any:
+def missing_column(table: Table, column: Column, count: int) -> Any:
     """Return the values of a column in `count` rows that were written before it was added."""
     arrow = arrow_type(column.type)
     value = table.options.get("defaults", {}).get(column.name)

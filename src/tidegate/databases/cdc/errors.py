@@ -8,6 +8,7 @@ from tidegate.model.table_changes import ChangeChoice, ChangeStop, StoppedByChan
 __all__ = [
     "ChangeChoice",
     "ColumnsAdded",
+    "KeyNotUnique",
     "NoKey",
     "NoTables",
     "NotSetUp",
@@ -58,6 +59,21 @@ class NoKey(UserError):
             "leave the table out"
         )
         self.path = path
+
+
+class KeyNotUnique(UserError):
+    """The key that the job file names does not identify the rows of its table."""
+
+    condition = "key-not-unique"
+
+    def __init__(self, path: str, key: Sequence[str]) -> None:
+        super().__init__(
+            f"rows of {path} have the same {', '.join(key)}, which table-names-config names "
+            "as primaryKeys: they would become one row of the target. Name columns that "
+            "identify each row"
+        )
+        self.path = path
+        self.key = tuple(key)
 
 
 class NoTables(UserError):

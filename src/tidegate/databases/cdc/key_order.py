@@ -1,4 +1,4 @@
-"""Decide which rows of the log belong to which chunk, with the order that the database uses.
+"""Decide which rows of the log belong to which chunk, in the order of the database.
 
 Called by source.py, in tasks. Numbers, dates, timestamps and bytes have one order everywhere and
 are compared in Arrow. Strings have the order of their collation (case, accents, trailing spaces)
@@ -18,9 +18,9 @@ from tidegate.databases.cdc.keys import KeyChunk, SplitKey
 from tidegate.databases.chunks import Bound, as_bound
 from tidegate.databases.session import Session
 
-ASKED_MAX = 1000
+KEYS_PER_QUERY_MAX = 1000
 """Keys in one statement."""
-ASKED_CHARS_MAX = 1 << 20
+QUERY_CHARS_MAX = 1 << 20
 """Characters of keys in one statement: servers limit its length, and the bound is repeated for each
 key.
 """
@@ -38,7 +38,7 @@ class KeyOrder(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Release its connection."""
+        """Close the connection that comparisons opened."""
 
     def __enter__(self) -> "KeyOrder":
         return self
@@ -59,7 +59,7 @@ class KeyOrder(ABC):
         )
 
 
-class PlainOrder(KeyOrder):
+class ArrowOrder(KeyOrder):
     def _upto(self, keys: Any, bound: Bound) -> Any:
         return pc.less_equal(keys, scalar(keys.type, bound))
 
@@ -67,7 +67,7 @@ class PlainOrder(KeyOrder):
         pass
 
 
-class AskedOrder(KeyOrder):
+class DatabaseOrder(KeyOrder):
     """Compares keys in the database, over one connection that is opened when it is needed."""
 
     def __init__(self, key: SplitKey, connect: Callable[[], Session]) -> None:
@@ -80,7 +80,7 @@ class AskedOrder(KeyOrder):
         below = [
             value
             for part in self._parts(pc.unique(keys.drop_null()).to_pylist())
-            for value in self._ask(part, bound)
+            for value in self._query(part, bound)
         ]
         found: Any = pc.is_in(keys, value_set=pa.array(below, keys.type))
         return pc.if_else(pc.is_valid(keys), found, pa.scalar(None, pa.bool_()))
@@ -91,7 +91,7 @@ class AskedOrder(KeyOrder):
         size = 0
         for value in values:
             constant = self._key.constant(as_bound(value))
-            if part and (len(part) >= ASKED_MAX or size + len(constant) > ASKED_CHARS_MAX):
+            if part and (len(part) >= KEYS_PER_QUERY_MAX or size + len(constant) > QUERY_CHARS_MAX):
                 yield part
                 part, size = [], 0
             part.append((value, constant))
@@ -99,7 +99,7 @@ class AskedOrder(KeyOrder):
         if part:
             yield part
 
-    def _ask(self, part: list[tuple[Any, str]], bound: Bound) -> list[Any]:
+    def _query(self, part: list[tuple[Any, str]], bound: Bound) -> list[Any]:
         if self._session is None:
             self._session = self._connect()
         edge = self._key.constant(bound)
@@ -114,7 +114,7 @@ class AskedOrder(KeyOrder):
 
 
 def order_of(key: SplitKey, connect: Callable[[], Session]) -> KeyOrder:
-    return AskedOrder(key, connect) if key.asked else PlainOrder(key.column.name)
+    return DatabaseOrder(key, connect) if key.compared_by_database else ArrowOrder(key.column.name)
 
 
 def scalar(kind: Any, bound: Bound) -> Any:

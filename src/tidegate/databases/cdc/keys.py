@@ -9,8 +9,8 @@ that no ALTER TABLE moves rows to another chunk.
 from dataclasses import dataclass, replace
 
 from tidegate.databases.catalog import NativeColumn
-from tidegate.databases.cdc.selection import CaptureTable
-from tidegate.databases.chunks import MOMENTS, WHOLE_NUMBERS, Bound, Keys, bound_literal
+from tidegate.databases.cdc.selection import CdcTable
+from tidegate.databases.chunks import MOMENTS, WHOLE_NUMBERS, Bound, KeyColumn, bound_literal
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.url import System
 from tidegate.model.types import DataType, TypeName
@@ -58,9 +58,10 @@ class SplitKey:
         return [self.column.name, self.column.collation]
 
     @property
-    def asked(self) -> bool:
-        """Whether only the database can compare its values: strings, and numbers that may have more
-        digits than Arrow holds.
+    def compared_by_database(self) -> bool:
+        """Whether only the database can compare its values.
+
+        So it is with strings, and with numbers that may have more digits than Arrow holds.
         """
         return self.kind.name is TypeName.STRING or self.column.native.lower() == "numeric"
 
@@ -68,29 +69,29 @@ class SplitKey:
         """Return a bound, or any key, as an SQL constant."""
         return self.dialect.key_constant(self.column, bound_literal(self.dialect, bound))
 
-    def keys(self, relation: str) -> Keys:
+    def keys(self, relation: str) -> KeyColumn:
         """Return what the search for chunk bounds needs."""
         name, exact = (
             self.dialect.quote(self.column.name),
             self.kind.name in (*WHOLE_NUMBERS, TypeName.BYTES),
         )
-        return Keys(
+        return KeyColumn(
             relation,
             name,
             name if exact else self.dialect.key_value(name),
             self.constant,
-            self.dialect.key_edges(self.column, self.kind),
+            self.dialect.boundary_condition(self.column, self.kind),
         )
 
     def condition(self, chunk: KeyChunk) -> str:
         """Return the SQL condition of a chunk; empty for all rows."""
         parts = (
-            [self.dialect.key_after(self.column, self.constant(chunk.low))]
+            [self.dialect.key_above(self.column, self.constant(chunk.low))]
             if chunk.low is not None
             else []
         )
         parts += (
-            [self.dialect.key_upto(self.column, self.constant(chunk.high))]
+            [self.dialect.key_at_most(self.column, self.constant(chunk.high))]
             if chunk.high is not None
             else []
         )
@@ -107,23 +108,23 @@ class SplitKey:
             text
             for text in (
                 f"{name} is null" if self.column.nullable else "",
-                self.dialect.key_unread(self.column, self.kind),
+                self.dialect.key_read_as_null(self.column, self.kind),
             )
             if text
         )
 
 
 def split_key(
-    captured: CaptureTable, dialect: Dialect, order: list[str] | None = None
+    cdc_table: CdcTable, dialect: Dialect, order: list[str] | None = None
 ) -> SplitKey | None:
     """Return the column that a table is split by; None if it is read in one piece.
 
     `order` is the recorded order of a table whose snapshot has begun.
     """
-    key = captured.table.primary_key
-    name = order[0] if order else captured.split or (key[0] if key else None)
-    kind = next((c.type for c in captured.table.columns if c.name == name), None)
-    column = next((c for c in captured.info.columns if c.name == name), None)
+    key = cdc_table.table.primary_key
+    name = order[0] if order else cdc_table.split or (key[0] if key else None)
+    kind = next((c.type for c in cdc_table.table.columns if c.name == name), None)
+    column = next((c for c in cdc_table.info.columns if c.name == name), None)
     if kind is None or column is None or name not in key:
         return None
     found = SplitKey(

@@ -5,10 +5,10 @@ Declarations and checks only: `tidegate validate` imports this.
 
 from collections.abc import Iterable, Mapping
 
-from tidegate.databases.tls import DEBEZIUM, flat
+from tidegate.databases.tls import DEBEZIUM, flatten
 from tidegate.databases.url import System, parse_url
 from tidegate.model.problem import Problem, Severity
-from tidegate.plugin.javaregex import name_complaint
+from tidegate.plugin.javaregex import name_pattern_error
 from tidegate.plugin.option import Block, Option, OptionKind, Values
 
 COMMON = (
@@ -165,7 +165,7 @@ def check(system: System, example: str, block: Block, values: Values) -> Iterabl
     """Check the options that all CDC connectors share."""
     yield from _check_url(system, example, block, values)
     for key in ("table-pattern", "database-pattern"):
-        wrong = name_complaint(values[key] or "")
+        wrong = name_pattern_error(values[key] or "")
         if wrong:
             yield block.problem((key,), wrong)
     for index, config in enumerate(values["table-names-config"] or ()):
@@ -181,7 +181,7 @@ def check(system: System, example: str, block: Block, values: Values) -> Iterabl
             "not supported",
             expected="DEFAULT",
         )
-    idle = [key for key, _ in flat(values["debezium"] or {}) if key not in DEBEZIUM]
+    idle = [key for key, _ in flatten(values["debezium"] or {}) if key not in DEBEZIUM]
     if idle:
         yield block.problem(
             ("debezium",),

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any
 
 from tidegate.databases.cdc.keys import KeyChunk, SplitKey
-from tidegate.databases.chunks import Bound, walk
+from tidegate.databases.chunks import Bound, walk_keys
 from tidegate.databases.session import Session
 
 CHUNKS_MAX = 256
@@ -30,7 +30,7 @@ def is_done(progress: Progress) -> bool:
     return progress is not None and progress["upto"] is None
 
 
-def done() -> dict[str, Any]:
+def snapshot_done() -> dict[str, Any]:
     """Return the progress of a table of which only the log is read."""
     return {"upto": None, "cuts": []}
 
@@ -60,14 +60,16 @@ def next_cuts(
         return {"upto": None, "cuts": [None]}
     low = progress["upto"] if progress else None
     cuts: list[Bound] = list(
-        islice(walk(session, key.keys(relation), rows_each, ahead=rows_each - 1, after=low), count)
+        islice(
+            walk_keys(session, key.keys(relation), rows_each, ahead=rows_each - 1, after=low), count
+        )
     )
     if len(cuts) < count:
         cuts.append(None)  # end of the index: the last chunk is unbounded
     return {"upto": cuts[-1], "cuts": cuts, "order": key.order}
 
 
-def budget(limit_rows: int | None, rows_each: int, parallelism: int) -> int:
+def chunk_budget(limit_rows: int | None, rows_each: int, parallelism: int) -> int:
     """Return how many chunks one batch reads."""
     return max(parallelism, min(CHUNKS_MAX, (limit_rows or CHUNKS_MAX * rows_each) // rows_each), 1)
 

@@ -12,14 +12,14 @@ from tidegate.databases.cdc.errors import NoKey, NoTables
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.errors import TableMissing
 from tidegate.databases.session import Session
-from tidegate.model.problem import nearest
+from tidegate.model.problem import closest_match
 from tidegate.model.types import Table
-from tidegate.plugin.javaregex import for_names
+from tidegate.plugin.javaregex import compile_for_names
 from tidegate.plugin.option import Values
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CaptureTable:
+class CdcTable:
     """A table to read: as its database defines it, and as it flows through the pipeline.
 
     `split` is the column that chunks are split by, if the job file names one.
@@ -31,16 +31,18 @@ class CaptureTable:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Selected:
-    """The existing tables, by path, and an error for each table of the job file that is missing."""
+class TableSelection:
+    """Existing tables, by path, and an error for each missing table of the job file."""
 
-    tables: dict[str, CaptureTable]
+    tables: dict[str, CdcTable]
     missing: dict[str, TableMissing]
 
 
-def is_wanted(values: Values, path: str) -> bool:
+def matches_patterns(values: Values, path: str) -> bool:
     """Return whether the patterns of the job file match a table of this path, existing or not."""
-    if values.get("table-names") or not for_names(str(values["table-pattern"])).fullmatch(path):
+    if values.get("table-names") or not compile_for_names(str(values["table-pattern"])).fullmatch(
+        path
+    ):
         return False
     parts = path.split(".")
     databases, schemas = (
@@ -49,12 +51,14 @@ def is_wanted(values: Values, path: str) -> bool:
     database = (
         parts[0] in databases
         if databases
-        else for_names(str(values.get("database-pattern") or ".*")).fullmatch(parts[0])
+        else compile_for_names(str(values.get("database-pattern") or ".*")).fullmatch(parts[0])
     )
     return bool(database) and (not schemas or len(parts) < 3 or parts[1] in schemas)
 
 
-def select(session: Session, dialect: Dialect, values: Values, *, generated: bool) -> Selected:
+def select(
+    session: Session, dialect: Dialect, values: Values, *, generated: bool
+) -> TableSelection:
     """Return the tables by path.
 
     `generated` says whether the log has columns that the database computes.
@@ -71,7 +75,7 @@ def select(session: Session, dialect: Dialect, values: Values, *, generated: boo
         if info is None:
             there = [t.path for t in dialect.tables(session, name.database)]
             missing[name.path] = TableMissing(
-                str(session.address), name.path, nearest(name.path, there)
+                str(session.address), name.path, closest_match(name.path, there)
             )
             continue
         config = configs.get(name.path, {})
@@ -80,17 +84,17 @@ def select(session: Session, dialect: Dialect, values: Values, *, generated: boo
             if generated
             else replace(info, columns=tuple(c for c in info.columns if not c.generated))
         )
-        found[name.path] = _capture(
+        found[name.path] = _cdc_table(
             logged, dialect, config, grows=bool(values["schema-changes.enabled"])
         )
     if not found and missing:
         raise next(iter(missing.values()))
-    return Selected(tables=found, missing=missing)
+    return TableSelection(tables=found, missing=missing)
 
 
-def _capture(
+def _cdc_table(
     info: TableInfo, dialect: Dialect, config: Mapping[str, Any], *, grows: bool
-) -> CaptureTable:
+) -> CdcTable:
     key = (
         tuple(str(c) for c in config.get("primaryKeys") or ())
         or info.primary_key
@@ -113,7 +117,7 @@ def _capture(
         options={**table.options, "schema-changes.enabled": True} if grows else table.options,
     )
     split = config.get("snapshotSplitColumn")
-    return CaptureTable(info=info, table=table, split=None if split is None else str(split))
+    return CdcTable(info=info, table=table, split=None if split is None else str(split))
 
 
 def chosen_databases(session: Session, dialect: Dialect, values: Values) -> set[str]:
@@ -125,8 +129,8 @@ def _chosen(session: Session, dialect: Dialect, values: Values) -> list[TableNam
     databases = [str(name) for name in values.get("database-names") or ()]
     if values.get("table-names"):
         return [_named(session, dialect, str(text)) for text in values["table-names"]]
-    pattern = for_names(str(values["table-pattern"]))
-    database_pattern = for_names(str(values.get("database-pattern") or ".*"))
+    pattern = compile_for_names(str(values["table-pattern"]))
+    database_pattern = compile_for_names(str(values.get("database-pattern") or ".*"))
     schemas = [str(name) for name in values.get("schema-names") or ()]
     found = [
         name
@@ -154,7 +158,7 @@ def _named(session: Session, dialect: Dialect, text: str) -> TableName:
 
 def _is_table(session: Session, name: TableName) -> bool:
     """Return whether it is a base table; views are not in the log."""
-    kind = session.one(
+    kind = session.scalar(
         "select table_type from information_schema.tables where table_schema = %s and table_name"
         " = %s",
         (name.schema or name.database, name.table),

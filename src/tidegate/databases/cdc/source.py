@@ -1,23 +1,23 @@
-"""The Source of all databases that have a log: what `__init__` of this package says, with the log
-left open. Subclassed by the CDC connectors.
+"""Base class of the sources of all databases that have a log.
 
-The offset:
+The package docstring describes the algorithm; the log itself is left to the subclasses in the CDC
+connectors. The offset:
 
     {"log": position,
      "tables": {path: {"columns": ..., "read": progress, "definition": ...?}},
      "touched": [paths that changed in the last range],
-     "gone": [paths that the catalogue has lost and a person has given up]?,
+     "gone": [paths that are missing in the catalogue and that an operator has given up]?,
      "stop": position?}
 
-The position, the columns and the definition are the database's own words, which only its subclass
-reads. A change of a table that is not carried on stops the job (TableChanged) before it, until a
-person has chosen what to do about it (`accepted`).
+The position, the columns and the definition have a format that only the subclass of the database
+reads. A change of a table that cannot be applied automatically stops the job (TableChanged) before
+it, until an operator has chosen what to do about it (`accepted`).
 """
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -39,48 +39,30 @@ from tidegate.databases.cdc.progress import (
 )
 from tidegate.databases.cdc.selection import CdcTable, matches_patterns, select
 from tidegate.databases.cdc.spool import Spool
+from tidegate.databases.cdc.unique import check_unique
+from tidegate.databases.cdc.window import LogWindow
 from tidegate.databases.dialect import Dialect, dialect_of
 from tidegate.databases.errors import TableMissing
 from tidegate.databases.session import Session
-from tidegate.databases.tls import of_debezium
+from tidegate.databases.tls import from_debezium
 from tidegate.databases.url import Address, System, parse_url
 from tidegate.failpoint import failpoint
-from tidegate.model.table_changes import decided
+from tidegate.model.table_changes import choice_for
 from tidegate.model.types import Table
 from tidegate.plugin.arrow import table_schema
 from tidegate.plugin.contract import MULTIPLE_TABLES, Limit, Offset, OperatorContext, Source, Split
 from tidegate.plugin.option import Values
 
 IDLE_BYTES_MAX = 4 << 20
-"""Log of other tables that is passed over before the position moves; until then a turn that finds
-nothing writes nothing.
+"""Log of other tables to skip before the position advances; up to then, a poll that finds nothing
+writes nothing.
 """
 
 
 TABLE_GONE = (
-    "the catalogue does not have it any more (dropped, renamed, or its rights were taken away);"
-    " what the log still has of it is not delivered"
+    "the catalogue no longer has it (dropped, renamed, or the privileges were revoked); "
+    "changes that the log still has of it are not delivered"
 )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LogWindow:
-    """What the log holds after a position.
-
-    `idle_bytes` is how much of it there is where no table that is read was touched.
-    """
-
-    log: dict[str, Any]
-    touched: frozenset[str]
-    caught_up: bool
-    idle_bytes: int = 0
-    columns: Mapping[str, list[Any]] | None = (
-        None  # of tables that were altered, where the change is carried on
-    )
-    reread: frozenset[str] = frozenset()  # tables that are to be read again from their beginning
-    definitions: Mapping[str, Any] | None = (
-        None  # what is recorded of tables beside their columns, in the database's own words
-    )
 
 
 class CdcSource(Source):
@@ -93,24 +75,26 @@ class CdcSource(Source):
     def __init__(self, values: Values, context: OperatorContext) -> None:
         super().__init__(values, context)
         properties = {
-            **of_debezium(values["debezium"]),
+            **from_debezium(values["debezium"]),
             "connect_timeout_s": str(max(1, int(values["connect.timeout.ms"]) // 1000)),
         }
         self.address: Address = parse_url(
             str(values["url"]), values["username"], values["password"], properties
         )
         self.dialect: Dialect = dialect_of(self.system)
-        self._missing: dict[
-            str, TableMissing
-        ] = {}  # tables that the job file names and the catalogue does not have
-        self._nothing_read: frozenset[str] = (
-            frozenset()
-        )  # tables of which nothing is read at the beginning of the range that is planned
-        # whether the last look stopped before the end; who has not looked yet had better do so soon
-        self._more = True
+        # Tables of the job file that the catalogue does not have.
+        self._missing: dict[str, TableMissing] = {}
+        # Tables of which nothing is read at the beginning of the range that is planned.
+        self._nothing_read: frozenset[str] = frozenset()
+        # Whether the last poll stopped before the end; true before the first one, so that it runs
+        # without delay.
+        self._has_backlog = True
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels to the tasks; the tables too, so that a task need not look."""
+        """Return what is sent to tasks.
+
+        It has the tables, so that tasks need not read the catalogue.
+        """
         own = {
             "values": self.values,
             "context": self.context,
@@ -118,61 +102,61 @@ class CdcSource(Source):
             "dialect": self.dialect,
         }
         return (
-            {**own, "captured": self.__dict__["captured"]} if "captured" in self.__dict__ else own
+            {**own, "cdc_tables": self.__dict__["cdc_tables"]}
+            if "cdc_tables" in self.__dict__
+            else own
         )
 
-    # What a database gives.
+    # What a subclass implements.
 
     @abstractmethod
     def session(self) -> Session:
-        """A connection; a server that is just starting is waited for."""
+        """Open a connection; retries while the server is starting."""
 
     @abstractmethod
     def check_server(self, session: Session) -> None:
-        """Raise NotSetUp where the server does not write the log that is needed, with all that is
-        wrong.
-        """
+        """Raise NotSetUp, with all problems, if the server does not write the log that CDC needs."""
 
     @abstractmethod
     def start_position(self, session: Session) -> dict[str, Any]:
-        """Where the log is read from, by startup.mode."""
+        """Return where the log is read from, by startup.mode."""
 
     @abstractmethod
     def stop_position(self, session: Session) -> dict[str, Any] | None:
-        """Where it ends, by stop.mode; None: never."""
+        """Return where the log ends, by stop.mode; None for never."""
 
     @abstractmethod
     def next_window(self, session: Session, start: Offset, limit: Limit) -> LogWindow:
-        """The end of the next range of the log; PositionGone where it is not there any more."""
+        """Return the next range of the log; PositionGone if the server no longer has it."""
 
     @abstractmethod
     def has_reached(self, log: Mapping[str, Any], stop: Mapping[str, Any]) -> bool:
-        """Whether a position is at or after another."""
+        """Return whether a position is at or after another."""
 
     @abstractmethod
     def current_position(self, session: Session) -> dict[str, Any]:
-        """A position that is not before anything that a read which has ended can have seen."""
+        """Return a position at or after everything that a finished read can have seen."""
 
     @abstractmethod
     def read_log(
         self, start: Mapping[str, Any], end: Mapping[str, Any], columns: Mapping[str, list[Any]]
     ) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The changes of (start, end] of these tables, as (path, batch)."""
+        """Yield the changes of (start, end] of these tables, as (path, batch)."""
 
     @abstractmethod
-    def columns_of(self, captured: CdcTable) -> list[Any]:
-        """What the log's reader must know of a table's columns, as JSON."""
+    def columns_of(self, cdc_table: CdcTable) -> list[Any]:
+        """Return what decoding the log requires of the columns of a table, as JSON."""
 
     @abstractmethod
-    def column_defaults(self, session: Session, captured: CdcTable) -> ColumnDefaults:
-        """What each column holds in rows that were there before it was added."""
+    def column_defaults(self, session: Session, cdc_table: CdcTable) -> ColumnDefaults:
+        """Return what each column holds in rows that existed before it was added."""
 
     @property
     def has_before_images(self) -> bool:
-        """Whether the log has whole images before, so that chunks can be taken back to a position."""
+        """Whether the log has complete before images, which chunks are rolled back with."""
         return True
 
-    # What is the same for all.
+    # What all databases share.
 
     @cached_property
     def cdc_tables(self) -> dict[str, CdcTable]:
@@ -185,28 +169,28 @@ class CdcSource(Source):
                 return found.tables
             return {path: self._with_defaults(session, c) for path, c in found.tables.items()}
 
-    def _with_defaults(self, session: Session, captured: CdcTable) -> CdcTable:
-        """Sinks that add a column to their table look for these: what rows of before have in it."""
+    def _with_defaults(self, session: Session, cdc_table: CdcTable) -> CdcTable:
+        """Add the defaults of existing rows, which sinks read when they add a column."""
         options = {
-            **captured.table.options,
-            "defaults": to_stored(self.column_defaults(session, captured)),
+            **cdc_table.table.options,
+            "defaults": to_stored(self.column_defaults(session, cdc_table)),
         }
-        return replace(captured, table=replace(captured.table, options=options))
+        return replace(cdc_table, table=replace(cdc_table.table, options=options))
 
     def tables(self) -> tuple[Table, ...]:
-        """As the catalogue has them now."""
+        """Return the tables as the catalogue defines them now."""
         return tuple(c.table for c in self.cdc_tables.values())
 
     @property
     def bounded(self) -> bool:
-        """Only where a stop is asked for."""
+        """Whether the job file sets an end."""
         return bool(
             self.values["stop.mode"] != "never" or self.values["startup.mode"] == "snapshot-only"
         )
 
     def initial(self) -> Offset:
-        """The log from where startup.mode says; tables unread where it says initial."""
-        captured = self.cdc_tables
+        """Return the log position of startup.mode, with unread tables if it takes a snapshot."""
+        cdc_tables = self.cdc_tables
         for missing in self._missing.values():
             raise missing
         with self.session() as session:
@@ -214,7 +198,7 @@ class CdcSource(Source):
         snapshot = self.values["startup.mode"] in ("initial", "snapshot-only")
         tables = {
             path: {"columns": self.columns_of(c), "read": None if snapshot else snapshot_done()}
-            for path, c in captured.items()
+            for path, c in cdc_tables.items()
         }
         return {
             "log": log,
@@ -224,51 +208,54 @@ class CdcSource(Source):
         }
 
     def latest(self, start: Offset, limit: Limit) -> Offset:
-        """The next range of the log, and the next chunks of tables that are not read yet, where the
-        log is read to its end.
+        """Return the offset after the next range of the log.
+
+        Chunks of unread tables are added if the range reaches the end of the log.
         """
-        known = self._without_dropped_tables(self._with_new_tables(start))
-        if self.is_exhausted(known):
-            self._more = False
-            return known
+        position = self._without_dropped_tables(self._with_new_tables(start))
+        if self.is_exhausted(position):
+            self._has_backlog = False
+            return position
         with self.session() as session:
-            look = self._resolve_lost_columns(known, self._next_window(session, known, limit))
-            tables = {path: dict(entry) for path, entry in known["tables"].items()}
-            for path, columns in (look.columns or {}).items():
+            window = self._resolve_lost_columns(
+                position, self._next_window(session, position, limit)
+            )
+            tables = {path: dict(entry) for path, entry in position["tables"].items()}
+            for path, columns in (window.columns or {}).items():
                 self._check_pipeline_columns(session, path, columns)
                 tables[path]["columns"] = columns
-            for path, definition in (look.definitions or {}).items():
+            for path, definition in (window.definitions or {}).items():
                 tables[path]["definition"] = definition
-            for path in look.reread:
+            for path in window.reread:
                 tables[path]["read"] = None
             todo = unfinished(
                 {p: t["read"] for p, t in tables.items()},
                 [p for p in tables if p in self.cdc_tables],
             )
-            if (
-                look.caught_up and todo and not look.reread
-            ):  # chunks are counted from the progress at the beginning of the range
+            # Chunks are counted from the progress at the beginning of the range.
+            if window.caught_up and todo and not window.reread:
                 self._plan_chunks(session, tables, todo, limit)
-        self._more = not look.caught_up or any(not is_done(tables[path]["read"]) for path in todo)
-        moves = (
-            tables != known["tables"]
-            or look.idle_bytes > IDLE_BYTES_MAX
-            or any(known["tables"][p]["read"] for p in look.touched)
+        self._has_backlog = not window.caught_up or any(
+            not is_done(tables[path]["read"]) for path in todo
         )
-        moves = moves or (
-            not look.caught_up and look.log != known["log"]
-        )  # whoever stops before the end of the log must go on from there
+        moves = (
+            tables != position["tables"]
+            or window.idle_bytes > IDLE_BYTES_MAX
+            or any(position["tables"][p]["read"] for p in window.touched)
+        )
+        # A range that stops before the end of the log must be continued from there.
+        moves = moves or (not window.caught_up and window.log != position["log"])
         reached = (
-            "stop" in known
-            and self.has_reached(look.log, known["stop"])
-            and look.log != known["log"]
+            "stop" in position
+            and self.has_reached(window.log, position["stop"])
+            and window.log != position["log"]
         )
         if not (moves or reached):
-            return start if known == start else known
-        return {**known, "log": look.log, "tables": tables, "touched": sorted(look.touched)}
+            return start if position == start else position
+        return {**position, "log": window.log, "tables": tables, "touched": sorted(window.touched)}
 
     def _with_new_tables(self, start: Offset) -> Offset:
-        """Tables that match since the last start are read from their beginning."""
+        """Add tables that match since the last start; they are read from their beginning."""
         fresh = {
             p: {"columns": self.columns_of(c), "read": None}
             for p, c in self.cdc_tables.items()
@@ -284,8 +271,9 @@ class CdcSource(Source):
         }
 
     def _without_dropped_tables(self, start: Offset) -> Offset:
-        """Tables that the job file asks for and the catalogue does not have any more are left out
-        once a person has said so, and are not asked about again.
+        """Leave out tables that the catalogue no longer has, once an operator has accepted it.
+
+        They are recorded as gone, so that nobody has to decide again.
         """
         known = start["tables"]
         gone = [
@@ -309,13 +297,11 @@ class CdcSource(Source):
         return {**start, "tables": left, "gone": sorted({*start.get("gone", ()), *gone})}
 
     def position_text(self, log: Mapping[str, Any]) -> str:
-        """A position of the log for people: the same whenever it is asked."""
+        """Return a human-readable position: the same at every call."""
         return str(log["lsn"]) if "lsn" in log else f"{log['file']}:{log['pos']}"
 
     def _next_window(self, session: Session, start: Offset, limit: Limit) -> LogWindow:
-        """The next range; a change that nobody has decided about stops the job with the commands
-        that do.
-        """
+        """Return the next range; name the commands of this job if a change needs a decision."""
         self._nothing_read = frozenset(
             path for path, entry in start["tables"].items() if entry["read"] is None
         )
@@ -324,13 +310,14 @@ class CdcSource(Source):
         except TableChanged as error:
             raise error.for_job(self.context.job_id) from None
 
-    def _resolve_lost_columns(self, start: Offset, look: LogWindow) -> LogWindow:
-        """Rows of the range must fit the pipeline, which was built with the columns of the
-        catalogue: that may be ahead of the log.
+    def _resolve_lost_columns(self, start: Offset, window: LogWindow) -> LogWindow:
+        """Stop, or reread tables, if rows of the range do not fit the pipeline.
+
+        The pipeline is built with the columns of the catalogue, which may be newer than the log.
         """
         at = self.position_text(start["log"])
         reread = set()
-        for path in sorted(look.touched):
+        for path in sorted(window.touched):
             entry = start["tables"].get(path)
             if entry is None or entry["read"] is None or path not in self.cdc_tables:
                 continue
@@ -338,9 +325,9 @@ class CdcSource(Source):
             choice = self.accepted(path, at) if lost else ChangeChoice.ADOPT
             if choice not in (ChangeChoice.ADOPT, ChangeChoice.REREAD):
                 what = (
-                    f"the log has rows with {', '.join(lost)}, from before a change that the table"
-                    " has had since; adopt delivers them without these values, reread brings the"
-                    " table as it is now"
+                    f"the log has rows with {', '.join(lost)}, from before a later change of "
+                    "the table; adopt delivers them without these values, reread reads the "
+                    "table again in its current state"
                 )
                 raise TableChanged(
                     path, what, at, choices=(ChangeChoice.ADOPT, ChangeChoice.REREAD)
@@ -348,18 +335,18 @@ class CdcSource(Source):
             if choice is ChangeChoice.REREAD:
                 reread.add(path)
         return (
-            replace(look, touched=look.touched - reread, reread=look.reread | reread)
+            replace(window, touched=window.touched - reread, reread=window.reread | reread)
             if reread
-            else look
+            else window
         )
 
     def _lost_columns(self, path: str, columns: Sequence[Any]) -> list[str]:
-        """Columns of rows in the log that the pipeline does not have, or has with another type."""
-        captured = self.cdc_tables[path]
-        flows = {c.name: c.type for c in captured.table.columns}
+        """Return columns of rows in the log that the pipeline lacks, or has with another type."""
+        cdc_table = self.cdc_tables[path]
+        flows = {c.name: c.type for c in cdc_table.table.columns}
         lost = []
         for name, native, *_ in columns:
-            now = captured.info.column(str(name))
+            now = cdc_table.info.column(str(name))
             if str(name) in flows and now is not None and now.native == native:
                 continue
             if (
@@ -371,28 +358,29 @@ class CdcSource(Source):
         return lost
 
     def accepted(self, path: str, at: str) -> ChangeChoice | None:
-        """What a person has decided about the change of a table at a position.
+        """Return what an operator has decided about the change of a table at a position.
 
-        A table of which nothing is read is read as it is then.
+        A table of which nothing is read is read in its current state.
         """
-        return decided(self.context.accepted_changes, path, at) or (
+        return choice_for(self.context.accepted_changes, path, at) or (
             ChangeChoice.REREAD if path in self._nothing_read else None
         )
 
     def _check_pipeline_columns(self, session: Session, path: str, columns: Sequence[Any]) -> None:
-        """Columns flow through the whole pipeline, which is built when it starts: it starts again
-        where the catalogue has others since.
+        """Raise ColumnsAdded if the pipeline must restart to include the columns of a table.
+
+        Columns flow through the whole pipeline, which is built when it starts.
         """
-        captured = self.cdc_tables.get(path)
-        if captured is None:
+        cdc_table = self.cdc_tables.get(path)
+        if cdc_table is None:
             return
-        names = {c.name for c in captured.table.columns}
+        names = {c.name for c in cdc_table.table.columns}
         lacking = [str(c[0]) for c in columns if str(c[0]) not in names]
         if lacking:
             raise ColumnsAdded(
                 path, "the column" + ("s " if len(lacking) > 1 else " ") + ", ".join(lacking)
             )
-        if self._outdated(session, captured):
+        if self._outdated(session, cdc_table):
             raise ColumnsAdded(path, "other columns than it had when the pipeline started")
 
     def _plan_chunks(
@@ -407,26 +395,35 @@ class CdcSource(Source):
                 session, self.relation(self.cdc_tables[path]), key, before, rows_each, left
             )
             self._check_order(session, path, key)
+            chunk = KeyChunk(before["upto"] if before else None, tables[path]["read"]["upto"])
+            check_unique(
+                session,
+                self.dialect,
+                self.cdc_tables[path],
+                self.relation(self.cdc_tables[path]),
+                key,
+                chunk,
+            )
             left -= len(tables[path]["read"]["cuts"])
             if left <= 0:
                 return
 
-    def _outdated(self, session: Session, captured: CdcTable) -> bool:
-        """Whether the catalogue has other columns than those that the pipeline was built with."""
-        info = self.dialect.table_info(session, captured.info.name)
-        return info is None or self.columns_of(replace(captured, info=info)) != self.columns_of(
-            captured
+    def _outdated(self, session: Session, cdc_table: CdcTable) -> bool:
+        """Return whether the catalogue has other columns than the pipeline was built with."""
+        info = self.dialect.table_info(session, cdc_table.info.name)
+        return info is None or self.columns_of(replace(cdc_table, info=info)) != self.columns_of(
+            cdc_table
         )
 
-    def relation(self, captured: CdcTable) -> str:
-        """What the rows of a table are selected from."""
-        return self.dialect.qualified(captured.info.name)
+    def relation(self, cdc_table: CdcTable) -> str:
+        """Return what the rows of a table are selected from."""
+        return self.dialect.qualified(cdc_table.info.name)
 
     def _split(self, path: str, order: list[str] | None) -> SplitKey | None:
         return split_key(self.cdc_tables[path], self.dialect, order)
 
     def _check_order(self, session: Session, path: str, key: SplitKey | None) -> None:
-        """After new ends of chunks were found: they must rise in the order of those before them."""
+        """Raise OrderChanged if new bounds may be in another order than those before them."""
         if key is None or not key.column.collation:
             return
         info = self.dialect.table_info(session, self.cdc_tables[path].info.name)
@@ -435,9 +432,10 @@ class CdcSource(Source):
             became = now.collation if now is not None else "gone"
             raise OrderChanged(path, key.column.name, key.column.collation, became)
 
-    def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # chunks are as many as they are
-        """A split for each table that changed, as its changes must stay in order, and one for each
-        chunk.
+    def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002
+        """Return a split for each changed table and one for each chunk.
+
+        The changes of a table must stay in order.
         """
         log = [
             Split(path, payload, 1)
@@ -446,8 +444,8 @@ class CdcSource(Source):
         ]
         return [*log, *self._chunk_splits(start, end)]
 
-    def shared_splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # chunks are as many as they are
-        """One read of the log for all tables, and a split for each chunk."""
+    def shared_splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002
+        """Return one split of the log for all tables, and one for each chunk."""
         log = [
             Split(
                 MULTIPLE_TABLES if len(payload["tables"]) > 1 else next(iter(payload["tables"])),
@@ -485,7 +483,7 @@ class CdcSource(Source):
                 yield Split(path, payload, int(self.values["snapshot.split.size"]) * 64)
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """In a task: changes of a range, or rows of a chunk."""
+        """Yield, in a task, the changes of a range or the rows of a chunk."""
         if "chunk" in split.payload:
             yield from self._read_chunk(split.table, split.payload)
             return
@@ -515,13 +513,13 @@ class CdcSource(Source):
 
     def _order(self, path: str, known: Mapping[str, Any]) -> KeyOrder:
         key = self._split(path, known.get("order"))
-        assert key is not None, "it was cut by this key before"
+        assert key is not None, "the table was split by this key before"
         return order_of(key, self.session)
 
     def _read_chunk(self, path: str, payload: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
-        """Rows as they are now, then taken back to the position.
+        """Read the current rows, then roll them back to the position.
 
-        A table without rows gives an empty batch, so that sinks know of it.
+        A table without rows gives an empty batch, so that sinks create it.
         """
         chunk = KeyChunk(*payload["chunk"])
         table = self.cdc_tables[path].table
@@ -554,26 +552,26 @@ class CdcSource(Source):
     def _rows(
         self, path: str, chunk: KeyChunk, order: list[str] | None
     ) -> Iterator[pa.RecordBatch]:
-        captured = self.cdc_tables[path]
-        types = {c.name: c.type for c in captured.table.columns}
+        cdc_table = self.cdc_tables[path]
+        types = {c.name: c.type for c in cdc_table.table.columns}
         selected = ", ".join(
-            self.dialect.expression(c, types[c.name]) for c in captured.info.columns
+            self.dialect.expression(c, types[c.name]) for c in cdc_table.info.columns
         )
         key = self._split(path, order)
         condition = key.condition(chunk) if key is not None else ""
-        sql = f"select {selected} from {self.relation(captured)}" + (
+        sql = f"select {selected} from {self.relation(cdc_table)}" + (
             f" where {condition}" if condition else ""
         )
         return self.dialect.batches(
             self.address, sql, list(types.items()), int(self.values["snapshot.fetch.size"])
         )
 
-    def has_backlog(self, offset: Offset) -> bool:  # noqa: ARG002  # the last look knows
-        """Whether there was more of the log, or of the tables, than the batch might take."""
-        return self._more
+    def has_backlog(self, offset: Offset) -> bool:  # noqa: ARG002  # the last poll knows
+        """Return whether the log or the tables had more than the batch may take."""
+        return self._has_backlog
 
     def is_exhausted(self, offset: Offset) -> bool:
-        """Whether everything is read up to the stop."""
+        """Return whether everything is read up to the stop."""
         if not self.bounded:
             return False
         whole = all(is_done(t["read"]) for t in offset["tables"].values())
@@ -584,7 +582,7 @@ class CdcSource(Source):
 
 
 def _task_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """What a task must know of a table that is read at least in part."""
+    """Return what a task needs of a table that is read at least in part."""
     return {
         "columns": entry["columns"],
         "upto": entry["read"]["upto"],

@@ -1,4 +1,4 @@
-"""Hold batches until all are complete: in memory while they are few, else in an unnamed file.
+"""Hold batches until all are there: in memory while they are few, else in an unnamed file.
 
 Called by source.py, in tasks.
 """
@@ -36,7 +36,7 @@ class Spool:
             self._file.close()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Append a batch."""
+        """Append a batch; move all to a file when they exceed the memory limit."""
         self._bytes += batch.nbytes
         if self._writer is None and self._bytes > MEMORY_BYTES_MAX:
             self._file = tempfile.TemporaryFile(prefix="tidegate-")  # noqa: SIM115  # closed by __exit__

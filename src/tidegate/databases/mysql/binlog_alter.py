@@ -1,6 +1,6 @@
-"""The clauses of ALTER TABLE: which of them leave rows, columns and key as they are.
+"""Parse the clauses of ALTER TABLE: which of them leave rows, columns and key unchanged.
 
-Pure; called by ddl.py.
+Pure; called by binlog_ddl.py.
 """
 
 import re
@@ -11,7 +11,7 @@ from tidegate.databases.mysql.binlog_lexer import Cursor, SqlToken, SqlTokenKind
 from tidegate.databases.mysql.binlog_row_layout import LogColumn
 
 _INDEXES = {"index", "key", "fulltext", "spatial"}
-# `alter` is a default, a constraint, or whether an index or a column is seen.
+# `alter` changes a default, a constraint, or the visibility of an index or a column.
 _HARMLESS_VERBS = {
     "alter",
     "enable",
@@ -88,7 +88,7 @@ _REFERENCE_ACTIONS = {"cascade", "null", "default"}
 
 
 class ClauseSeverity(IntEnum):
-    """What a clause does, the least first."""
+    """What a clause does, in ascending order of severity."""
 
     HARMLESS = 0
     INDEX = 1
@@ -100,22 +100,22 @@ class ClauseSeverity(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class AddedColumn:
-    """A column that is added: its name and what is written after it."""
+    """An added column: its name, and the tokens of its definition."""
 
     name: str
     definition: tuple[SqlToken, ...]
 
     @property
     def text(self) -> str:
-        """The definition, for a person."""
+        """The human-readable definition."""
         return " ".join(t.raw for t in self.definition)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Alteration:
-    """All clauses together.
+    """The effect of all clauses together.
 
-    `modified` are definitions of columns that keep their names, `others` the tables named beside
+    `modified` are definitions of columns that keep their names, `others` the tables named besides
     the altered one.
     """
 
@@ -127,23 +127,23 @@ class Alteration:
     others: tuple[tuple[str, str], ...] = ()
 
 
-def alteration(found: list[SqlToken], database: str) -> Alteration:
-    """What the clauses of an ALTER do together."""
+def parse_alteration(found: list[SqlToken], database: str) -> Alteration:
+    """Return the combined effect of the clauses of an ALTER TABLE."""
     whole, parts = Alteration(severity=ClauseSeverity.HARMLESS), clauses(found)
     if parts == [[]]:
         return whole
-    # whether names that stand alone belong to the clause before: partitions, columns of ORDER BY
+    # Whether single names belong to the previous clause: partitions, columns of ORDER BY.
     listing = False
     for part in parts:
         if listing and len(part) == 1 and part[0].kind is not SqlTokenKind.MARK:
             continue
         words = [t.value if t.kind is SqlTokenKind.WORD else "" for t in part[:2]]
         listing = "partition" in words or words[:1] == ["order"]
-        whole = _together(whole, _clause(part, database))
+        whole = _combine(whole, _clause(part, database))
     return whole
 
 
-def _together(one: Alteration, two: Alteration) -> Alteration:
+def _combine(one: Alteration, two: Alteration) -> Alteration:
     return Alteration(
         severity=max(one.severity, two.severity),
         added=one.added + two.added,
@@ -204,7 +204,7 @@ def _add(cursor: Cursor) -> Alteration:
             "foreign",
             "check",
         }
-        whole = _together(whole, _add(inner) if is_index else _added(inner))
+        whole = _combine(whole, _add(inner) if is_index else _added(inner))
     return whole
 
 
@@ -283,8 +283,10 @@ def _rename(cursor: Cursor, database: str) -> Alteration:
 
 
 def _exchange(cursor: Cursor, database: str, verb: str) -> Alteration:
-    """EXCHANGE PARTITION p WITH TABLE a, CONVERT TABLE a TO PARTITION p, CONVERT PARTITION p TO
-    TABLE a; CONVERT TO CHARACTER SET.
+    """Parse clauses that swap or convert.
+
+    EXCHANGE PARTITION p WITH TABLE a, CONVERT TABLE a TO PARTITION p, CONVERT PARTITION p TO TABLE
+    a; CONVERT TO CHARACTER SET.
     """
     if verb == "convert" and cursor.word() not in ("table", "partition"):
         return Alteration(severity=ClauseSeverity.ALTER)
@@ -295,7 +297,7 @@ def _exchange(cursor: Cursor, database: str, verb: str) -> Alteration:
 
 
 def _options(part: list[SqlToken]) -> Alteration:
-    """Options of the table, one after the other: `engine = innodb row_format = dynamic`."""
+    """Parse options of the table, as in `engine = innodb row_format = dynamic`."""
     cursor, engine = Cursor(list(part)), None
     while cursor.rest:
         word = cursor.word()
@@ -350,8 +352,9 @@ _NOT_PLAIN = {
 def same_definition(
     recorded_type: str, nullable: bool | None, definition: tuple[SqlToken, ...]
 ) -> bool:
-    """Whether a column's definition in a statement is certainly the recorded one; the character set
-    is left to the catalogue.
+    """Return whether a definition in a statement is certainly the recorded one.
+
+    The character set is left to the catalogue.
     """
     words = [t.value for t in definition if t.kind is SqlTokenKind.WORD]
     if (
@@ -370,7 +373,7 @@ def same_definition(
 
 
 def _type_text(definition: tuple[SqlToken, ...]) -> list[str]:
-    """The type with its parameters and signs."""
+    """Return the type with its parameters and signs."""
     parts = [definition[0].raw]
     rest = list(definition[1:])
     if rest and rest[0].raw == "(":
@@ -385,8 +388,9 @@ def _type_text(definition: tuple[SqlToken, ...]) -> list[str]:
 
 
 def _normal(text: str) -> tuple[str, str, bool, bool, tuple[str, ...]]:
-    """Type, parameters, signs and labels; the width that whole numbers are shown in does not count,
-    but for tinyint(1), which is a boolean.
+    """Return type, parameters, signs and labels in a comparable form.
+
+    The display width of integers is ignored, except for tinyint(1), which is a boolean.
     """
     head = re.match(r"\s*(\w+)\s*(\([^)]*\))?", text)
     word = head[1].lower() if head else ""

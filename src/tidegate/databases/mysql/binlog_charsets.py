@@ -1,10 +1,10 @@
-"""The character sets of MariaDB and MySQL as codecs of Python, by the server's own tables. Called
-by columns.py and by who reads statements.
+"""Character sets of MariaDB and MySQL as Python codecs, from the tables of the servers.
 
-Python's codecs of the same names differ from the server's in some characters, and some sets have
-none. The tables in charsets.xz were read from servers by scripts/make_charsets.py, which also
-writes how they are laid out. Bytes that have no character are "?", as the server gives them to its
-clients; bytes that the server would not store are a UnicodeDecodeError.
+Called by binlog_columns.py and binlog_lexer.py. Python's codecs of the same names differ from the
+server's in some characters, and some sets have none. The tables in binlog_charsets.xz were read
+from servers by scripts/make_charsets.py, which also documents their layout. Bytes without a
+character are "?", as the server sends them to its clients; bytes that the server would not store
+raise UnicodeDecodeError.
 """
 
 import codecs
@@ -18,12 +18,13 @@ from typing import Any
 from tidegate.model.errors import Unsupported
 
 TABLES = Path(__file__).with_name("binlog_charsets.xz")
-_SINGLE = """armscii8 ascii cp1250 cp1251 cp1256 cp1257 cp850 cp852 cp866 dec8 geostd8 greek hebrew hp8 keybcs2 koi8r koi8u
-latin1 latin2 latin5 latin7 macce macroman swe7 tis620"""
+_SINGLE = """armscii8 ascii cp1250 cp1251 cp1256 cp1257 cp850 cp852 cp866 dec8 geostd8 greek
+hebrew hp8 keybcs2 koi8r koi8u latin1 latin2 latin5 latin7 macce macroman swe7 tis620"""
 SINGLE = tuple(_SINGLE.split())
-"""Sets of one byte for each character."""
+"""Character sets with one byte per character."""
 MULTI = ("big5", "cp932", "eucjpms", "euckr", "gb18030", "gb2312", "gbk", "sjis", "ujis")
-"""Sets in which bytes from 128 on may be the first of two, of three after 0x8F, or of four."""
+"""Sets in which a byte from 128 on may begin a character of two bytes, of three (0x8F), or of four.
+"""
 TRIPLE = ("eucjpms", "ujis")
 _UNICODE = {
     "utf8": "utf-8",
@@ -34,18 +35,18 @@ _UNICODE = {
     "utf32": "utf-32-be",
 }
 WITH_ASCII = frozenset({*SINGLE, *MULTI} - {"swe7"})
-"""Character sets in which the bytes below 128 are ASCII and stand for themselves."""
+"""Character sets in which bytes below 128 are ASCII."""
 BEYOND_BMP = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})
-"""Character sets that have characters beyond U+FFFF."""
+"""Character sets with characters beyond U+FFFF."""
 SINGLE_CELLS, DOUBLE_CELLS, TRIPLE_CELLS = 256, 128 * 256, 128 * 128
 _PREFIX = "tidegate-mysql-"
 _UNASSIGNED = "?"
 _PRIVATE_GB18030 = {b"\x81\x35\xf4\x37": "\ue7c7"}
-"""What Python's codec, which computes sequences of four bytes, has another character for."""
+"""Sequences of four bytes for which Python's codec has another character."""
 
 
 def codec_of(charset: str) -> str:
-    """The codec of a character set; Unsupported where there is none."""
+    """Return the codec of a character set; raise Unsupported if there is none."""
     name = charset.lower()
     if name in _UNICODE:
         return _UNICODE[name]
@@ -59,7 +60,7 @@ def codec_of(charset: str) -> str:
 
 @cache
 def _cells() -> str:
-    """All tables, one after the other, as one text; a NUL where bytes are no character."""
+    """Return all tables as one string; NUL stands for bytes without a character."""
     data = lzma.decompress(TABLES.read_bytes())
     half = len(data) // 2
     units = bytearray(len(data))
@@ -70,7 +71,7 @@ def _cells() -> str:
 
 @cache
 def table_of(charset: str) -> dict[bytes, str]:
-    """The characters of a set by their bytes, but for sequences of four."""
+    """Return the characters of a set by their bytes, without sequences of four bytes."""
     cells, at = _cells(), 0
     for name in (*SINGLE, *MULTI):
         sizes = [
@@ -94,7 +95,7 @@ def table_of(charset: str) -> dict[bytes, str]:
 
 
 class _FourBytes(dict[bytes, str]):
-    """The table of gb18030: sequences of four bytes are computed."""
+    """The table of gb18030, which computes sequences of four bytes."""
 
     def __missing__(self, key: bytes) -> str:
         if len(key) != 4:
@@ -108,7 +109,7 @@ class _FourBytes(dict[bytes, str]):
 
 
 def _decoder(charset: str) -> Callable[[bytes], str]:
-    """The function for one set; KeyError or ValueError where bytes are no character."""
+    """Return the decoder of one set; it raises KeyError or ValueError for invalid bytes."""
     if charset == "ucs2":
         return _ucs2
     table = table_of(charset)
@@ -132,7 +133,7 @@ def _decoder(charset: str) -> Callable[[bytes], str]:
 def _ucs2(data: bytes) -> str:
     text = data.decode("utf-16-be")
     if len(text) * 2 != len(data):
-        raise ValueError("it has surrogates, which are no characters")
+        raise ValueError("surrogates are not characters")
     return text
 
 

@@ -1,8 +1,7 @@
-"""Lists of decoded values to Arrow arrays of the type that a column has in the pipeline. Called by
-rows.py, in tasks.
+"""Convert decoded values to Arrow arrays of the type that a column has in the pipeline.
 
-The type of a column is decided once, from the catalogue, for the snapshot and for the log alike;
-here the log's values become that type, exactly.
+Called by binlog_rows.py, in tasks. The type of a column is decided once, from the catalogue, for
+the snapshot and for the log; here the values of the log become that type, exactly.
 """
 
 import zlib
@@ -38,10 +37,10 @@ Finish = Callable[[Values], Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ColumnTarget:
-    """What a column of the log becomes.
+    """What a column of the log is converted to.
 
-    `labels` are those of ENUM and SET, `exact` where they come from the log itself; `word` is the
-    type's name in the catalogue, `zone` is what instants are shown in where the type has no zone.
+    `labels` are those of ENUM and SET, `exact` whether they come from the log itself; `word` is the
+    name of the type in the catalogue, `zone` the time zone of instants if the type has none.
     """
 
     name: str
@@ -54,8 +53,8 @@ class ColumnTarget:
 
 
 def finisher(raw: RawColumn, target: ColumnTarget) -> Finish:
-    """The function that makes an array of a column's decoded values."""
-    as_python = _plain(raw, target)
+    """Return the function that converts the decoded values of a column to an array."""
+    as_python = _as_python(raw, target)
     kind = target.type.name
     arrow = arrow_type(target.type)
 
@@ -70,7 +69,7 @@ def finisher(raw: RawColumn, target: ColumnTarget) -> Finish:
 
     if raw.kind is Raw.PACKED:
         inner = finisher(replace(raw, kind=Raw.TEXT), target)
-        return lambda values: inner([None if v is None else unpacked_value(v) for v in values])
+        return lambda values: inner([None if v is None else decompress_value(v) for v in values])
     if (
         kind is TypeName.STRING
         and raw.kind is Raw.TEXT
@@ -79,7 +78,7 @@ def finisher(raw: RawColumn, target: ColumnTarget) -> Finish:
     ):
         return failing(lambda values: pa.array(values, pa.binary()).cast(arrow))
     if kind is TypeName.STRING and raw.kind is Raw.TEXT and target.charset in WITH_ASCII:
-        return failing(lambda values: _mostly_ascii(values, as_python, arrow))
+        return failing(lambda values: _ascii_or_decoded(values, as_python, arrow))
     if kind is TypeName.STRING:
         return failing(
             lambda values: pa.array(
@@ -92,7 +91,7 @@ def finisher(raw: RawColumn, target: ColumnTarget) -> Finish:
 def _unfit(
     target: ColumnTarget, finish: Finish, values: Values, error: Exception
 ) -> LoggedValueUnfit:
-    """The first value that cannot be one of its column."""
+    """Return an error for the first value that does not fit its column."""
     for index, value in enumerate(values):
         try:
             finish([value])
@@ -103,11 +102,12 @@ def _unfit(
 
 
 @contextmanager
-def located(
+def name_row_in_errors(
     table: str, keys: Sequence[str], names: Sequence[str], columns: Sequence[Values]
 ) -> Iterator[None]:
-    """Name the table and the key of the row in errors of a finisher; `columns` are the decoded
-    values.
+    """Add the table and the key of the row to errors of a finisher.
+
+    `columns` are the decoded values.
     """
     try:
         yield
@@ -117,7 +117,7 @@ def located(
             for name, values in zip(names, columns, strict=True)
             if name in keys
         )
-        raise error.of_row(table, key) from error
+        raise error.with_row(table, key) from error
 
 
 def _shown(value: Any) -> str:
@@ -126,21 +126,24 @@ def _shown(value: Any) -> str:
     )
 
 
-def unpacked_value(data: bytes) -> bytes:
-    """The value of a column that MariaDB compresses: a byte that tells how, the length in as many
-    bytes as it says, and zlib's bytes.
+def decompress_value(data: bytes) -> bytes:
+    """Return the value of a column that MariaDB compresses.
+
+    It is a byte with the algorithm and the length of the length, the length, and the bytes of zlib.
     """
     if not data or data[0] == 0:
         return data[1:]
     head, width = data[0], data[0] & 0x07
     if head >> 4 != _ZLIB:
-        raise LogDamaged(f"a column is compressed in an unknown way ({head:#x})")
+        raise LogDamaged(f"the compression of a column is unknown ({head})")
     try:
         out = zlib.decompress(data[1 + width :], -zlib.MAX_WBITS if head & 0x08 else zlib.MAX_WBITS)
     except zlib.error as error:
         raise LogDamaged(f"a compressed column: {error}") from error
     if len(out) != int.from_bytes(data[1 : 1 + width], "big"):
-        raise LogDamaged(f"a compressed column has {len(out)} bytes, which is not what it says")
+        raise LogDamaged(
+            f"a compressed column has {len(out)} bytes, which is not the length in its header"
+        )
     return out
 
 
@@ -182,7 +185,7 @@ def _typed(
 
 
 def decimals(unscaled: Values, arrow: Any) -> Any:
-    """Decimals from whole numbers, 16 bytes each."""
+    """Return decimals from integers, in 16 bytes each."""
     limit = 10**arrow.precision
     if any(v is not None and not -limit < v < limit for v in unscaled):
         raise ValueError(f"more than {arrow.precision} digits")
@@ -198,11 +201,14 @@ def _validity(values: Values) -> Any:
 
 
 def _of_day(micros: int) -> int:
-    """Nanoseconds of a day. The type is a time of day: a span outside of it has no place there."""
+    """Return the nanoseconds since midnight.
+
+    The type is a time of day: spans outside of a day are errors.
+    """
     if not 0 <= micros < _DAY_MICROS:
         raise ValueError(
-            f"{span_text(micros)} is not between 00:00 and 24:00; time-as-text = true reads columns"
-            " of the type TIME as texts"
+            f"{span_text(micros)} is not between 00:00 and 24:00; set time-as-text = true to "
+            "read columns of the type TIME as strings"
         )
     return micros * 1000
 
@@ -221,12 +227,12 @@ def _text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8")
     if isinstance(value, Decimal):
-        return f"{value:f}"  # without an exponent
+        return f"{value:f}"  # no exponent
     return value if isinstance(value, str) else str(value)
 
 
-def _plain(raw: RawColumn, target: ColumnTarget) -> Callable[[Any], Any]:
-    """A decoded value as the Python value that a client of the database would see."""
+def _as_python(raw: RawColumn, target: ColumnTarget) -> Callable[[Any], Any]:
+    """Return a function to the Python value that a client of the database would see."""
     match raw.kind:
         case Raw.UNSCALED:
             return lambda v: (
@@ -245,12 +251,12 @@ def _plain(raw: RawColumn, target: ColumnTarget) -> Callable[[Any], Any]:
         case Raw.JSON:
             return json_text
         case Raw.LABEL | Raw.LABELS | Raw.TEXT:
-            return _words(raw, target)
+            return _text_values(raw, target)
         case _:
             return lambda v: v
 
 
-def _words(raw: RawColumn, target: ColumnTarget) -> Callable[[Any], Any]:
+def _text_values(raw: RawColumn, target: ColumnTarget) -> Callable[[Any], Any]:
     labels = target.labels
     doubtful = not target.exact and target.charset in BEYOND_BMP
     if raw.kind is Raw.LABEL:
@@ -262,22 +268,22 @@ def _words(raw: RawColumn, target: ColumnTarget) -> Callable[[Any], Any]:
     if target.word in _ADDRESSES:
         return _ADDRESS_TEXTS[target.word]
     if target.charset is None or target.charset == "binary":
-        return lambda v: v.ljust(
-            raw.parameter, b"\0"
-        )  # the log leaves out the zeros at the end of BINARY(n)
+        # The log omits the trailing zeros of BINARY(n).
+        return lambda v: v.ljust(raw.parameter, b"\0")
     codec = codec_of(target.charset)
     return lambda v: v.decode(codec)
 
 
 def _label(label: str, doubtful: bool) -> str:
-    """A label; the catalogue shows characters beyond U+FFFF as a question mark, which then cannot
-    be told from one.
+    """Return a label; raise ValueError if the catalogue may not show it as it is.
+
+    The catalogue shows characters beyond U+FFFF as a question mark.
     """
     if doubtful and "?" in label:
         raise ValueError(
-            f"the catalogue of the server shows its label as {label!r}, where a question mark may"
-            " stand for another character; set binlog_row_metadata = FULL, so that the log has the"
-            " labels"
+            f"the catalogue of the server shows its label as {label!r}, where the question "
+            "mark may stand for another character; set binlog_row_metadata = FULL, so that "
+            "the log has the labels"
         )
     return label
 
@@ -290,13 +296,14 @@ _ADDRESS_TEXTS: dict[str, Callable[[bytes], str]] = {
 
 
 def _inet6_text(data: bytes) -> str:
-    """As the server writes it: the first of the longest runs of zeros is left out, and one of the
-    old kind is written with its dots.
+    """Format an address as the server does.
+
+    The first of the longest runs of zeros is abbreviated, and embedded IPv4 addresses are written
+    with dots.
     """
     words = [int.from_bytes(data[n : n + 2], "big") for n in range(0, 16, 2)]
-    runs = [
-        next((n for n, word in enumerate(words[at:]) if word), 8 - at) for at in range(8)
-    ]  # zeros from each place on
+    # The number of zeros from each index on.
+    runs = [next((n for n, word in enumerate(words[at:]) if word), 8 - at) for at in range(8)]
     length = max(runs)
     at = runs.index(length)
     if at == 0 and (length == 6 or (length == 5 and words[5] == 0xFFFF)):
@@ -307,8 +314,11 @@ def _inet6_text(data: bytes) -> str:
     )
 
 
-def _mostly_ascii(values: Values, as_python: Callable[[Any], Any], arrow: Any) -> Any:
-    """Texts in a character set that holds ASCII as it is: the usual case needs no look at each."""
+def _ascii_or_decoded(values: Values, as_python: Callable[[Any], Any], arrow: Any) -> Any:
+    """Return strings in a character set that contains ASCII.
+
+    The usual case, ASCII only, needs no decoding of each value.
+    """
     if b"".join(v for v in values if v is not None).isascii():
         return pa.array(values, pa.binary()).cast(arrow)
     return pa.array([None if v is None else as_python(v) for v in values], arrow)
@@ -319,7 +329,7 @@ def _is_utf8(charset: str | None) -> bool:
 
 
 def span_text(micros: int, digits: int = 6) -> str:
-    """As the server writes a TIME with so many digits after the point: `-838:59:59.000000`."""
+    """Format a TIME as the server does, with `digits` decimals: `-838:59:59.000000`."""
     seconds, fraction = divmod(abs(micros), 1_000_000)
     text = (
         f"{'-' if micros < 0 else ''}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"

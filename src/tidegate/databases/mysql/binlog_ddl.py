@@ -1,8 +1,8 @@
-"""Statements of the log: which tables they name, and what they do to them. Pure; called by scan.py.
+"""Parse statements of the log: which tables they name, and what they do to them.
 
-A statement is harmless only where every clause of it is known to be: what is not understood is
-UNKNOWN, and the caller stops where it may mean a table that is read. The clauses of ALTER TABLE are
-in alter.py.
+Pure; called by binlog_statements.py. A statement is harmless only if all its clauses are known to
+be: others are UNKNOWN, and the caller stops if they may concern a table that is read. The clauses
+of ALTER TABLE are in binlog_alter.py.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tidegate.databases.mysql.binlog_alter import (
     AddedColumn,
     Alteration,
     ClauseSeverity,
-    alteration,
+    parse_alteration,
 )
 from tidegate.databases.mysql.binlog_lexer import Cursor, SqlToken, SqlTokenKind, tokens
 
@@ -64,18 +64,18 @@ Path = tuple[str, str | None]
 class Effect(StrEnum):
     """What a statement does to the tables that it names."""
 
-    HARMLESS = "harmless"  # rows, columns and key stay as they are
-    INDEX = "index"  # harmless where the primary key tells rows apart
-    MODIFY = "modify"  # writes definitions of columns that may be those of before
+    HARMLESS = "harmless"  # rows, columns and key are unchanged
+    INDEX = "index"  # harmless if rows are identified by the primary key
+    MODIFY = "modify"  # repeats definitions of columns, maybe unchanged
     ADD_COLUMN = "add-column"
     ALTER = "alter"  # changes columns, key or engine
     REMOVE = "remove"  # drops, empties, renames or replaces a table or parts of it
     TRUNCATE = "truncate"
     DROP = "drop"
     CREATE = "create"
-    ROWS = "rows"  # changes rows by itself, where row events are needed
+    ROWS = "rows"  # changes rows by a statement instead of row events
     UNKNOWN = "unknown"
-    DIFFERS = (  # no statement: the log describes the table in another way than it is recorded
+    DIFFERS = (  # not a statement: a table map differs from the recorded columns
         "differs"
     )
 
@@ -92,38 +92,38 @@ _EFFECTS = {
 
 @dataclass(frozen=True, slots=True)
 class TableStatement:
-    """A statement and the tables that it touches, as (database, table); a table of None stands for
-    all of the database.
+    """A statement and the tables that it touches, as (database, table).
 
-    `told` is false where it may touch others than these.
+    A table of None stands for the whole database. `lists_all` is false if it may touch other
+    tables.
     """
 
     effect: Effect
     tables: tuple[Path, ...]
     text: str
-    altered: Alteration | None = None
-    told: bool = True
+    alteration: Alteration | None = None
+    lists_all: bool = True
     sql_mode: int = 0
 
     @property
     def added(self) -> tuple[AddedColumn, ...]:
         """The columns that it adds."""
-        return self.altered.added if self.altered is not None else ()
+        return self.alteration.added if self.alteration is not None else ()
 
 
 def table_statement(database: str, text: str, sql_mode: int = 0) -> TableStatement | None:
-    """What a statement does to tables; None where it does nothing to them."""
+    """Return what a statement does to tables; None if it does nothing to them."""
     found = tokens(text, sql_mode)
     cursor = Cursor(found)
     verb = cursor.word()
     if not verb:
-        return TableStatement(Effect.UNKNOWN, (), text, told=False) if found else None
+        return TableStatement(Effect.UNKNOWN, (), text, lists_all=False) if found else None
     if verb in _HARMLESS:
         return None
     if verb in _ROW_VERBS:
         target = _row_target(found, database)
         return TableStatement(
-            Effect.ROWS, () if target is None else (target,), text, told=target is not None
+            Effect.ROWS, () if target is None else (target,), text, lists_all=target is not None
         )
     match verb:
         case "alter":
@@ -139,20 +139,21 @@ def table_statement(database: str, text: str, sql_mode: int = 0) -> TableStateme
         case "rename":
             return _rename(cursor, database, text)
         case _:
-            return TableStatement(Effect.UNKNOWN, (), text, told=False)
+            return TableStatement(Effect.UNKNOWN, (), text, lists_all=False)
 
 
 def _one(effect: Effect, path: Path | None, text: str) -> TableStatement:
     return (
-        TableStatement(Effect.UNKNOWN, (), text, told=False)
+        TableStatement(Effect.UNKNOWN, (), text, lists_all=False)
         if path is None
         else TableStatement(effect, (path,), text)
     )
 
 
-def _object(found: list[SqlToken], *kinds: str) -> int | None:
-    """Where the kind of the object that a CREATE, ALTER or DROP names stands: the first of these
-    words that is not quoted.
+def _object_index(found: list[SqlToken], *kinds: str) -> int | None:
+    """Return the index of the kind of object that a CREATE, ALTER or DROP names.
+
+    It is the first of these words that is not quoted.
     """
     return next(
         (
@@ -165,27 +166,29 @@ def _object(found: list[SqlToken], *kinds: str) -> int | None:
 
 
 def _alter(found: list[SqlToken], database: str, text: str, sql_mode: int) -> TableStatement | None:
-    at = _object(found, "table", "database", "schema", *_OBJECTS)
+    at = _object_index(found, "table", "database", "schema", *_OBJECTS)
     if at is None:
-        return TableStatement(Effect.UNKNOWN, (), text, told=False)
+        return TableStatement(Effect.UNKNOWN, (), text, lists_all=False)
     if found[at].value != "table":
-        return None  # a database's defaults are those of tables to come
+        return None  # the defaults of a database apply to future tables only
     cursor = Cursor(found[at + 1 :])
     cursor.skip_exists()
     path = cursor.path(database)
     cursor.skip_wait()
     if path is None:
-        return TableStatement(Effect.UNKNOWN, (), text, told=False)
-    altered = alteration(cursor.rest, database)
+        return TableStatement(Effect.UNKNOWN, (), text, lists_all=False)
+    altered = parse_alteration(cursor.rest, database)
     return TableStatement(
         _EFFECTS[altered.severity], (path, *altered.others), text, altered, sql_mode=sql_mode
     )
 
 
 def _drop(found: list[SqlToken], database: str, text: str) -> TableStatement | None:
-    at = _object(found, "table", "tables", "database", "schema", "index", "temporary", *_OBJECTS)
+    at = _object_index(
+        found, "table", "tables", "database", "schema", "index", "temporary", *_OBJECTS
+    )
     if at is None:
-        return TableStatement(Effect.UNKNOWN, (), text, told=False)
+        return TableStatement(Effect.UNKNOWN, (), text, lists_all=False)
     cursor = Cursor(found[at + 1 :])
     cursor.skip_exists()
     match found[at].value:
@@ -194,7 +197,7 @@ def _drop(found: list[SqlToken], database: str, text: str) -> TableStatement | N
             return (
                 TableStatement(Effect.DROP, ((name, None),), text)
                 if name
-                else TableStatement(Effect.UNKNOWN, (), text, told=False)
+                else TableStatement(Effect.UNKNOWN, (), text, lists_all=False)
             )
         case "table" | "tables":
             paths = []
@@ -216,9 +219,9 @@ def _drop(found: list[SqlToken], database: str, text: str) -> TableStatement | N
 
 
 def _create(found: list[SqlToken], database: str, text: str) -> TableStatement | None:
-    at = _object(found, "table", "database", "schema", "index", "temporary", *_OBJECTS)
+    at = _object_index(found, "table", "database", "schema", "index", "temporary", *_OBJECTS)
     if at is None:
-        return TableStatement(Effect.UNKNOWN, (), text, told=False)
+        return TableStatement(Effect.UNKNOWN, (), text, lists_all=False)
     cursor = Cursor(found[at + 1 :])
     cursor.skip_exists()
     head = [t.value for t in found[:at]]
@@ -245,7 +248,7 @@ def _rename(cursor: Cursor, database: str, text: str) -> TableStatement | None:
     if cursor.take("user"):
         return None
     if not (cursor.take("table") or cursor.take("tables")):
-        return TableStatement(Effect.UNKNOWN, (), text, told=False)
+        return TableStatement(Effect.UNKNOWN, (), text, lists_all=False)
     cursor.skip_exists()
     paths: list[Path] = []
     while (old := cursor.path(database)) is not None:
@@ -255,11 +258,11 @@ def _rename(cursor: Cursor, database: str, text: str) -> TableStatement | None:
         paths += [old] if new is None else [old, new]
         if not cursor.mark(","):
             break
-    return TableStatement(Effect.REMOVE, tuple(paths), text, told=not cursor.rest)
+    return TableStatement(Effect.REMOVE, tuple(paths), text, lists_all=not cursor.rest)
 
 
 def _row_target(found: list[SqlToken], database: str) -> Path | None:
-    """The one table that a statement writes to, where it is certain."""
+    """Return the single table that a statement writes to, if that is certain."""
     cursor = Cursor(found)
     verb = cursor.word()
     cursor.take(verb)

@@ -1,10 +1,9 @@
-"""What the rows of a table are decoded by, recorded in the offset and compared with every table map
-of the log.
+"""Recorded columns of tables, and their comparison with the table maps of the log.
 
-Called by scan, rows and CDC. A column is recorded as [name, type, character set, nullable, key]:
-`key` is its place in the key that tells rows apart, from 1 on, negative where that is not the
-primary key, 0 where it is in none. Offsets of former versions have the first three: what is not
-recorded is not compared.
+Called by binlog_scan.py, binlog_rows.py and MySQL-CDC. The offset records a column as [name, type,
+character set, nullable, key]: `key` is its position in the key that identifies rows, from 1 on,
+negative if that is not the primary key, 0 if it is in none. Offsets of former versions have the
+first three only: what is not recorded is not compared.
 """
 
 import re
@@ -61,19 +60,19 @@ _NUMBERS = {
     "numeric",
 }
 Charsets = Callable[[int], str | None]
-"""The character set of a collation by its number; None where it is not known."""
+"""The character set of a collation by its number; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedColumn:
-    """A column as the offset keeps it; None for what an offset of a former version did not keep."""
+    """A column as the offset records it; None for what former versions did not record."""
 
     log: LogColumn
     nullable: bool | None = None
     key: int | None = None
 
     def json(self) -> list[Any]:
-        """As an offset keeps it."""
+        """Return the form that the offset keeps."""
         return [*self.log.json(), self.nullable, self.key]
 
 
@@ -84,38 +83,41 @@ def recorded(document: Sequence[Sequence[Any]]) -> Recorded:
     return tuple(RecordedColumn(LogColumn(*entry[:3]), *entry[3:5]) for entry in document)
 
 
-def is_whole(columns: Recorded) -> bool:
-    """Whether everything is recorded that is compared now."""
+def is_complete(columns: Recorded) -> bool:
+    """Return whether everything is recorded that this version compares."""
     return all(c.nullable is not None and c.key is not None for c in columns)
 
 
 def key_of(columns: Recorded) -> tuple[str, ...]:
-    """The columns that tell rows apart, in order."""
+    """Return the columns that identify rows, in order."""
     return tuple(
         c.log.name for c in sorted((c for c in columns if c.key), key=lambda c: abs(c.key or 0))
     )
 
 
 def known_charset(collation: int) -> str | None:
-    """By the client library's list, for readers that have asked no server."""
+    """Return the character set by the client library's list, without a query."""
     try:
-        return str(charset_by_id(collation).name)  # type: ignore[attr-defined]  # its description lacks it
+        return str(charset_by_id(collation).name)  # type: ignore[attr-defined]  # the stubs lack it
     except KeyError:
         return None
 
 
-def difference(map_: TableMap, columns: Recorded, charset: Charsets = known_charset) -> str:
-    """How a table in the log differs from what is recorded, for a person; empty where it does not."""
-    count = len(map_.types)
+def difference(table_map: TableMap, columns: Recorded, charset: Charsets = known_charset) -> str:
+    """Describe how a table in the log differs from what is recorded.
+
+    The text is human-readable; it is empty if there is no difference.
+    """
+    count = len(table_map.types)
     if count != len(columns):
         return (
             f"it has {count} columns in the log, and {len(columns)} are recorded"
             f" ({', '.join(c.log.name for c in columns)})"
         )
     for number, column in enumerate(columns):
-        if wrong := _column_difference(map_, number, column, charset):
+        if wrong := _column_difference(table_map, number, column, charset):
             return f"column {number + 1}, {column.log.name} {column.log.type}, {wrong}"
-    key = map_.metadata.key
+    key = table_map.metadata.key
     ours = tuple(
         n
         for n, c in sorted(enumerate(columns), key=lambda item: item[1].key or 0)
@@ -136,12 +138,12 @@ def difference(map_: TableMap, columns: Recorded, charset: Charsets = known_char
 
 
 def _column_difference(
-    map_: TableMap, number: int, column: RecordedColumn, charset: Charsets
+    table_map: TableMap, number: int, column: RecordedColumn, charset: Charsets
 ) -> str:
-    meta, log = map_.metadata, column.log
+    meta, log = table_map.metadata, column.log
     if meta.names is not None and meta.names[number] != log.name:
         return f"is called {meta.names[number]} in the log"
-    kind, parameter = map_.types[number], map_.metas[number]
+    kind, parameter = table_map.types[number], table_map.metas[number]
     wanted = _expected(log)
     if not fits(log, kind) or (wanted is not None and wanted[0] == kind and wanted[1] != parameter):
         return f"has the type {kind} with the parameter {parameter} in the log" + (
@@ -182,8 +184,9 @@ def _text_difference(
 
 
 def _expected(column: LogColumn) -> tuple[int, int] | None:
-    """The type byte and its parameter that a column must have in the log; None where only the type
-    can be told.
+    """Return the type byte and its parameter that a column must have in the log.
+
+    None if only the type is certain.
     """
     word, (_, sizes) = column.word, base_and_sizes(column.type)
     size = sizes[0] if sizes else 0
@@ -219,15 +222,15 @@ class MapChecker:
         self._charset = charset
         self._known: dict[int, tuple[TableMap, str]] = {}
 
-    def difference(self, map_: TableMap, path: str) -> str:
-        """As `difference`, for a table that is read.
+    def difference(self, table_map: TableMap, path: str) -> str:
+        """Return `difference` for a table that is read.
 
-        The event reader gives the same object for the same bytes.
+        The event reader returns the same object for the same bytes, which makes this cheap.
         """
-        known = self._known.get(map_.table_id)
-        if known is None or known[0] is not map_:
-            known = self._known[map_.table_id] = (
-                map_,
-                difference(map_, self._tables[path], self._charset),
+        known = self._known.get(table_map.table_id)
+        if known is None or known[0] is not table_map:
+            known = self._known[table_map.table_id] = (
+                table_map,
+                difference(table_map, self._tables[path], self._charset),
             )
         return known[1]

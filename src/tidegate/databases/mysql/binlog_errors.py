@@ -1,31 +1,32 @@
-"""What can be wrong with a binary log, each as one sentence for a person."""
+"""Errors of reading the binary log."""
 
 from tidegate.model.errors import Domain, TerminalError, TransientError, UserError
 
 
 class LogDamaged(TerminalError):
-    """Bytes of the log that make no sense."""
+    """Bytes of the log that cannot be parsed."""
 
     condition = "log-damaged"
     domain = Domain.EXTERNAL
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"the binary log of the source cannot be understood: {what}. Check the server with"
-            " mariadb-binlog --verify-binlog-checksum"
+            f"the binary log of the source cannot be parsed: {what}. Check the server with "
+            "mariadb-binlog --verify-binlog-checksum"
         )
 
 
 class LogUnreachable(TransientError):
-    """The server went away, or does not answer."""
+    """The connection to the server is lost or times out."""
 
     condition = "source-unreachable"
     domain = Domain.EXTERNAL
 
 
 class LogBehind(TransientError):
-    """A server that took over lacks transactions that were read from the one before it; it may
-    still get them.
+    """A server after a failover lacks transactions that were already read.
+
+    It may still receive them.
     """
 
     condition = "source-behind"
@@ -33,7 +34,10 @@ class LogBehind(TransientError):
 
 
 class LogRefused(TerminalError):
-    """The server does not hold the position that was asked for, or does not give it to this user."""
+    """The server does not send the log from the requested position.
+
+    It does not have it, or the user lacks the privilege.
+    """
 
     condition = "log-refused"
     domain = Domain.EXTERNAL
@@ -51,7 +55,7 @@ class LogReplaced(TerminalError):
 
 
 class LayoutChanged(UserError):
-    """A table in the log does not look as it is known."""
+    """A table map in the log does not fit the recorded columns."""
 
     condition = "table-changed"
 

@@ -1,7 +1,8 @@
-"""Events of the binary log from their bytes. Called by scan and reader; knows no connection.
+"""Parse events of the binary log from their bytes.
 
-An event is a header of 19 bytes, a body, and four bytes of checksum where the format description
-says so. Numbers are little-endian.
+Called by binlog_scan.py and binlog_reader.py; opens no connection. An event is a header of 19
+bytes, a body, and four bytes of checksum if the format description says so. Numbers are
+little-endian.
 """
 
 import struct
@@ -24,7 +25,7 @@ T = TypeVar("T")
 
 
 class EventType(IntEnum):
-    """The events that mean something here; all others are passed over."""
+    """The events that are interpreted; all others are skipped."""
 
     QUERY = 2
     ROTATE = 4
@@ -82,14 +83,14 @@ ROW_EVENTS: dict[int, tuple[RowChangeKind, int, bool]] = {
     EventType.UPDATE_PACKED_V2: (RowChangeKind.UPDATE, 2, True),
     EventType.DELETE_PACKED_V2: (RowChangeKind.DELETE, 2, True),
 }
-"""What each row event is: its change, the version of its layout, whether it is compressed."""
+"""Of each row event: the change, the version of its layout, and whether it is compressed."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    """A header with the body's bytes.
+    """A header with the bytes of the body.
 
-    `end` is where the event ends in its file, 0 for those that the server makes up for the reader.
+    `end` is where the event ends in its file, 0 for artificial events that are not in the file.
     """
 
     type: int
@@ -107,8 +108,9 @@ class LogEvent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableMap:
-    """How a table looks in the row events that follow: a type byte and its parameters for each
-    column, and what else the server writes of them.
+    """The layout of a table in the row events that follow.
+
+    It has a type byte and its parameters for each column, and the metadata that the server adds.
     """
 
     table_id: int
@@ -120,15 +122,13 @@ class TableMap:
 
     @property
     def path(self) -> str:
-        """As an offset names the table."""
+        """The name of the table as in an offset."""
         return f"{self.database}.{self.table}"
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedStatement:
-    """A statement: the database that is current, its bytes as the client sent them, and how they
-    are to be read.
-    """
+    """A statement: its current database, the bytes of its text, and how to decode them."""
 
     database: str
     text: bytes
@@ -138,8 +138,9 @@ class LoggedStatement:
 
 @dataclass(frozen=True, slots=True)
 class RowEvent:
-    """Images of rows of one table, back to back: one for each row, two (before, after) for each row
-    of an update.
+    """Consecutive images of rows of one table.
+
+    There is one for each row, and two (before, after) for each row of an update.
     """
 
     table_id: int
@@ -149,55 +150,58 @@ class RowEvent:
 
 @dataclass(slots=True)
 class EventReader:
-    """Splits events; keeps what the format description says about checksums."""
+    """Parses events; remembers whether the format description announced checksums."""
 
     checksum: bool = False
     maps: dict[int, tuple[bytes, TableMap]] = field(default_factory=dict)
 
     def event(self, data: bytes) -> LogEvent:
-        """The header, and the body without its checksum."""
+        """Return the header, and the body without its checksum."""
         if len(data) < HEADER_BYTES:
             raise LogDamaged(f"an event of {len(data)} bytes")
         time_s, kind, server_id, size, end, _ = _HEADER.unpack_from(data)
         if size != len(data):
-            raise LogDamaged(f"an event says that it has {size} bytes and has {len(data)}")
+            raise LogDamaged(f"an event of {len(data)} bytes has the size {size} in its header")
         if kind == EventType.FORMAT:
             self.checksum = _has_checksum(data)
-        # Rotations may come before the format description, and with a checksum of their own or
-        # none: they are asked themselves.
+        # Rotations may come before the format description, with or without a checksum: only their
+        # own bytes show it.
         tail = (
-            _CHECKSUM_BYTES if (_sound(data) if kind == EventType.ROTATE else self.checksum) else 0
+            _CHECKSUM_BYTES
+            if (_checksum_matches(data) if kind == EventType.ROTATE else self.checksum)
+            else 0
         )
         return LogEvent(kind, time_s, server_id, end, data[HEADER_BYTES : len(data) - tail], size)
 
     def table_map(self, body: bytes) -> TableMap:
-        """The layout of a table; one that was seen before is not read again."""
+        """Return the layout of a table; the last one of a table is cached."""
         table_id = int.from_bytes(body[:6], "little")
         known = self.maps.get(table_id)
         if known is None or known[0] != body:
             known = self.maps[table_id] = (
                 body,
-                parsed(read_table_map, body, "the layout of a table"),
+                parse_or_damaged(read_table_map, body, "the layout of a table"),
             )
         return known[1]
 
 
-def _sound(data: bytes) -> bool:
+def _checksum_matches(data: bytes) -> bool:
     return zlib.crc32(data[:-_CHECKSUM_BYTES]) == int.from_bytes(data[-_CHECKSUM_BYTES:], "little")
 
 
 def _has_checksum(data: bytes) -> bool:
-    """The byte before the checksum's own bytes names the algorithm: 0 none, 1 CRC32.
+    """Return whether events end with a checksum.
 
-    Servers before checksums have none of both.
+    The byte before the checksum of the format description names the algorithm: 0 none, 1 CRC32.
+    Servers without checksums write neither.
     """
     if len(data) < HEADER_BYTES + 2 + 50 + 4 + 1 + _CHECKSUM_BYTES + 1:
         raise LogDamaged("the format description is too short")
-    return data[-_CHECKSUM_BYTES - 1] == 1 and _sound(data)
+    return data[-_CHECKSUM_BYTES - 1] == 1 and _checksum_matches(data)
 
 
-def parsed(read: Callable[[bytes], T], body: bytes, what: str) -> T:
-    """Read a body; bytes that end too early or say nonsense are one error."""
+def parse_or_damaged(read: Callable[[bytes], T], body: bytes, what: str) -> T:
+    """Parse a body; truncated or invalid bytes raise LogDamaged."""
     try:
         return read(body)
     except (IndexError, struct.error, ValueError, zlib.error) as error:
@@ -205,17 +209,22 @@ def parsed(read: Callable[[bytes], T], body: bytes, what: str) -> T:
 
 
 def rotation(event: LogEvent) -> tuple[str, int]:
-    """The next file and where to begin in it."""
+    """Return the next file and the position to begin at."""
     if len(event.body) <= 8:
-        raise LogDamaged("a rotation to nowhere")
+        raise LogDamaged("a rotation without a file")
     return event.body[8:].rstrip(b"\0").decode("utf-8", "replace"), int.from_bytes(
         event.body[:8], "little"
     )
 
 
 def statement(event: LogEvent) -> LoggedStatement:
-    """A statement from its event; one that loads a file has four fields more before its text."""
-    return parsed(lambda body: _read_statement(event.type, body), event.body, "a statement")
+    """Return a statement from its event.
+
+    An event that loads a file has four additional fields before its text.
+    """
+    return parse_or_damaged(
+        lambda body: _read_statement(event.type, body), event.body, "a statement"
+    )
 
 
 def _read_statement(kind: int, body: bytes) -> LoggedStatement:
@@ -229,17 +238,19 @@ def _read_statement(kind: int, body: bytes) -> LoggedStatement:
     text = body[text_at:]
     database = body[at : at + database_length].decode("utf-8", "replace")
     return LoggedStatement(
-        database, unpacked(text) if kind == EventType.QUERY_PACKED else text, mode, collation
+        database, decompress(text) if kind == EventType.QUERY_PACKED else text, mode, collation
     )
 
 
-def unpacked(data: bytes) -> bytes:
-    """What the server compressed: a byte with the algorithm and the length of the length, the
-    length, and zlib's bytes.
+def decompress(data: bytes) -> bytes:
+    """Return the bytes that the server compressed.
+
+    They are a byte with the algorithm and the length of the length, the length, and the bytes of
+    zlib.
     """
     head = data[0]
     if not head & 0x80 or (head & 0x70) >> 4 != 0:
-        raise ValueError(f"compressed in an unknown way ({head:#x})")
+        raise ValueError(f"unknown compression ({head})")
     width = head & 0x07
     size = int.from_bytes(data[1 : 1 + width], "big")
     if size > _UNPACKED_BYTES_MAX:
@@ -252,12 +263,14 @@ def unpacked(data: bytes) -> bytes:
 
 
 def row_event(event: LogEvent) -> RowEvent:
-    """The images of a row event."""
-    return parsed(lambda body: _read_row_event(event.type, body), event.body, "a row event")
+    """Return the images of a row event."""
+    return parse_or_damaged(
+        lambda body: _read_row_event(event.type, body), event.body, "a row event"
+    )
 
 
 def row_event_table(body: bytes) -> int:
-    """The table of a row event, without reading more of it."""
+    """Return the table id of a row event, without parsing the rest."""
     return int.from_bytes(body[:6], "little")
 
 
@@ -280,12 +293,12 @@ def _read_row_event(kind: int, body: bytes) -> RowEvent:
     if at > len(body):
         raise ValueError("it ends before its rows")
     return RowEvent(
-        int.from_bytes(body[:6], "little"), change, unpacked(body[at:]) if packed else body[at:]
+        int.from_bytes(body[:6], "little"), change, decompress(body[at:]) if packed else body[at:]
     )
 
 
 def length_encoded(data: bytes, at: int) -> tuple[int, int]:
-    """A number in one, three, four or nine bytes, and where it ends."""
+    """Return a number in one, three, four or nine bytes, and where it ends."""
     first = data[at]
     if first < 251:
         return first, at + 1
@@ -319,7 +332,7 @@ _BIG_ENDIAN_META = {16, 246, 247, 248, 254}
 
 
 def read_table_map(body: bytes) -> TableMap:
-    """The layout of a table from the body of its event."""
+    """Parse the layout of a table from the body of its event."""
     at = 8
     database, at = _short_text(body, at)
     table, at = _short_text(body, at)

@@ -1,7 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Row images of the binary log to lists of values, compiled: the same results as the functions that values.py writes, which do the work where this is not built.
+"""Decode row images of the binary log to lists of values, compiled.
 
-`program` has five numbers for each column: what to read, and four parameters, as values.py gives them in `RawColumn.op`.
+The results are those of the functions that binlog_values.py generates, which are used if this
+module is not built. `program` has five numbers for each column: the operation and four parameters,
+as in `RawColumn.op` of binlog_values.py.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -27,7 +29,9 @@ cdef enum:
     OLD_TIME = 15
 
 cdef int[10] DIGIT_BYTES = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4]
-cdef int64_t[10] POWERS = [1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000, 1000000000]
+cdef int64_t[10] POWERS = [
+    1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000, 1000000000
+]
 cdef int64_t[4] FRACTION_UNITS = [0, 10000, 100, 1]
 
 
@@ -59,7 +63,7 @@ cdef inline int64_t month_days(int64_t year, int64_t month) noexcept nogil:
 
 
 cdef inline bint days_of(int64_t year, int64_t month, int64_t day, int64_t* out) noexcept nogil:
-    """Days since 1970; false for dates that are none."""
+    """Set the days since 1970; return false for invalid dates."""
     cdef int64_t era, of_era
     if year == 0 or month == 0 or day == 0 or (day > 28 and day > month_days(year, month)):
         return False
@@ -67,12 +71,16 @@ cdef inline bint days_of(int64_t year, int64_t month, int64_t day, int64_t* out)
         year -= 1
     era = year // 400
     of_era = year - era * 400
-    out[0] = era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1 - 719468
+    out[0] = (
+        era * 146097 + of_era * 365 + of_era // 4 - of_era // 100
+        + (153 * (month - 3 if month > 2 else month + 9) + 2) // 5
+        + day - 1 - 719468
+    )
     return True
 
 
 cdef object decimal(const uint8_t* b, int head, int groups, int tail):
-    """Groups of nine digits in four bytes each, big-endian; up to 18 digits in a machine word."""
+    """Decode groups of nine digits in four bytes each; up to 18 digits fit a machine word."""
     cdef uint8_t mask = 0 if b[0] & 0x80 else 0xFF
     cdef uint8_t first = 0x80
     cdef int64_t small = 0
@@ -103,7 +111,7 @@ cdef int decimal_size(int head, int groups, int tail) noexcept nogil:
 
 
 cdef int fixed_size(const int32_t* op) noexcept nogil:
-    """The bytes of a column, without what comes after the length of one that has a length."""
+    """Return the bytes of a column; of its length only, if it has one."""
     cdef int32_t what = op[0]
     if what == FLOAT or what == OLD_TIMESTAMP:
         return 4
@@ -125,7 +133,7 @@ cdef int fixed_size(const int32_t* op) noexcept nogil:
 
 
 cdef object moment(const uint8_t* b, const int32_t* op):
-    """Dates and times; None for those that are none."""
+    """Return a date or time as a number; None if it is invalid."""
     cdef int64_t v, w, f, d = 0
     cdef int width = op[1]
     cdef int32_t what = op[0]
@@ -146,7 +154,8 @@ cdef object moment(const uint8_t* b, const int32_t* op):
         w = -v if v < 0 else v
         f = w & ((<int64_t>1 << (8 * width)) - 1)
         w >>= 8 * width
-        w = ((w >> 12 & 1023) * 3600 + (w >> 6 & 63) * 60 + (w & 63)) * 1000000 + f * FRACTION_UNITS[width]
+        w = ((w >> 12 & 1023) * 3600 + (w >> 6 & 63) * 60 + (w & 63)) * 1000000
+        w += f * FRACTION_UNITS[width]
         return -w if v < 0 else w
     return old_moment(b, what)
 
@@ -159,7 +168,9 @@ cdef object old_moment(const uint8_t* b, int32_t what):
         return v * 1000000 if v else None
     if what == OLD_DATETIME:
         u = little(b, 8)
-        if u > 99999999999999 or not days_of(u // 10000000000, u // 100000000 % 100, u // 1000000 % 100, &d):
+        if u > 99999999999999:
+            return None
+        if not days_of(u // 10000000000, u // 100000000 % 100, u // 1000000 % 100, &d):
             return None
         v = <int64_t>u
         return ((d * 24 + v // 10000 % 100) * 60 + v // 100 % 100) * 60000000 + v % 100 * 1000000
@@ -170,7 +181,7 @@ cdef object old_moment(const uint8_t* b, int32_t what):
 
 
 cdef object value(const uint8_t* b, const int32_t* op):
-    """The value of a column of fixed size."""
+    """Return the value of a column of fixed size."""
     cdef int32_t what = op[0]
     cdef float small
     cdef double wide
@@ -194,7 +205,10 @@ cdef object value(const uint8_t* b, const int32_t* op):
 
 
 def decode(bytes data, Py_ssize_t p, Py_ssize_t end, program, list columns):
-    """Append the values of all images in data[p:end] to the columns; the number of images. ValueError where they end within a value."""
+    """Append the values of all images in data[p:end] to the columns.
+
+    Returns the number of images; raises ValueError if they end within a value.
+    """
     cdef const uint8_t* b = <const uint8_t*>PyBytes_AS_STRING(data)
     cdef const int32_t[::1] ops = program
     cdef Py_ssize_t count = len(columns), c, nulls, size

@@ -1,37 +1,38 @@
-"""Global transaction ids: which transactions lie before a position, in words that every server of a
-replication setup understands.
+"""Global transaction ids: which transactions lie before a position, on every server.
 
-Pure; called by scan and failover.
+Pure; called by binlog_scan.py and binlog_failover.py.
 
 MariaDB: `0-1-100,5-1-7`, the last transaction of each domain. MySQL: `<uuid>:1-100:105,<uuid>:1-7`,
-all of them as intervals; since MySQL 8.3 an interval may belong to a tag, and tags are counted one
-by one: `<uuid>:1-100:tag:1-3`.
+all of them as intervals; since MySQL 8.3 an interval may belong to a tag, and each tag is numbered
+separately: `<uuid>:1-100:tag:1-3`.
 """
 
 import struct
 from collections.abc import Iterator
 
-from tidegate.databases.mysql.binlog_events import EventType, LogEvent, parsed
+from tidegate.databases.mysql.binlog_events import EventType, LogEvent, parse_or_damaged
 
 _ENTRIES_MAX = 100_000
 Intervals = list[tuple[int, int]]
 
 
 def gtid_of(event: LogEvent) -> str | None:
-    """The id of the transaction that an event begins."""
+    """Return the id of the transaction that an event begins; None for other events."""
     if event.type == EventType.GTID_MARIADB and len(event.body) >= 13:
         sequence, domain = struct.unpack_from("<QI", event.body)
         return f"{domain}-{event.server_id}-{sequence}"
     if event.type == EventType.GTID_MYSQL and len(event.body) >= 25:
         return f"{_uuid(event.body[1:17])}:{int.from_bytes(event.body[17:25], 'little')}"
     if event.type == EventType.GTID_TAGGED:
-        return parsed(_tagged, event.body, "the id of a transaction")
+        return parse_or_damaged(_tagged, event.body, "the id of a transaction")
     return None
 
 
 def _tagged(body: bytes) -> str:
-    """A version, a size and the last field that must be known; then fields after their numbers:
-    flags, the bytes of the uuid, the number, the tag.
+    """Parse the event of a tagged transaction.
+
+    It has a version, a size and the last mandatory field; then numbered fields: flags, the bytes of
+    the uuid, the number, the tag.
     """
     at = 0
     head = []
@@ -40,17 +41,18 @@ def _tagged(body: bytes) -> str:
         head.append(value)
     if [head[n] for n in (3, 5, 22, 24)] != [0, 1, 2, 3]:
         raise ValueError("its fields have another order")
-    source, number, size = (
-        _uuid(bytes(head[6:22])),
-        head[23] >> 1,
-        head[25],
-    )  # the number has its sign in its lowest bit
+    source = _uuid(bytes(head[6:22]))
+    number = head[23] >> 1  # the lowest bit is the sign
+    size = head[25]
     tag = body[at : at + size].decode("ascii")
     return f"{source}:{tag}:{number}" if tag else f"{source}:{number}"
 
 
 def _packed(data: bytes, at: int) -> tuple[int, int]:
-    """A number whose first byte ends with a one for each byte that follows, and where it ends."""
+    """Return a number of variable length, and where it ends.
+
+    The first byte ends with a one bit for each byte that follows.
+    """
     first = data[at]
     more = 0
     while more < 8 and first >> more & 1:
@@ -69,18 +71,18 @@ def _uuid(data: bytes) -> str:
 
 
 class GtidSet:
-    """A set that only grows. Empty: nothing is known, as where a server writes no ids."""
+    """A set that only grows. Empty means unknown, as when a server writes no ids."""
 
     def __init__(self, text: str = "") -> None:
-        self._domains: dict[int, tuple[int, int]] = {}  # MariaDB: domain -> server, number
-        self._sources: dict[
-            str, Intervals
-        ] = {}  # MySQL: uuid, or uuid:tag -> intervals, both ends inside
+        # MariaDB: domain -> server, number.
+        self._domains: dict[int, tuple[int, int]] = {}
+        # MySQL: uuid, or uuid:tag -> intervals that include both ends.
+        self._sources: dict[str, Intervals] = {}
         for part in filter(None, (p.strip() for p in text.split(","))):
             self.add(part)
 
     def add(self, text: str) -> None:
-        """One id, or a part of a set; ValueError where it is none."""
+        """Add one id, or a part of a set; ValueError if it cannot be parsed."""
         source, colon, numbers = text.partition(":")
         if not colon:
             domain, server, number = (int(n) for n in text.split("-"))
@@ -104,7 +106,7 @@ class GtidSet:
         return domain in self._domains and sequence <= self._domains[domain][1]
 
     def covers(self, other: "GtidSet") -> bool:
-        """Whether all of another set is in this one."""
+        """Return whether another set is a subset of this one."""
         if any(
             domain not in self._domains or number > self._domains[domain][1]
             for domain, (_, number) in other._domains.items()
@@ -117,8 +119,9 @@ class GtidSet:
         )
 
     def diverges(self, other: "GtidSet") -> bool:
-        """Whether both end a domain with the same number, by transactions of two servers: one of
-        them was never replicated.
+        """Return whether both end a domain with the same number of different servers.
+
+        Then one of the transactions was never replicated.
         """
         return any(
             self._domains.get(domain, last)[1] == last[1]
@@ -127,9 +130,10 @@ class GtidSet:
         )
 
     @property
-    def many(self) -> bool:
-        """Whether transactions of more than one line are in it, whose order may differ from server
-        to server.
+    def has_several_lines(self) -> bool:
+        """Whether it has more than one domain or source.
+
+        The order of their transactions may differ from server to server.
         """
         return len(self._domains) + len(self._sources) > 1
 
@@ -151,8 +155,8 @@ class GtidSet:
 
 
 def _with(intervals: Intervals, low: int, high: int) -> Intervals:
-    """With one more; those that touch become one."""
-    if intervals and intervals[-1][1] + 1 == low:  # the usual: the next one
+    """Return the intervals with another one; adjacent ones are merged."""
+    if intervals and intervals[-1][1] + 1 == low:  # the usual case: the next transaction
         return [*intervals[:-1], (intervals[-1][0], high)]
     kept: Intervals = []
     for first, last in sorted([*intervals, (low, high)]):
@@ -167,14 +171,14 @@ def _text(intervals: Intervals) -> str:
     return ":".join(str(low) if low == high else f"{low}-{high}" for low, high in intervals)
 
 
-def list_of(event: LogEvent) -> GtidSet | None:
-    """The transactions before a file, as the event at its head tells; None for other events."""
+def listed_transactions(event: LogEvent) -> GtidSet | None:
+    """Return the transactions before a file, if the event states them; else None."""
     if event.type == EventType.GTID_LIST:
-        return parsed(
+        return parse_or_damaged(
             lambda body: _set(_mariadb_list(body)), event.body, "the list of transactions of a file"
         )
     if event.type == EventType.PREVIOUS_GTIDS:
-        return parsed(
+        return parse_or_damaged(
             lambda body: _set(_mysql_list(body)), event.body, "the list of transactions of a file"
         )
     return None
@@ -197,8 +201,9 @@ def _mariadb_list(body: bytes) -> Iterator[str]:
 
 
 def _mysql_list(body: bytes) -> Iterator[str]:
-    """Where there are tags, the last byte of the count is 1 and the count stands between two such
-    bytes.
+    """Yield the intervals of MySQL's event.
+
+    With tags, the last byte of the count is 1, and the count is between two such bytes.
     """
     (count,) = struct.unpack_from("<Q", body)
     at = 8

@@ -1,10 +1,9 @@
-"""Whether a position still means what it meant: the log that is read must be the one that the
-position was taken in.
+"""Check that the log at a position is the one that the position was taken in.
 
-Called by scan and reader. Files of a server that was rebuilt, or whose log was reset, have the
-names and lengths of those before. So a position carries a mark: when its file was begun, and what
-the last transaction before it ended with. Both come with the log itself, so that comparing them
-costs no statement.
+Called by binlog_scan.py and binlog_reader.py. Files of a server that was rebuilt, or whose log was
+reset, have the names and lengths of the former ones. So a position carries a mark: when its file
+was begun, and the end of the last transaction before it. Both are in the log itself, so that the
+comparison needs no statement.
 """
 
 import zlib
@@ -20,7 +19,9 @@ from tidegate.databases.mysql.binlog_stream import Connect, LogStream
 
 @dataclass(frozen=True, slots=True)
 class LogFileMark:
-    """`begun_s` is the time of the file's first event; `last` is where the last event of a
+    """Identifies the log before a position.
+
+    `begun_s` is the time of the first event of the file; `last` is where the last event of a
     transaction begins, and its checksum.
     """
 
@@ -28,7 +29,7 @@ class LogFileMark:
     last: tuple[int, int] | None = None
 
     def json(self) -> dict[str, Any]:
-        """As an offset keeps it."""
+        """Return the form that the offset keeps."""
         return {
             **({"begun": self.begun_s} if self.begun_s is not None else {}),
             **({"last": list(self.last)} if self.last else {}),
@@ -36,19 +37,20 @@ class LogFileMark:
 
     @staticmethod
     def of(document: dict[str, Any]) -> "LogFileMark":
-        """From an offset; former versions kept none."""
+        """Return the mark of an offset; former versions recorded none."""
         last = document.get("last")
         return LogFileMark(document.get("begun"), (int(last[0]), int(last[1])) if last else None)
 
 
 def checksum(event: LogEvent) -> int:
-    """What an event is recognised by: its time, its server and its bytes."""
+    """Return what identifies an event: a checksum of its time, its server and its bytes."""
     return zlib.crc32(event.body, (event.time_s ^ event.server_id) & 0xFFFFFFFF)
 
 
 def mark_at(connect: Connect, position: LogPosition) -> LogFileMark:
-    """The mark of a position that was not reached by reading: only when its file was begun is
-    known.
+    """Return the mark of a position that was not reached by reading.
+
+    Only the time when its file was begun is known.
     """
     with LogStream(connect, position) as stream:
         for data in stream:
@@ -58,31 +60,29 @@ def mark_at(connect: Connect, position: LogPosition) -> LogFileMark:
 
 
 def check_mark(connect: Connect, start: LogPosition, mark: LogFileMark) -> None:
-    """Raise LogReplaced where the log before a position is not the one that it was."""
+    """Raise LogReplaced if the log before a position is another one than it was."""
     reader = EventReader()
-    for data in log_from(connect, start, mark):
+    for data in checked_log(connect, start, mark):
         if reader.event(data).end:
             return
 
 
-def log_from(connect: Connect, start: LogPosition, mark: LogFileMark) -> Iterator[bytes]:
-    """The events after a position, once the log before it is the one that it was; LogReplaced where
-    it is not.
-    """
+def checked_log(connect: Connect, start: LogPosition, mark: LogFileMark) -> Iterator[bytes]:
+    """Yield the events after a position; LogReplaced if the log before it is another one."""
     before = start if mark.last is None else LogPosition(start.file, mark.last[0])
     with LogStream(connect, before) as stream:
         yield from _checked(stream, start, mark)
 
 
 def _checked(stream: Iterable[bytes], start: LogPosition, mark: LogFileMark) -> Iterator[bytes]:
-    """Compare what comes first; events of before the position are not passed on."""
+    """Compare the first events with the mark, and yield those after the position."""
     reader = EventReader()
     events = iter(stream)
     for data in events:
         event = reader.event(data)
         if event.type == EventType.ROTATE and rotation(event)[0] != start.file:
             yield data
-            break  # nothing comes after the position in its file
+            break  # the file ends at the position
         if event.type == EventType.FORMAT and mark.begun_s not in (None, event.time_s):
             raise LogReplaced(
                 f"{start.file} was begun at {event.time_s} (seconds since 1970), and at"

@@ -1,9 +1,8 @@
-"""MySQL's binary JSON as text. MariaDB keeps JSON as text and needs none of this. Called by
-columns.py.
+"""Convert MySQL's binary JSON to text. MariaDB stores JSON as text.
 
-A value is a type byte and its bytes; objects and arrays are a count, a size, a table of keys and of
-values with offsets from their own start, in two bytes or four. Text comes out as the server writes
-it: `{"a": 1}`.
+Called by binlog_columns.py. A value is a type byte and its bytes; objects and arrays are a count, a
+size, and a table of keys and values with offsets from their own start, in two bytes or four. The
+text has the format of the server: `{"a": 1}`.
 """
 
 import base64
@@ -31,7 +30,7 @@ _DECIMAL, _DATE, _DATETIME, _TIMESTAMP, _TIME = 246, 10, 12, 7, 11
 
 
 def json_text(data: bytes) -> str:
-    """The text of a document; an empty one is the JSON null that old servers write."""
+    """Return the text of a document; an empty one is the JSON null that old servers write."""
     if not data:
         return "null"
     try:
@@ -74,13 +73,15 @@ def _number(value: Any) -> str:
 
 
 def double_text(value: float) -> str:
-    """As the server writes it: the shortest digits that are this number, with an exponent only far
-    from the point.
+    """Format a number as the server does.
+
+    These are the shortest digits that identify it, with an exponent only for very large or small
+    numbers.
     """
     sign, numerals, exponent = Decimal(repr(value)).as_tuple()
     assert isinstance(exponent, int), "JSON has no infinity"
     digits = "".join(map(str, numerals)).rstrip("0") or "0"
-    point = len(numerals) + exponent if digits != "0" else 1  # digits before the point
+    point = len(numerals) + exponent if digits != "0" else 1  # digits before the decimal point
     if not -_POINT_MAX < point <= _POINT_MAX:
         mantissa = digits[0] + ("." + digits[1:] if len(digits) > 1 else "")
         text = f"{mantissa}e{point - 1}"
@@ -98,7 +99,7 @@ def _bytes(data: bytes, at: int, size: int) -> bytes:
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:
-    """Seven bits in each byte, the lowest first."""
+    """Return a length in groups of seven bits, the lowest first, and where it ends."""
     size = 0
     for n in range(5):
         byte = data[at + n]
@@ -135,8 +136,9 @@ def _name(data: bytes, entry: int, word: str, width: int) -> str:
 
 
 def _opaque(kind: int, data: bytes) -> str:
-    """Types of columns inside of JSON: decimals and times; others in base64, as the server shows
-    them.
+    """Return a value of an SQL type: decimals and times as such.
+
+    Other types are in base64, as the server shows them.
     """
     if kind == _DECIMAL:
         from tidegate.databases.mysql.binlog_values import decoder, raw_column

@@ -1,8 +1,8 @@
-"""Statements of the log as words: decoded as the client wrote them, without comments and prefixes.
-Pure; called by ddl.py and scan.py.
+"""Tokens of logged statements, decoded as the client wrote them.
 
-The client's character set and SQL mode are in the event of a statement: bytes above 127 and quotes
-mean nothing without them.
+Pure; called by binlog_ddl.py and binlog_statements.py. The character set and SQL mode of the client
+are in the event of a statement: bytes above 127 and quotes have no meaning without them. Comments
+and prefixes are removed.
 """
 
 import re
@@ -28,7 +28,7 @@ _PATTERN = r"""
 
 
 class SqlTokenKind(StrEnum):
-    WORD = "word"  # a keyword, a bare name or a number
+    WORD = "word"  # a keyword, a name without quotes, or a number
     NAME = "name"  # a quoted name
     TEXT = "text"  # a constant in quotes
     MARK = "mark"
@@ -36,8 +36,10 @@ class SqlTokenKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SqlToken:
-    """`value` is lower-case for words, and without its quotes for names and texts; `raw` is as
-    written.
+    """A token.
+
+    `value` is in lower case for words, and without its quotes for names and texts; `raw` is the
+    original text.
     """
 
     kind: SqlTokenKind
@@ -45,9 +47,10 @@ class SqlToken:
     raw: str
 
 
-def decoded(statement: LoggedStatement) -> str:
-    """The text of a statement in the client's character set; what is no text in it becomes U+FFFD,
-    which is in no name.
+def statement_text(statement: LoggedStatement) -> str:
+    """Decode a statement in the character set of the client.
+
+    Invalid bytes become U+FFFD, which is in no name.
     """
     charset = known_charset(statement.collation) if statement.collation is not None else "utf8mb4"
     try:
@@ -68,7 +71,10 @@ def _compiled(mode: int) -> re.Pattern[str]:
 
 
 def tokens(text: str, mode: int = 0) -> list[SqlToken]:
-    """The words of a statement; versioned comments are taken as if the server carried them out."""
+    """Return the tokens of a statement.
+
+    The contents of versioned comments count as if the server executed them.
+    """
     mode &= ANSI_QUOTES | MSSQL | NO_BACKSLASH_ESCAPES
     found = []
     for match in _compiled(mode).finditer(text):
@@ -96,17 +102,14 @@ def tokens(text: str, mode: int = 0) -> list[SqlToken]:
 
 
 def unquoted(raw: str) -> str:
-    """A name without its quotes."""
+    """Return a name without its quotes."""
     if raw[0] == "[":
         return raw[1:-1]
     return raw[1:-1].replace(raw[0] * 2, raw[0]) if raw[0] in '`"' else raw
 
 
 def _without_prefix(found: list[SqlToken]) -> list[SqlToken]:
-    """Without semicolons at the end, brackets, labels and `SET STATEMENT ...
-
-    FOR` at the beginning.
-    """
+    """Remove trailing semicolons, and leading brackets, labels and `SET STATEMENT ... FOR`."""
     while found and found[-1].raw == ";":
         found.pop()
     while found:
@@ -139,7 +142,7 @@ def _after_for(found: list[SqlToken]) -> list[SqlToken] | None:
 
 
 def clauses(found: list[SqlToken]) -> list[list[SqlToken]]:
-    """Split at commas that are in no brackets."""
+    """Split at commas outside of brackets."""
     parts: list[list[SqlToken]] = [[]]
     depth = 0
     for token in found:
@@ -152,48 +155,49 @@ def clauses(found: list[SqlToken]) -> list[list[SqlToken]]:
 
 
 class Cursor:
-    """Reads tokens one after the other."""
+    """Consumes tokens one by one."""
 
     def __init__(self, found: list[SqlToken]) -> None:
         self.rest = found
 
     def word(self) -> str:
-        """The next token where it is a word that is not quoted; else empty."""
+        """Return the next token if it is a word without quotes; else an empty string."""
         return self.rest[0].value if self.rest and self.rest[0].kind is SqlTokenKind.WORD else ""
 
     def take(self, *words: str) -> bool:
-        """Pass these words, where all of them come next."""
+        """Consume these words, if all of them come next."""
         if [t.value for t in self.rest[: len(words)] if t.kind is SqlTokenKind.WORD] != list(words):
             return False
         self.rest = self.rest[len(words) :]
         return True
 
     def skip(self, *words: str) -> None:
-        """Pass any of these words, as often as they come."""
+        """Consume any of these words, repeatedly."""
         while self.word() in words:
             self.rest = self.rest[1:]
 
     def skip_exists(self) -> None:
-        """Pass `IF EXISTS` and `IF NOT EXISTS`."""
+        """Consume `IF EXISTS` or `IF NOT EXISTS`."""
         if not self.take("if", "exists"):
             self.take("if", "not", "exists")
 
     def skip_wait(self) -> None:
-        """Pass `WAIT n` and `NOWAIT`."""
+        """Consume `WAIT n` or `NOWAIT`."""
         if self.word() == "wait" and len(self.rest) > 1 and self.rest[1].raw.isdigit():
             self.rest = self.rest[2:]
         self.take("nowait")
 
     def mark(self, raw: str) -> bool:
-        """Pass a mark, where it comes next."""
+        """Consume a punctuation mark, if it comes next."""
         if self.rest and self.rest[0].kind is SqlTokenKind.MARK and self.rest[0].raw == raw:
             self.rest = self.rest[1:]
             return True
         return False
 
     def name(self) -> str | None:
-        """The next name; a text in double quotes is one where the mode says so, and is taken for
-        one in any case.
+        """Consume and return the next name.
+
+        A text in double quotes is a name in some SQL modes, and counts as one in all.
         """
         if not self.rest or self.rest[0].kind is SqlTokenKind.MARK:
             return None
@@ -202,7 +206,7 @@ class Cursor:
         return unquoted(token.raw) if token.kind is not SqlTokenKind.WORD else token.raw
 
     def path(self, database: str) -> tuple[str, str] | None:
-        """A table's name, with or without its database."""
+        """Consume and return the name of a table, with or without its database."""
         self.mark(".")
         first = self.name()
         if first is None:

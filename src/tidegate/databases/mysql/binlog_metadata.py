@@ -1,8 +1,8 @@
-"""What a table map says of its columns beside their types: nullability always, the rest by
-binlog_row_metadata.
+"""Optional metadata of table maps: names, signs, character sets, labels and key.
 
-Pure; called by events.py. MINIMAL gives signs and character sets of texts; FULL adds names, labels,
-their character sets and the primary key. None stands for what the server did not write.
+Pure; called by binlog_events.py. Nullability is always in the log, the rest depends on
+binlog_row_metadata: MINIMAL has signs and character sets of texts; FULL adds names, labels, their
+character sets and the primary key. None stands for what the server did not write.
 """
 
 import struct
@@ -20,8 +20,9 @@ Number = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableMetadata:
-    """By column, in the order of the table; `collations` are the server's numbers of them, `key`
-    the primary key as numbers of columns.
+    """Metadata by column, in the order of the table.
+
+    `collations` are the numbers of the server, `key` the indexes of the columns of the primary key.
     """
 
     nullable: tuple[bool, ...]
@@ -32,8 +33,8 @@ class TableMetadata:
     key: tuple[int, ...] | None
 
 
-def real_type(kind: int, meta: int) -> int:
-    """The type of a column; ENUM and SET hide in the parameter of a string."""
+def column_type(kind: int, meta: int) -> int:
+    """Return the type of a column; ENUM and SET are encoded in the parameter of a string."""
     return meta >> 8 if kind == _STRING and meta >> 8 in (_ENUM, _SET) else kind
 
 
@@ -44,10 +45,11 @@ def read_metadata(
     extra: Mapping[int, bytes],
     number: Callable[[bytes, int], Number],
 ) -> TableMetadata:
-    """From the fields of a table map; `number` reads a length-encoded number. Raises ValueError,
-    IndexError on damage.
+    """Parse the fields of a table map.
+
+    `number` parses a length-encoded number. Raises ValueError or IndexError on damaged bytes.
     """
-    real = [real_type(kind, meta) for kind, meta in zip(types, metas, strict=True)]
+    real = [column_type(kind, meta) for kind, meta in zip(types, metas, strict=True)]
     collations: dict[int, int] = {}
     texts = [n for n, kind in enumerate(real) if kind in _TEXT_TYPES]
     labelled = [n for n, kind in enumerate(real) if kind in (_ENUM, _SET)]
@@ -79,8 +81,10 @@ def read_metadata(
 
 
 def _signs(types: bytes, bits: bytes) -> tuple[bool, ...]:
-    """MariaDB counts years among the numbers and MySQL does not: the length tells nothing, so a
-    year's own sign, always set, does.
+    """Return for each column whether it is unsigned.
+
+    MariaDB counts years among the numbers and MySQL does not. The length does not show which, so
+    the sign of a year, which is always set, does.
     """
     counted = [n for n, kind in enumerate(types) if kind in _SIGNED_TYPES]
     flags = {
@@ -100,12 +104,14 @@ def _collations(
     each: bytes | None,
     number: Callable[[bytes, int], Number],
 ) -> dict[int, int]:
-    """Either a default and the columns that differ from it, or one for each column."""
+    """Return collations by column.
+
+    They are written as a default and the columns that differ, or as one for each column.
+    """
     if each is not None:
         found = _numbers(each, number)
-        return (
-            dict(zip(columns, found, strict=True)) if len(found) == len(columns) else {}
-        )  # a type that is not known here has one too
+        # An unknown type may have a collation too: then the columns are not certain.
+        return dict(zip(columns, found, strict=True)) if len(found) == len(columns) else {}
     if default is None:
         return {}
     usual, *others = _numbers(default, number)
@@ -116,7 +122,9 @@ def _collations(
 def _key(
     extra: Mapping[int, bytes], number: Callable[[bytes, int], Number]
 ) -> tuple[int, ...] | None:
-    """Only FULL writes it, and only FULL writes names: with names and without a key, the table has
+    """Return the primary key.
+
+    Only FULL writes it, and only FULL writes names: with names and without a key, the table has
     none.
     """
     if SIMPLE_KEY in extra:
@@ -179,8 +187,10 @@ _SQL_MODE, _CHARSET, _TIME_ZONE, _CATALOG = 1, 4, 5, 6
 
 
 def status_variables(data: bytes) -> tuple[int, int | None]:
-    """The SQL mode and the client's collation of a statement, from the variables before its text;
-    they end at the first one that is not known.
+    """Return the SQL mode and the collation of the client.
+
+    They are among the variables before the text of a statement; parsing ends at the first unknown
+    one.
     """
     mode, collation, at = 0, None, 0
     while at < len(data):

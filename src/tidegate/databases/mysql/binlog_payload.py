@@ -1,8 +1,7 @@
-"""Packed transactions of MySQL (binlog_transaction_compression): the events inside. Called by
-scan.py.
+"""Unpack the events of a compressed transaction (binlog_transaction_compression of MySQL).
 
-The event is a list of fields, type, length and value, and the packed bytes after them. The events
-inside have headers and no checksums.
+Called by binlog_scan.py. The event is a list of fields (type, length, value) followed by the
+compressed bytes. The events inside have headers and no checksums.
 """
 
 from collections.abc import Iterator
@@ -10,7 +9,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from tidegate.databases.mysql.binlog_errors import LogDamaged
-from tidegate.databases.mysql.binlog_events import EventReader, LogEvent, length_encoded, parsed
+from tidegate.databases.mysql.binlog_events import (
+    EventReader,
+    LogEvent,
+    length_encoded,
+    parse_or_damaged,
+)
 
 _END, _SIZE, _ALGORITHM, _UNPACKED_SIZE = 0, 1, 2, 3
 _ZSTD, _NONE = 0, 255
@@ -19,18 +23,18 @@ _SIZE_AT, _SIZE_BYTES = 9, 4
 
 
 def payload_events(body: bytes) -> Iterator[LogEvent]:
-    """The events of a packed transaction."""
-    data = parsed(_unpacked, body, "a packed transaction")
+    """Yield the events of a compressed transaction."""
+    data = parse_or_damaged(_decompressed, body, "a compressed transaction")
     reader, at = EventReader(), 0
     while at < len(data):
         size = int.from_bytes(data[at + _SIZE_AT : at + _SIZE_AT + _SIZE_BYTES], "little")
         if size < 1 or at + size > len(data):
-            raise LogDamaged("a packed transaction ends within an event")
+            raise LogDamaged("a compressed transaction ends within an event")
         yield reader.event(data[at : at + size])
         at += size
 
 
-def _unpacked(body: bytes) -> bytes:
+def _decompressed(body: bytes) -> bytes:
     fields, at = {}, 0
     while True:
         kind, at = length_encoded(body, at)
@@ -44,7 +48,7 @@ def _unpacked(body: bytes) -> bytes:
     size = fields.get(_UNPACKED_SIZE, 0)
     if fields[_ALGORITHM] != _ZSTD or size > _BYTES_MAX:
         raise ValueError(
-            f"packed by the algorithm {fields[_ALGORITHM]}, {size} bytes after decompression"
+            f"compressed with the algorithm {fields[_ALGORITHM]}, {size} bytes after decompression"
         )
     try:
         return bytes(pa.Codec("zstd").decompress(body[at:], decompressed_size=size, asbytes=True))

@@ -1,11 +1,11 @@
-"""Positions of the binary log. Called by everything that reads it."""
+"""Positions of the binary log."""
 
 import re
 from dataclasses import dataclass
 from typing import Any
 
 FIRST = 4
-"""The first event of every file begins here."""
+"""The position of the first event of every file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class LogPosition:
     pos: int
 
     def json(self) -> dict[str, Any]:
-        """As an offset keeps it."""
+        """Return the form that the offset keeps."""
         return {"file": self.file, "pos": self.pos}
 
     @staticmethod
@@ -25,7 +25,7 @@ class LogPosition:
 
     @property
     def key(self) -> tuple[int, int]:
-        """What positions are ordered by."""
+        """The sort key of positions."""
         return file_number(self.file), self.pos
 
     def __str__(self) -> str:
@@ -33,8 +33,10 @@ class LogPosition:
 
 
 def file_number(file: str) -> int:
-    """The number at the end of a log file's name: `binlog.000012` is 12."""
+    """Return the number at the end of a file name: `binlog.000012` is 12."""
     found = re.search(r"(\d+)$", file)
     if found is None:
-        raise ValueError(f"{file!r} is no name of a binary log file: it has no number at its end")
+        raise ValueError(
+            f"{file!r} is not the name of a binary log file: it does not end with a number"
+        )
     return int(found[1])

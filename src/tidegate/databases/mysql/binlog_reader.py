@@ -1,7 +1,7 @@
-"""The rows of a range of the log: one read, however many tables. Called in tasks.
+"""Read the rows of a range of the log once, for all tables.
 
-Which parts of a range are passed over, and which parts elsewhere belong to it, was found when the
-range was fixed (scan.py).
+Called in tasks. Which parts of a range are skipped, and which parts elsewhere belong to it, was
+determined when the range was planned (binlog_scan.py).
 """
 
 from bisect import bisect_right
@@ -20,7 +20,7 @@ from tidegate.databases.mysql.binlog_events import (
     row_event,
     row_event_table,
 )
-from tidegate.databases.mysql.binlog_history import LogFileMark, log_from
+from tidegate.databases.mysql.binlog_history import LogFileMark, checked_log
 from tidegate.databases.mysql.binlog_position import LogPosition
 from tidegate.databases.mysql.binlog_rows import LogTable, RowCollector
 from tidegate.databases.mysql.binlog_scan import Part, ReadRange
@@ -37,15 +37,15 @@ def read_range(
     tables: Mapping[str, LogTable],
     *,
     mark: LogFileMark | None = None,
-    taken: ReadRange | None = None,
+    parts: ReadRange | None = None,
 ) -> Iterator[Batch]:
-    """The changes of (start, end] as (path, batch) in the order of the log, path by path.
+    """Yield the changes of (start, end] as (path, batch).
 
-    `tables` is by `database.table`.
+    Those of each table are in the order of the log. `tables` is by `database.table`.
     """
     collectors = _Collectors(tables)
-    taken = taken or ReadRange()
-    yield from _read(connect, start, end, collectors, mark or LogFileMark(), taken)
+    parts = parts or ReadRange()
+    yield from _read(connect, start, end, collectors, mark or LogFileMark(), parts)
     yield from collectors.rest()
 
 
@@ -55,11 +55,11 @@ def _read(
     end: LogPosition,
     collectors: "_Collectors",
     mark: LogFileMark,
-    taken: ReadRange,
+    parts: ReadRange,
 ) -> Iterator[Batch]:
-    reading = _Reading(start, end, collectors, taken.skip)
-    also = {position.key: part for position, part in taken.also}
-    for data in log_from(connect, start, mark) if start.key < end.key else ():
+    reading = _RangeReader(start, end, collectors, parts.skip)
+    also = {position.key: part for position, part in parts.also}
+    for data in checked_log(connect, start, mark) if start.key < end.key else ():
         yield from reading.take(data)
         if also and (part := also.pop(reading.at.key, None)) is not None:
             file, begin, last = part
@@ -74,33 +74,34 @@ def _read(
         if reading.done:
             break
     if reading.at.key < end.key:
-        raise LogDamaged(f"the log ends at {reading.at}, before {end}, where it reached before")
+        raise LogDamaged(f"the log ends at {reading.at}, before {end}, which it reached earlier")
 
 
 class _Collectors:
-    """The rows of all tables that are not given out yet."""
+    """Collected rows of all tables."""
 
     def __init__(self, tables: Mapping[str, LogTable]) -> None:
         self.tables = tables
         self._folded = {path.lower(): path for path in tables}
         self._collectors: dict[str, RowCollector] = {}
 
-    def path(self, map_: TableMap) -> str | None:
-        """The table that is wanted and that the log calls so; servers may ignore case in names, and
-        then have no two that differ in it only.
-        """
-        if map_.path in self.tables:
-            return map_.path
-        path = self._folded.get(map_.path.lower())
-        return path if path is not None and self.tables[path].folds else None
+    def path(self, table_map: TableMap) -> str | None:
+        """Return the table that is read under this name of the log; else None.
 
-    def add(self, path: str, map_: TableMap, event: LogEvent) -> Iterator[Batch]:
+        Servers may ignore case in names, and then have no two tables that differ in it only.
+        """
+        if table_map.path in self.tables:
+            return table_map.path
+        path = self._folded.get(table_map.path.lower())
+        return path if path is not None and self.tables[path].folds_case else None
+
+    def add(self, path: str, table_map: TableMap, event: LogEvent) -> Iterator[Batch]:
         collector = self._collectors.get(path)
         if collector is None:
             collector = self._collectors[path] = RowCollector(self.tables[path])
-        if not collector.fits(map_):
+        if not collector.fits(table_map):
             yield path, collector.take()
-        collector.layout(map_)
+        collector.layout(table_map)
         collector.add(row_event(event))
         if collector.full:
             yield path, collector.take()
@@ -108,14 +109,14 @@ class _Collectors:
             yield from self.rest()
 
     def rest(self) -> Iterator[Batch]:
-        """What is collected and not taken yet."""
+        """Yield all rows that are still collected."""
         for path, collector in self._collectors.items():
             if not collector.empty:
                 yield path, collector.take()
 
 
-class _Reading:
-    """One pass over a part of the log."""
+class _RangeReader:
+    """Reads one part of the log."""
 
     def __init__(
         self, start: LogPosition, end: LogPosition, collectors: _Collectors, skip: tuple[Part, ...]
@@ -142,30 +143,28 @@ class _Reading:
         if event.end == 0:
             return
         if event.type == EventType.TABLE_MAP:
-            map_ = self._events.table_map(event.body)
-            self._maps[map_.table_id] = map_
+            table_map = self._events.table_map(event.body)
+            self._maps[table_map.table_id] = table_map
         elif event.type in ROW_EVENTS:
             yield from self._rows(event)
         self.at = LogPosition(self.at.file, event.end)
         self.done = self.at.key >= self._end.key
 
     def _rows(self, event: LogEvent) -> Iterator[Batch]:
-        map_ = self._maps.get(row_event_table(event.body))
-        if map_ is None:
-            raise LogDamaged(
-                f"rows without the layout of their table, before {self.at.file}:{event.end}"
-            )
-        path = self._collectors.path(map_)
+        table_map = self._maps.get(row_event_table(event.body))
+        if table_map is None:
+            raise LogDamaged(f"rows without a table map before {self.at.file}:{event.end}")
+        path = self._collectors.path(table_map)
         if path is None or (
-            self._skip and self._collectors.tables[path].undone and self._is_skipped(event)
+            self._skip and self._collectors.tables[path].rolled_back and self._is_skipped(event)
         ):
             return
-        yield from self._collectors.add(path, map_, event)
+        yield from self._collectors.add(path, table_map, event)
 
     def _is_skipped(self, event: LogEvent) -> bool:
-        """Whether an event lies in a part that is passed over.
+        """Return whether an event lies in a skipped part.
 
-        Parts may lie within each other: the latest that begins before need not be the one.
+        Parts may be nested: the latest that begins before the event need not be the one.
         """
         key = LogPosition(self.at.file, event.end).key
         return any(

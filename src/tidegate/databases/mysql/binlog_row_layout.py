@@ -1,9 +1,8 @@
-"""A table as the log writes it: what the catalogue said of its columns, held against the layouts
-that come in the log. Called by rows.py and by CDC.
+"""Columns of the catalogue, and which layouts of the log fit them.
 
-Servers write names and signs of columns into their log only where binlog_row_metadata is FULL. So
-the columns are remembered from the catalogue, in the offset, and a layout in the log that does not
-fit them is an error and never a guess.
+Called by binlog_rows.py and by MySQL-CDC. Servers write names and signs of columns into their log
+only if binlog_row_metadata is FULL. So the offset records the columns of the catalogue, and a
+layout in the log that does not fit them is an error: nothing is guessed.
 """
 
 import re
@@ -21,15 +20,16 @@ _OLD_FORMAT = "/* mariadb-5.3 */"
 
 
 def _unescaped(found: re.Match[str]) -> str:
-    """A quote or a character after a backslash, as the catalogue writes them in labels."""
+    """Return a quote or escaped character, as the catalogue writes them in labels."""
     character = found[1]
     return _ESCAPES.get(character, character) if character else "'"
 
 
 @dataclass(frozen=True, slots=True)
 class LogColumn:
-    """One column: its type as the catalogue writes it (`bigint(20) unsigned`) and its character
-    set.
+    """A column of a table in the log.
+
+    The type is as the catalogue writes it (`bigint(20) unsigned`).
     """
 
     name: str
@@ -38,38 +38,36 @@ class LogColumn:
 
     @property
     def word(self) -> str:
-        """The type without its parameters."""
+        """The name of the type without its parameters."""
         return re.split(r"[\s(]", self.type.lower(), maxsplit=1)[0]
 
     @property
     def unsigned(self) -> bool:
-        """Whether numbers begin at 0."""
+        """Whether the type has no negative numbers."""
         return "unsigned" in self.type.lower() or "zerofill" in self.type.lower()
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels of an ENUM or a SET."""
+        """The labels of an ENUM or SET; else empty."""
         if self.word not in ("enum", "set"):
             return ()
         return tuple(_ESCAPED.sub(_unescaped, label) for label in _LABEL.findall(self.type))
 
     def json(self) -> list[Any]:
-        """As an offset keeps it."""
+        """Return the form that the offset keeps."""
         return [self.name, self.type, self.charset]
 
 
 def log_columns(info: TableInfo) -> list[LogColumn]:
-    """The columns of a table; Unsupported, with its name, for one that could not be read from the
-    log.
-    """
+    """Return the columns of a table; Unsupported for one that the log cannot provide."""
     found = []
     for column in info.columns:
         where = f"the column {column.name} of {info.name.path} ({column.native})"
         if _OLD_FORMAT in column.native and "(" in column.native:
             raise Unsupported(
-                f"{where} keeps fractions of seconds in the format of MariaDB 5.3, which its log"
-                " does not describe: set mysql56_temporal_format = ON and run ALTER TABLE"
-                f" {info.name.path} FORCE"
+                f"{where} stores fractions of seconds in the format of MariaDB 5.3, which its "
+                "log does not describe: set mysql56_temporal_format = ON and run ALTER TABLE "
+                f"{info.name.path} FORCE"
             )
         if column.charset not in ("", "binary"):
             try:
@@ -109,12 +107,12 @@ _TYPES: dict[str, tuple[int, ...]] = {
     "bit": (16,),
     "json": (245, 252),
 }
-"""The type bytes that a column of each type may have in the log; types of blobs, texts and shapes
-are looked up by their ending.
+"""The type bytes that a column of each type may have in the log; other types, such as blobs and
+geometries, may have those of `_BLOBS`.
 """
 _BLOBS = (140, 249, 250, 251, 252, 255)
 
 
 def fits(column: LogColumn, type_byte: int) -> bool:
-    """Whether a column of the catalogue can look like this in the log."""
+    """Return whether a column of the catalogue can have this type byte in the log."""
     return type_byte in _TYPES.get(column.word, _BLOBS)

@@ -1,11 +1,10 @@
-"""The driver's look at the log after a position: where the next batch can end, and what lies
-before. Called by the planner of CDC.
+"""Plan the next range of the log: where it can end, and what it contains.
 
-It reads headers, layouts and statements, and no rows. A range ends where a transaction ends, and
-before whatever changes a table that is read, by a statement or because the log describes it in
-another way than it is recorded: that then stands alone at the beginning of the next look, where it
-is decided about. What the log shows and later takes back, by ROLLBACK or an XA transaction that is
-only prepared, is listed with the range, so that tasks pass over it.
+Called by MySQL-CDC in the driver. It reads headers, table maps and statements, and no rows. A range
+ends where a transaction ends, and before anything that changes a table that is read, whether by a
+statement or because a table map differs from the recorded columns: the next scan begins with that
+change alone, and it is decided there. What the log contains and later reverts, by ROLLBACK or an XA
+transaction that is only prepared, is listed with the range, so that tasks skip it.
 """
 
 import re
@@ -23,19 +22,24 @@ from tidegate.databases.mysql.binlog_events import (
     statement,
 )
 from tidegate.databases.mysql.binlog_gtid import GtidSet, gtid_of
-from tidegate.databases.mysql.binlog_history import LogFileMark, checksum, log_from
+from tidegate.databases.mysql.binlog_history import LogFileMark, checked_log, checksum
 from tidegate.databases.mysql.binlog_payload import payload_events
 from tidegate.databases.mysql.binlog_position import LogPosition
-from tidegate.databases.mysql.binlog_statements import StatementJudgment, Watched, judge
+from tidegate.databases.mysql.binlog_statements import (
+    RelevantStatement,
+    WatchedTables,
+    relevant_statement,
+)
 from tidegate.databases.mysql.binlog_stream import Connect
 from tidegate.databases.mysql.binlog_xa import PreparedTransaction, decision, prepared_id
 from tidegate.model.errors import Unsupported
 
 _ROW_BYTES_GUESS = 128
-_OTHERS_BYTES = 16 << 20  # of the log that one look passes over where none of our tables is touched
+# Bytes of the log that one scan skips if none of its tables is touched.
+_SKIPPED_BYTES_MAX = 16 << 20
 _NO_END = 1 << 62
 _STANDALONE = 1
-_PARTS_MAX = 1000  # that one range lists as taken back, or as committed later
+_PARTS_MAX = 1000  # parts that one range lists as rolled back, or as committed later
 _BEGINS = (
     EventType.GTID_MARIADB,
     EventType.GTID_MYSQL,
@@ -56,7 +60,8 @@ _ROLLBACK_TO = re.compile(
 _ROLLBACK = re.compile(r"ROLLBACK(?:\s+WORK)?\s*", re.IGNORECASE)
 _COMMIT = re.compile(r"COMMIT(?:\s+WORK)?\s*", re.IGNORECASE)
 _BEGIN = re.compile(
-    r"(?:BEGIN(?:\s+WORK)?|START\s+TRANSACTION.*|XA\s+(?:START|BEGIN|END|PREPARE)\s.*|RELEASE\s+SAVEPOINT\s.*)\s*",
+    r"(?:BEGIN(?:\s+WORK)?|START\s+TRANSACTION.*|XA\s+(?:START|BEGIN|END|PREPARE)\s.*"
+    r"|RELEASE\s+SAVEPOINT\s.*)\s*",
     re.IGNORECASE | re.DOTALL,
 )
 Part = tuple[str, int, int]
@@ -65,8 +70,9 @@ Part = tuple[str, int, int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadRange:
-    """How a range is read: parts that are passed over, and parts elsewhere that belong to it, each
-    after the event that ends at a position.
+    """How a range is read: parts that are skipped, and parts elsewhere that belong to it.
+
+    Each of the latter follows the event that ends at a position.
     """
 
     skip: tuple[Part, ...] = ()
@@ -75,21 +81,23 @@ class ReadRange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RangeStop:
-    """What stands at the beginning of a range and must be decided about: a statement, or a table
-    that differs, and where its transaction begins.
+    """A change at the beginning of a range that must be decided.
+
+    The change is a statement, or a table that differs from what is recorded; `at` is where its
+    transaction begins.
     """
 
-    judged: StatementJudgment
+    change: RelevantStatement
     at: LogPosition
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Scanned:
-    """What lies between a position and `end`; `gtid` are all transactions before that, as far as
-    they are known.
+class ScanResult:
+    """What lies between a position and `end`.
 
-    `rows` is a guess from sizes; `caught_up` tells that nothing comes after `end` at this moment.
-    `altered` are tables of which nothing is read yet and that a statement changed.
+    `gtid` are all transactions before the end, as far as known. `rows` is estimated from sizes;
+    `caught_up` means that nothing comes after `end` at this moment. `altered` are tables of which
+    nothing is read yet and that a statement changed.
     """
 
     end: LogPosition
@@ -99,7 +107,7 @@ class Scanned:
     rows: int
     tables: frozenset[str]
     caught_up: bool
-    taken: ReadRange
+    read_range: ReadRange
     prepared: dict[str, PreparedTransaction]
     altered: frozenset[str]
     change: RangeStop | None = None
@@ -107,20 +115,26 @@ class Scanned:
 
 
 @dataclass(kw_only=True, slots=True)
-class _Group:
-    """The transaction that is being passed: what it touches so far, and its savepoints."""
+class _Transaction:
+    """The transaction being scanned: the tables it touches so far, and its savepoints."""
 
     at: LogPosition
     gtid: str | None = None
-    open: bool = False  # whether it ends by an event of its own, and not with its first statement
+    # Whether it ends with an event of its own, and not with its first statement.
+    open: bool = False
     tables: set[str] = field(default_factory=set)
     all_tables: set[str] = field(default_factory=set)
     rows: int = 0
     skip: list[Part] = field(default_factory=list)
     savepoints: list[tuple[str, int, set[str], int]] = field(default_factory=list)
 
-    def undo(self, name: str | None, file: str, end: int, kept: frozenset[str]) -> None:
-        """Back to a savepoint, or to the begin; rows of tables that know no rollback stay."""
+    def roll_back(
+        self, name: str | None, file: str, end: int, nontransactional: frozenset[str]
+    ) -> None:
+        """Roll back to a savepoint, or to the beginning.
+
+        Rows of nontransactional tables stay.
+        """
         at = next(
             (n for n in reversed(range(len(self.savepoints))) if self.savepoints[n][0] == name),
             None,
@@ -131,17 +145,17 @@ class _Group:
         self.savepoints = self.savepoints[: at + 1] if at is not None else []
         if self.tables - tables or self.rows > rows:
             self.skip.append((file, begin, end))
-        self.tables, self.rows = tables | (self.tables & kept), rows
+        self.tables, self.rows = tables | (self.tables & nontransactional), rows
 
 
 @dataclass(kw_only=True, slots=True)
-class _State:
+class _ScanState:
     file: str
     end: LogPosition
     gtids: GtidSet
     mark: LogFileMark
     prepared: dict[str, PreparedTransaction]
-    group: _Group | None = None
+    transaction: _Transaction | None = None
     bytes: int = 0
     rows: int = 0
     tables: set[str] = field(default_factory=set)
@@ -151,42 +165,43 @@ class _State:
     bytes_passed: int = 0
     time_s: int = 0
 
-    def begin(self, event: LogEvent) -> _Group:
-        """The transaction that an event belongs to."""
-        if self.group is None:
-            self.group = _Group(at=LogPosition(self.file, event.begin))
-        return self.group
+    def ensure_transaction(self, event: LogEvent) -> _Transaction:
+        """Return the transaction that an event belongs to."""
+        if self.transaction is None:
+            self.transaction = _Transaction(at=LogPosition(self.file, event.begin))
+        return self.transaction
 
-    def boundary(self, event: LogEvent) -> None:
-        """A transaction ends with this event: what was seen so far belongs to the range."""
-        group, self.group = self.group, None
-        if group is not None:
-            self.tables |= group.tables
-            self.rows += group.rows
-            self.skip += group.skip
-            if group.gtid is not None:
-                self.gtids.add(group.gtid)
+    def end_transaction(self, event: LogEvent) -> None:
+        """End the transaction with this event, and add it to the range."""
+        transaction, self.transaction = self.transaction, None
+        if transaction is not None:
+            self.tables |= transaction.tables
+            self.rows += transaction.rows
+            self.skip += transaction.skip
+            if transaction.gtid is not None:
+                self.gtids.add(transaction.gtid)
         self.end = LogPosition(self.file, event.end)
         self.bytes_passed = self.bytes
         self.time_s = event.time_s or self.time_s
         if event.type in _ENDS_OF_TRANSACTIONS:
             self.mark = LogFileMark(self.mark.begun_s, (event.begin, checksum(event)))
 
-    def turn(self, file: str, position: int) -> None:
-        """The log goes on in another file; a transaction that has not ended there never will, as
-        the server died in it.
+    def next_file(self, file: str, position: int) -> None:
+        """Continue in another file.
+
+        A transaction that has not ended before never will, as the server crashed in it.
         """
         if file != self.file:
             self.mark = LogFileMark()
-            if self.group is not None:
-                self.skip.append((self.file, self.group.at.pos, _NO_END))
-                self.group = None
+            if self.transaction is not None:
+                self.skip.append((self.file, self.transaction.at.pos, _NO_END))
+                self.transaction = None
         self.file = file
-        if self.group is None:
+        if self.transaction is None:
             self.end = LogPosition(file, position)
 
-    def result(self, *, caught_up: bool, change: RangeStop | None = None) -> Scanned:
-        return Scanned(
+    def result(self, *, caught_up: bool, change: RangeStop | None = None) -> ScanResult:
+        return ScanResult(
             end=self.end,
             gtid=str(self.gtids),
             mark=self.mark,
@@ -194,7 +209,7 @@ class _State:
             rows=self.rows,
             tables=frozenset(self.tables),
             caught_up=caught_up,
-            taken=ReadRange(skip=tuple(self.skip), also=tuple(self.also)),
+            read_range=ReadRange(skip=tuple(self.skip), also=tuple(self.also)),
             prepared=dict(self.prepared),
             altered=frozenset(self.altered),
             change=change,
@@ -204,7 +219,7 @@ class _State:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScanStart:
-    """Where a look begins, and what is known there."""
+    """Where a scan begins, and what is known at that position."""
 
     at: LogPosition
     gtid: str = ""
@@ -213,8 +228,8 @@ class ScanStart:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Until:
-    """Where a look ends at the latest; it takes one transaction at least.
+class ScanLimit:
+    """Where a scan ends at the latest; it includes at least one transaction.
 
     `time_s` is the time of the first transaction that is too late.
     """
@@ -224,79 +239,81 @@ class Until:
     position: LogPosition | None = None
     time_s: int | None = None
 
-    def reached(self, state: _State) -> bool:
-        """Whether enough was seen, at the end of a transaction."""
+    def reached(self, state: _ScanState) -> bool:
+        """Return whether the range is large enough, at the end of a transaction."""
         if self.position is not None and state.end.key >= self.position.key:
             return True
         if (self.rows is not None and state.rows >= self.rows) or len(state.skip) + len(
             state.also
         ) >= _PARTS_MAX:
             return True
-        # What is not ours costs a task nothing: a small batch must not end in the midst of it,
-        # where it could never come out again.
+        # Other tables cost a task nothing: a small batch must not end among their changes, or it
+        # would never get past them.
         return self.bytes is not None and state.bytes_passed >= (
-            self.bytes if state.tables else max(self.bytes, _OTHERS_BYTES)
+            self.bytes if state.tables else max(self.bytes, _SKIPPED_BYTES_MAX)
         )
 
 
-def scan(connect: Connect, start: ScanStart, watched: Watched, until: Until) -> Scanned:
-    """Look from a position on, until the limit or the end of the log."""
-    state = _State(
+def scan(
+    connect: Connect, start: ScanStart, watched: WatchedTables, limit: ScanLimit
+) -> ScanResult:
+    """Scan from a position to the limit or the end of the log."""
+    state = _ScanState(
         file=start.at.file,
         end=start.at,
         gtids=GtidSet(start.gtid),
         mark=start.mark,
         prepared=dict(start.prepared),
     )
-    if until.position is not None and start.at.key >= until.position.key:
+    if limit.position is not None and start.at.key >= limit.position.key:
         return state.result(caught_up=False)
     scanning = _Scan(state, watched)
-    for data in log_from(connect, start.at, start.mark):
+    for data in checked_log(connect, start.at, start.mark):
         event = scanning.reader.event(data)
         if event.type == EventType.ROTATE:
             file, position = rotation(event)
             if event.end or file != state.file:
-                state.turn(file, position)
+                state.next_file(file, position)
             continue
         if event.type == EventType.FORMAT:
             state.mark = LogFileMark(event.time_s, state.mark.last)
         if event.end == 0:
-            continue  # made up by the server for its reader
-        if until.time_s is not None and event.time_s >= until.time_s and state.group is None:
+            continue  # an artificial event that is not in the file
+        if limit.time_s is not None and event.time_s >= limit.time_s and state.transaction is None:
             return state.result(caught_up=False)
         found = scanning.take(event)
         if found is not None:
-            return _stopped(event, state, start.at, found)
-        if state.group is None and until.reached(state):
+            return _stop_at(event, state, start.at, found)
+        if state.transaction is None and limit.reached(state):
             return state.result(caught_up=False)
     return state.result(caught_up=True)
 
 
-def _stopped(
-    event: LogEvent, state: _State, start: LogPosition, judged: StatementJudgment
-) -> Scanned:
-    """Before the statement; or, where it comes first, after it and with it.
+def _stop_at(
+    event: LogEvent, state: _ScanState, start: LogPosition, change: RelevantStatement
+) -> ScanResult:
+    """Return the range before a change.
 
-    A table that differs is never passed by itself.
+    If the change comes first, return it with its event. A table that differs is never skipped.
     """
-    at = state.begin(event).at
+    at = state.ensure_transaction(event).at
     if state.end.key > start.key and state.tables:
         return state.result(caught_up=False)
-    if judged.statement.effect is not Effect.DIFFERS:
-        state.boundary(event)
-    return state.result(caught_up=False, change=RangeStop(judged=judged, at=at))
+    if change.statement.effect is not Effect.DIFFERS:
+        state.end_transaction(event)
+    return state.result(caught_up=False, change=RangeStop(change=change, at=at))
 
 
 class _Scan:
-    """Takes events in, one after the other; what must be decided about comes back."""
+    """Processes events one by one; returns changes that must be decided."""
 
-    def __init__(self, state: _State, watched: Watched) -> None:
+    def __init__(self, state: _ScanState, watched: WatchedTables) -> None:
         self._state = state
         self._watched = watched
         self._maps = MapChecker(watched.tables, watched.charset)
         self.reader = EventReader()
 
-    def take(self, event: LogEvent) -> StatementJudgment | None:
+    def take(self, event: LogEvent) -> RelevantStatement | None:
         self._state.bytes += len(event.body)
         if event.type in _BEGINS:
             ends = (
@@ -304,7 +321,7 @@ class _Scan:
                 and len(event.body) > 12
                 and not event.body[12] & _STANDALONE
             )
-            self._state.group = _Group(
+            self._state.transaction = _Transaction(
                 at=LogPosition(self._state.file, event.begin), gtid=gtid_of(event), open=ends
             )
             return None
@@ -318,21 +335,23 @@ class _Scan:
             self._other(event)
         return None
 
-    def _rows(self, event: LogEvent) -> StatementJudgment | None:
-        group = self._state.begin(event)
+    def _rows(self, event: LogEvent) -> RelevantStatement | None:
+        transaction = self._state.ensure_transaction(event)
         if event.type == EventType.TABLE_MAP:
-            map_ = self.reader.table_map(event.body)
-            group.all_tables.add(map_.path)
-            path = self._watched.path(map_.path)
+            table_map = self.reader.table_map(event.body)
+            transaction.all_tables.add(table_map.path)
+            path = self._watched.path(table_map.path)
             if path is None:
                 return None
-            group.tables.add(path)
-            wrong = self._maps.difference(map_, path)
-            statement_ = TableStatement(Effect.DIFFERS, ((map_.database, map_.table),), wrong)
-            return StatementJudgment(statement_, (path,)) if wrong else None
+            transaction.tables.add(path)
+            wrong = self._maps.difference(table_map, path)
+            statement_ = TableStatement(
+                Effect.DIFFERS, ((table_map.database, table_map.table),), wrong
+            )
+            return RelevantStatement(statement_, (path,)) if wrong else None
         path = self._table(event)
         if path is not None:
-            group.rows += 1 + len(event.body) // _ROW_BYTES_GUESS
+            transaction.rows += 1 + len(event.body) // _ROW_BYTES_GUESS
         return None
 
     def _table(self, event: LogEvent) -> str | None:
@@ -340,23 +359,24 @@ class _Scan:
         return self._watched.path(known[1].path) if known is not None else None
 
     def _payload(self, event: LogEvent) -> None:
-        """A packed transaction: its events are looked at as if they stood alone.
+        """Process the events inside of a compressed transaction.
 
-        They have no places of their own, so that only all of it can be passed.
+        They have no positions of their own, so only all of it can be skipped.
         """
-        group = self._state.begin(event)
+        transaction = self._state.ensure_transaction(event)
         for inner in payload_events(event.body):
             if inner.type == EventType.TABLE_MAP:
                 path = self._watched.path(self.reader.table_map(inner.body).path)
                 if path is not None:
                     raise Unsupported(
-                        f"the source packs the transaction at {group.at}, which changes {path}: "
-                        "set binlog_transaction_compression = OFF, for all its connections"
+                        f"the source compresses the transaction at {transaction.at}, which "
+                        f"changes {path}: set binlog_transaction_compression = OFF, for all "
+                        "its connections"
                     )
-        self._state.boundary(event)
+        self._state.end_transaction(event)
 
     def _other(self, event: LogEvent) -> None:
-        """Ends of transactions, what cannot be read, and events between transactions."""
+        """Process ends of transactions, unreadable events, and events between transactions."""
         state = self._state
         if event.type == EventType.PARTIAL_UPDATE and (path := self._table(event)) is not None:
             raise Unsupported(
@@ -365,81 +385,93 @@ class _Scan:
             )
         if event.type == EventType.XA_PREPARE:
             self._prepare(event)
-        elif event.type == EventType.XID or state.group is None:
-            state.boundary(event)
+        elif event.type == EventType.XID or state.transaction is None:
+            state.end_transaction(event)
 
     def _prepare(self, event: LogEvent) -> None:
-        """What is prepared counts once it is committed; one phase does both."""
+        """Process an XA PREPARE: its rows count once it is committed; one phase does both."""
         xid, committed = prepared_id(event)
-        group = self._state.begin(event)
+        transaction = self._state.ensure_transaction(event)
         if not committed:
-            if group.tables & self._watched.kept:
-                names = ", ".join(sorted(group.tables & self._watched.kept))
+            if transaction.tables & self._watched.nontransactional:
+                names = ", ".join(sorted(transaction.tables & self._watched.nontransactional))
                 raise Unsupported(
-                    f"the XA transaction {xid} at {group.at} changes {names}, whose engine knows no"
-                    " transactions: its rows cannot be told from others"
+                    f"the XA transaction {xid} at {transaction.at} changes {names}, whose "
+                    "engine is not transactional: its rows cannot be separated from others"
                 )
             self._state.prepared[xid] = PreparedTransaction(
-                group.at.file, group.at.pos, event.end, tuple(sorted(group.all_tables))
+                transaction.at.file,
+                transaction.at.pos,
+                event.end,
+                tuple(sorted(transaction.all_tables)),
             )
-            group.skip = [(group.at.file, group.at.pos, event.end)] if group.tables else []
-            group.tables = set()
-            group.rows = 0
-        self._state.boundary(event)
+            transaction.skip = (
+                [(transaction.at.file, transaction.at.pos, event.end)] if transaction.tables else []
+            )
+            transaction.tables = set()
+            transaction.rows = 0
+        self._state.end_transaction(event)
 
-    def _statement(self, event: LogEvent) -> StatementJudgment | None:
+    def _statement(self, event: LogEvent) -> RelevantStatement | None:
         logged = statement(event)
         text = logged.text.decode("utf-8", "replace")
-        group = self._state.begin(event)
+        transaction = self._state.ensure_transaction(event)
         if found := _SAVEPOINT.fullmatch(text):
-            group.savepoints.append((found[1], event.end, set(group.tables), group.rows))
+            transaction.savepoints.append(
+                (found[1], event.end, set(transaction.tables), transaction.rows)
+            )
         elif found := _ROLLBACK_TO.fullmatch(text):
-            group.undo(found[1], self._state.file, event.end, self._watched.kept)
+            transaction.roll_back(
+                found[1], self._state.file, event.end, self._watched.nontransactional
+            )
         elif _ROLLBACK.fullmatch(text) or _COMMIT.fullmatch(text):
             if not _COMMIT.fullmatch(text):
-                group.undo(None, self._state.file, event.end, self._watched.kept)
-            self._state.boundary(event)
+                transaction.roll_back(
+                    None, self._state.file, event.end, self._watched.nontransactional
+                )
+            self._state.end_transaction(event)
         elif decided := decision(text):
-            return self._decide(event, *decided)
+            return self._finish_xa(event, *decided)
         elif _BEGIN.fullmatch(text):
-            group.open = True
+            transaction.open = True
         else:
-            return self._judge(event)
+            return self._check_statement(event)
         return None
 
-    def _judge(self, event: LogEvent) -> StatementJudgment | None:
-        found = judge(statement(event), self._watched)
+    def _check_statement(self, event: LogEvent) -> RelevantStatement | None:
+        found = relevant_statement(statement(event), self._watched)
         if found is not None:
-            self._state.altered |= set(found.waiting)
+            self._state.altered |= set(found.unread)
             if found.paths:
                 return found
-        if not self._state.begin(event).open:
-            self._state.boundary(event)
+        if not self._state.ensure_transaction(event).open:
+            self._state.end_transaction(event)
         return None
 
-    def _decide(self, event: LogEvent, xid: str, committed: bool) -> StatementJudgment | None:
+    def _finish_xa(self, event: LogEvent, xid: str, committed: bool) -> RelevantStatement | None:
         state = self._state
         known = state.prepared.pop(xid, None)
         if committed and known is None and self._watched.tables:
-            known = self._watched.search(xid, LogPosition(state.file, event.begin))
+            known = self._watched.find_prepared(xid, LogPosition(state.file, event.begin))
             if known is None:
                 text = (
-                    f"XA COMMIT {xid}, of a transaction that was prepared before the log that the"
-                    " server still has"
+                    f"XA COMMIT {xid}, of a transaction that was prepared before the oldest "
+                    "log of the server"
                 )
-                return StatementJudgment(
-                    TableStatement(Effect.ROWS, (), text, told=False), tuple(self._watched.tables)
+                return RelevantStatement(
+                    TableStatement(Effect.ROWS, (), text, lists_all=False),
+                    tuple(self._watched.tables),
                 )
         if committed and known is not None:
             touched = {
                 path for name in known.tables if (path := self._watched.path(name)) is not None
             }
             if touched:
-                group = state.begin(event)
-                group.tables |= touched
-                group.rows += 1 + (known.end - known.begin) // _ROW_BYTES_GUESS
+                transaction = state.ensure_transaction(event)
+                transaction.tables |= touched
+                transaction.rows += 1 + (known.end - known.begin) // _ROW_BYTES_GUESS
                 state.also.append(
                     (LogPosition(state.file, event.end), (known.file, known.begin, known.end))
                 )
-        state.boundary(event)
+        state.end_transaction(event)
         return None

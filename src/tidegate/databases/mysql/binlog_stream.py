@@ -1,9 +1,9 @@
-"""A connection on which the server sends its binary log. Called by scan and reader, in drivers and
-tasks.
+"""A connection over which the server sends its binary log.
 
-pymysql logs in; then its socket is read here, packet by packet, as nothing of the log must be
-buffered elsewhere. Flag 1 of the request makes the server say EOF at the end of the log instead of
-waiting; server id 0 may be connected any number of times.
+Called by binlog_scan.py and binlog_reader.py, in drivers and tasks. pymysql logs in; then its
+socket is read here, packet by packet, as nothing of the log may be buffered elsewhere. Flag 1 of
+the request makes the server send EOF at the end of the log instead of waiting; server id 0 may be
+connected any number of times.
 """
 
 import struct
@@ -27,16 +27,16 @@ Connect = Callable[[], "pymysql.connections.Connection[Any]"]
 
 
 class LogStream:
-    """The events after a position as bytes without the packet's own header: `with
-    LogStream(connect, position) as stream: for event in stream`.
+    """The events after a position, as bytes without the header of the packet.
+
+    `with LogStream(connect, position) as stream: for event in stream`.
     """
 
     def __init__(self, connect: Connect, start: LogPosition) -> None:
         self._start = start
         if start.pos > _POSITION_MAX:
             raise LogRefused(
-                f"position {start} lies beyond 4 GiB of its file, where the server cannot be asked"
-                " to begin"
+                f"position {start} is beyond 4 GiB of its file, where the protocol cannot begin"
             )
         connection: Any = connect()
         self._connection = connection
@@ -71,14 +71,14 @@ class LogStream:
                     case 0xFE if len(packet) < _EOF_BYTES_MAX:
                         return
                     case 0xFF:
-                        raise self._refused(packet)
+                        raise self._refusal(packet)
                     case other:
                         raise LogDamaged(f"the server sent a packet of kind {other:#x}")
         except (OSError, pymysql.err.Error) as error:
             raise _translated(error) from error
 
     def _packet(self) -> bytes:
-        """One packet of the protocol; longer ones come in parts of 16 MB."""
+        """Return one packet of the protocol; longer ones arrive in parts of 16 MB."""
         parts = []
         total = 0
         while True:
@@ -101,7 +101,7 @@ class LogStream:
             raise LogUnreachable("the source closed the connection on which it sent its binary log")
         return data
 
-    def _refused(self, packet: bytes) -> LogRefused:
+    def _refusal(self, packet: bytes) -> LogRefused:
         code = int.from_bytes(packet[1:3], "little")
         text = packet[9:] if packet[3:4] == b"#" else packet[3:]
         return LogRefused(

@@ -1,11 +1,10 @@
-"""Row images of the binary log to lists of values: a function written for the layout of a table.
-Called by rows.py, in tasks.
+"""Decode row images of the binary log to lists of values, with generated code.
 
-An image is a bitmap of nulls and the values back to back, so a value can only be found by reading
-all before it. The generated function does that with one line or two for each column, which is ten
-times as fast as a call for each value; where fast_rows.pyx was built, it does the same, faster.
-What is appended is plain: whole numbers, floats and bytes; columns.py makes Arrow arrays of them.
-TIDEGATE_PURE_PYTHON=1 leaves the compiled one aside.
+Called by binlog_rows.py, in tasks. An image is a bitmap of nulls followed by the values, so a value
+can only be found by reading all before it. For each layout, a function with one or two lines for
+each column is generated, which is ten times as fast as a call for each value; binlog_fast_rows.pyx,
+if it was built, does the same faster. The values are plain integers, floats and bytes;
+binlog_columns.py makes Arrow arrays of them. TIDEGATE_PURE_PYTHON=1 disables the compiled decoder.
 """
 
 import os
@@ -28,27 +27,25 @@ _ENUM, _SET, _STRING = 247, 248, 254
 class Raw(StrEnum):
     """What the decoder appends for a column."""
 
-    NUMBER = "number"  # a whole number
+    NUMBER = "number"  # an integer
     FLOAT = "float"
-    UNSCALED = "unscaled"  # a decimal without its point; the parameter is its scale
+    UNSCALED = "unscaled"  # an unscaled decimal; the parameter is its scale
     DAYS = "days"  # since 1970
-    MICROS = "micros"  # since 1970, of a date and time without zone
+    MICROS = "micros"  # since 1970, of a date and time without a time zone
     INSTANT = "instant"  # microseconds since 1970, UTC
-    # a time of day or a span, in microseconds; the parameter is the number of its digits after the
-    # point
+    # A time of day or a span, in microseconds; the parameter is the number of its decimals.
     SPAN = "span"
-    # bytes in the column's character set, or plain bytes; the parameter is the fixed length of
-    # BINARY(n)
+    # Bytes in the character set of the column, or binary; the parameter is the length of BINARY(n).
     TEXT = "text"
-    LABEL = "label"  # the number of an ENUM's label
-    LABELS = "labels"  # the bits of a SET's labels
+    LABEL = "label"  # the index of the label of an ENUM
+    LABELS = "labels"  # the bits of the labels of a SET
     BITS = "bits"  # of a BIT(n), as a number; the parameter is the number of bytes
-    JSON = "json"  # MySQL's own binary form
-    PACKED = "packed"  # as TEXT, compressed column by column (MariaDB)
+    JSON = "json"  # MySQL's binary JSON
+    PACKED = "packed"  # like TEXT, of a compressed column of MariaDB
 
 
 class Op(IntEnum):
-    """What the compiled decoder reads; its numbers are those of fast_rows.pyx."""
+    """Operations of the compiled decoder; the numbers are those of binlog_fast_rows.pyx."""
 
     SIGNED = 0
     UNSIGNED = 1
@@ -70,7 +67,7 @@ class Op(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RawColumn:
-    """One column of the images: how it is read, in Python and compiled, and what comes out."""
+    """A column of the images: how it is decoded, in Python and compiled, and to what."""
 
     kind: Raw
     parameter: int
@@ -79,11 +76,11 @@ class RawColumn:
 
 
 Decode = Callable[[bytes, int, int, list[list[Any]]], int]
-"""(data, from, to, one list for each column) -> number of images"""
+"""(data, from, to, one list for each column) -> number of images."""
 
 
-def compiled() -> Any:
-    """The module with the compiled decoder; None where it was not built or is not wanted."""
+def compiled_module() -> Any:
+    """Return the module of the compiled decoder; None if it is not built or disabled."""
     if os.environ.get("TIDEGATE_PURE_PYTHON", "") not in ("", "0"):
         return None
     try:
@@ -93,8 +90,8 @@ def compiled() -> Any:
 
 
 def decoder(columns: Sequence[RawColumn], fast: Any = None) -> Decode:
-    """The function that reads images of these columns; by the compiled module where one is given."""
-    act = written(columns) if fast is None else _compiled(columns, fast)
+    """Return the function that decodes images of these columns, compiled if `fast` is given."""
+    act = generate_decoder(columns) if fast is None else _compiled_decoder(columns, fast)
 
     def decode(data: bytes, start: int, end: int, lists: list[list[Any]]) -> int:
         try:
@@ -105,13 +102,13 @@ def decoder(columns: Sequence[RawColumn], fast: Any = None) -> Decode:
     return decode
 
 
-def _compiled(columns: Sequence[RawColumn], fast: Any) -> Decode:
+def _compiled_decoder(columns: Sequence[RawColumn], fast: Any) -> Decode:
     program = array("i", [number for column in columns for number in (*column.op, 0, 0, 0, 0)[:5]])
     return lambda data, start, end, lists: int(fast.decode(data, start, end, program, lists))
 
 
-def written(columns: Sequence[RawColumn]) -> Decode:
-    """The function in Python, written for these columns."""
+def generate_decoder(columns: Sequence[RawColumn]) -> Decode:
+    """Return the Python function that decodes images of these columns."""
     bitmap = (len(columns) + 7) // 8
     lines = [
         "def decode(b, p, end, lists):",
@@ -134,8 +131,9 @@ def written(columns: Sequence[RawColumn]) -> Decode:
 
 
 def days_of(year: int, month: int, day: int) -> int | None:
-    """Days since 1970; None for dates that are none, such as 0000-00-00, 2020-02-00, 0000-05-05 and
-    2023-02-29.
+    """Return the days since 1970.
+
+    None for invalid dates such as 0000-00-00, 2020-02-00, 0000-05-05 and 2023-02-29.
     """
     if not (month and day and year) or (day > 28 and day > _month_days(year, month)):
         return None
@@ -161,7 +159,7 @@ def _month_days(year: int, month: int) -> int:
 
 
 def raw_column(type_byte: int, meta: int, *, unsigned: bool, name: str) -> RawColumn:
-    """How to read a column of this type; Unsupported where nobody can."""
+    """Return how to decode a column of this type; Unsupported if that is not known."""
     if type_byte in _WHOLE:
         letter, size = _WHOLE[type_byte]
         code = f"OUT(u_{letter.upper() if unsigned else letter}(b, p)[0]); p += {size}"
@@ -169,8 +167,8 @@ def raw_column(type_byte: int, meta: int, *, unsigned: bool, name: str) -> RawCo
     maker = _MAKERS.get(type_byte)
     if maker is None:
         raise Unsupported(
-            f"column {name} has a type that the log writes in a form of its own (type {type_byte});"
-            " leave its table out, or change its type"
+            f"column {name} has a type that cannot be decoded from the log (type "
+            f"{type_byte}); leave its table out, or change its type"
         )
     return maker(meta, unsigned)
 
@@ -209,7 +207,7 @@ def _date(_: int, __: bool) -> RawColumn:
 
 
 def _datetime(meta: int, _: bool) -> RawColumn:
-    """Five bytes of year to second, and up to three of a fraction."""
+    """Five bytes of year to second, followed by up to three bytes of the fraction."""
     width = (meta + 1) // 2
     return RawColumn(
         Raw.MICROS,
@@ -311,8 +309,9 @@ def _old_time(_: int, __: bool) -> RawColumn:
 
 
 def _decimal(meta: int, _: bool) -> RawColumn:
-    """Groups of nine digits in four bytes each, big-endian, the first bit turned; all bits turned
-    where it is negative.
+    """Groups of nine digits in four bytes each, big-endian.
+
+    The first bit is inverted; all bits are, if the number is negative.
     """
     precision, scale = meta >> 8, meta & 255
     head, wholes = (precision - scale) % 9, (precision - scale) // 9
@@ -376,8 +375,9 @@ def _bit(meta: int, _: bool) -> RawColumn:
 
 
 def _string(meta: int, _: bool) -> RawColumn:
-    """CHAR and BINARY, and ENUM and SET, which say so in the parameter's first byte; lengths above
-    255 hide two bits there.
+    """CHAR and BINARY; also ENUM and SET, which are in the first byte of the parameter.
+
+    Lengths above 255 store two bits there.
     """
     real, length = meta >> 8, meta & 255
     if real & 0x30 != 0x30:

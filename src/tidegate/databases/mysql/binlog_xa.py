@@ -1,9 +1,8 @@
-"""XA transactions: rows that the log shows when they are prepared, and that count only once they
-are committed. Called by scan.py.
+"""XA transactions: logged when they are prepared, and valid once they are committed.
 
-The log has them as two groups of events, anywhere from each other. What was prepared is remembered
-with its place; the commit makes its rows those of the range that holds the commit, wherever the
-rows stand.
+Called by binlog_scan.py. The log has them as two groups of events, any distance apart. The position
+of a prepared transaction is recorded; the commit makes its rows part of the range that has the
+commit, wherever the rows are.
 """
 
 import re
@@ -16,7 +15,7 @@ from tidegate.databases.mysql.binlog_events import (
     EventReader,
     EventType,
     LogEvent,
-    parsed,
+    parse_or_damaged,
     rotation,
 )
 from tidegate.databases.mysql.binlog_position import FIRST, LogPosition
@@ -35,7 +34,7 @@ _GROUP_BEGINS = (
 
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction:
-    """The events of a prepared transaction, within one file, and the tables that they touch."""
+    """The events of a prepared transaction, within one file, and the tables they touch."""
 
     file: str
     begin: int
@@ -43,7 +42,7 @@ class PreparedTransaction:
     tables: tuple[str, ...]
 
     def json(self) -> list[Any]:
-        """As an offset keeps it."""
+        """Return the form that the offset keeps."""
         return [self.file, self.begin, self.end, list(self.tables)]
 
     @staticmethod
@@ -53,8 +52,8 @@ class PreparedTransaction:
 
 
 def prepared_id(event: LogEvent) -> tuple[str, bool]:
-    """The id of the transaction that an event prepares, and whether it commits it at once."""
-    return parsed(_read, event.body, "the preparation of an XA transaction")
+    """Return the id of the transaction that an event prepares, and whether it commits it."""
+    return parse_or_damaged(_read, event.body, "the preparation of an XA transaction")
 
 
 def _read(body: bytes) -> tuple[str, bool]:
@@ -66,8 +65,9 @@ def _read(body: bytes) -> tuple[str, bool]:
 
 
 def decision(text: str) -> tuple[str, bool] | None:
-    """The id of the transaction that a statement decides, and whether it commits it; None for other
-    statements.
+    """Return the id of the transaction that a statement completes, and whether it commits it.
+
+    None for other statements.
     """
     found = _DECISION.fullmatch(text)
     return (found[2].replace("x'", "X'"), found[1].upper() == "COMMIT") if found else None
@@ -76,8 +76,9 @@ def decision(text: str) -> tuple[str, bool] | None:
 def find_prepared(
     connect: Connect, files: Sequence[str], before: LogPosition, xid: str
 ) -> PreparedTransaction | None:
-    """Where a transaction was prepared that was decided at a position: for positions that were
-    taken in between. Reads files backwards.
+    """Find where a transaction was prepared that was completed at a position.
+
+    Needed for positions that were taken in between. Reads the files backwards.
     """
     for file in reversed([f for f in files if LogPosition(f, FIRST).key <= before.key]):
         found = _in_file(connect, file, before, xid)

@@ -16,7 +16,8 @@ from tidegate.databases.cdc.column_defaults import ColumnDefaults
 from tidegate.databases.cdc.errors import ChangeChoice, ColumnsAdded, TableChanged
 from tidegate.databases.cdc.progress import is_done
 from tidegate.databases.cdc.selection import CdcTable
-from tidegate.databases.cdc.source import CdcSource, LogWindow
+from tidegate.databases.cdc.source import CdcSource
+from tidegate.databases.cdc.window import LogWindow
 from tidegate.databases.errors import TableMissing
 from tidegate.databases.session import Session, open_session
 from tidegate.databases.url import System
@@ -24,7 +25,7 @@ from tidegate.model.document import from_document, to_document
 from tidegate.model.errors import UserError
 from tidegate.model.job import JobMode
 from tidegate.model.records import Failure
-from tidegate.model.table_changes import AcceptedChange, ChangeStop, decided, merged
+from tidegate.model.table_changes import AcceptedChange, ChangeStop, choice_for, merge_accepted
 from tidegate.pipeline.failures import failure_of
 from tidegate.plugin.contract import Limit, Offset, OperatorContext
 
@@ -49,22 +50,22 @@ class ScriptedSource(CdcSource):
     def position_text(self, log: Mapping[str, Any]) -> str:
         return f"log.1:{log['n']}"
 
-    def log_begin(self, session: Session) -> dict[str, Any]:
+    def start_position(self, session: Session) -> dict[str, Any]:
         return {"n": 0}
 
-    def log_stop(self, session: Session) -> dict[str, Any] | None:
+    def stop_position(self, session: Session) -> dict[str, Any] | None:
         return None
 
-    def passed(self, log: Mapping[str, Any], stop: Mapping[str, Any]) -> bool:
+    def has_reached(self, log: Mapping[str, Any], stop: Mapping[str, Any]) -> bool:
         return bool(log["n"] >= stop["n"])
 
-    def log_now(self, session: Session) -> dict[str, Any]:
+    def current_position(self, session: Session) -> dict[str, Any]:
         return {"n": len(self.log)}
 
-    def columns_of(self, captured: CdcTable) -> list[Any]:
-        return [[c.name, c.native] for c in captured.info.columns]
+    def columns_of(self, cdc_table: CdcTable) -> list[Any]:
+        return [[c.name, c.native] for c in cdc_table.info.columns]
 
-    def filled(self, session: Session, captured: CdcTable) -> ColumnDefaults:
+    def column_defaults(self, session: Session, cdc_table: CdcTable) -> ColumnDefaults:
         return {}
 
     def next_window(self, session: Session, start: Offset, limit: Limit) -> LogWindow:
@@ -261,7 +262,7 @@ def test_a_pipeline_that_was_built_before_the_change_starts_again_with_the_new_c
     assert [c.name for c in source.tables()[0].columns] == ["id", "v"]
     with sqlite3.connect(database) as connection:
         connection.execute("alter table orders drop column v")
-    with pytest.raises(ColumnsAdded, match="orders has got other columns"):
+    with pytest.raises(ColumnsAdded, match="orders has other columns"):
         source.latest(start, Limit())
 
 
@@ -278,7 +279,7 @@ def test_rows_from_before_a_change_that_the_pipeline_cannot_carry_stop_it_before
         "n": 1
     }  # none of this table: the change itself stops it
     with pytest.raises(
-        TableChanged, match="the log has rows with v TEXT, from before a change"
+        TableChanged, match="the log has rows with v TEXT, from before a later change"
     ) as stop:
         source_of(database, *LOG[:2]).latest(start, Limit())
     assert stop.value.change == ChangeStop(
@@ -344,15 +345,15 @@ def test_a_table_that_never_was_there_is_an_error_at_the_start_and_later(databas
 def test_a_decision_that_names_the_table_goes_before_one_that_names_none() -> None:
     changes = tuple(map(AcceptedChange.parse, ["p:1=adopt", "a.b@p:1=reread"]))
     assert (
-        decided(changes, "a.b", "p:1"),
-        decided(changes, "a.c", "p:1"),
-        decided(changes, "a.b", "p:2"),
+        choice_for(changes, "a.b", "p:1"),
+        choice_for(changes, "a.c", "p:1"),
+        choice_for(changes, "a.b", "p:2"),
     ) == (REREAD, ADOPT, None)
 
 
 def test_of_two_decisions_about_one_change_the_newer_one_holds() -> None:
     earlier = tuple(map(AcceptedChange.parse, ["p:1=adopt", "p:2=skip"]))
-    assert [str(c) for c in merged(earlier, (AcceptedChange.parse("p:1=reread"),))] == [
+    assert [str(c) for c in merge_accepted(earlier, (AcceptedChange.parse("p:1=reread"),))] == [
         "p:2=skip",
         "p:1=reread",
     ]

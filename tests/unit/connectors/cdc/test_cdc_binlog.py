@@ -21,19 +21,19 @@ from tidegate.databases.mysql.binlog_events import (
     EventReader,
     EventType,
     RowChangeKind,
+    decompress,
     read_table_map,
     rotation,
     row_event,
     statement,
-    unpacked,
 )
 from tidegate.databases.mysql.binlog_json import json_text
 from tidegate.databases.mysql.binlog_position import LogPosition
 from tidegate.databases.mysql.binlog_row_layout import LogColumn
-from tidegate.databases.mysql.binlog_values import compiled, decoder, raw_column
+from tidegate.databases.mysql.binlog_values import compiled_module, decoder, raw_column
 from tidegate.model.errors import TidegateError, Unsupported
 
-DECODERS = [None, *([compiled()] if compiled() is not None else [])]
+DECODERS = [None, *([compiled_module()] if compiled_module() is not None else [])]
 """The one in Python, and the compiled one where it was built."""
 TYPES = [
     (1, 0),
@@ -204,7 +204,7 @@ def test_python_alone_is_taken_where_the_environment_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TIDEGATE_PURE_PYTHON", "1")
-    assert values.compiled() is None
+    assert values.compiled_module() is None
 
 
 @settings(derandomize=True, max_examples=300)
@@ -240,9 +240,9 @@ def test_cut_and_turned_layouts_are_read_or_refused_in_our_words(data: st.DataOb
 
 def test_a_small_packet_cannot_ask_for_much_memory() -> None:
     with pytest.raises(ValueError, match="after decompression"):
-        unpacked(b"\x84\xff\xff\xff\xff" + zlib.compress(b"x"))
+        decompress(b"\x84\xff\xff\xff\xff" + zlib.compress(b"x"))
     with pytest.raises(ValueError, match="after decompression"):
-        unpacked(b"\x81\x02" + zlib.compress(b"x" * 100_000)[:-20])
+        decompress(b"\x81\x02" + zlib.compress(b"x" * 100_000)[:-20])
 
 
 @pytest.mark.parametrize(
@@ -432,7 +432,7 @@ def test_made_up_json_is_read_or_refused_in_our_words(data: bytes) -> None:
 def test_positions_are_ordered_by_the_number_of_their_file() -> None:
     assert LogPosition("b.999999", 5).key < LogPosition("b.1000000", 4).key
     assert LogPosition.of(LogPosition("b.000001", 7).json()) == LogPosition("b.000001", 7)
-    with pytest.raises(ValueError, match="no name of a binary log file"):
+    with pytest.raises(ValueError, match="not the name of a binary log file"):
         LogPosition("nothing", 1).key  # noqa: B018  # asking is the point
 
 

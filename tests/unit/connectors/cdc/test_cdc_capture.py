@@ -14,12 +14,12 @@ from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
 from tidegate.databases.cdc import key_order as order
 from tidegate.databases.cdc import spool
 from tidegate.databases.cdc.changes import SnapshotRollback, normalize_changes
-from tidegate.databases.cdc.key_order import PlainOrder
+from tidegate.databases.cdc.key_order import ArrowOrder
 from tidegate.databases.cdc.keys import KeyChunk, SplitKey, split_key
-from tidegate.databases.cdc.progress import budget, chunks_between, is_done
-from tidegate.databases.cdc.selection import CaptureTable
+from tidegate.databases.cdc.progress import chunk_budget, chunks_between, is_done
+from tidegate.databases.cdc.selection import CdcTable
 from tidegate.databases.dialect import Dialect, dialect_of
-from tidegate.databases.patience import retry_transient
+from tidegate.databases.reconnect import retry_connect
 from tidegate.databases.session import open_session
 from tidegate.databases.url import System, parse_url
 from tidegate.model.errors import TransientError, UserError
@@ -82,7 +82,7 @@ def test_rows_that_are_not_read_yet_are_not_there() -> None:
         (70, "q", 1),
         (71, "r", 2),
     )
-    assert rows(normalize_changes(changes, ["id"], PlainOrder("id").upto(changes, 10))) == [
+    assert rows(normalize_changes(changes, ["id"], ArrowOrder("id").upto(changes, 10))) == [
         (1, "a", 1),
         (1, "b", 2),
         (2, "a", 3),
@@ -93,7 +93,7 @@ def test_rows_that_are_not_read_yet_are_not_there() -> None:
 
 def test_rows_are_taken_back_to_what_they_were_before_their_first_change() -> None:
     back = SnapshotRollback(
-        ["id"], lambda changes: PlainOrder("id").inside(changes, KeyChunk(0, 10))
+        ["id"], lambda changes: ArrowOrder("id").inside(changes, KeyChunk(0, 10))
     )
     back.add(
         normalize_changes(
@@ -119,7 +119,7 @@ def test_chunks_are_the_ranges_between_two_offsets() -> None:
     assert chunks_between(last, last) == chunks_between(None, None) == []
     assert is_done(last)
     assert not is_done(first)
-    assert budget(1, 8096, 2) == 2
+    assert chunk_budget(1, 8096, 2) == 2
 
 
 def key_of(
@@ -130,7 +130,7 @@ def key_of(
         path="t", columns=(Column(name="id", type=dialect.data_type(column)),), primary_key=("id",)
     )
     return split_key(
-        CaptureTable(info=TableInfo(name=TableName("d", "", "t"), columns=(column,)), table=table),
+        CdcTable(info=TableInfo(name=TableName("d", "", "t"), columns=(column,)), table=table),
         dialect,
         known,
     )
@@ -196,7 +196,7 @@ def test_only_a_column_of_the_key_cuts_a_table() -> None:
     )
     assert (
         split_key(
-            CaptureTable(
+            CdcTable(
                 info=TableInfo(name=TableName("d", "", "t"), columns=(column,)),
                 table=table,
                 split="n",
@@ -283,8 +283,8 @@ def test_keys_are_compared_with_the_end_of_a_range(
 ) -> None:
     keys = pa.RecordBatch.from_arrays([pa.array(values, kind)], names=["id"])
     last = bound == 2**40
-    assert PlainOrder("id").upto(keys, bound).to_pylist() == [True, True, last]
-    assert PlainOrder("id").inside(keys, KeyChunk(bound, None)).to_pylist() == [
+    assert ArrowOrder("id").upto(keys, bound).to_pylist() == [True, True, last]
+    assert ArrowOrder("id").inside(keys, KeyChunk(bound, None)).to_pylist() == [
         False,
         False,
         not last,
@@ -293,7 +293,7 @@ def test_keys_are_compared_with_the_end_of_a_range(
 
 @pytest.mark.parametrize(
     ("limit", "value", "statements"),
-    [("ASKED_MAX", 2, 3), ("ASKED_CHARS_MAX", 7, 3), ("ASKED_MAX", 1000, 1)],
+    [("KEYS_PER_QUERY_MAX", 2, 3), ("QUERY_CHARS_MAX", 7, 3), ("KEYS_PER_QUERY_MAX", 1000, 1)],
 )
 def test_texts_are_compared_by_the_database_a_few_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int, statements: int
@@ -337,7 +337,7 @@ def test_a_spool_gives_back_what_it_got_also_from_disk(monkeypatch: pytest.Monke
 
 
 def test_a_lost_server_is_asked_again_and_a_mistake_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.databases.patience.FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr("tidegate.databases.reconnect.RECONNECT_PAUSES_S", (0.0,))
     asked: list[int] = []
 
     def failing(error: Exception, times: int) -> Any:
@@ -350,11 +350,11 @@ def test_a_lost_server_is_asked_again_and_a_mistake_is_not(monkeypatch: pytest.M
         asked.clear()
         return act
 
-    assert retry_transient(failing(TransientError("away"), 3), 3) == "there"
+    assert retry_connect(failing(TransientError("away"), 3), 3) == "there"
     with pytest.raises(TransientError):
-        retry_transient(failing(TransientError("away"), 4), 3)
+        retry_connect(failing(TransientError("away"), 4), 3)
     with pytest.raises(UserError):
-        retry_transient(failing(UserError("wrong"), 1), 3)
+        retry_connect(failing(UserError("wrong"), 1), 3)
     assert len(asked) == 1
 
 

@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
-from tidegate.connectors.mysqlcdc.column_defaults import filled, why_not
+from tidegate.connectors.mysqlcdc.column_defaults import read_column_defaults, undefaultable
 from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
-from tidegate.databases.cdc.column_defaults import UNKNOWN, absent, plain, to_stored
-from tidegate.databases.cdc.selection import CaptureTable
+from tidegate.databases.cdc.column_defaults import (
+    UNKNOWN,
+    missing_column,
+    parse_constant,
+    to_stored,
+)
+from tidegate.databases.cdc.selection import CdcTable
 from tidegate.databases.ddl import add_column
 from tidegate.databases.dialect import dialect_of
 from tidegate.databases.mysql.binlog_ddl import table_statement
@@ -26,7 +31,7 @@ class Catalogue:
         self._version = version
         self._row = row
 
-    def one(self, sql: str) -> str:
+    def scalar(self, sql: str) -> str:
         assert "version" in sql
         return self._version
 
@@ -45,11 +50,11 @@ def value(
     native: str = "int",
 ) -> Any:
     table = Table(path="shop.orders", columns=(Column(name="c", type=parse_type(kind)),))
-    captured = CaptureTable(
+    cdc_table = CdcTable(
         info=TableInfo(name=NAME, columns=(NativeColumn(name="c", native=native),)), table=table
     )
     session: Any = Catalogue(version, default, nullable, extra, native)
-    return filled(session, captured)["c"]
+    return read_column_defaults(session, cdc_table)["c"]
 
 
 MARIA, MYSQL = "10.11.6-MariaDB", "8.0.36"
@@ -136,26 +141,33 @@ def test_the_catalogue_and_the_statement_must_agree(
         "string" if "varchar" in definition else "boolean" if "tinyint(1)" in definition else "int"
     )
     types = {"C": (parse_type(kind), definition.partition(" ")[0])}
-    assert (why_not(change, set(), {"C": filled_with}, types, lambda: False) == "") == carried
-    assert (why_not(change, set(), {"C": filled_with}, types, lambda: True) == "") == (
+    assert (undefaultable(change, set(), {"C": filled_with}, types, lambda: False) == "") == carried
+    assert (undefaultable(change, set(), {"C": filled_with}, types, lambda: True) == "") == (
         filled_with is not UNKNOWN
     )  # nothing came after it
-    assert why_not(change, {"c"}, {}, {}, lambda: False) == ""  # it was there before
+    assert undefaultable(change, {"c"}, {}, {}, lambda: False) == ""  # it was there before
 
 
 def test_moments_and_texts_are_plain_or_unknown() -> None:
-    assert plain("2024-05-06 07:08:09.5+00", parse_type("timestamp_tz")) == "2024-05-06 07:08:09.5"
-    assert plain("infinity", parse_type("timestamp")) is UNKNOWN
-    assert plain("NaN", parse_type("double")) is UNKNOWN
-    assert plain("{1}", parse_type("array<int>")) is UNKNOWN
+    assert (
+        parse_constant("2024-05-06 07:08:09.5+00", parse_type("timestamp_tz"))
+        == "2024-05-06 07:08:09.5"
+    )
+    assert parse_constant("infinity", parse_type("timestamp")) is UNKNOWN
+    assert parse_constant("NaN", parse_type("double")) is UNKNOWN
+    assert parse_constant("{1}", parse_type("array<int>")) is UNKNOWN
     assert to_stored({"a": "5", "b": None, "c": UNKNOWN, "d": False}) == {"a": "5", "d": False}
 
 
 def test_rows_of_before_hold_the_default_or_nothing() -> None:
     table = Table(path="t", columns=(), options={"defaults": {"a": "5", "b": True}})
-    assert absent(table, Column(name="a", type=parse_type("decimal(9,2)")), 2).to_pylist() == [5, 5]
-    assert absent(table, Column(name="b", type=parse_type("boolean")), 1).to_pylist() == [True]
-    assert absent(table, Column(name="c", type=parse_type("date")), 1).to_pylist() == [None]
+    assert missing_column(
+        table, Column(name="a", type=parse_type("decimal(9,2)")), 2
+    ).to_pylist() == [5, 5]
+    assert missing_column(table, Column(name="b", type=parse_type("boolean")), 1).to_pylist() == [
+        True
+    ]
+    assert missing_column(table, Column(name="c", type=parse_type("date")), 1).to_pylist() == [None]
 
 
 @pytest.mark.parametrize(

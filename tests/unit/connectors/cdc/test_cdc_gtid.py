@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidegate.databases.mysql.binlog_errors import LogDamaged
 from tidegate.databases.mysql.binlog_events import EventType, LogEvent
-from tidegate.databases.mysql.binlog_gtid import GtidSet, gtid_of, list_of
+from tidegate.databases.mysql.binlog_gtid import GtidSet, gtid_of, listed_transactions
 
 A, B = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4e11fa47-71ca-11e1-9e33-c80aa9429562"
 
@@ -70,7 +70,11 @@ def test_a_set_tells_what_is_in_it() -> None:
         True,
         False,
     ]
-    assert (maria.many, mysql.many, bool(GtidSet())) == (True, False, False)
+    assert (maria.has_several_lines, mysql.has_several_lines, bool(GtidSet())) == (
+        True,
+        False,
+        False,
+    )
     assert GtidSet("0-2-5").diverges(maria)
     assert not GtidSet("0-1-5,8-1-1").diverges(maria)
     assert not GtidSet("0-2-4").diverges(maria)
@@ -80,20 +84,20 @@ def test_the_head_of_a_file_lists_what_came_before_it() -> None:
     listed = (
         struct.pack("<I", 2 | 1 << 28) + struct.pack("<IIQ", 0, 1, 5) + struct.pack("<IIQ", 3, 2, 9)
     )
-    assert str(list_of(event(EventType.GTID_LIST, listed))) == "0-1-5,3-2-9"
+    assert str(listed_transactions(event(EventType.GTID_LIST, listed))) == "0-1-5,3-2-9"
     previous = (
         struct.pack("<Q", 1)
         + bytes.fromhex(A.replace("-", ""))
         + struct.pack("<QQQQQ", 2, 1, 6, 8, 9)
     )
-    assert str(list_of(event(EventType.PREVIOUS_GTIDS, previous))) == f"{A}:1-5:8"
-    assert list_of(event(EventType.XID, b"")) is None
+    assert str(listed_transactions(event(EventType.PREVIOUS_GTIDS, previous))) == f"{A}:1-5:8"
+    assert listed_transactions(event(EventType.XID, b"")) is None
 
 
 @settings(derandomize=True, max_examples=200)
 @given(st.binary(max_size=60), st.sampled_from([EventType.GTID_LIST, EventType.PREVIOUS_GTIDS]))
 def test_made_up_lists_are_read_or_refused_in_our_words(body: bytes, kind: EventType) -> None:
     try:
-        list_of(event(kind, body))
+        listed_transactions(event(kind, body))
     except LogDamaged:
         return

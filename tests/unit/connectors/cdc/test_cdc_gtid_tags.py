@@ -6,7 +6,7 @@ import pytest
 
 from tidegate.databases.mysql.binlog_errors import LogDamaged
 from tidegate.databases.mysql.binlog_events import EventType, LogEvent
-from tidegate.databases.mysql.binlog_gtid import GtidSet, gtid_of, list_of
+from tidegate.databases.mysql.binlog_gtid import GtidSet, gtid_of, listed_transactions
 
 A = "cf581ed5-e36b-11f1-b2c4-02fc00000001"
 UUID = "cf 58 1e d5 e3 6b 11 f1 b2 c4 02 fc 00 00 00 01"
@@ -42,7 +42,7 @@ def test_the_head_of_a_file_lists_tags() -> None:
         f"01 02 00 00 00 00 00 01 {UUID} 00 {long(1)} {long(1)} {long(4)} {UUID} 0a 6d 79 74 61 67"
         f" {long(2)} {long(1)} {long(3)} {long(7)} {long(8)}"
     )
-    assert str(list_of(event(EventType.PREVIOUS_GTIDS, body))) == f"{A}:1-3:mytag:1-2:7"
+    assert str(listed_transactions(event(EventType.PREVIOUS_GTIDS, body))) == f"{A}:1-3:mytag:1-2:7"
 
 
 def test_tags_are_counted_one_by_one() -> None:
@@ -72,4 +72,4 @@ def test_tags_are_counted_one_by_one() -> None:
     assert found.covers(GtidSet(f"{A}:mytag:2-3"))
     assert not found.covers(GtidSet(f"{A}:1-4:mytag:1-4"))
     assert not GtidSet(f"{A}:1-9").covers(GtidSet(f"{A}:mytag:1"))
-    assert found.many
+    assert found.has_several_lines

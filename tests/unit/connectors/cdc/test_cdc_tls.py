@@ -2,28 +2,28 @@
 
 import pytest
 
-from tidegate.databases.tls import Mode, Tls, mysql_tls, of_debezium
+from tidegate.databases.tls import Tls, TlsMode, from_debezium, mysql_tls
 
 
 @pytest.mark.parametrize(
     ("properties", "wanted"),
     [
-        ({}, Tls(Mode.NONE)),
-        ({"useSSL": "false"}, Tls(Mode.NONE)),
-        ({"useSSL": "true"}, Tls(Mode.REQUIRED)),
-        ({"requireSSL": "true"}, Tls(Mode.REQUIRED)),
-        ({"useSSL": "true", "verifyServerCertificate": "true"}, Tls(Mode.VERIFY_CA)),
-        ({"useSSL": "true", "serverSslCert": "/ca.pem"}, Tls(Mode.VERIFY_CA, "/ca.pem")),
-        ({"sslMode": "PREFERRED"}, Tls(Mode.NONE)),
+        ({}, Tls(TlsMode.NONE)),
+        ({"useSSL": "false"}, Tls(TlsMode.NONE)),
+        ({"useSSL": "true"}, Tls(TlsMode.REQUIRED)),
+        ({"requireSSL": "true"}, Tls(TlsMode.REQUIRED)),
+        ({"useSSL": "true", "verifyServerCertificate": "true"}, Tls(TlsMode.VERIFY_CA)),
+        ({"useSSL": "true", "serverSslCert": "/ca.pem"}, Tls(TlsMode.VERIFY_CA, "/ca.pem")),
+        ({"sslMode": "PREFERRED"}, Tls(TlsMode.NONE)),
         (
             {"sslMode": "VERIFY_IDENTITY", "trustCertificateKeyStoreUrl": "file:///c%20a.pem"},
-            Tls(Mode.VERIFY_FULL, "/c a.pem"),
+            Tls(TlsMode.VERIFY_FULL, "/c a.pem"),
         ),
         (
             {"sslmode": "verify-full", "sslcert": "/c.pem", "sslkey": "/k.pem"},
-            Tls(Mode.VERIFY_FULL, "", "/c.pem", "/k.pem"),
+            Tls(TlsMode.VERIFY_FULL, "", "/c.pem", "/k.pem"),
         ),
-        ({"sslMode": "trust"}, Tls(Mode.REQUIRED)),
+        ({"sslMode": "trust"}, Tls(TlsMode.REQUIRED)),
     ],
 )
 def test_the_words_of_the_drivers_are_understood(properties: dict[str, str], wanted: Tls) -> None:
@@ -41,5 +41,5 @@ def test_settings_of_debezium_are_taken_however_they_are_nested() -> None:
         "database.sslrootcert": "/ca.pem",
         "snapshot.mode": "never",
     }
-    assert of_debezium(given) == {"sslmode": "required", "sslrootcert": "/ca.pem"}
-    assert of_debezium(None) == {}
+    assert from_debezium(given) == {"sslmode": "required", "sslrootcert": "/ca.pem"}
+    assert from_debezium(None) == {}

@@ -11,18 +11,24 @@ import pytest
 from tidegate.databases.errors import LoggedValueUnfit
 from tidegate.databases.mysql.binlog_columns import (
     ColumnTarget,
+    decompress_value,
     finisher,
-    located,
+    name_row_in_errors,
     span_text,
-    unpacked_value,
 )
 from tidegate.databases.mysql.binlog_errors import LogDamaged
 from tidegate.databases.mysql.binlog_json import double_text, json_text
 from tidegate.databases.mysql.binlog_row_layout import LogColumn
-from tidegate.databases.mysql.binlog_values import RawColumn, compiled, days_of, decoder, raw_column
+from tidegate.databases.mysql.binlog_values import (
+    RawColumn,
+    compiled_module,
+    days_of,
+    decoder,
+    raw_column,
+)
 from tidegate.model.types import parse_type
 
-DECODERS = [None, *([compiled()] if compiled() else [])]
+DECODERS = [None, *([compiled_module()] if compiled_module() else [])]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +113,7 @@ def test_compressed_columns_are_unpacked() -> None:
     ) == ["a" * 1000, "a" * 1000, "short", "", None]
     for damaged in (b"\x8a\x03\xe9" + plain[3:], b"\x7a\x01a", b"\x81\x01a"):
         with pytest.raises(LogDamaged):
-            unpacked_value(damaged)
+            decompress_value(damaged)
 
 
 def test_a_label_that_the_catalogue_may_have_garbled_is_refused() -> None:
@@ -133,6 +139,6 @@ def test_a_value_that_does_not_fit_is_named_with_its_row() -> None:
                 r" 24:00:00.000000 is not"
             ),
         ),
-        located("shop.t", ["id"], ["id", "c"], [[7, 8], [0, 86_400_000_000]]),
+        name_row_in_errors("shop.t", ["id"], ["id", "c"], [[7, 8], [0, 86_400_000_000]]),
     ):
         finished(column, [0, 86_400_000_000], "time")
