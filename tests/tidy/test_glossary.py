@@ -69,7 +69,7 @@ def test_every_meaning_says_something(glossary: list[tuple[str, str]]) -> None:
             "store",
             "checkpoint",
             "savepoint",
-            "runway",
+            "retention margin",
         ],
         [
             "completed point",
