@@ -129,7 +129,7 @@ def test_a_disk_that_is_gone_after_a_kill_fails_the_job_by_name(
     for _ in range(2):
         message = failed(job.run())
         assert str(job.source) in message
-        assert "no longer there" in message
+        assert " missing: " in message
         assert "--skip-file" in message
     job.mount()
     assert job.run().outcome.status is JobStatus.FINISHED
@@ -225,7 +225,7 @@ def poisoned(job: Job) -> Path:
     message = failed(job.run("auto"))
     assert f"batch {job.state().next_checkpoint - 1}" in message
     assert str(bad) in message
-    assert "Repair it and start again with --restore latest" in message
+    assert "Repair it and restart with --restore latest" in message
     assert f"--skip-file {bad}" in message
     assert failed(job.run()) == message  # as long as nothing is done about it
     return bad
@@ -283,7 +283,7 @@ def test_a_bad_file_that_is_removed_is_missing_until_the_batch_is_given_up(tmp_p
     bad.unlink()
     message = failed(job.run())
     assert f"{bad} ({len(BAD)} bytes)" in message
-    assert "no longer there" in message
+    assert " missing: " in message
     latest = job.state().latest
     assert latest is not None
     finish(job, job.run(f"checkpoint:{latest.checkpoint}", stop=95))

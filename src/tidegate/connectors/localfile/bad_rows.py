@@ -1,8 +1,7 @@
-"""Bad rows: which leniency the options allow, and the error that names the first bad rows of a file
-with their lines. Used by all readers, in tasks.
+"""Leniency options, and the error that names the first bad rows of a file.
 
-A row that does not fit is never guessed at: the job fails. The reader that meets one continues for
-a bounded stretch, so that one run names several.
+Used by all readers, in tasks. A row that does not fit is never guessed at: the job fails. After the
+first bad row a reader continues for a bounded number of bytes, so that one run reports several.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,29 +11,31 @@ from typing import Any
 from tidegate.model.errors import TerminalError
 
 SHOWN_MAX = 10
-"""So many bad rows are named in one error."""
+"""Bad rows named in one error."""
 SCANNED_BYTES_MAX = 64 << 20
-"""So far behind the first bad row a reader searches for more of them."""
+"""How far a reader searches for more bad rows after the first one."""
 RECORD_BYTES_MAX = 128 << 20
 EXPANSION_RATIO_MAX = 500
 EXPANSION_FREE_BYTES = 1 << 30
-"""Up to here a compressed file may expand whatever its ratio is."""
+"""Up to this size a compressed file may expand at any ratio."""
 TEXT_CHARS_MAX = 60
+NULL_IN_REQUIRED_COLUMN = "the value is null, and the column is not nullable"
 
 
 class BadFile(TerminalError):
-    """A file cannot be read as what the job file says it is."""
+    """A file that is damaged or does not have the declared format."""
 
     condition = "bad-file"
 
     def __init__(self, path: str, what: str) -> None:
         super().__init__(f"{path}: {what}")
         self.path = path
+        self.has_advice = False  # set by advise_recovery
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Leniency:
-    """What the options accept besides rows that fit exactly."""
+    """Deviations from the schema that the options accept."""
 
     fill_short: bool = False
     drop_extra: bool = False
@@ -43,7 +44,7 @@ class Leniency:
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> "Leniency":
-        """From the options; plans of older releases do not hold these keys."""
+        """Read the options; plans of older releases lack these keys."""
         return Leniency(
             fill_short=values.get("short_rows") == "fill_null",
             drop_extra=values.get("long_rows") == "drop_extra",
@@ -57,8 +58,9 @@ STRICT = Leniency()
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that does not fit. `offset` is its first byte in the text that was read (or the quote
-    that is at fault), or the number of the row.
+    """A row that does not fit the schema.
+
+    `offset` is its first byte (or the faulty quote) in the decoded text, or the number of the row.
     """
 
     offset: int
@@ -67,8 +69,9 @@ class BadRow:
 
 @dataclass(slots=True)
 class BadRows:
-    """The bad rows of one stretch of a file. `places` turns offsets into texts such as `line 7`; it
-    may read the file again.
+    """Collect the bad rows of one part of a file.
+
+    `describe_offsets` turns offsets into texts such as `line 7`; it may read the file again.
     """
 
     path: str
@@ -83,7 +86,7 @@ class BadRows:
             self.shown.append(row)
 
     def end_block(self, size: int) -> None:
-        """A block was read to its end; enough is enough."""
+        """Count a block that was read to its end; raise once enough bad rows are known."""
         if not self.count:
             return
         self.scanned += size
@@ -91,12 +94,12 @@ class BadRows:
             self.close()
 
     def close(self) -> None:
-        """The end of what is read: raises where a row was bad."""
+        """Raise if any row was bad; called at the end of the input."""
         if self.count:
             raise self.error()
 
     def error(self) -> BadFile:
-        """The error with the first rows and the count of all that were seen."""
+        """Build the error from the first rows and the total count."""
         places = self.describe_offsets([row.offset for row in self.shown])
         lines = [f"{place}: {row.problem}" for place, row in zip(places, self.shown, strict=True)]
         if self.count == 1:
@@ -111,19 +114,19 @@ class BadRows:
 
 
 def excerpt(value: Any) -> str:
-    """A value in a message, cut to a readable length."""
+    """Format a value for a message, cut to a readable length."""
     text = repr(value)
     return text if len(text) <= TEXT_CHARS_MAX else text[: TEXT_CHARS_MAX - 3] + "..."
 
 
 def faults_by_row(faults: Mapping[int, list[str]]) -> Iterator[tuple[int, str]]:
-    """The faults of each row as one text, in the order of the rows."""
+    """Yield the faults of each row as one text, in the order of the rows."""
     for row in sorted(faults):
         yield row, "; ".join(faults[row])
 
 
 def size_text(size: int) -> str:
-    """A number of bytes for a message."""
+    """Format a number of bytes for a message."""
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if size >= unit:
             return f"{size / unit:.4g} {name}"

@@ -1,9 +1,8 @@
-"""How files are cut, in the driver: into batches by limits, and a batch into parts for tasks.
-Called by source.py.
+"""Cut files into batches by limits, and a batch into parts for tasks. Runs in the driver.
 
-Cuts are places where records end (bytes), or row groups and stripes; what cannot be cut (codecs,
-archives, JSON documents) is taken whole. Every cut follows from the bytes of the file alone, so
-that it is the same whenever it is made again.
+Called by source.py. Files are cut where records end (bytes), or between row groups and stripes;
+what cannot be cut (codecs, archives, JSON documents) is read as a whole. Every cut depends on the
+bytes of the file alone, so that it is the same whenever it is made again.
 """
 
 from enum import Enum
@@ -20,7 +19,7 @@ from tidegate.connectors.localfile.table_files import TableFiles
 from tidegate.plugin.contract import Limit
 
 ROW_BYTES_ESTIMATE = 50
-"""A guess at the size of a row, where only its file's size is known."""
+"""Assumed size of a row if only the size of its file is known."""
 _HEAD_BYTES = 1 << 20
 
 
@@ -33,7 +32,7 @@ class SplitShape(Enum):
 
 
 def split_shape(files: TableFiles, part: FilePart) -> SplitShape:
-    """How a file can be cut; looks into json files."""
+    """Determine how a file can be cut; reads the beginning of json files."""
     values = files.values
     if files.form in ("parquet", "orc"):
         return SplitShape.GROUPS
@@ -69,8 +68,9 @@ def _has_plain_lines(files: TableFiles) -> bool:
 
 
 class BatchBuilder:
-    """Takes files for one batch until a limit is reached, or until the offset that names them is as
-    long as it may be; at least one unit.
+    """Collects files for one batch until a limit is reached; at least one unit.
+
+    The offset that names the files has a maximum length too.
     """
 
     def __init__(self, limit: Limit, chars_max: int = BATCH_CHARS_MAX) -> None:
@@ -81,15 +81,16 @@ class BatchBuilder:
         self.segments: list[Segment] = []
 
     def is_full(self) -> bool:
-        """Whether no other file fits into this batch."""
+        """Report whether no other file fits into this batch."""
         return bool(self.segments) and any(
             left is not None and left <= 0
             for left in (self.rows, self.bytes, self.files, self.chars)
         )
 
     def add(self, files: TableFiles, part: FilePart, done: int) -> Segment | None:
-        """The next part of a file, of which `done` bytes (about) are done; None where it has to
-        wait for the next batch.
+        """Add the next part of a file of which about `done` bytes are done.
+
+        Returns None if it has to wait for the next batch.
         """
         left = part.size - done
         if self.rows is None and (self.bytes is None or left <= self.bytes):
@@ -107,14 +108,14 @@ class BatchBuilder:
                 return self._append(files, part, -1, left, rows) if self._fits(left, rows) else None
 
     def add_whole(self, files: TableFiles, part: FilePart, done: int) -> Segment:
-        """The rest of a file that cannot be cut, as it is not what it should be.
+        """Add the rest of a file that cannot be cut because it is damaged.
 
-        Whoever reads it says so, in a batch that is recorded.
+        The task that reads it reports the damage, in a batch that is recorded.
         """
         return self._append(files, part, -1, part.size - done, 0)
 
     def _fits(self, size: int, rows: int) -> bool:
-        """A first unit is always taken; another one only where it fits."""
+        """Report whether another unit fits; a first unit always does."""
         return not self.segments or (
             (self.bytes is None or size <= self.bytes) and (self.rows is None or rows <= self.rows)
         )
@@ -167,7 +168,7 @@ class BatchBuilder:
 
 
 def body_start(files: TableFiles, part: FilePart) -> int:
-    """Where the rows of a part begin: behind header lines, at the beginning of a file."""
+    """Find where the rows of a part begin: at the beginning of a file, after header lines."""
     if part.start or files.form == "json":
         return part.start
     values = (
@@ -180,7 +181,7 @@ def body_start(files: TableFiles, part: FilePart) -> int:
 
 
 def split_segment(files: TableFiles, segment: Segment, pieces: int) -> list[Segment]:
-    """A segment in about so many parts of the same size."""
+    """Cut a segment into about `pieces` parts of the same size."""
     part = segment.part
     shape = split_shape(files, part) if pieces > 1 else SplitShape.WHOLE
     if shape is SplitShape.WHOLE:

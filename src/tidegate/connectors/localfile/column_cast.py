@@ -1,9 +1,8 @@
-"""Columns of parquet and orc files in the types of the schema: only where no value changes, and
-with the rows where one would. Called by columnar.py.
+"""Cast columns of parquet and orc files to the types of the schema, if no value changes.
 
-Arrow's safe cast refuses most losses; those that it lets pass (a fraction of a float, a time of
-day, a whole number as a truth value, a number that becomes infinite) are found here by casting
-back.
+Called by columnar.py. Arrow's safe cast refuses most losses. Those that it lets pass (a fraction of
+a float, a time of day, an integer as a boolean, a number that becomes infinite) are detected by
+casting back.
 """
 
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.connectors.localfile.bad_rows import Leniency, excerpt
+from tidegate.connectors.localfile.bad_rows import NULL_IN_REQUIRED_COLUMN, Leniency, excerpt
 from tidegate.model.types import Column
 from tidegate.plugin.arrow import arrow_type
 
@@ -24,11 +23,11 @@ class ColumnCast:
         self.leniency = leniency
 
     def convert(self, array: Any, rows: int) -> Any:
-        """The whole array; ArrowInvalid or ValueError where a value does not fit."""
+        """Cast an array; ArrowInvalid or ValueError if a value does not fit."""
         if array is None:
             array = pa.nulls(rows, self.kind)
         if array.null_count and not self.column.nullable:
-            raise ValueError("there is no value, and the column is not nullable")
+            raise ValueError(NULL_IN_REQUIRED_COLUMN)
         if array.type == self.kind:
             return array
         self._check_types(array.type)
@@ -40,13 +39,14 @@ class ColumnCast:
         return made
 
     def faults(self, array: Any, rows: int) -> Iterator[tuple[int, str]]:
-        """Every row whose value does not fit, with the value; value by value only where a stretch
-        has one.
+        """Yield every row whose value does not fit, with a description.
+
+        Rows are tested one by one only in slices that fail as a whole.
         """
         if array is None:
-            yield 0, "the file does not have it, and the column is not nullable"
+            yield 0, "the file lacks the column, and it is not nullable"
             return
-        for start in range(0, rows, 1024):  # most stretches are good
+        for start in range(0, rows, 1024):  # most slices have no bad row
             stretch = array.slice(start, 1024)
             if self._fits(stretch):
                 continue
@@ -63,7 +63,7 @@ class ColumnCast:
 
     def _describe(self, value: Any) -> str:
         if not value.is_valid:
-            return "there is no value, and the column is not nullable"
+            return NULL_IN_REQUIRED_COLUMN
         advice = '; excess_digits = "round" rounds it' if self._fits_when_rounded(value) else ""
         return f"{excerpt(_displayed(value))} ({value.type}) does not fit into {self.column.type}{advice}"
 
@@ -77,15 +77,15 @@ class ColumnCast:
         )
 
     def _check_types(self, given: Any) -> None:
-        """Types between which Arrow casts, but not by the value that a person means."""
+        """Refuse casts that Arrow supports but that change the meaning of a value."""
         number = pa.types.is_integer(given) or pa.types.is_floating(given)
         if number and (pa.types.is_temporal(self.kind) or pa.types.is_binary(self.kind)):
-            raise ValueError("a number is no time and no bytes")
+            raise ValueError("a number cannot be read as a time or as bytes")
         if pa.types.is_temporal(given) and pa.types.is_integer(self.kind):
-            raise ValueError("a time is no number")
+            raise ValueError("a time cannot be read as a number")
         zoned = pa.types.is_timestamp(given) and given.tz is not None
         if zoned and pa.types.is_timestamp(self.kind) and self.kind.tz is None:
-            raise ValueError("a time with a zone: use timestamp_tz")
+            raise ValueError("the time has a zone: use timestamp_tz")
 
     def _may_lose(self, given: Any) -> bool:
         if pa.types.is_boolean(self.kind):
@@ -95,7 +95,7 @@ class ColumnCast:
         return pa.types.is_timestamp(given) and pa.types.is_date(self.kind)
 
     def _rounded(self, array: Any) -> Any:
-        """Without the digits that the type has no room for."""
+        """Drop the digits that the type has no room for."""
         if pa.types.is_decimal(self.kind) and (
             pa.types.is_decimal(array.type) or pa.types.is_floating(array.type)
         ):
@@ -108,8 +108,9 @@ class ColumnCast:
 
 
 def _survives_round_trip(made: Any, array: Any) -> bool:
-    """Whether casting back gives what was there; a float of half the size is only asked whether it
-    became infinite.
+    """Report whether casting back gives the original.
+
+    A narrower float is only checked for having become infinite.
     """
     if pa.types.is_floating(made.type):
         return bool(pc.all(pc.equal(pc.is_inf(made), pc.is_inf(array))).as_py() in (True, None))

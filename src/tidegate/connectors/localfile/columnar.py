@@ -1,5 +1,7 @@
-"""Reads parquet and orc files, in tasks: by row groups and stripes, whose numbers are the positions
-in such a file. Also tells the driver what is in them.
+"""Read parquet and orc files, in tasks.
+
+Positions in these files are numbers of row groups or stripes. The driver reads schemas and row
+counts with this module.
 """
 
 from collections import defaultdict
@@ -33,15 +35,16 @@ def _open_file(part: FilePart, form: str) -> Iterator[Any]:
 
 
 def file_schema(part: FilePart, form: str) -> pa.Schema:
-    """The columns of a file."""
+    """Read the Arrow schema of a file."""
     with _open_file(part, form) as file:
         schema: pa.Schema = file.schema_arrow if form == "parquet" else file.schema
         return schema
 
 
 def group_rows(part: FilePart, form: str) -> list[int]:
-    """The number of rows of every row group or stripe; orc files only say their sum, so it is
-    spread.
+    """Read the number of rows of every row group or stripe.
+
+    orc files only store the total, so it is spread evenly.
     """
     with _open_file(part, form) as file:
         if form == "parquet":
@@ -52,11 +55,11 @@ def group_rows(part: FilePart, form: str) -> list[int]:
 
 
 class ColumnarReader:
-    """The reader of one table's parquet or orc files. Columns are found by name, in any case if
-    need be.
+    """Reader of one table's parquet or orc files.
 
-    `exact` says that the columns come from the first file and not from a schema: then no file may
-    have others.
+    Columns are matched by name, ignoring case if there is no exact match. `exact` means that the
+    columns come from the first file and not from a schema: then no file may have additional
+    columns.
     """
 
     def __init__(
@@ -74,7 +77,7 @@ class ColumnarReader:
         self.leniency = Leniency.of(values)
 
     def read(self, part: FilePart) -> Iterator[list[Any]]:
-        """The arrays of the wanted columns, batch after batch."""
+        """Yield the arrays of the wanted columns, one list per batch."""
         with _open_file(part, self.form) as file:
             names = (file.schema_arrow if self.form == "parquet" else file.schema).names
             places = column_indexes(names, [c.name for c in self.wanted])

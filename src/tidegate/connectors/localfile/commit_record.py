@@ -1,8 +1,8 @@
-"""The record of a batch: which staged files become which final ones, for which ranges of the
-sources. Written and read by the committer only.
+"""Commit record of a batch: which staged files become which final ones.
 
-A record is created whole and exclusively, and never changed. Version 1 is plain JSON; a newer
-version is refused by name.
+Written and read by the committer only. It also holds the source offsets of the batch. A record is
+created completely and exclusively, and never changed. Version 1 is plain JSON; a newer version is
+refused by name.
 """
 
 import hashlib
@@ -21,20 +21,20 @@ VERSION = 1
 
 
 class BadRecord(TerminalError):
-    """A commit record that cannot be used."""
+    """A commit record that is damaged or of an unknown version."""
 
     condition = "bad-commit-record"
 
 
 class CommitOffsetsDiffer(TerminalError):
-    """The sink holds this checkpoint, with rows of other ranges."""
+    """The sink has this checkpoint, with rows of other offsets."""
 
     condition = "other-offsets"
 
     def __init__(self, path: str, checkpoint: int) -> None:
         super().__init__(
-            f"the files of checkpoint {checkpoint} are already in place for other ranges of the"
-            f" sources than this batch has (see {path}); restore from a checkpoint before it, or"
+            f"the files of checkpoint {checkpoint} were already published with other source"
+            f" offsets than this batch has (see {path}); restore from a checkpoint before it, or"
             " start fresh"
         )
         self.path = path
@@ -43,8 +43,9 @@ class CommitOffsetsDiffer(TerminalError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StagedFile:
-    """One file: `staged` is a name in the staging directory of its generation, `final` a path below
-    the root.
+    """One staged file and its final name.
+
+    `staged` is a name in the staging directory of its generation, `final` a path below the root.
     """
 
     staged: str
@@ -55,7 +56,7 @@ class StagedFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommitRecord:
-    """What commits/<checkpoint>.json says.
+    """Contents of commits/<checkpoint>.json.
 
     `identity` is different for every record that was ever written.
     """
@@ -70,12 +71,12 @@ class CommitRecord:
     files: tuple[StagedFile, ...]
 
     def encode(self) -> bytes:
-        """As JSON, the version first, its own checksum last."""
+        """Encode as JSON, the version first, the checksum last."""
         fields = {"version": VERSION, **asdict(self)}
         return json.dumps({**fields, "sha256": _digest(fields)}, separators=(",", ":")).encode()
 
     def same_offsets(self, offsets: Mapping[str, Any]) -> bool:
-        """Whether these are the ranges of the record, compared as JSON."""
+        """Compare with the offsets of the record, as JSON."""
         return json.dumps(self.offsets, sort_keys=True) == json.dumps(
             json.loads(json.dumps(offsets)), sort_keys=True
         )
@@ -83,13 +84,13 @@ class CommitRecord:
 
 @dataclass(frozen=True, slots=True)
 class NoRecord:
-    """This batch was never committed, or its record was pruned."""
+    """The batch was never committed, or its record was pruned."""
 
 
 def staged_files(messages: Sequence[Mapping[str, Any]]) -> tuple[StagedFile, ...]:
-    """The files of all writers.
+    """Collect the files of all writers.
 
-    Where two of them made the same final name (one task index twice), the later gets another.
+    If two of them chose the same final name (one task index twice), the later one gets another.
     """
     files: list[StagedFile] = []
     taken: set[str] = set()
@@ -103,14 +104,14 @@ def staged_files(messages: Sequence[Mapping[str, Any]]) -> tuple[StagedFile, ...
 
 
 def numbered_names(final: str, suffix: str) -> Iterator[str]:
-    """This name, then the names like it."""
+    """Yield this name, then variants with a number."""
     yield final
     for index in count(1):
         yield f"{final.removesuffix(suffix)}-{index}{suffix}"
 
 
 def read_record(layout: SinkLayout, checkpoint: int) -> CommitRecord | NoRecord:
-    """The record of a batch."""
+    """Read the record of a batch; BadRecord if it is damaged."""
     path = layout.record(checkpoint)
     try:
         with open(path, "rb") as file:
@@ -138,13 +139,16 @@ def read_record(layout: SinkLayout, checkpoint: int) -> CommitRecord | NoRecord:
 
 
 def _digest(fields: Mapping[str, Any]) -> str:
-    """One changed bit could give a file another name; then taking the batch back would miss it."""
+    """Compute the checksum of a record.
+
+    One changed bit could change a file's name; then a rollback would miss the file.
+    """
     return hashlib.sha256(
         json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
     ).hexdigest()
 
 
 def recorded_checkpoints(layout: SinkLayout) -> list[int]:
-    """The ids of all records, in order."""
+    """List the ids of all records, in order."""
     stems = (os.path.splitext(n) for n in list_names(layout.commits))
     return sorted(int(stem) for stem, suffix in stems if suffix == ".json" and stem.isdigit())

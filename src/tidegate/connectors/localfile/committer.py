@@ -1,27 +1,33 @@
-"""Makes the staged files of a batch visible exactly once, on disks that have no transactions.
-Called by the driver's batch loop, through the contract.
+"""Publish the staged files of a batch exactly once, on disks that have no transactions.
 
-The protocol. Paths are those of write_layout.
+Called by the driver's batch loop, through the contract. Must not touch anything of another job,
+pipeline or sink. Paths are those of sink_layout. The protocol:
 
-ahead    as the first half of open, up to the rename; then the records after the restore point are told. They are all that will ever be there.
-memory   the newest checkpoint of which the target knows: by its records and its fence; where both are gone in good order (finish), by the names of the files.
-open     create fence-g, exclusively, with the driver's token; a higher one there: Fenced; one with another token: OtherCopy.
-         Rename staging/g' -> dead/g' of every lower g'. That rename is the fence: a record gets its name by a hard link from a file in staging/g', so that
-         after it no lower generation can add a record, and those that exist are all that will ever exist of it.
-         Take back (rewind) the records that are newer than the restore point and will not be repeated, carry out those that were left half-done, drop all
-         other staged files. Where an older point is wanted on purpose, files whose records were pruned are taken back by their names.
-         Create staging/g, then look for a higher fence again: whoever came meanwhile either saw that directory and took it away, or is seen here.
-         Where a fresh lineage begins, what older ones of the same job left is collected (write_lineages).
-commit   the directory is the one that was opened, and still this driver's. stage -> record -> publish -> done. The record is written whole in staging/g and
-         linked to commits/<n>.json: the first one wins. Whoever finds one, a repeat or a zombie, carries out only what it says: rename each
-         staged file to its final name; one that is not staged any more was published. The same id with other offsets is an error. The staged
-         files of those who lost are removed. A batch without a record, before one that has one, is in place: its record was pruned.
-rewind   newest record first: staged files, final files, record, mark; each step can be repeated.
-retain   records before the oldest restore point go, a bounded number in each call, but never one that is not carried out.
-close    after finish: everything of this sink goes. Who opens it again, at an older point or to repeat a batch, goes by the names of the files: they are
-         the memory of a finished sink, so that no mark has to stay behind.
-
-Must not touch anything of another job, pipeline or sink.
+- target_record: the newest checkpoint that the target proves, by its records and its fence. If
+  both were removed by `close` after `finish`, by the names of the files.
+- uncheckpointed_commits: the first half of `open`, up to the rename of the staging directories;
+  then the records after the restore point. No record can be added to them later.
+- open: create fence-g exclusively, with the driver's token. A higher fence means Fenced, one with
+  another token OtherCopy. Rename staging/g' to dead/g' for every lower g'. That rename is the
+  fence: a record gets its name by a hard link from a file in staging/g', so after the rename no
+  lower generation can add a record. Then roll back (rewind) the records that are newer than the
+  restore point and will not be repeated, publish those that were left half-done, and remove all
+  other staged files. If an older restore point was chosen on purpose, files whose records were
+  pruned are rolled back by their names. Create staging/g, then check for a higher fence again: a
+  concurrent successor either saw that directory and retired it, or is detected here. A fresh
+  lineage removes what older lineages of the same job left (lineage_cleanup).
+- commit: check that the directory is the one that was opened and still belongs to this driver;
+  then stage, record, publish, mark as done. The record is written completely in staging/g and
+  linked to commits/<n>.json: the first one wins. Every driver that finds a record, for a repeated
+  batch or as a zombie, does only what it says: rename each staged file to its final name. A file
+  that is not staged any more was published. A record with other offsets is an error. Staged files
+  of losing attempts are removed. A batch without a record, before one that has a record, is
+  complete: its record was pruned.
+- rewind: newest record first: staged files, final files, record, mark. Every step is repeatable.
+- retain: prune records before the oldest restore point, a bounded number in each call, but never
+  an unpublished one.
+- close after finish: remove all bookkeeping of this sink. If the sink is opened again, at an older
+  point or to repeat a batch, the names of the files are its only memory.
 """
 
 import logging
@@ -93,14 +99,14 @@ from tidegate.plugin.contract import (
 )
 
 _PRUNED_MAX = 200
-"""How many records one call of retain removes at most."""
+"""Records that one call of retain removes at most."""
 _log = logging.getLogger(__name__)
 
 
 class FileCommitter(Committer):
-    """The committer of one file sink.
+    """Committer of one file sink.
 
-    `directory` is where all its files go, or None where that depends on the table.
+    `directory` holds all its files; None if the directory depends on the table.
     """
 
     def __init__(
@@ -123,12 +129,11 @@ class FileCommitter(Committer):
         self._identity = (0, 0)
         self._committed = 0
         self._newest_with_files: int | None = (
-            None  # the newest checkpoint that has files; None where that is not known
+            None  # the newest checkpoint that has files; None if unknown
         )
         self._finished = False
 
     # -- open
-    # ----------------------------------------------------------------------------------------------------------------------------------
 
     @property
     def _description(self) -> str:
@@ -177,7 +182,7 @@ class FileCommitter(Committer):
     def uncheckpointed_commits(self, resume: SinkRestore) -> Sequence[CommitRange]:
         self._begin(resume)
         if not os.path.isdir(self._layout.base):
-            return ()  # left as it is: open sees that the records are gone
+            return ()  # unchanged on purpose: `open` detects that the records are gone
         with disk_errors(f"asking {self._description} what it holds"):
             create_fence(self._layout, self._fence_mark, self._description)
             self._retire_lower_generations()
@@ -212,7 +217,7 @@ class FileCommitter(Committer):
             self._roll_back_lost(resume)
             self._discard_stray_marks()
             self._identity = directory_identity(self._layout)
-            discard(self._layout.dropped)  # somebody has agreed to go on without what is gone
+            discard(self._layout.dropped)  # the user has accepted the loss by restoring anyway
             if fresh:
                 remove_older_lineages(self._sink, resume.lineage, self._fence_mark)
                 self._save_mode.start(self._layout)
@@ -226,8 +231,9 @@ class FileCommitter(Committer):
         verify_ownership(self._layout, self._fence_mark, self._identity, self._description)
 
     def _superseded(self) -> Fenced:
-        """Something of ours is gone: the directory, which is raised, or only what a higher
-        generation has taken away.
+        """Build the Fenced error for files that disappeared under this driver.
+
+        Raises instead if the directory itself was removed or replaced.
         """
         self._verify()
         current = max(self._layout.fences(), default=0)
@@ -240,7 +246,7 @@ class FileCommitter(Committer):
         failpoint("filesink.fence.after")
 
     def _apply_records(self, resume: SinkRestore) -> None:
-        """Newest first: take back what is newer than the restore point, carry out the rest."""
+        """Roll back records newer than the restore point and publish the rest, newest first."""
         for checkpoint in reversed(recorded_checkpoints(self._layout)):
             record = read_record(self._layout, checkpoint)
             if isinstance(record, NoRecord):
@@ -254,11 +260,10 @@ class FileCommitter(Committer):
     def _rewind(self, record: CommitRecord) -> None:
         layout = self._layout
         failpoint("filesink.rewind.before")
-        for file in (
-            record.files
-        ):  # first the staged ones: then nobody, a zombie neither, can publish them behind our back
-            for place in staged_paths(layout, record, file):
-                discard(place)
+        # Staged files first: then nobody, not even a zombie, can publish them concurrently.
+        for file in record.files:
+            for path in staged_paths(layout, record, file):
+                discard(path)
         directories = set()
         for index, file in enumerate(record.files):
             final = layout.final(file.final)
@@ -268,44 +273,48 @@ class FileCommitter(Committer):
                 failpoint("filesink.rewind.middle")
         sync_all(directories)
         self._check_fence()
-        if (
-            read_record(layout, record.checkpoint) == record
-        ):  # else a successor took it back already, and wrote this batch anew
+        # Otherwise a successor has already rolled it back and written this batch again.
+        if read_record(layout, record.checkpoint) == record:
             discard(layout.record(record.checkpoint))
         discard(layout.done(record.checkpoint, record.identity))
         sync(layout.commits)
         failpoint("filesink.rewind.after")
         _log.info(
-            "file sink: took back checkpoint %d",
-            record.checkpoint,
-            extra={"lineage": record.lineage, "sink": record.sink, "files": len(record.files)},
+            "checkpoint_rolled_back",
+            extra={
+                "checkpoint": record.checkpoint,
+                "lineage": record.lineage,
+                "sink": record.sink,
+                "files": len(record.files),
+            },
         )
 
     def _roll_back_lost(self, resume: SinkRestore) -> None:
-        """A mark without its record, after the restore point and all records: somebody has lost the
-        record of a batch whose files are in place.
+        """Roll back batches whose commit record was lost.
 
-        Only after the claim: until then a successor may have come, completed that very batch and
-        dropped its record in good order. On the way back to a point before the oldest record, the
-        names of the files are all that is left to go by.
+        Evidence is a mark after the restore point and after all records. Runs only after this
+        generation's staging directory exists: until then a successor may have completed that very
+        batch and pruned its record. When rewinding to a point before the oldest record, the names
+        of the files are the only evidence.
         """
-        held = set(recorded_checkpoints(self._layout))
+        recorded = set(recorded_checkpoints(self._layout))
         if resume.rewind:
-            return roll_back_by_name(self._sink, resume, keep=held)
+            roll_back_by_name(self._sink, resume, keep=recorded)
+            return
         marked = {
             int(stem)
             for name in list_names(self._layout.commits)
             if name.endswith(".done") and (stem := name.partition("-")[0]).isdigit()
         }
-        lost = {number for number in marked - held if number > max(resume.checkpoint, *held, 0)}
+        newest = max(resume.checkpoint, *recorded, 0)
+        lost = {number for number in marked - recorded if number > newest}
         if lost:
             roll_back_by_name(self._sink, resume, only=lost)
-        return None
 
     def _remove_obsolete(self) -> None:
-        """Every record that stays was carried out: no staged file is needed any more.
+        """Remove staged files, retired directories, lower fences and drafts.
 
-        Lower fences go too.
+        Every remaining record is published at this point, so no staged file is needed any more.
         """
         layout = self._layout
         for generation in _generations(layout.retired_root):
@@ -321,10 +330,10 @@ class FileCommitter(Committer):
                 discard(os.path.join(layout.base, name))
 
     def _discard_stray_marks(self) -> None:
-        """Marks whose record is gone, after what they told has been dealt with."""
-        held = {str(c) for c in recorded_checkpoints(self._layout)}
+        """Remove marks whose record is gone, after _roll_back_lost has evaluated them."""
+        recorded = {str(c) for c in recorded_checkpoints(self._layout)}
         for name in list_names(self._layout.commits):
-            if name.endswith(".done") and name.partition("-")[0] not in held:
+            if name.endswith(".done") and name.partition("-")[0] not in recorded:
                 discard(os.path.join(self._layout.commits, name))
 
     def _create_staging(self) -> None:
@@ -336,7 +345,6 @@ class FileCommitter(Committer):
             raise Fenced(self._description, self._generation, highest)
 
     # -- commit
-    # --------------------------------------------------------------------------------------------------------------------------------
 
     def commit(self, commit: Commit) -> BatchCommitted | AlreadyCommitted:
         assert commit.generation == self._generation, (
@@ -364,7 +372,7 @@ class FileCommitter(Committer):
         if isinstance(record, NoRecord):
             if any(later > commit.checkpoint for later in recorded_checkpoints(self._layout)):
                 self._newest_with_files = (
-                    None  # under which of the pruned records its files are is not known
+                    None  # a pruned record may have had files: unknown which one was the last
                 )
                 return AlreadyCommitted()
             self._prepare(commit.messages)
@@ -380,7 +388,7 @@ class FileCommitter(Committer):
     def _write_record(
         self, commit: Commit, files: tuple[StagedFile, ...]
     ) -> tuple[CommitRecord, bool]:
-        """The record of this batch, and whether it is ours."""
+        """Write the record of this batch; return the winning record and whether it is ours."""
         layout = self._layout
         self._check_staged(files)
         record = CommitRecord(
@@ -403,7 +411,7 @@ class FileCommitter(Committer):
             failpoint("filesink.record.middle")
             created = link(draft, layout.record(commit.checkpoint))
         except FileNotFoundError:
-            # the staging directory was taken away: from here on a higher generation decides
+            # The staging directory was retired: from here on a higher generation decides.
             raise self._superseded() from None
         sync(layout.commits)
         failpoint("filesink.record.after")
@@ -411,11 +419,11 @@ class FileCommitter(Committer):
             return record, True
         winner = read_record(layout, commit.checkpoint)
         if isinstance(winner, NoRecord):
-            raise self._superseded()  # only a higher generation takes records back
+            raise self._superseded()  # only a higher generation rolls records back
         return winner, False
 
     def _check_staged(self, files: Sequence[StagedFile]) -> None:
-        """A record must never name a file that is not there."""
+        """Check that every staged file exists: a record must never name a missing file."""
         staging = self._layout.staging(self._generation)
         for file in files:
             path = os.path.join(staging, file.staged)
@@ -425,7 +433,7 @@ class FileCommitter(Committer):
                 if not os.path.isdir(staging):
                     raise self._superseded() from None
                 raise DiskTrouble(
-                    f"the staged file {path} has vanished before it was committed"
+                    f"the staged file {path} disappeared before it was committed"
                 ) from None
             if size != file.bytes:
                 raise DiskTrouble(
@@ -439,7 +447,10 @@ class FileCommitter(Committer):
     def _append(
         self, checkpoint: int, files: Sequence[StagedFile], messages: Sequence[Any]
     ) -> BatchCommitted:
-        """Without transactions: whole files, no record; a name that is taken is not taken over."""
+        """Publish without a record, for at-least-once delivery.
+
+        Existing names are never overwritten.
+        """
         self._check_staged(files)
         self._prepare(messages)
         failpoint("filesink.append.before")
@@ -460,9 +471,7 @@ class FileCommitter(Committer):
         return BatchCommitted()
 
     def _remove_leftovers(self, checkpoint: int) -> None:
-        """What failed attempts of the tasks, a lost race or a draft left in the staging directory,
-        up to this batch.
-        """
+        """Remove files of failed attempts, lost races and drafts of batches up to this one."""
         staging = self._layout.staging(self._generation)
         for name in list_names(staging):
             batch = name.partition("-")[0].removeprefix("c")
@@ -470,10 +479,9 @@ class FileCommitter(Committer):
                 discard(os.path.join(staging, name))
 
     # -- after the batches
-    # ---------------------------------------------------------------------------------------------------------------------
 
     def state(self) -> Any:
-        """The last batch that is in place."""
+        """Return the last published batch, and the last one that had files."""
         return {"version": 1, "checkpoint": self._committed, "filled": self._newest_with_files}
 
     def retain(self, oldest: int) -> None:
@@ -492,11 +500,11 @@ class FileCommitter(Committer):
             failpoint("filesink.retain.after")
 
     def finish(self) -> None:
-        """The output is complete. The records stay until close."""
+        """Note that the output is complete. The records stay until close."""
         self._finished = True
 
     def close(self) -> None:
-        """The staging directory goes; with finish, everything does."""
+        """Remove the empty staging directory; after `finish`, remove all bookkeeping."""
         layout = self._layout
         with disk_errors(f"closing the file sink {self._sink.operator}"):
             if not self._finished:
@@ -508,7 +516,7 @@ class FileCommitter(Committer):
             with suppress(FileNotFoundError):
                 os.rename(
                     layout.base, layout.removal
-                )  # all at once: half of the records would be worse than none
+                )  # atomically: half of the records would be worse than none
             failpoint("filesink.finish.middle")
             remove_tree(layout.removal)
             remove_empty(os.path.dirname(layout.base))

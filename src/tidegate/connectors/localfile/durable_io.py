@@ -1,5 +1,4 @@
-"""The few durable acts on a local disk that the file sink's protocol is made of, and what their
-failures are called.
+"""Durable file operations that the file sink's protocol is built from, and their errors.
 
 Called by the sink's modules of this folder. Knows nothing of commits or generations; must not retry
 or hide anything.
@@ -25,7 +24,7 @@ _TRANSIENT = {
         errno.EINTR,
         errno.ETIMEDOUT,
     ),
-    # The disk is away, or read-only until somebody repairs it: mounts come back.
+    # The disk is unmounted, or read-only until it is repaired.
     *(
         errno.ENOENT,
         errno.ESTALE,
@@ -50,14 +49,14 @@ _TRANSIENT = {
 
 
 class DiskTrouble(TransientError):
-    """The disk did not do what was asked, for now."""
+    """A disk operation failed for a reason that may pass."""
 
     condition = "disk-trouble"
     domain = Domain.EXTERNAL
 
 
 class DiskRefused(TerminalError):
-    """The disk will never do what was asked: rights, names, kinds of file systems."""
+    """A disk operation can never succeed: permissions, names, kinds of file systems."""
 
     condition = "disk-refused"
     domain = Domain.EXTERNAL
@@ -70,14 +69,12 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class Existed:
-    """Someone was there first; nothing was changed."""
+    """The name was taken; nothing was changed."""
 
 
 @contextmanager
 def disk_errors(action: str) -> Iterator[None]:
-    """Translates the operating system's errors; `doing` is the part of the sentence before
-    `failed`.
-    """
+    """Translate the operating system's errors; `action` is the subject of the message."""
     try:
         yield
     except OSError as error:
@@ -87,7 +84,7 @@ def disk_errors(action: str) -> Iterator[None]:
 
 
 def sync(path: str) -> None:
-    """A file's bytes, or a directory's names, are on the disk when this returns."""
+    """Flush a file's bytes, or a directory's names, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -96,15 +93,16 @@ def sync(path: str) -> None:
 
 
 def sync_all(directories: Iterable[str]) -> None:
-    """Each of these directories once. One that is gone has no names to keep."""
+    """Sync each of these directories once; one that is gone has no names to keep."""
     for directory in sorted(set(directories)):
         with suppress(FileNotFoundError):
             sync(directory)
 
 
 def create_file(path: str, data: bytes) -> None:
-    """A new file with these bytes, on the disk; its name is durable only after sync of its
-    directory.
+    """Create a file exclusively with these bytes, and flush it.
+
+    Its name is durable only after sync of its directory.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     with os.fdopen(descriptor, "wb") as file:
@@ -114,7 +112,7 @@ def create_file(path: str, data: bytes) -> None:
 
 
 def touch(path: str) -> Created | Existed:
-    """An empty file, created exclusively."""
+    """Create an empty file, exclusively."""
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
     except FileExistsError:
@@ -123,9 +121,9 @@ def touch(path: str) -> Created | Existed:
 
 
 def link(whole: str, name: str) -> Created | Existed:
-    """Gives a whole file a second name, all at once, unless the name is taken.
+    """Give an existing file a second name atomically, unless the name is taken.
 
-    FileNotFoundError where `whole` is gone.
+    FileNotFoundError if `whole` is gone.
     """
     try:
         os.link(whole, name)
@@ -135,13 +133,13 @@ def link(whole: str, name: str) -> Created | Existed:
 
 
 def discard(path: str) -> None:
-    """Removes a file; one that is gone already is fine."""
+    """Remove a file; not an error if it is gone already."""
     with suppress(FileNotFoundError):
         os.unlink(path)
 
 
 def list_names(directory: str) -> list[str]:
-    """What is in a directory, sorted; nothing where it does not exist."""
+    """List a directory, sorted; empty if it does not exist."""
     try:
         return sorted(os.listdir(directory))
     except FileNotFoundError:
@@ -149,10 +147,10 @@ def list_names(directory: str) -> list[str]:
 
 
 def make_directory(path: str) -> list[str]:
-    """Makes a directory with its parents; returns the directories that got a new name in them, for
-    sync_all.
+    """Create a directory with its parents.
 
-    A finished neighbour may remove a parent that is still empty between two steps: then once more.
+    Returns the directories that got a new name in them, for sync_all. A finished sink beside this
+    one may remove a parent that is still empty between two steps: then it is tried again.
     """
     for attempt in range(_ATTEMPTS_MAX):
         missing = []
@@ -171,8 +169,9 @@ def make_directory(path: str) -> list[str]:
 
 
 def remove_tree(path: str) -> None:
-    """Removes a directory with everything in it, however often and from whichever state; another
-    process may do the same meanwhile.
+    """Remove a directory with its contents.
+
+    Can be repeated from any state; another process may do the same meanwhile.
     """
     for name in list_names(path):
         below = os.path.join(path, name)
@@ -184,7 +183,7 @@ def remove_tree(path: str) -> None:
 
 
 def remove_empty(path: str) -> None:
-    """Removes a directory if nothing is in it."""
+    """Remove a directory if it is empty."""
     try:
         os.rmdir(path)
     except OSError as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.connectors.localfile.bad_rows import excerpt, size_text
+from tidegate.connectors.localfile.bad_rows import NULL_IN_REQUIRED_COLUMN, excerpt, size_text
 from tidegate.connectors.localfile.delimited_dialect import DelimitedDialect
 from tidegate.connectors.localfile.field_splitter import DelimitedRecord, FieldSplitter, FieldText
 from tidegate.connectors.localfile.header_checks import width_problem
@@ -118,7 +118,7 @@ class FallbackReader:
         text = field.text
         if (not field.quoted and text in self.nulls) or (not textual and not text.strip()):
             if not column.nullable:
-                raise ValueError("there is no value, and the column is not nullable")
+                raise ValueError(NULL_IN_REQUIRED_COLUMN)
             return None
         if column.type.name is not TypeName.BYTES:
             self._check_text(text)

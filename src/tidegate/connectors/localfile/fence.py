@@ -1,10 +1,9 @@
-"""The fence of a driver in the target: which generation, which driver of it, of which installation.
-Called by the committer and by write_lineages.
+"""Fences: which generation, and which driver of it, owns a sink's directory.
 
-A fence is created whole and exclusively, by a link. The number orders generations of one
-installation; the token tells two drivers of the same number apart, which only a copied home or
-store can bring about. `checkpoint` is where the driver went on: everything up to it is known here,
-also where its own record was pruned.
+Called by the committer and by lineage_cleanup. A fence is created completely and exclusively, by a
+link. The number orders generations of one installation; the token distinguishes two drivers of the
+same number, which only a copied home or store can cause. `checkpoint` is where the driver resumed:
+everything up to it is known here, also if its own record was pruned.
 """
 
 import json
@@ -29,12 +28,13 @@ from tidegate.model.errors import Fenced, OtherCopy, TerminalError
 
 VERSION = 1
 DRAFT = "draft-"
-"""What the names of fences that are not up yet begin with."""
+"""Prefix of fences that are not in force yet."""
 
 
 class DirectoryRemoved(DiskTrouble):
-    """The directory of a file sink is not the one that was opened: removed, emptied, unmounted or
-    replaced. It may come back.
+    """The sink's directory is not the one that was opened.
+
+    It was removed, emptied, unmounted or replaced, and may come back.
     """
 
     condition = "sink-directory-removed"
@@ -58,9 +58,9 @@ class SinkFilesDropped(TerminalError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fence:
-    """What fence-g<generation> says.
+    """Contents of fence-g<generation>.
 
-    Those of older releases are empty: then only the number is known.
+    Fences of older releases are empty: then only the number is known.
     """
 
     generation: int
@@ -71,7 +71,7 @@ class Fence:
     pid: int = 0
 
     def encode(self) -> bytes:
-        """As JSON, the version first."""
+        """Encode as JSON, the version first."""
         return json.dumps({"version": VERSION, **asdict(self)}).encode()
 
     @property
@@ -80,7 +80,7 @@ class Fence:
 
 
 def new_fence(generation: int, token: str, installation: str, checkpoint: int) -> Fence:
-    """The fence of this process."""
+    """Build the fence of this process."""
     return Fence(
         generation=generation,
         token=token,
@@ -92,9 +92,9 @@ def new_fence(generation: int, token: str, installation: str, checkpoint: int) -
 
 
 def read_fence(layout: SinkLayout, generation: int) -> Fence:
-    """What a fence says; one that cannot be read says only its number.
+    """Read a fence; an unreadable one has only its number.
 
-    FileNotFoundError where it is not there.
+    FileNotFoundError if it does not exist.
     """
     with open(layout.fence(generation), "rb") as file:
         data = file.read()
@@ -106,7 +106,7 @@ def read_fence(layout: SinkLayout, generation: int) -> Fence:
 
 
 def highest_fence(layout: SinkLayout) -> Fence | None:
-    """The fence that counts; None where nobody has opened this sink."""
+    """Read the fence in force; None if nobody has opened this sink."""
     found = layout.fences()
     try:
         return read_fence(layout, found[-1]) if found else None
@@ -114,88 +114,89 @@ def highest_fence(layout: SinkLayout) -> Fence | None:
         return None
 
 
-def create_fence(layout: SinkLayout, mine: Fence, what: str) -> None:
-    """Put the fence up, or find it there as our own.
+def create_fence(layout: SinkLayout, fence: Fence, description: str) -> None:
+    """Create the fence, or accept an existing one with our token.
 
-    Fenced or OtherCopy where somebody else is first.
+    Raises Fenced or OtherCopy if another driver was first.
     """
     refuse_links(layout)
     failpoint("filesink.fence.before")
     try:
-        _write_fence(layout, mine, what)
-    except (
-        FileNotFoundError
-    ):  # another copy has finished, or somebody has removed it: the next attempt finds out
-        raise DirectoryRemoved(f"{layout.base} was removed while {what} was being opened") from None
-    check_generation(layout, mine.generation, what)
+        _write_fence(layout, fence, description)
+    except FileNotFoundError:
+        # Another copy has finished, or the directory was removed: the next attempt finds out.
+        raise DirectoryRemoved(
+            f"{layout.base} was removed while {description} was being opened"
+        ) from None
+    check_generation(layout, fence.generation, description)
     failpoint("filesink.fence.middle")
 
 
-def _write_fence(layout: SinkLayout, mine: Fence, what: str) -> None:
+def _write_fence(layout: SinkLayout, fence: Fence, description: str) -> None:
     parents = [
         p
         for d in (layout.base, layout.commits, layout.staging_root, layout.retired_root)
         for p in make_directory(d)
     ]
     draft = os.path.join(layout.base, f"{DRAFT}{secrets.token_hex(6)}")
-    create_file(draft, mine.encode())
+    create_file(draft, fence.encode())
     try:
-        created = link(draft, layout.fence(mine.generation))
+        created = link(draft, layout.fence(fence.generation))
     finally:
         discard(draft)
     sync_all([*parents, layout.base])
     if isinstance(created, Existed):
-        _check_token(layout, mine, what)
+        _check_token(layout, fence, description)
 
 
-def check_generation(layout: SinkLayout, generation: int, what: str) -> None:
-    """Fenced where a higher generation has opened the sink."""
+def check_generation(layout: SinkLayout, generation: int, description: str) -> None:
+    """Raise Fenced if a higher generation has opened the sink."""
     highest = max(layout.fences(), default=0)
     if highest > generation:
-        raise Fenced(what, generation, highest)
+        raise Fenced(description, generation, highest)
 
 
-def _check_token(layout: SinkLayout, mine: Fence, what: str) -> None:
-    there = read_fence(layout, mine.generation)
-    if there.token and mine.token and there.token != mine.token:
-        raise OtherCopy(what, mine.generation, there.holder)
+def _check_token(layout: SinkLayout, fence: Fence, description: str) -> None:
+    existing = read_fence(layout, fence.generation)
+    if existing.token and fence.token and existing.token != fence.token:
+        raise OtherCopy(description, fence.generation, existing.holder)
 
 
-def verify_ownership(layout: SinkLayout, mine: Fence, identity: tuple[int, int], what: str) -> None:
-    """Right before something is made visible: the directory is the one that was opened, and this
-    driver's.
-    """
-    check_generation(layout, mine.generation, what)
+def verify_ownership(
+    layout: SinkLayout, fence: Fence, identity: tuple[int, int], description: str
+) -> None:
+    """Check, right before publishing, that the directory was not replaced and is still ours."""
+    check_generation(layout, fence.generation, description)
     if (by := dropped_by(layout)) is not None:
-        raise SinkFilesDropped(layout.sink.root, what, by)
+        raise SinkFilesDropped(layout.sink.root, description, by)
     try:
-        _check_token(layout, mine, what)
+        _check_token(layout, fence, description)
         same = directory_identity(layout) == identity
     except FileNotFoundError:
-        raise DirectoryRemoved(removed_message(layout, what)) from None
+        raise DirectoryRemoved(removed_message(layout, description)) from None
     if not same:
         raise DirectoryRemoved(
-            f"the directory {layout.sink.root} of {what} was replaced by another one while the"
+            f"the directory {layout.sink.root} of {description} was replaced by another one while the"
             " job ran"
         )
 
 
-def removed_message(layout: SinkLayout, what: str) -> str:
-    """The directory is gone from under a running job."""
+def removed_message(layout: SinkLayout, description: str) -> str:
+    """Explain that the directory was removed from under a running job."""
     return (
-        f"the directory {layout.sink.root} of {what} was removed, emptied, moved or unmounted"
-        f" while the job ran: {layout.base} is not there"
+        f"the directory {layout.sink.root} of {description} was removed, emptied, moved"
+        f" or unmounted while the job ran: {layout.base} does not exist"
     )
 
 
 def directory_identity(layout: SinkLayout) -> tuple[int, int]:
-    """Which directory this is, whatever its path says now."""
+    """Identify the directory on disk, whatever its path refers to now."""
     found = os.stat(layout.base)
     return found.st_dev, found.st_ino
 
 
 def dropped_by(layout: SinkLayout) -> str | None:
-    """Whose save mode has removed files of this lineage; None where nobody's has."""
+    """Name the job whose save mode has removed files of this lineage; None if none has."""
     try:
         with open(layout.dropped, encoding="utf-8") as file:
             return file.read().strip() or "another job"
@@ -204,8 +205,9 @@ def dropped_by(layout: SinkLayout) -> str | None:
 
 
 def refuse_links(layout: SinkLayout) -> None:
-    """What the sink keeps for itself must be directories below its path: a link leads elsewhere,
-    where renames and links of files end.
+    """Check that the sink's bookkeeping consists of directories below its path.
+
+    A link leads to another file system, where renames and hard links fail.
     """
     root = layout.sink.bookkeeping
     for path in (

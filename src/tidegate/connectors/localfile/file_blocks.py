@@ -60,6 +60,7 @@ class FileChanged(TerminalError):
             " read"
         )
         self.path = path
+        self.has_advice = False  # set by advise_recovery
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,13 @@
-"""The files that a bounded source has to read, as recorded when it began: what is listed and not
-there any more is missing, not done.
+"""Files that a bounded source has to read, as recorded when it began.
 
-Called by source.py.
+Called by source.py. A listed file that no longer exists is missing, not done.
 
-The record travels in every offset, and the store takes no document over 1 MiB. So it holds every
-file by name (path, size, time) while that fits into LIST_CHARS_MAX; a longer list is recorded as
-up to RANGES_MAX ranges of paths, each with the number of its files, their bytes and the sum of
-their digests. The sum of the files that are done is subtracted, so that they may be deleted. A
-file that was added meanwhile is not read: in a list by name because it is not in it; in a range
-because the range is right without the files that are younger than the list.
+The record is part of every offset, and the store takes no document over 1 MiB. So it holds every
+file by name (path, size, time) while that fits into LIST_CHARS_MAX. A longer list is recorded as up
+to RANGES_MAX ranges of paths, each with the number of its files, their bytes and the sum of their
+digests. The digests of files that are done are subtracted, so that these files may be deleted. A
+file that was added later is not read: it is not in a list by name; and a range matches without the
+files that are younger than the list.
 """
 
 import base64
@@ -32,7 +31,7 @@ from tidegate.connectors.localfile.source_errors import (
 
 LIST_CHARS_MAX = 40_000
 NAMES_MAX = 20_000
-"""With more files than this, names are not tried."""
+"""With more files than this, a list by name is not tried."""
 RANGES_MAX = 256
 SHOWN_MISSING_MAX = 5
 """How many missing files a message names."""
@@ -44,7 +43,7 @@ ListedFile = tuple[int, FileInfo]
 
 @dataclass(frozen=True, slots=True)
 class RangeProgress:
-    """What of a range is done: its index, the files and the sum of their digests."""
+    """What is done of a range: its index, the number of files and the sum of their digests."""
 
     range: int = 0
     files: int = 0
@@ -53,7 +52,7 @@ class RangeProgress:
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """Consecutive files, up to and with `last`."""
+    """Consecutive files, up to and including `last`."""
 
     last: Key
     files: int
@@ -63,7 +62,7 @@ class FileRange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inventory:
-    """The recorded list. `names` has every file, or is None and there are `ranges`."""
+    """The recorded list. `names` has every file, or is None if there are `ranges`."""
 
     at_ms: int
     names: Mapping[Key, tuple[int, int]] | None = None
@@ -71,7 +70,7 @@ class Inventory:
 
     @staticmethod
     def of(raw: Mapping[str, Any]) -> "Inventory":
-        """From the JSON of an offset."""
+        """Decode the JSON of an offset."""
         if "names" in raw:
             return Inventory(at_ms=raw["at"], names=_names(_unpacked(raw["names"])))
         return Inventory(
@@ -80,11 +79,11 @@ class Inventory:
 
     @property
     def listed_at(self) -> str:
-        """When the files were listed, for people."""
+        """When the files were listed, as text."""
         return datetime.fromtimestamp(self.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
     def advance(self, done: RangeProgress, files: Iterable[ListedFile]) -> RangeProgress:
-        """What is done after these files, which come in order."""
+        """Return the progress after these files, which come in order."""
         if self.names is not None:
             return done
         lasts = [each.last for each in self.ranges]
@@ -101,7 +100,7 @@ class Inventory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RemainingFiles:
-    """Compares what is there with what is still to be read.
+    """Compares the existing files with those still to be read.
 
     `skip` are paths that are left out, `accepted` are read as they are now.
     """
@@ -113,31 +112,31 @@ class RemainingFiles:
     accepted: Sequence[str] = ()
 
     def verify(self, present: Sequence[ListedFile]) -> list[ListedFile]:
-        """The files still to be read, in order; an error by name where they are not what they were."""
+        """Return the files still to be read, in order; raise if one was changed or is missing."""
         after = self.after or (-1, "")
-        ahead = [each for each in present if (each[0], each[1].path) > after]
+        remaining = [each for each in present if (each[0], each[1].path) > after]
         return (
-            self._by_name(ahead, after)
+            self._by_name(remaining, after)
             if self.inventory.names is not None
-            else self._by_range(ahead, after)
+            else self._by_range(remaining, after)
         )
 
-    def _by_name(self, ahead: Sequence[ListedFile], after: Key) -> list[ListedFile]:
+    def _by_name(self, remaining: Sequence[ListedFile], after: Key) -> list[ListedFile]:
         names = self.inventory.names or {}
         skips, accepts = path_matcher(self.skip), path_matcher(self.accepted)
-        there = {(table, info.path): info for table, info in ahead}
+        present = {(table, info.path): info for table, info in remaining}
         missing, queue = [], []
         for key, (size, mtime_ns) in names.items():
             if key <= after or skips(key[1]):
                 continue
-            info = there.get(key)
+            info = present.get(key)
             if info is None:
                 if not (accepts(key[1]) and _current_size(key[1]) == 0):
                     missing.append((key[1], size))
             elif not accepts(key[1]) and (info.size, info.mtime_ns) != (size, mtime_ns):
                 raise ListedFileChanged(
                     key[1],
-                    f"was {size} bytes when the files were listed at {self.inventory.listed_at};"
+                    f"had {size} bytes when the files were listed at {self.inventory.listed_at}, and"
                     f" {_describe_change(info, size)}",
                 )
             else:
@@ -153,48 +152,53 @@ class RemainingFiles:
             )
             self._check_filtered(missing)
             paths = [path for path, _ in missing]
-            raise FilesMissing(paths, f"{named}{more}, listed at {self.inventory.listed_at},")
+            raise FilesMissing(paths, f"{named}{more}, listed at {self.inventory.listed_at}")
         return queue
 
     def _check_filtered(self, missing: Sequence[tuple[str, int]]) -> None:
-        """Files that are there and are not listed any more: emptied, or left out by new options."""
+        """Raise for files that exist but are no longer listed.
+
+        They were truncated, or new options exclude them.
+        """
         for path, size in missing:
             now = _current_size(path)
             if now == size:
                 raise ListedFileExcluded(path, self.inventory.listed_at)
             if now is not None:
                 what = (
-                    f"was {size} bytes when the files were listed at {self.inventory.listed_at}; it is"
-                    f" {now} now"
+                    f"had {size} bytes when the files were listed at {self.inventory.listed_at}, and"
+                    f" has {now} now"
                 )
                 raise ListedFileChanged(path, what)
 
-    def _by_range(self, ahead: Sequence[ListedFile], after: Key) -> list[ListedFile]:
+    def _by_range(self, remaining: Sequence[ListedFile], after: Key) -> list[ListedFile]:
         queue: list[ListedFile] = []
-        keys = [(table, info.path) for table, info in ahead]
+        keys = [(table, info.path) for table, info in remaining]
         begin, before = 0, (-1, "")
         for index, each in enumerate(self.inventory.ranges):
             if each.last > after:
                 end = bisect_right(keys, each.last)
-                queue += self._range(index, each, before, ahead[begin:end])
+                queue += self._range(index, each, before, remaining[begin:end])
                 begin = end
             before = each.last
         skips = path_matcher(self.skip)
         return [item for item in queue if not skips(item[1].path)]
 
     def _range(
-        self, index: int, listed: FileRange, before: Key, there: Sequence[ListedFile]
+        self, index: int, listed: FileRange, before: Key, present: Sequence[ListedFile]
     ) -> Sequence[ListedFile]:
         done = self.done if index == self.done.range else RangeProgress(index)
         files, total = listed.files - done.files, (listed.sum - done.sum) % _MODULUS
         if any(
             _may_be_in_range(path, before, listed.last) for path in (*self.skip, *self.accepted)
         ):
-            return there  # a person has said what to do with files of this range
-        old = there
-        if len(there) != files or _sum(there) != total:
+            return present  # the user has decided what to do with files of this range
+        old = present
+        if len(present) != files or _sum(present) != total:
             old = [
-                item for item in there if item[1].ctime_ns <= (self.inventory.at_ms + 1) * 1_000_000
+                item
+                for item in present
+                if item[1].ctime_ns <= (self.inventory.at_ms + 1) * 1_000_000
             ]
         if len(old) == files and _sum(old) == total:
             return old
@@ -203,12 +207,12 @@ class RemainingFiles:
             f"of {files} files that were listed {first}up to {listed.last[1]} at"
             f" {self.inventory.listed_at}",
             listed.last[1],
-            missing=max(0, files - len(there)),
+            missing=max(0, files - len(present)),
         )
 
 
 def record_listing(files: Sequence[ListedFile], at_ms: int) -> dict[str, Any]:
-    """The list as it is kept in offsets: by name if that fits, else by ranges."""
+    """Encode the list for offsets: by name if that fits, else by ranges."""
     if len(files) <= NAMES_MAX:
         text = _packed(_front_coded((t, i.path, i.size, i.mtime_ns) for t, i in files))
         if len(text) <= LIST_CHARS_MAX:
@@ -222,7 +226,7 @@ def record_listing(files: Sequence[ListedFile], at_ms: int) -> dict[str, Any]:
 
 
 def file_digest(table: int, info: FileInfo) -> int:
-    """What a file adds to the sum of its range."""
+    """Compute what a file adds to the sum of its range."""
     text = f"{table}\0{info.path}\0{info.size}\0{info.mtime_ns}".encode("utf-8", "surrogateescape")
     return int.from_bytes(blake2b(text, digest_size=16).digest(), "big")
 
@@ -232,7 +236,7 @@ def _sum(files: Iterable[ListedFile]) -> int:
 
 
 def _may_be_in_range(path: str, before: Key, last: Key) -> bool:
-    """Whether a path, or what is below it, is in a range of files."""
+    """Report whether a path, or what is below it, is in a range of files."""
     return any(
         (table, path + "0") > before and (table, path) <= last
         for table in range(max(before[0], 0), last[0] + 1)
@@ -240,7 +244,7 @@ def _may_be_in_range(path: str, before: Key, last: Key) -> bool:
 
 
 def path_matcher(paths: Collection[str]) -> Callable[[str], bool]:
-    """Whether a path is one of these, or below one of them."""
+    """Return a test whether a path is one of these, or below one of them."""
     files = frozenset(path.rstrip("/") for path in paths)
     folders = tuple(f"{path}/" for path in files)
     return lambda path: path in files or path.startswith(folders)
@@ -254,7 +258,7 @@ def _current_size(path: str) -> int | None:
 
 
 def _describe_change(info: FileInfo, size: int) -> str:
-    return f"it is {info.size} now" if info.size != size else "it was written since"
+    return f"has {info.size} now" if info.size != size else "was written since"
 
 
 def _ranges(files: Sequence[ListedFile], count: int) -> Iterable[tuple[Any, ...]]:
@@ -275,7 +279,7 @@ def _names(rows: Iterable[Sequence[Any]]) -> dict[Key, tuple[int, int]]:
 
 
 def _front_coded(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
-    """Rows of (table, path, ...) whose paths share their beginnings with the path before."""
+    """Replace the beginning that a path shares with the previous one by its length."""
     coded, before = [], ""
     for table, path, *rest in rows:
         same = next(

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from tidegate.connectors.localfile.bad_rows import (
+    NULL_IN_REQUIRED_COLUMN,
     RECORD_BYTES_MAX,
     BadRow,
     BadRows,
@@ -284,7 +285,7 @@ class JsonReader:
                 " null for it"
             )
         if found is None and not column.nullable:
-            raise ValueError("there is no value, and the column is not nullable")
+            raise ValueError(NULL_IN_REQUIRED_COLUMN)
         return None if found is None else convert(found)
 
 

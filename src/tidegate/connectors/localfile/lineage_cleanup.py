@@ -1,19 +1,17 @@
-"""Collects what older lineages of the same job left for this sink: their drivers are dead, and
-nothing will ever be restored from them.
+"""Remove what older lineages of the same job left for this sink.
 
-Called by the committer when a fresh lineage opens.
+Called by the committer when a fresh lineage opens: the drivers of older lineages are dead, and
+nothing will ever be restored from them. Must not touch anything of another job, pipeline or sink.
 
-A batch that was decided but not carried out is carried out first, so that a reader never keeps half
-of it. Then everything of the old lineage goes at once, by a rename; whatever cuts this off, the
-next fresh start goes on with it. Published files stay.
+A batch that was recorded but not published is published first, so that a reader never keeps half of
+it. Then everything of the old lineage is removed atomically, by a rename; after an interruption,
+the next fresh start completes it. Published files stay.
 
-Only a lineage is collected whose fence proves that it is ours and dead: it names this installation,
+A lineage is removed only if its fence proves that it is ours and dead: it names this installation,
 and a generation below this one. Numbers only grow within an installation, so a copy of it that has
-gone on since has a higher one. Lineages of other installations stay, and those of releases whose
-fences named nobody. A lineage that another job has taken up is that job's: it says so by a mark,
-and nothing of it is touched.
-
-Must not touch anything of another job, pipeline or sink.
+continued since has a higher one. Lineages of other installations stay, and those of releases whose
+fences named no installation. A lineage that another job has taken over belongs to that job, as a
+mark says, and nothing of it is touched.
 """
 
 import logging
@@ -44,13 +42,16 @@ from tidegate.connectors.localfile.rollback import GENERATIONS_MAX, TRANSACTION,
 from tidegate.connectors.localfile.sink_layout import SinkDirectory, SinkLayout
 from tidegate.failpoint import failpoint
 
-SHOWN_MAX = 1000
+COUNTED_MAX = 1000
 _LINEAGE = re.compile(r"(?P<job>-?\d+)-[0-9a-f]+")
 _log = logging.getLogger(__name__)
 
 
 def remove_older_lineages(sink: SinkDirectory, lineage: str, mine: Fence) -> None:
-    """See the module's text. A lineage without a job's id in its name has no older ones."""
+    """Remove older lineages, as described above.
+
+    A lineage without a job's id in its name has no older ones.
+    """
     for older in _older_lineages(sink, lineage):
         layout = sink.layout(older)
         if layout.owners() or not (
@@ -64,12 +65,12 @@ def remove_older_lineages(sink: SinkDirectory, lineage: str, mine: Fence) -> Non
         with suppress(FileNotFoundError):
             os.rename(
                 layout.base, layout.removal
-            )  # all at once: half of the records would be worse than none
+            )  # atomically: half of the records would be worse than none
         failpoint("filesink.lineages.middle")
         remove_tree(layout.removal)
         remove_empty(os.path.dirname(layout.base))
         failpoint("filesink.lineages.after")
-        _log.info("file sink: collected what lineage %s left", older, extra={"sink": sink.operator})
+        _log.info("lineage_removed", extra={"lineage": older, "sink": sink.operator})
 
 
 def _is_superseded(layout: SinkLayout, mine: Fence) -> bool:
@@ -82,26 +83,26 @@ def _is_superseded(layout: SinkLayout, mine: Fence) -> bool:
 
 
 def describe_foreign_files(sink: SinkDirectory, lineage: str) -> str:
-    """What of other lineages is below the path, in words; empty where there is nothing.
+    """Describe the files of other lineages below the path; empty if there are none.
 
-    Stops at a few: a directory may be large.
+    Counting stops early: a directory may be large.
     """
     ours = {sink.digest(lineage, generation) for generation in range(GENERATIONS_MAX)}
     found = []
     for path in data_files(sink.root):
         if not any(m["digest"] in ours for m in TRANSACTION.finditer(os.path.basename(path))):
             found.append(path)
-        if len(found) == SHOWN_MAX:
-            return f"{SHOWN_MAX} files and more"
+        if len(found) == COUNTED_MAX:
+            return f"at least {COUNTED_MAX} files"
     return f"{len(found)} file{'s' if len(found) > 1 else ''}" if found else ""
 
 
 def stop_other_writers(mine: SinkLayout, removed: Collection[str]) -> None:
-    """The save mode is about to remove these files: a lineage that has written some of them, and
-    has not finished, is stopped by name.
+    """Stop the lineages whose files the save mode is about to remove.
 
-    First the mark, then its staging directories go: from then on it can commit nothing, and finds
-    the mark.
+    Applies to lineages that have written some of these files and have not finished. First their
+    mark is set, then their staging directories are retired: from then on they can commit nothing,
+    and find the mark.
     """
     by = (
         f"job {os.path.basename(os.path.dirname(mine.base)).partition('-')[0]} (lineage"
@@ -124,14 +125,16 @@ def stop_other_writers(mine: SinkLayout, removed: Collection[str]) -> None:
                     os.path.join(layout.staging_root, name), os.path.join(layout.retired_root, name)
                 )
             _log.warning(
-                "file sink: the save mode of %s removes files of lineage %s",
-                by,
-                os.path.basename(os.path.dirname(layout.base)),
+                "save_mode_removes_files",
+                extra={
+                    "by": by,
+                    "lineage": os.path.basename(os.path.dirname(layout.base)),
+                },
             )
 
 
 def _unfinished(mine: SinkLayout) -> Iterator[SinkLayout]:
-    """All other sinks that have records below this path, of any job."""
+    """Yield all other sinks of any job that have records below this path."""
     root = mine.sink.bookkeeping
     for lineage in list_names(root):
         for name in list_names(os.path.join(root, lineage)):
@@ -141,7 +144,7 @@ def _unfinished(mine: SinkLayout) -> Iterator[SinkLayout]:
 
 
 def _digests(layout: SinkLayout) -> set[str]:
-    """What the names of this sink's files have in them: its records say who it is."""
+    """Return the digests in the names of this sink's files; its records identify the sink."""
     for checkpoint in reversed(recorded_checkpoints(layout)):
         try:
             record = read_record(layout, checkpoint)
@@ -157,9 +160,9 @@ def _digests(layout: SinkLayout) -> set[str]:
 
 
 def retire_staging(staging: str, retired: str) -> None:
-    """Takes a staging directory away.
+    """Rename a staging directory to its retired name.
 
-    Where one of this name was taken before, its files join the others.
+    If one of this name was retired before, its files are merged into that.
     """
     try:
         os.rename(staging, retired)
@@ -174,7 +177,7 @@ def retire_staging(staging: str, retired: str) -> None:
 
 
 def mark_owner(layout: SinkLayout, lineage: str, job_id: int) -> None:
-    """Say whose this lineage is, where it is not the job's that began it."""
+    """Record this job as owner of a lineage that another job began."""
     began = _LINEAGE.fullmatch(lineage)
     if began and int(began["job"]) != job_id:
         touch(layout.owner(job_id))
@@ -200,7 +203,7 @@ def _publish_pending(layout: SinkLayout) -> None:
         try:
             record = read_record(layout, checkpoint)
         except BadRecord as error:
-            _log.warning("file sink: a batch of an older lineage cannot be carried out: %s", error)
+            _log.warning("commit_record_unreadable", extra={"error": str(error)})
             continue
         if not isinstance(record, NoRecord) and not is_done(layout, record):
             publish(layout, record)

@@ -1,8 +1,8 @@
-"""What options alone cannot say about a LocalFile block: formats that are not there, codecs that do
-not fit, schemas, patterns, paths. Called by options.py.
+"""Check what the option declarations of a LocalFile block cannot express.
 
-Reads names on the disk, and the top of the first text files where that costs nothing
-(top_check.py). Reports everything at once.
+Called by options.py: unsupported formats, codecs that do not fit, schemas, patterns, paths. Reads
+file names, and the beginning of the first text files if that is cheap (sample_check.py). Reports
+all problems at once.
 """
 
 import codecs
@@ -16,7 +16,7 @@ from tidegate.connectors.localfile.listing import file_pattern, local_path, matc
 from tidegate.connectors.localfile.option_syntax import to_strptime, unescape
 from tidegate.connectors.localfile.sample_check import sample_problems
 from tidegate.connectors.localfile.source_options import SUPPORTED, TABLE_OPTIONS
-from tidegate.model.job import Path as Place
+from tidegate.model.job import Path as OptionPath
 from tidegate.model.problem import Problem, ProblemKind, Severity
 from tidegate.plugin.option import Block, Values
 from tidegate.plugin.schema import read_schema
@@ -29,34 +29,36 @@ WRITABLE = {
     "parquet": ("none", "snappy", "lz4", "gzip", "brotli", "zstd"),
     "orc": ("none", "snappy", "lz4", "zlib", "zstd"),
 }
-"""Which codecs a sink can write, by format."""
+"""Codecs that the sink can write, by format."""
 
 
 def check_source(block: Block, values: Values) -> Iterator[Problem]:
-    """The problems of a source block and of every entry of its tables_configs."""
+    """Yield the problems of a source block and of every entry of its tables_configs."""
     if values["tables_configs"] is None:
         yield from _check_table(block, values)
         return
     names: set[str] = set()
     for index, raw in enumerate(values["tables_configs"]):
-        place: Place = ("tables_configs", index)
+        position: OptionPath = ("tables_configs", index)
         if not isinstance(raw, Mapping):
-            yield block.problem(place, "an entry of tables_configs is a block { path = ... }")
+            yield block.problem(position, "an entry of tables_configs is a block { path = ... }")
             continue
-        inner = block.inside(place, raw)
+        inner = block.inside(position, raw)
         found, problems = TABLE_OPTIONS.read(inner)
         yield from problems
         if found["path"] is None:
-            yield inner.problem((), "path is missing: where the files of this table are")
+            yield inner.problem(
+                (), "path is missing: set it to the directory with the files of this table"
+            )
         yield from _check_table(inner, found)
         name = (found["schema"] or {}).get("table")
         if name in names:
-            yield inner.problem(("schema", "table"), f"there are two tables {name!r}")
+            yield inner.problem(("schema", "table"), f"the table {name!r} is defined twice")
         names |= {name} if name else set()
 
 
 def check_sink(block: Block, values: Values) -> Iterator[Problem]:
-    """The problems of a sink block."""
+    """Yield the problems of a sink block."""
     yield from _check_format(block, values)
     yield from _check_time_patterns(
         block, values, ("date_format", "datetime_format", "time_format", "filename_time_format")
@@ -68,11 +70,11 @@ def check_sink(block: Block, values: Values) -> Iterator[Problem]:
         )
     if values["have_partition"] and not values["partition_by"]:
         yield block.problem(
-            ("have_partition",), "partition_by is missing: it is needed where have_partition = true"
+            ("have_partition",), "partition_by is missing: have_partition = true requires it"
         )
     path = values["path"]
     if path and "${" not in path and Path(local_path(path)).is_file():
-        yield block.problem(("path",), f"{path} is a file: the sink needs a directory")
+        yield block.problem(("path",), f"{path} is a file: the sink requires a directory")
 
 
 def _check_table(block: Block, values: Values) -> Iterator[Problem]:
@@ -111,13 +113,13 @@ def _check_format(block: Block, values: Values) -> Iterator[Problem]:
     try:
         codecs.lookup(values["encoding"])
     except LookupError:
-        yield block.problem(("encoding",), f"there is no encoding {values['encoding']!r}")
+        yield block.problem(("encoding",), f"unknown encoding {values['encoding']!r}")
     keys = ("quote_char", "escape_char", "field_delimiter") if form == "csv" else ()
     for key in keys:
         if values[key] and len(unescape(values[key]).encode()) != 1 and values[key] != "\\":
             yield block.problem(
                 (key,),
-                f"{key} of a csv file is a single ASCII character; text files can have longer"
+                f"{key} of a csv file must be a single ASCII character; text files can have longer"
                 " delimiters",
             )
 
@@ -141,11 +143,13 @@ def _check_filters(block: Block, values: Values) -> Iterator[Problem]:
         except re.error as error:
             yield block.problem(
                 ("file_filter_pattern",),
-                f"{values['file_filter_pattern']!r} is no regular expression: {error}",
+                f"{values['file_filter_pattern']!r} is not a regular expression: {error}",
             )
     for key in ("file_filter_modified_start", "file_filter_modified_end"):
         if values[key] and not re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", values[key]):
-            yield block.problem((key,), f"{values[key]!r} is no time: write yyyy-MM-dd HH:mm:ss")
+            yield block.problem(
+                (key,), f"{values[key]!r} is not a time: use the format yyyy-MM-dd HH:mm:ss"
+            )
 
 
 def _check_schema(block: Block, values: Values) -> Iterator[Problem]:
@@ -155,12 +159,12 @@ def _check_schema(block: Block, values: Values) -> Iterator[Problem]:
         if form == "json" and not _may_be_empty(values):
             yield block.problem(
                 ("schema",) if raw is not None else (),
-                "schema is missing: json files do not say what their columns are",
+                "schema is missing: json files do not declare their columns",
             )
         if values["read_columns"] and form in ("csv", "text") and not values["csv_use_header_line"]:
             yield block.problem(
                 ("read_columns",),
-                "read_columns needs a schema: without one there is a single column, content",
+                "read_columns requires a schema: without one the only column is `content`",
             )
         return
     table, problems = read_schema(block, raw)
@@ -176,8 +180,9 @@ def _check_schema(block: Block, values: Values) -> Iterator[Problem]:
 
 
 def _may_be_empty(values: Values) -> bool:
-    """Whether an empty schema does no harm: nothing is there to be read, and nothing will be looked
-    for later. The reference takes that too.
+    """Report whether an empty schema is harmless: no file exists and none will be looked for later.
+
+    SeaTunnel accepts that too.
     """
     if (
         values["schema"] is None
@@ -202,9 +207,9 @@ def _check_path(block: Block, values: Values) -> Iterator[Problem]:
 
 
 def _check_samples(block: Block, values: Values) -> Iterator[Problem]:
-    """What the first files say against the schema.
+    """Compare the first files with the schema.
 
-    Only a warning here: who runs the job may leave such a file out.
+    Only a warning: the files may be replaced before the job runs.
     """
     for what in sample_problems(values):
         yield replace(

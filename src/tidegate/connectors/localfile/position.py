@@ -1,16 +1,16 @@
-"""Where a LocalFile source is: its offset as a value, and its JSON. Called by source.py only; pure.
+"""Offset of a LocalFile source, and its JSON. Called by source.py only; pure.
 
-An offset says which files are done, how far the one that is partly read is, and, as the end of a
-batch, exactly which parts of which files the batch holds, with their sizes and times: a batch
-that is repeated never looks at the directory again. Bounded sources read in the order of paths,
-so the last path done says it all; what they have to read is the list that was recorded when they
-began (inventory.py). Continuous ones keep a hash of every path done, and since when they have not
-seen it: a file that is out of sight is not forgotten before file_retention.
+An offset says which files are done, how far a partly read file is, and, as the end of a batch,
+exactly which parts of which files the batch holds, with their sizes and times: repeating a batch
+never lists the directory again. Bounded sources read in the order of paths, so the last path done
+is sufficient; their files are those of the list that was recorded when they began (inventory.py).
+Continuous sources keep a hash of every path done, and since when its file is missing: a missing
+file is not forgotten before file_retention.
 
-The store takes no document over 1 MiB, and that of a pending batch holds two offsets of every
-source. So a batch lists files only up to BATCH_CHARS_MAX, whatever the limits are, and a
-continuous source looks after SEEN_FILES_MAX files at most: about 0.35 MiB of the document
-together, as start and as end.
+The store takes no document over 1 MiB, and the document of a pending batch holds two offsets of
+every source. So a batch lists files only up to BATCH_CHARS_MAX, whatever the limits are, and a
+continuous source handles at most SEEN_FILES_MAX files: together about 0.35 MiB of the document, as
+start and as end.
 """
 
 import base64
@@ -28,18 +28,18 @@ from tidegate.model.errors import TerminalError
 VERSION = 2
 READABLE_VERSIONS = (1, 2)
 BATCH_CHARS_MAX = 150_000
-"""The JSON of the files in one batch: about a thousand of them."""
+"""Length of the JSON of the files in one batch: about a thousand of them."""
 SEEN_FILES_MAX = 20_000
-"""How many files a continuous source can have in its directories."""
+"""How many files a continuous source can handle."""
 Key = tuple[int, str]
 """A file of a source: the index of its table, and its path."""
 FileHash = bytes
-"""The hash of a file that is done."""
+"""Hash of a file that is done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A part of a file in a batch. `weight` is about its bytes."""
+    """A part of a file in a batch. `weight` is its approximate size in bytes."""
 
     table: int
     part: FilePart
@@ -47,7 +47,7 @@ class Segment:
 
     @property
     def chars(self) -> int:
-        """How long its JSON is."""
+        """Length of its JSON."""
         return len(json.dumps(_as_row(self))) + 1
 
 
@@ -62,13 +62,13 @@ class Partial:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FilePosition:
-    """An offset. `after` and `until` bound a bounded source; `seen` is what a continuous one has
-    done (None where bounded).
+    """An offset of a LocalFile source.
 
-    `listed` is the inventory of a bounded source (None: recorded by version 1, which kept none),
-    `done` what of its current range is done. `away` are those of `seen` that are out of sight, with
-    the minute in which that was found; `mounts` the mount points on which a continuous source has
-    files; `skip` the paths that a person has left out.
+    `after` and `until` bound a bounded source; `seen` holds the files that a continuous source has
+    read (None if bounded). `listed` is the inventory of a bounded source (None: recorded by version
+    1, which kept none), `done` the progress in its current range. `missing_since` are those of
+    `seen` that are missing, with the minute in which that was found; `mounts` are the mount points
+    on which a continuous source has files; `skip` are the paths that the user has left out.
     """
 
     after: Key | None = None
@@ -86,7 +86,7 @@ class FilePosition:
     skip: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As it is kept in checkpoints."""
+        """Encode for checkpoints."""
         return {
             "version": VERSION,
             "after": list(self.after) if self.after else None,
@@ -110,17 +110,17 @@ class FilePosition:
     def of(raw: Any) -> "FilePosition":
         if raw.get("version") not in READABLE_VERSIONS:
             raise TerminalError(
-                f"this position of a LocalFile source has version {raw.get('version')}; version"
-                f" {VERSION} is understood"
+                f"this offset of a LocalFile source has version {raw.get('version')}; this release"
+                f" reads up to version {VERSION}"
             )
-        away = {
+        missing_since = {
             mark: minute for minute, text in raw.get("away") or () for mark in unpack_hashes(text)
         }
         index, files, total = raw.get("done") or (0, 0, "0")
         return FilePosition(
             after=_key(raw["after"]),
             until=_key(raw["until"]),
-            seen=None if raw["seen"] is None else unpack_hashes(raw["seen"]) | away.keys(),
+            seen=None if raw["seen"] is None else unpack_hashes(raw["seen"]) | missing_since.keys(),
             partial=(
                 Partial(raw["partial"][0], FilePart(*raw["partial"][1:6]), raw["partial"][6])
                 if raw["partial"]
@@ -132,7 +132,7 @@ class FilePosition:
             total=raw["total"],
             listed=raw.get("listed"),
             done=RangeProgress(index, files, int(total, 16)),
-            missing_since=away,
+            missing_since=missing_since,
             mounts=tuple(raw.get("mounts") or ()),
             skip=tuple(raw.get("skip") or ()),
         )
@@ -163,7 +163,7 @@ def _pack_missing(away: Mapping[bytes, int]) -> list[list[Any]]:
 
 
 def pack_hashes(hashes: Iterable[bytes]) -> str:
-    """Hashes as text, the same for the same set."""
+    """Encode hashes as text, the same for the same set."""
     return base64.b64encode(b"".join(sorted(hashes))).decode()
 
 
@@ -173,10 +173,10 @@ def unpack_hashes(text: str) -> frozenset[bytes]:
 
 
 def file_hash(table: int, path: str) -> bytes:
-    """The hash of a file that is done."""
+    """Hash the table and the path of a file."""
     return blake2b(f"{table}\0{path}".encode("utf-8", "surrogateescape"), digest_size=8).digest()
 
 
 def file_hashes(keys: Iterable[Key]) -> frozenset[bytes]:
-    """The hashes of several files."""
+    """Hash several files."""
     return frozenset(file_hash(*key) for key in keys)

@@ -1,7 +1,7 @@
-"""Carries out what a record says: staged files get their final names. Anyone may do it, at any
-time, together with others, and again.
+"""Publish a recorded batch: rename its staged files to their final names.
 
-Called by the committer, and by write_lineages for batches that a dead lineage left half-done.
+Called by the committer, and by lineage_cleanup for batches that a dead lineage left half-done. Any
+process may do it, at any time, concurrently with others, and repeatedly.
 """
 
 import logging
@@ -19,15 +19,14 @@ _log = logging.getLogger(__name__)
 
 
 def is_done(layout: SinkLayout, record: CommitRecord) -> bool:
-    """Whether everything in a record is in place."""
+    """Report whether all files of a record are published."""
     return os.path.exists(layout.done(record.checkpoint, record.identity))
 
 
 def publish(layout: SinkLayout, record: CommitRecord) -> None:
     failpoint("filesink.publish.before")
-    if not os.path.isdir(
-        layout.base
-    ):  # else the directories of the files would be made anew, on whatever disk is there now
+    # Otherwise the target directories would be created again, on whichever disk is mounted now.
+    if not os.path.isdir(layout.base):
         raise DirectoryRemoved(removed_message(layout, f"the file sink {record.sink}"))
     changed: set[str] = set()
     for index, file in enumerate(record.files):
@@ -35,9 +34,8 @@ def publish(layout: SinkLayout, record: CommitRecord) -> None:
         changed.update(make_directory(os.path.dirname(final)), [os.path.dirname(final)])
         if not _move(staged_paths(layout, record, file), final) and not os.path.exists(final):
             _log.warning(
-                "file sink: %s of checkpoint %d was published before, and is not there any more",
-                final,
-                record.checkpoint,
+                "published_file_missing",
+                extra={"path": final, "checkpoint": record.checkpoint},
             )
         if index == 0 and len(record.files) > 1:
             failpoint("filesink.publish.middle")
@@ -47,7 +45,7 @@ def publish(layout: SinkLayout, record: CommitRecord) -> None:
 
 
 def staged_paths(layout: SinkLayout, record: CommitRecord, file: StagedFile) -> list[str]:
-    """Where a staged file may be."""
+    """List the paths at which a staged file may be."""
     return [
         os.path.join(directory, file.staged)
         for directory in (layout.staging(record.generation), layout.retired(record.generation))
@@ -55,7 +53,7 @@ def staged_paths(layout: SinkLayout, record: CommitRecord, file: StagedFile) -> 
 
 
 def _move(candidates: Sequence[str], final: str) -> bool:
-    """Renames the first of these that is there. False: none is, so it was moved before."""
+    """Rename the first existing candidate; False if none exists, so it was moved before."""
     for place in candidates:
         for _ in range(_MOVES_MAX):
             try:
@@ -64,11 +62,8 @@ def _move(candidates: Sequence[str], final: str) -> bool:
             except FileNotFoundError:
                 if not os.path.lexists(place):
                     break
-                make_directory(
-                    os.path.dirname(final)
-                )  # it was the target's directory that is gone: someone tidies up empty ones
+                # The target's directory is gone: another process removes empty ones.
+                make_directory(os.path.dirname(final))
         else:
-            raise DiskTrouble(
-                f"{final} cannot be put in place: its directory is removed again and again"
-            )
+            raise DiskTrouble(f"{final} cannot be published: its directory is removed repeatedly")
     return False

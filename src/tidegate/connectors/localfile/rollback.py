@@ -1,7 +1,7 @@
-"""Takes batches back by the names of their files, where the records are gone: after a job finished,
-or by hand. Called by the committer when it opens.
+"""Roll batches back by the names of their files, if the records are gone.
 
-The transaction id in every name says sink, lineage, generation and batch. Only names that a lower
+Called by the committer when it opens. Records are removed when a job finishes, or by hand. The
+transaction id in every name identifies sink, lineage, generation and batch. Only names that a lower
 generation of this very sink can have given are touched.
 """
 
@@ -18,7 +18,7 @@ from tidegate.plugin.contract import SinkRestore
 
 TRANSACTION = re.compile(r"T_\d+_(?P<digest>[0-9a-f]{10})_\d+_(?P<checkpoint>\d+)")
 GENERATIONS_MAX = 1000
-"""How far above this generation another copy of the installation is looked for."""
+"""How many higher generations are checked to find another copy of the installation."""
 _log = logging.getLogger(__name__)
 
 
@@ -29,9 +29,9 @@ def roll_back_by_name(
     only: Collection[int] | None = None,
     keep: Collection[int] = (),
 ) -> None:
-    """Removes the files of all batches after the restore point, or of some.
+    """Remove the files of all batches after the restore point, or of the batches in `only`.
 
-    The pending one too: without a record its repeat would not be recognised.
+    Includes the pending batch: without a record its repetition would not be recognised.
     """
     digests = {sink.digest(resume.lineage, generation) for generation in range(resume.generation)}
     failpoint("filesink.takeback.before")
@@ -48,17 +48,13 @@ def roll_back_by_name(
     failpoint("filesink.takeback.after")
     if newer:
         _log.info(
-            "file sink: took back %d files after checkpoint %d by their names",
-            len(newer),
-            resume.checkpoint,
-            extra={"sink": sink.operator},
+            "files_rolled_back",
+            extra={"files": len(newer), "checkpoint": resume.checkpoint, "sink": sink.operator},
         )
 
 
 class NewerFiles(TerminalError):
-    """The target holds more than the restore point tells of, and the records that would say what it
-    is are gone.
-    """
+    """The target holds files after the restore point, and no records that explain them."""
 
     condition = "sink-newer-files"
 
@@ -66,18 +62,19 @@ class NewerFiles(TerminalError):
         super().__init__(
             f"{root} holds files of checkpoint {found}, after the restore point {checkpoint}, and"
             " no record of them: another copy of this installation has finished the job there, or"
-            " .tidegate was removed. Nothing was changed. If that output is to go, go back on"
-            " purpose (--restore checkpoint:<id>), or start over with --restore fresh"
+            " .tidegate was removed. Nothing was changed. To discard that output, restore an older"
+            " checkpoint (--restore checkpoint:<id>), or start over with --restore fresh"
         )
         self.root = root
         self.found = found
         self.checkpoint = checkpoint
 
 
-def refuse_newer_by_name(sink: SinkDirectory, resume: SinkRestore, what: str) -> None:
-    """Where all records are gone: files after the restore point are another copy's of this
-    installation, except those of the batch that will be repeated, and those of lower generations on
-    the way back on purpose.
+def refuse_newer_by_name(sink: SinkDirectory, resume: SinkRestore, description: str) -> None:
+    """Check for files after the restore point if all records are gone.
+
+    Such files belong to another copy of this installation, except those of the batch that will be
+    repeated, and those of lower generations when rewinding on purpose.
     """
     lower = {sink.digest(resume.lineage, generation) for generation in range(resume.generation)}
     higher = {
@@ -85,7 +82,7 @@ def refuse_newer_by_name(sink: SinkDirectory, resume: SinkRestore, what: str) ->
     }
     for digest, number in _transactions(sink):
         if number > resume.checkpoint and digest in higher:
-            raise OtherCopy(f"{what} at {sink.root}", resume.generation)
+            raise OtherCopy(f"{description} at {sink.root}", resume.generation)
         if (
             number > resume.checkpoint
             and digest in lower
@@ -96,15 +93,15 @@ def refuse_newer_by_name(sink: SinkDirectory, resume: SinkRestore, what: str) ->
 
 
 def checkpoint_by_names(sink: SinkDirectory, resume: SinkRestore, *, transactional: bool) -> int:
-    """The checkpoint that the files prove where neither record nor fence is left: the restore
-    point, or an older one; 0 where nothing is there.
+    """Return the checkpoint that the files prove if neither record nor fence is left.
 
-    The state of the checkpoint says which one was the last with files. Without transactions the
-    names say nothing: then any file will do.
+    That is the restore point or an older one, and 0 if nothing exists. The state of the checkpoint
+    says which batch was the last with files. Without transactions the names prove nothing: then any
+    file will do.
     """
     filled = (resume.state or {}).get("filled")
     if filled == 0:
-        return resume.checkpoint  # never a file: nothing can be missing
+        return resume.checkpoint  # no batch had files, so none can be missing
     if not transactional:
         return resume.checkpoint if next(data_files(sink.root), None) else 0
     digests = {
@@ -123,7 +120,7 @@ def checkpoint_by_names(sink: SinkDirectory, resume: SinkRestore, *, transaction
 
 
 def _transactions(sink: SinkDirectory) -> Iterator[tuple[str, int]]:
-    """Whose batches the files are of, by their names."""
+    """Yield the digest and the checkpoint in the names of the files."""
     for path in data_files(sink.root):
         for found in TRANSACTION.finditer(os.path.basename(path)):
             yield found["digest"], int(found["checkpoint"])
@@ -144,7 +141,7 @@ def _is_newer(
 
 
 def data_files(directory: str) -> Iterator[str]:
-    """All files below, in any order, but nothing hidden; listed as they are asked for."""
+    """Yield all files below a directory that are not hidden, in any order, lazily."""
     try:
         with os.scandir(directory) as entries:
             for entry in entries:

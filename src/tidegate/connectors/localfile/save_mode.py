@@ -1,12 +1,11 @@
-"""What happens to a directory that is already there: schema_save_mode and data_save_mode, once in
-the life of a lineage.
+"""Apply schema_save_mode and data_save_mode to an existing directory, once per lineage.
 
 Called by the committer: for a plain `path` when a fresh lineage opens, for a path with placeholders
 before the first files of a table get their names.
 
-Only files that are older than the lineage count. That is read from the change time of its `started`
-mark, which nobody can set by hand, so that a generation that was thought dead and goes on dropping
-cannot hit what its successor has published.
+Only files that are older than the lineage are affected. Their age is compared with the change time
+of its `started` mark, which nobody can set by hand. So a generation that was believed dead and
+continues to remove files cannot hit those that its successor has published.
 """
 
 import os
@@ -29,7 +28,7 @@ from tidegate.model.errors import UserError
 
 
 class DirectoryNotPrepared(UserError):
-    """The directory is not as the save mode wants it."""
+    """The directory is not in the state that the save mode requires."""
 
     condition = "save-mode"
 
@@ -41,7 +40,7 @@ class SaveMode:
 
     @property
     def is_noop(self) -> bool:
-        """Whether there is nothing to check and nothing to drop."""
+        """Report whether there is nothing to check and nothing to remove."""
         return self.data == "APPEND_DATA" and self.schema in (
             "CREATE_SCHEMA_WHEN_NOT_EXIST",
             "IGNORE",
@@ -55,13 +54,14 @@ class SaveMode:
             )
 
     def start(self, layout: SinkLayout) -> None:
-        """A fresh lineage begins: from now on, what is newer is ours or someone's who came later."""
+        """Mark the begin of a fresh lineage: newer files are ours or of a later writer."""
         if not self.is_noop and isinstance(touch(layout.started), Created):
             sync(layout.base)
 
     def prepare(self, layout: SinkLayout, directory: str) -> None:
-        """Carries the modes out for a table's directory, unless that was done before in this
-        lineage, or it did not begin fresh.
+        """Apply the modes to a table's directory.
+
+        Does nothing if that was done before in this lineage, or if the lineage did not begin fresh.
         """
         done_marker = layout.prepared(directory)
         if self.is_noop or os.path.exists(done_marker) or not os.path.exists(layout.started):
@@ -86,14 +86,15 @@ class SaveMode:
         found = next(_old_files(directory, cutoff_ns), None)
         if found is not None:
             raise DirectoryNotPrepared(
-                f"there are files in {directory} already, such as {found}, and data_save_mode is"
+                f"{directory} already contains files, such as {found}, and data_save_mode is"
                 " ERROR_WHEN_DATA_EXISTS"
             )
 
 
 def _walk(directory: str) -> Iterator[tuple[str, list[str]]]:
-    """Every directory below, children first, with its files; hidden directories and links to
-    directories are not entered.
+    """Yield every directory below, children first, with its files.
+
+    Hidden directories and links to directories are not entered.
     """
     for at, below, files in os.walk(directory, topdown=False):
         hidden = any(
@@ -117,7 +118,7 @@ def _old_files(directory: str, cutoff_ns: int) -> Iterator[str]:
 def _files_to_drop(directory: str, cutoff_ns: int) -> list[str]:
     if os.path.dirname(directory) == directory:
         raise DirectoryNotPrepared(
-            "the root of the file system cannot be emptied: give a directory of its own as path"
+            "the root of the file system cannot be emptied: set `path` to a directory below it"
         )
     return list(_old_files(directory, cutoff_ns))
 

@@ -1,12 +1,10 @@
-"""What a continuous source remembers of the files that it has read: kept while they are in sight,
-and for file_retention after.
+"""Marks of the files that a continuous source has read.
 
-Called by source.py.
-
-Out of sight is not gone: a disk that is not mounted has all its files back when it is. So a mark
-is kept, with the minute in which the file was first found missing. Where more than the limit
-would have to be kept, those that are out of sight longest are forgotten first, with a warning;
-never one that has been out of sight for less than an hour: then the source stops instead.
+Called by source.py. A mark is kept while its file exists, and for file_retention after the file was
+found missing: files of an unmounted disk come back. The mark holds the minute in which the file was
+first found missing. If more marks than the limit would have to be kept, the files that are missing
+longest are forgotten first, with a warning; never one that has been missing for less than an hour:
+then the source fails instead.
 """
 
 import logging
@@ -34,7 +32,7 @@ class SeenFilesOverflow(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SeenFiles:
-    """The marks of the files that are done, and since which minute some of them are out of sight."""
+    """Hashes of the files that are done, and since which minute some of them are missing."""
 
     seen: frozenset[bytes]
     missing_since: Mapping[bytes, int]
@@ -49,36 +47,39 @@ def update_seen_files(
     retention_ms: int,
     limit: int,
 ) -> SeenFiles:
-    """The memory after a batch.
+    """Return the marks after a batch.
 
-    Times are rounded to a hundredth of the retention, so that they are few.
+    Times are rounded to a hundredth of the retention, so that there are few distinct ones.
     """
     tick = max(1, retention_ms // 100 // MINUTE_MS)
     minute = now_ms // MINUTE_MS // tick * tick
-    out_of_sight = (position.seen or frozenset()) - frozenset(present) - frozenset(done)
-    away = {each: position.missing_since.get(each, minute) for each in out_of_sight}
-    away = {
+    missing = (position.seen or frozenset()) - frozenset(present) - frozenset(done)
+    missing_since = {each: position.missing_since.get(each, minute) for each in missing}
+    missing_since = {
         each: since
-        for each, since in away.items()
+        for each, since in missing_since.items()
         if now_ms - since * MINUTE_MS < retention_ms + (tick * MINUTE_MS if retention_ms else 0)
     }
-    seen = ((position.seen or frozenset()) - out_of_sight) | frozenset(done)
-    over = len(seen) + len(away) - limit
+    seen = ((position.seen or frozenset()) - missing) | frozenset(done)
+    over = len(seen) + len(missing_since) - limit
     if over > 0:
-        away = _forget(away, over, minute, len(seen))
-    return SeenFiles(seen | away.keys(), away)
+        missing_since = _forget(missing_since, over, minute, len(seen))
+    return SeenFiles(seen | missing_since.keys(), missing_since)
 
 
-def _forget(away: dict[bytes, int], count: int, minute: int, seen: int) -> dict[bytes, int]:
-    oldest = sorted(away, key=lambda each: (away[each], each))[:count]
-    if len(oldest) < count or any(minute - away[each] < KEPT_MINUTES_MIN for each in oldest):
-        raise SeenFilesOverflow(seen + len(away), len(away))
+def _forget(
+    missing_since: dict[bytes, int], count: int, minute: int, seen: int
+) -> dict[bytes, int]:
+    oldest = sorted(missing_since, key=lambda each: (missing_since[each], each))[:count]
+    if len(oldest) < count or any(
+        minute - missing_since[each] < KEPT_MINUTES_MIN for each in oldest
+    ):
+        raise SeenFilesOverflow(seen + len(missing_since), len(missing_since))
     LOG.warning(
-        "file_marks_forgotten: there are too many files to remember; those out of sight longest"
-        " would be read again if they came back",
-        extra={"files": count, "out_of_sight_min": minute - away[oldest[0]]},
+        "file_marks_forgotten",
+        extra={"files": count, "missing_min": minute - missing_since[oldest[0]]},
     )
-    return {each: since for each, since in away.items() if each not in set(oldest)}
+    return {each: since for each, since in missing_since.items() if each not in set(oldest)}
 
 
 def check_mounts(
@@ -87,18 +88,19 @@ def check_mounts(
     seen: Collection[bytes],
     skips: Callable[[str], bool],
 ) -> None:
-    """SourceUnreachable where a disk that files were read from is not mounted any more, and none of
-    them is there.
+    """Check that the disks that files were read from are still mounted.
+
+    SourceUnreachable if one is not, and none of its files exists.
     """
-    for place in mounts:
-        if os.path.ismount(place) or skips(place):
+    for mount in mounts:
+        if os.path.ismount(mount) or skips(mount):
             continue
-        below = place.rstrip("/") + "/"
+        below = mount.rstrip("/") + "/"
         if not any(
             info.path.startswith(below) and file_hash(table, info.path) in seen
             for table, info in listed
         ):
             raise SourceUnreachable(
-                f"{place} is not mounted any more, and files were read from it: mount it, or start"
-                f" again without it with --restore latest --skip-file {place}"
+                f"{mount} is no longer mounted, and files were read from it: mount it, or restart"
+                f" without it with --restore latest --skip-file {mount}"
             )

@@ -1,16 +1,20 @@
-"""Where the file sink keeps its own things on the disk. The only author of these paths.
+"""Paths of the file sink's own files. No other module builds these paths.
 
     <root>/.tidegate/<lineage>/p<pipeline>-<sink>/
-        fence-g<generation>              a driver that has opened this sink (write_fence); only the highest counts
-        staging/g<generation>/           what the tasks of a generation write, and its commit records until they get their name
-        dead/g<generation>/              the same directory after a higher generation took it away
-        commits/<checkpoint>.json        what is or will be visible of a batch; created exclusively
-        commits/<checkpoint>-<id>.done   everything in that record is in place
-        started, prepared/<hash>         a fresh lineage began here; the save modes of a table's directory were carried out
-        owner-<job>                      another job than the one that the lineage is named for goes on with it
-        dropped                          the save mode of another job has removed files of this lineage
+        fence-g<generation>        a driver that has opened this sink (fence.py); only the
+                                   highest counts
+        staging/g<generation>/     what the tasks of a generation write, and its commit records
+                                   until they get their name
+        dead/g<generation>/        the same directory after a higher generation retired it
+        commits/<checkpoint>.json  what is or will be visible of a batch; created exclusively
+        commits/<checkpoint>-<id>.done
+                                   all files of that record are published
+        started, prepared/<hash>   a fresh lineage began here; the save modes of a table's
+                                   directory were carried out
+        owner-<job>                a job other than the one that began the lineage continues it
+        dropped                    another job's save mode has removed files of this lineage
 
-Names that begin with a dot are left out by everyone who reads a directory of data files.
+Names that begin with a dot are ignored by readers of data directories.
 """
 
 import hashlib
@@ -27,7 +31,7 @@ _OWNER = "owner-"
 
 @dataclass(frozen=True, slots=True)
 class SinkDirectory:
-    """Which sink of which pipeline, and the directory that holds everything it writes."""
+    """One sink of one pipeline, and the directory that holds everything it writes."""
 
     root: str
     pipeline: int
@@ -39,7 +43,7 @@ class SinkDirectory:
         return os.path.join(self.root, ".tidegate")
 
     def layout(self, lineage: str) -> "SinkLayout":
-        """The paths of one lineage."""
+        """Paths of one lineage."""
         return SinkLayout(
             self,
             os.path.join(
@@ -48,15 +52,15 @@ class SinkDirectory:
         )
 
     def transaction_id(self, job_id: int, task: WriteTask) -> str:
-        """The transaction id in file names: unique for every sink, task and batch of a lineage.
+        """Transaction id in file names: unique for every sink, task and batch of a lineage.
 
-        The generation is in the digest too, so that a file's name never comes again: who takes a
-        batch back cannot hit what was written after it.
+        The generation is part of the digest, so that a name is never used again: rolling a batch
+        back cannot hit files that were written after it.
         """
         return f"T_{job_id}_{self.digest(task.lineage, task.generation)}_{task.subtask}_{task.checkpoint}"
 
     def digest(self, lineage: str, generation: int) -> str:
-        """The part of the transaction id that tells whose it is."""
+        """The part of the transaction id that identifies sink, lineage and generation."""
         return hashlib.sha256(
             f"{lineage}\n{generation}\n{self.pipeline}\n{self.operator}".encode()
         ).hexdigest()[:10]
@@ -64,72 +68,72 @@ class SinkDirectory:
 
 @dataclass(frozen=True, slots=True)
 class SinkLayout:
-    """The paths of one sink in one lineage."""
+    """Paths of one sink in one lineage."""
 
     sink: SinkDirectory
     base: str
 
     @property
     def commits(self) -> str:
-        """The directory of the records."""
+        """Directory of the commit records."""
         return os.path.join(self.base, "commits")
 
     @property
     def staging_root(self) -> str:
-        """The directory of the generations' staging directories."""
+        """Parent of the generations' staging directories."""
         return os.path.join(self.base, "staging")
 
     @property
     def retired_root(self) -> str:
-        """The directory of the staging directories that were taken away."""
+        """Parent of the retired staging directories."""
         return os.path.join(self.base, "dead")
 
     @property
     def removal(self) -> str:
-        """What is left of `base` where the removal of a finished job's things was cut off."""
+        """Remains of `base` if the removal of a finished job's bookkeeping was interrupted."""
         return f"{self.base}.gone"
 
     @property
     def started(self) -> str:
-        """The mark of a fresh lineage."""
+        """Mark of a fresh lineage."""
         return os.path.join(self.base, "started")
 
     @property
     def dropped(self) -> str:
-        """The mark of a lineage whose files were removed by another job's save mode."""
+        """Mark of a lineage whose files were removed by another job's save mode."""
         return os.path.join(self.base, "dropped")
 
     def staging(self, generation: int) -> str:
-        """Where the tasks of a generation write."""
+        """Directory that the tasks of a generation write to."""
         return os.path.join(self.staging_root, f"g{generation}")
 
     def retired(self, generation: int) -> str:
-        """Where its files are after a higher one took over."""
+        """Staging directory of a generation after a higher one retired it."""
         return os.path.join(self.retired_root, f"g{generation}")
 
     def record(self, checkpoint: int) -> str:
-        """The record of a batch."""
+        """Commit record of a batch."""
         return os.path.join(self.commits, f"{checkpoint}.json")
 
     def done(self, checkpoint: int, identity: str) -> str:
-        """The mark of a record that was carried out.
+        """Mark of a published record.
 
         The identity keeps a late mark from being taken for that of a later record.
         """
         return os.path.join(self.commits, f"{checkpoint}-{identity}.done")
 
     def prepared(self, directory: str) -> str:
-        """The mark of a table's directory."""
+        """Mark of a table's directory whose save modes were carried out."""
         return os.path.join(
             self.base, "prepared", hashlib.sha256(directory.encode()).hexdigest()[:24]
         )
 
     def fence(self, generation: int) -> str:
-        """The mark of a generation."""
+        """Fence file of a generation."""
         return os.path.join(self.base, f"{_FENCE}{generation}")
 
     def fences(self) -> list[int]:
-        """Every generation whose mark is there."""
+        """List every generation that has a fence."""
         return sorted(
             int(n.removeprefix(_FENCE))
             for n in list_names(self.base)
@@ -137,11 +141,11 @@ class SinkLayout:
         )
 
     def owner(self, job_id: int) -> str:
-        """The mark of a job that has taken the lineage up from another one."""
+        """Mark of a job that has taken the lineage over from another one."""
         return os.path.join(self.base, f"{_OWNER}{job_id}")
 
     def owners(self) -> list[str]:
-        """Every such mark that is there."""
+        """List the marks of all such jobs."""
         return [
             os.path.join(self.base, name)
             for name in list_names(self.base)
@@ -149,12 +153,12 @@ class SinkLayout:
         ]
 
     def final(self, relative: str) -> str:
-        """The path of a published file."""
+        """Path of a published file."""
         return os.path.join(self.sink.root, relative)
 
 
 def _slug(text: str) -> str:
-    """A file name that is readable, and different for different texts."""
+    """Make a readable file name that is different for different texts."""
     plain = re.sub(r"[^A-Za-z0-9_-]+", "-", text)[:80]
     return (
         plain

@@ -1,13 +1,12 @@
-"""The LocalFile source: which files are next, how a batch of them is shared among tasks, and the
-reading of a share.
+"""The LocalFile source: plans batches of files, splits them among tasks, reads the splits.
 
-The engine calls it by plugin.contract.
+The engine calls it through plugin.contract.
 
-A batch names each of its files in the store, so it holds about a thousand of them at most: a
-BATCH job without checkpoint.interval, otherwise one batch, is a few where there are more files. A
-bounded source reads the files that it listed when it began, and fails by name where one of them
-is missing or changed. A continuous one keeps a mark for every file that it has read (memory.py),
-at most SEEN_FILES_MAX of them, and waits while its directory is not there.
+A batch names each of its files in the store, so it holds about a thousand of them at most: a BATCH
+job without checkpoint.interval, otherwise one batch, has several if there are more files. A bounded
+source reads the files that it listed when it began, and fails by name if one of them is missing or
+changed. A continuous one keeps a mark for every file that it has read (seen_files.py), at most
+SEEN_FILES_MAX of them, and waits while its directory does not exist.
 """
 
 import logging
@@ -62,7 +61,7 @@ from tidegate.plugin.option import Values
 
 LOG = logging.getLogger("tidegate.localfile")
 PIECE_BYTES_MIN = 1 << 20
-"""Less than this is not worth a task of its own."""
+"""Smaller pieces do not get a task of their own."""
 
 
 class LocalFileSource(Source):
@@ -77,9 +76,9 @@ class LocalFileSource(Source):
         self._mounts: frozenset[str] = frozenset()
         self._previous: dict[Key, FileInfo] = {}
         self._remaining: tuple[FilePosition, list[ListedFile], list[Key]] | None = None
-        self._accepted: set[str] = set()  # files of a batch that was given up: read as they are now
+        self._accepted: set[str] = set()  # files of abandoned batches: read as they are now
         self._warned: set[str] = set()  # files that a warning has named
-        # whether files waited for the next batch; who has not looked yet had better do so soon
+        # Whether files waited for the next batch; True until the first listing.
         self._has_more = True
 
     def __getstate__(self) -> dict[str, Any]:
@@ -87,16 +86,17 @@ class LocalFileSource(Source):
 
     @property
     def bounded(self) -> bool:
-        """Batch jobs end, and so does a look at a directory that is made once."""
+        """Batch jobs end, and so does a source that lists its directory once."""
         return self.context.mode is JobMode.BATCH or self.values["discovery_mode"] == "once"
 
     def tables(self) -> tuple[Table, ...]:
-        """The tables, with the columns of the job file or of their first files."""
+        """Return the tables, with the columns of the job file or of their first files."""
         return tuple(files.table() for files in self.files)
 
     def initial(self) -> Offset:
-        """Nothing is done; a bounded source ends with the last file that is there now, and records
-        them all.
+        """Return the offset before the first file.
+
+        A bounded source records the existing files, and ends with the last one.
         """
         if not self.bounded:
             return FilePosition(seen=frozenset()).to_json()
@@ -109,14 +109,14 @@ class LocalFileSource(Source):
         ).to_json()
 
     def latest(self, start: Offset, limit: Limit) -> Offset:
-        """The next files, or the next part of a large one."""
+        """Plan the next files, or the next part of a large one."""
         position = self._unskipped(FilePosition.of(start))
-        begun = position.partial
+        unfinished = position.partial
         taker = BatchBuilder(limit)
         done: list[ListedFile] = []
         partial: Partial | None = None
         self._has_more = True
-        with advise_recovery(begun.part.path if begun else ""):
+        with advise_recovery(unfinished.part.path if unfinished else ""):
             for table, part, weight in self._files_to_read(position):
                 if taker.is_full():
                     break
@@ -142,12 +142,12 @@ class LocalFileSource(Source):
             return taker.add_whole(self.files[table], part, weight)
 
     def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
-        """Parts of about the same size: large files are cut, small ones packed together."""
+        """Return parts of about the same size: large files are cut, small ones packed together."""
         position = FilePosition.of(end)
-        batch, begun = position.batch, _partial_path(FilePosition.of(start))
+        batch, partial_path = position.batch, _partial_path(FilePosition.of(start))
         target = max(-(-sum(s.weight for s in batch) // max(count, 1)), self.piece_bytes_min)
         splits: list[Split] = []
-        with advise_recovery(begun):
+        with advise_recovery(partial_path):
             self._check_present(position)
             for files in self.files:
                 pieces = [
@@ -157,14 +157,15 @@ class LocalFileSource(Source):
                     for p in split_segment(files, s, max(1, round(s.weight / target)))
                 ]
                 splits += [
-                    _split(files.name, files.index, pack, begun) for pack in _packs(pieces, target)
+                    _split(files.name, files.index, pack, partial_path)
+                    for pack in _packs(pieces, target)
                 ]
         return splits
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """The rows of a split."""
-        table, parts, begun = split.payload
-        with advise_recovery(begun):
+        table, parts, partial_path = split.payload
+        with advise_recovery(partial_path):
             try:
                 yield from self.files[table].read([FilePart(*part) for part in parts])
             except FileChanged as error:
@@ -173,43 +174,43 @@ class LocalFileSource(Source):
                 raise self._missing_error(table, error.path) from error
 
     def cannot_repeat(self, start: Offset, end: Offset) -> str:
-        """A file of the batch has changed, or is left out now.
+        """Explain why the batch cannot be repeated: a file has changed or is skipped now.
 
-        One of which a part is in earlier checkpoints can only be read as it was.
+        A file of which a part is in earlier checkpoints must not have changed at all.
         """
-        position, begun = FilePosition.of(end), _partial_path(FilePosition.of(start))
+        position, partial_path = FilePosition.of(end), _partial_path(FilePosition.of(start))
         skips = self._skip_matcher(position)
         for part in (segment.part for segment in position.batch):
             if skips(part.path):
-                return f"{part.path} is left out"
+                return f"{part.path} is skipped"
             now = _stat(part.path)
             if (
                 now is not None
-                and part.path != begun
+                and part.path != partial_path
                 and (now.size, now.mtime_ns) != (part.size, part.mtime_ns)
             ):
-                return f"{part.path} has changed: it has {now.size} bytes, and had {part.size}"
+                return f"{part.path} has changed: it has {now.size} bytes and had {part.size}"
         return ""
 
     def abandon_batch(self, start: Offset, end: Offset) -> None:  # noqa: ARG002  # the end names the files
-        """Its files are read as they are now, where they are still to be read."""
+        """Read the files of this batch as they are now, if they are still to be read."""
         self._accepted |= {segment.part.path for segment in FilePosition.of(end).batch}
         self._remaining = None
 
     def inspect(self, rows: int) -> Iterator[str]:
-        """What is wrong with the first rows of the first files."""
+        """Yield the problems of the first rows of the first files."""
         for files in self.files:
             yield from files.inspect(rows)
 
     def is_exhausted(self, offset: Offset) -> bool:
-        """Whether all files that were there at the beginning are read."""
+        """Report whether all files that existed at the beginning are read."""
         position = self._unskipped(FilePosition.of(offset))
         if not self.bounded or position.partial:
             return False
         return position.after == position.until or next(self._queue(position), None) is None
 
-    def has_backlog(self, offset: Offset) -> bool:  # noqa: ARG002  # the last look knows
-        """Whether a file, or a part of one, was left for the next batch."""
+    def has_backlog(self, offset: Offset) -> bool:  # noqa: ARG002  # known from the last listing
+        """Report whether a file, or a part of one, was left for the next batch."""
         return self._has_more
 
     def progress(self, offset: Offset) -> Progress | None:
@@ -222,7 +223,7 @@ class LocalFileSource(Source):
         )
 
     def _queue(self, position: FilePosition) -> Iterator[ListedFile]:
-        """What is not done yet, in order."""
+        """Yield the files that are not done yet, in order."""
         if position.seen is not None:
             return iter(self._unread_files(position))
         if position.until is None:
@@ -231,21 +232,23 @@ class LocalFileSource(Source):
         return islice(files, bisect_right(keys, position.after) if position.after else 0, None)
 
     def _unread_files(self, position: FilePosition) -> list[ListedFile]:
-        """The files that a continuous source has not read."""
+        """List the files that a continuous source has not read."""
         assert position.seen is not None
         listed, skips = self._list(), self._skip_matcher(position)
         check_mounts(position.mounts, listed, position.seen, skips)
-        begun = _partial_path(position)
+        partial_path = _partial_path(position)
         found = []
         for table, info in listed:
             if file_hash(table, info.path) in position.seen:
                 self._warn_changed(table, info)
-            elif not skips(info.path) and (info.path == begun or self._is_complete(table, info)):
+            elif not skips(info.path) and (
+                info.path == partial_path or self._is_complete(table, info)
+            ):
                 found.append((table, info))
         return found
 
     def _remaining_files(self, position: FilePosition) -> tuple[list[ListedFile], list[Key]]:
-        """What a bounded source has still to read, compared once with what is there."""
+        """Return the files that a bounded source has still to read, verified once."""
         known = self._remaining
         if (
             known is None
@@ -271,50 +274,56 @@ class LocalFileSource(Source):
     def _verified_by_size(
         self, position: FilePosition, present: list[ListedFile]
     ) -> list[ListedFile]:
-        """Version 1 kept no list, but the bytes to read: there may be more now, and not less."""
+        """Verify an offset of version 1, which has no list of files.
+
+        It has the number of bytes still to be read: there may be more now, but not less.
+        """
         after, until, skips = (
             position.after or (-1, ""),
             position.until or (-1, ""),
             self._skip_matcher(position),
         )
-        ahead = [(table, info) for table, info in present if after < (table, info.path) <= until]
-        there = sum(info.size for _, info in ahead) - (
+        remaining = [
+            (table, info) for table, info in present if after < (table, info.path) <= until
+        ]
+        present_bytes = sum(info.size for _, info in remaining) - (
             position.partial.weight if position.partial else 0
         )
-        if there < position.total - position.bytes and not self.context.skip_files:
+        if present_bytes < position.total - position.bytes and not self.context.skip_files:
             raise UserError(
-                f"{position.total - position.bytes} bytes of files in {self._paths()} were still "
-                f"to be read, and {there} are there: mount or restore what is "
-                "missing and start again with --restore latest, name what is lost with "
-                "--skip-file, or start over with --restore fresh"
+                f"{position.total - position.bytes} bytes of files in {self._paths()} were still"
+                f" to be read, but only {present_bytes} bytes exist: mount or restore the missing"
+                " files and restart with --restore latest, skip lost files with --skip-file, or"
+                " start over with --restore fresh"
             )
-        return [item for item in ahead if not skips(item[1].path)]
+        return [item for item in remaining if not skips(item[1].path)]
 
     def _files_to_read(self, position: FilePosition) -> Iterator[tuple[int, FilePart, int]]:
-        """The files to read, the one that is partly read first."""
-        begun = position.partial
-        if begun:
-            self._check_partial(begun)
-            yield begun.table, begun.part, begun.weight
+        """Yield the files to read, the partly read one first."""
+        partial = position.partial
+        if partial:
+            self._check_partial(partial)
+            yield partial.table, partial.part, partial.weight
         for table, info in self._queue(position):
             if not (
-                begun and (table, info.path) == (begun.table, begun.part.path)
+                partial and (table, info.path) == (partial.table, partial.part.path)
             ) and self._is_unchanged(table, info):
                 yield table, FilePart(info.path, info.size, info.mtime_ns, 0, -1), 0
 
-    def _check_partial(self, begun: Partial) -> None:
-        now = _stat(begun.part.path)
+    def _check_partial(self, partial: Partial) -> None:
+        now = _stat(partial.part.path)
         if now is None:
-            raise self._missing_error(begun.table, begun.part.path, begun.part.size)
-        if (now.size, now.mtime_ns) != (begun.part.size, begun.part.mtime_ns):
+            raise self._missing_error(partial.table, partial.part.path, partial.part.size)
+        if (now.size, now.mtime_ns) != (partial.part.size, partial.part.mtime_ns):
             raise FileChanged(
-                begun.part.path, f"was written (it has {now.size} bytes, it had {begun.part.size})"
+                partial.part.path,
+                f"was written (it has {now.size} bytes, it had {partial.part.size})",
             )
 
     def _is_unchanged(self, table: int, info: FileInfo) -> bool:
-        """Whether a file is still as it was listed.
+        """Report whether a file is still as it was listed.
 
-        A continuous source leaves one that grows for later, a bounded one fails by name.
+        A continuous source postpones a growing file, a bounded one fails by name.
         """
         now = _stat(info.path)
         if now is not None and (now.size, now.mtime_ns) == (info.size, info.mtime_ns):
@@ -330,9 +339,9 @@ class LocalFileSource(Source):
         )
 
     def _check_present(self, position: FilePosition) -> None:
-        """Whether the files of a batch are there, asked in the driver.
+        """Check in the driver that the files of a batch exist.
 
-        So a disk that is not mounted is waited for.
+        So the source waits for a disk that is not mounted.
         """
         for segment in position.batch:
             if not os.path.lexists(segment.part.path):
@@ -343,7 +352,7 @@ class LocalFileSource(Source):
     def _missing_error(
         self, table: int, path: str, size: int | None = None
     ) -> FilesMissing | SourceUnreachable:
-        """The error for a file that was there: the whole directory may be out of reach."""
+        """Build the error for a file that disappeared; the whole directory may be unreachable."""
         root = fixed_directory(self.files[table].values["path"])
         if not os.path.exists(root):
             return SourceUnreachable(
@@ -372,16 +381,16 @@ class LocalFileSource(Source):
             return self._with_seen_files(moved, keys)
         after = keys[-1] if keys else position.after
         if position.listed is None:
-            there = sum(info.size for _, info in self._queue(position)) - (
+            remaining_bytes = sum(info.size for _, info in self._queue(position)) - (
                 position.partial.weight if position.partial else 0
             )
-            return replace(moved, after=after, total=position.bytes + there)
+            return replace(moved, after=after, total=position.bytes + remaining_bytes)
         return replace(
             moved, after=after, done=Inventory.of(position.listed).advance(position.done, done)
         )
 
     def _with_seen_files(self, moved: FilePosition, done: list[Key]) -> FilePosition:
-        """A continuous source after a batch: what it has read, and on which disks."""
+        """Add what a continuous source has read, and on which disks."""
         listed, skips = self._list(), self._skip_matcher(moved)
         skipped = [(table, info.path) for table, info in listed if skips(info.path)]
         skipped += [(files.index, path) for files in self.files for path in self.context.skip_files]
@@ -411,20 +420,20 @@ class LocalFileSource(Source):
         )
 
     def _skip_matcher(self, position: FilePosition) -> Callable[[str], bool]:
-        """What a person has left out."""
+        """Match the paths that the user has skipped."""
         return path_matcher((*position.skip, *self.context.skip_files))
 
     def _unskipped(self, position: FilePosition) -> FilePosition:
-        """Without the rest of a file that is left out."""
+        """Drop the partly read file if its rest is skipped."""
         left_out = position.partial is not None and self._skip_matcher(position)(
             position.partial.part.path
         )
         return replace(position, partial=None) if left_out else position
 
     def _list(self) -> list[ListedFile]:
-        """All files of all tables.
+        """List all files of all tables.
 
-        A bounded source looks once, a continuous one every scan_interval.
+        A bounded source lists them once, a continuous one every scan_interval.
         """
         age = time.monotonic() - self._listed_at
         if self._listed is not None and (self.bounded or age * 1000 < self.values["scan_interval"]):
@@ -441,10 +450,9 @@ class LocalFileSource(Source):
         return self._listed
 
     def _scan(self, values: Values) -> FileListing:
-        """One table.
+        """List one table.
 
-        A pattern of a continuous source matches nothing only where the directory before it is
-        there.
+        In a continuous source, a pattern may match nothing, but the directory before it must exist.
         """
         root = fixed_directory(values["path"])
         if not self.bounded and not os.path.exists(root):
@@ -455,19 +463,19 @@ class LocalFileSource(Source):
         for link in found.broken:
             if link not in self._warned:
                 LOG.warning(
-                    "broken_link: it leads nowhere and is not read",
+                    "broken_link",
                     extra={"path": link, "operator": self.context.operator},
                 )
         self._warned |= set(found.broken)
         return found
 
     def _warn_changed(self, table: int, info: FileInfo) -> None:
-        """A path is read once: what is written to it later is not, and a warning says so."""
+        """Warn about a file that was written after it was read: it is not read again."""
         before = self._previous.get((table, info.path), info)
         if before != info and info.path not in self._warned:
             self._warned.add(info.path)
             LOG.warning(
-                "file_changed_after_reading: it is not read again",
+                "file_changed_after_reading",
                 extra={"path": info.path, "bytes": info.size, "bytes_before": before.size},
             )
 
@@ -480,7 +488,7 @@ class LocalFileSource(Source):
         return ", ".join(str(files.values["path"]) for files in self.files)
 
     def _is_complete(self, table: int, info: FileInfo) -> bool:
-        """Whether a file seems to be written to its end: it did not change for a scan_interval."""
+        """Report whether a file did not change for a scan_interval, so that it seems complete."""
         age_ms = _now_ms() - info.mtime_ns // 1_000_000
         return (
             age_ms >= self.values["scan_interval"] or self._previous.get((table, info.path)) == info
@@ -488,11 +496,11 @@ class LocalFileSource(Source):
 
 
 def _now_ms() -> int:
-    return time.time_ns() // 1_000_000  # noqa: TID251  # what files say about their age is wall-clock time
+    return time.time_ns() // 1_000_000  # noqa: TID251  # the times of files are wall-clock times
 
 
 def _partial_path(position: FilePosition) -> str:
-    """The file of which a part is done."""
+    """Path of the file that is partly read."""
     return position.partial.part.path if position.partial else ""
 
 
@@ -505,7 +513,7 @@ def _stat(path: str) -> FileInfo | None:
 
 
 def _packs(pieces: list[Segment], target: int) -> Iterator[list[Segment]]:
-    """Neighbours together, until they have about the target's size."""
+    """Group neighbours until they have about the target size."""
     pack: list[Segment] = []
     weight = 0
     for piece in pieces:
@@ -518,6 +526,6 @@ def _packs(pieces: list[Segment], target: int) -> Iterator[list[Segment]]:
         yield pack
 
 
-def _split(name: str, index: int, pack: list[Segment], begun: str) -> Split:
+def _split(name: str, index: int, pack: list[Segment], partial_path: str) -> Split:
     parts = [[p.part.path, p.part.size, p.part.mtime_ns, p.part.start, p.part.end] for p in pack]
-    return Split(name, [index, parts, begun], max(1, sum(p.weight for p in pack)))
+    return Split(name, [index, parts, partial_path], max(1, sum(p.weight for p in pack)))

@@ -1,4 +1,4 @@
-"""What can be wrong with files that are to be read, and the ways out of it, in words that work.
+"""Errors about files that a source has to read, with the commands that resolve them.
 
 Raised by source.py and inventory.py.
 """
@@ -24,9 +24,9 @@ __all__ = [
 
 
 class FilesMissing(TransientError):
-    """Files that are to be read are not there.
+    """Files that are to be read do not exist.
 
-    They may come back: tried again, within the budget of the job.
+    They may come back: the job tries again, within its budget of restarts.
     """
 
     condition = "files-missing"
@@ -34,70 +34,65 @@ class FilesMissing(TransientError):
 
     def __init__(self, paths: Sequence[str], what: str) -> None:
         one = len(paths) == 1
-        are, them = ("is", "it") if one else ("are", "them")
+        are = "is" if one else "are"
+        them = "it" if one else "them"
         super().__init__(
-            f"{len(paths)} file{'' if one else 's'} to be read {are} missing: {what} {are} no "
-            "longer "
-            f"there. Mount or restore {them} and start again with --restore latest, or accept the "
-            "loss "
-            f"with --restore latest --skip-file {shlex.quote(paths[0])} (repeatable; a directory "
-            "stands "
-            "for all below it)"
+            f"{len(paths)} file{'' if one else 's'} to be read {are} missing: {what}. Mount or"
+            f" restore {them} and restart with --restore latest, or accept the loss with --restore"
+            f" latest --skip-file {shlex.quote(paths[0])} (repeatable; a directory includes all"
+            " files below it)"
         )
         self.path = paths[0]
 
 
 class RangeChanged(TransientError):
-    """Of very many files some are missing or changed; the list is too long to be kept by name."""
+    """Some files of a range are missing or changed; the list is too long to be kept by name."""
 
     condition = "files-missing"
     domain = Domain.EXTERNAL
 
     def __init__(self, what: str, last: str, *, missing: int) -> None:
-        how = f"{missing} are missing" if missing else "some were written, or exchanged for others"
+        how = f"{missing} are missing" if missing else "some were modified or replaced"
         super().__init__(
-            f"{what}, {how}. Mount or restore them and start again with --restore latest, or take "
-            "these "
-            f"files as they are now with --restore latest --accept-file {shlex.quote(last)}"
+            f"{what}, {how}. Mount or restore them and restart with --restore latest, or read these"
+            f" files as they are now with --restore latest --accept-file {shlex.quote(last)}"
         )
         self.path = last
 
 
 class ListedFileChanged(TerminalError):
-    """A file is not what it was when a bounded source listed its files."""
+    """A file was changed after a bounded source listed its files."""
 
     condition = "file-changed"
     domain = Domain.EXTERNAL
 
     def __init__(self, path: str, what: str) -> None:
         super().__init__(
-            f"{path} {what}. A job that ends reads the files as they were listed: put it back as "
-            "it "
-            "was and start again with --restore latest, read it as it is with "
-            f"--restore latest --accept-file {shlex.quote(path)}, or leave it out with "
-            f"--restore latest --skip-file {shlex.quote(path)}"
+            f"{path} {what}. A bounded source reads the files as they were listed: put the original"
+            " file back and restart with --restore latest, read it as it is now with"
+            f" --restore latest --accept-file {shlex.quote(path)}, or skip it with"
+            f" --restore latest --skip-file {shlex.quote(path)}"
         )
         self.path = path
 
 
 class ListedFileExcluded(TerminalError):
-    """A listed file is there, but the options of the job file have changed and leave it out."""
+    """A listed file exists, but the changed options of the job file exclude it."""
 
     condition = "file-left-out"
     domain = Domain.USER
 
     def __init__(self, path: str, at: str) -> None:
         super().__init__(
-            f"{path} was listed at {at}, and the options of the job file leave it out now: bring "
-            "them "
-            "back and start again with --restore latest, or say that it is left out with "
-            f"--restore latest --skip-file {shlex.quote(path)}"
+            f"{path} was listed at {at}, and the options of the job file exclude it now: restore"
+            " the options and restart with --restore latest, or skip the file with"
+            f" --restore latest --skip-file {shlex.quote(path)}"
         )
         self.path = path
 
 
 class TooManyFiles(TerminalError):
-    """More files than a continuous source can keep in mind."""
+    """More files than a continuous source can remember."""
 
     condition = "too-many-files"
     domain = Domain.USER
@@ -105,46 +100,42 @@ class TooManyFiles(TerminalError):
     def __init__(self, paths: Sequence[str], count: int, maximum: int, *, gone: int = 0) -> None:
         what = f"there are {count} files in {', '.join(paths)}"
         if gone:
-            what += f", {gone} of them out of sight for less than an hour"
+            what += f", {gone} of them missing for less than an hour"
         super().__init__(
-            f"{what}: discovery_mode = continuous looks after {maximum} at most; move files away "
-            "once they are read and lower file_retention (how long those "
-            "that are out of sight are remembered), or give each of several jobs a directory of "
-            "its own, and start again with --restore latest"
+            f"{what}: discovery_mode = continuous handles at most {maximum}; move files away after"
+            " they are read and lower file_retention (how long missing files are remembered), or"
+            " split the directory among several jobs, and restart with --restore latest"
         )
         self.count = count
 
 
 @contextmanager
 def advise_recovery(partial_path: str = "") -> Iterator[None]:
-    """Add the ways out to an error about a file.
+    """Add the possible remedies to an error about a file.
 
-    `begun` is the file of which earlier checkpoints hold a part.
+    `partial_path` is the file of which earlier checkpoints hold a part.
     """
     try:
         yield
     except (BadFile, FileChanged) as error:
-        if "--skip-file" not in str(error):
-            error.args = (
-                f"{str(error).rstrip('.')}. {_advice(error, begun=error.path == partial_path)}",
-            )
+        if not error.has_advice:
+            advice = _advice(error, partial=error.path == partial_path)
+            error.args = (f"{str(error).rstrip('.')}. {advice}",)
+            error.has_advice = True
         raise
 
 
-def _advice(error: BadFile | FileChanged, *, begun: bool) -> str:
+def _advice(error: BadFile | FileChanged, *, partial: bool) -> str:
     skip = f"--restore latest --skip-file {shlex.quote(error.path)}"
-    if begun:
+    if partial:
         return (
-            "Rows of this file are in earlier checkpoints. Put it back as it was and start again "
-            "with --restore latest, leave the rest of it out with "
-            f"{skip}, or go back with --restore checkpoint:N to a checkpoint from before it"
+            "Rows of this file are in earlier checkpoints. Put the original file back and restart"
+            f" with --restore latest, skip the rest of it with {skip}, or restore an older"
+            " checkpoint, from before the file, with --restore checkpoint:N"
         )
     if isinstance(error, FileChanged):
         return (
-            "Start again with --restore latest to read it as it is now, as long as no sink has its"
-            f" batch, or leave it out with {skip}"
+            "Restart with --restore latest to read it as it is now, if no sink has committed its"
+            f" batch, or skip it with {skip}"
         )
-    return (
-        "Repair it and start again with --restore latest, which reads it as it is then, or leave"
-        f" it out with {skip}"
-    )
+    return f"Repair it and restart with --restore latest, or skip it with {skip}"

@@ -57,4 +57,4 @@ def error(path: Path, form: str, schema: Any, splits: int = 1, **options: Any) -
         read(path, form, schema, splits, **options)
     text = str(raised.value)
     assert text.startswith(f"{raised.value.path}: ")
-    return text.removeprefix(f"{raised.value.path}: ").partition(". Repair it and start again")[0]
+    return text.removeprefix(f"{raised.value.path}: ").partition(". Repair it and restart")[0]

@@ -28,7 +28,6 @@ def snapshot(root: Path) -> list[str]:
 
 
 # -- two drivers of one generation
-# -----------------------------------------------------------------------------------------------------------------
 
 
 def test_of_two_drivers_of_one_generation_the_first_one_wins(kit: Any, tmp_path: Path) -> None:
@@ -124,7 +123,6 @@ def test_a_stale_copy_does_not_rewind_what_the_other_one_has_finished(
 
 
 # -- what a target remembers
-# -----------------------------------------------------------------------------------------------------------------------
 
 
 def remembered(driver: Any, checkpoint: int, state: Any = None) -> int:
@@ -251,7 +249,6 @@ def test_what_the_sink_keeps_for_itself_must_be_directories(
 
 
 # -- a second installation on the path
-# -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_lineage_of_another_installation_is_left_alone(kit: Any, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_repeated_commit_is_recognised_and_its_staged_files_are_removed(
 def test_the_same_checkpoint_with_other_offsets_is_an_error(kit: Any, tmp_path: Path) -> None:
     driver = kit.Generation(tmp_path, 1).open()
     driver.batch(1, [1, 2])
-    with pytest.raises(CommitOffsetsDiffer, match="other ranges"):
+    with pytest.raises(CommitOffsetsDiffer, match="other source offsets"):
         driver.commit(1, driver.stage(1, [1, 2, 3]), offsets={"Source[0]": [0, 99]})
     assert kit.rows(tmp_path) == [1, 2]
 
@@ -125,7 +125,7 @@ def test_a_staged_file_that_vanished_is_not_recorded(kit: Any, tmp_path: Path) -
     driver = kit.Generation(tmp_path, 1).open()
     messages = driver.stage(1, [1])
     kit.staged(tmp_path)[0].unlink()
-    with pytest.raises(DiskTrouble, match="vanished"):
+    with pytest.raises(DiskTrouble, match="disappeared"):
         driver.commit(1, messages)
     assert kit.records(tmp_path) == []
 

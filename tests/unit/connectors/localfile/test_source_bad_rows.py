@@ -336,7 +336,7 @@ def test_a_null_in_a_column_that_is_not_nullable_is_a_bad_row(tmp_path: Path, fo
     )
     assert (
         error(tmp_path, form, columns)
-        == "line 2: column id: there is no value, and the column is not nullable"
+        == "line 2: column id: the value is null, and the column is not nullable"
     )
 
 

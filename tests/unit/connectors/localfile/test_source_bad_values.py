@@ -180,7 +180,7 @@ def test_columns_that_a_file_lacks_or_has_no_values_for_are_named(
     strict = [{"name": "id", "type": "bigint", "nullable": False}]
     assert (
         error(tmp_path, form, strict)
-        == "row 2: column id: there is no value, and the column is not nullable"
+        == "row 2: column id: the value is null, and the column is not nullable"
     )
     write(tmp_path / "g", form, pa.table({"id": [1], "label": ["a"], "more": [1]}))
     assert "has 'more', which the first file of the table lacks: give a schema" in error(

@@ -168,11 +168,11 @@ def test_an_emptied_file_is_changed_and_a_filtered_one_is_left_out_by_the_job_fi
     root, offset = begun(tmp_path)
     with pytest.raises(
         ListedFileExcluded,
-        match=f"{root}/8 was listed at .*the options of the job file leave it out now",
+        match=f"{root}/8 was listed at .*the options of the job file exclude it now",
     ):
         make(root, file_filter_pattern="[0-7]").latest(offset, TWO)
     (root / "5").write_text("")
-    with pytest.raises(ListedFileChanged, match=f"{root}/5 was 2 bytes when .* it is 0 now"):
+    with pytest.raises(ListedFileChanged, match=f"{root}/5 had 2 bytes when .* has 0 now"):
         make(root).latest(offset, TWO)
     assert rest(make(root, accept=(str(root / "5"),)), offset) == ["4", "6", "7", "8"]
 
@@ -216,7 +216,7 @@ def test_a_position_of_version_1_is_read_and_compared_by_bytes(tmp_path: Path) -
     assert rest(make(root), old) == ["4", "5", "6", "7", "8"]
     (root / "7").unlink()
     with pytest.raises(
-        UserError, match=r"10 bytes of files in .* were still to be read, and 8 are there"
+        UserError, match=r"10 bytes of files in .* were still to be read, but only 8 bytes exist"
     ):
         make(root).latest(old, TWO)
     assert rest(make(root, skip=(str(root / "7"),)), old) == ["4", "5", "6", "8"]

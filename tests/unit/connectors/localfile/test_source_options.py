@@ -82,12 +82,12 @@ def test_all_problems_of_a_source_come_at_once(tmp_path: Path) -> None:
         "none does not exist",
         "unknown type 'itn'; did you mean 'int'?",
         "read_columns names 'z'",
-        "'(' is no regular expression",
+        "'(' is not a regular expression",
         "'QQ' in the time pattern",
-        "there is no encoding 'utf-99'",
+        "unknown encoding 'utf-99'",
         "compressed with snappy cannot be read",
-        "field_delimiter of a csv file is a single ASCII character",
-        "'yesterday' is no time",
+        "field_delimiter of a csv file must be a single ASCII character",
+        "'yesterday' is not a time",
     ):
         assert any(part in p for p in found), part
 
@@ -111,7 +111,7 @@ def test_a_pattern_is_judged_as_java_does_and_a_set_that_is_not_closed_is_a_prob
         SOURCE, path=str(tmp_path), file_format_type="text", file_filter_pattern="[[]x"
     )
     assert [p.partition(", at character")[0] for p in found] == [
-        "error b[0].file_filter_pattern: '[[]x' is no regular expression: a set is not closed"
+        "error b[0].file_filter_pattern: '[[]x' is not a regular expression: a set is not closed"
         " with ]"
     ]
     assert (
@@ -174,11 +174,11 @@ def test_every_entry_of_tables_configs_is_checked(tmp_path: Path) -> None:
         tables_configs=[good, good, {"path": "/no/such", "file_format_type": "json", "pth": 1}, 7],
     )
     assert found == [
-        "error b[0].tables_configs[1].schema.table: there are two tables 't'",
+        "error b[0].tables_configs[1].schema.table: the table 't' is defined twice",
         "warning b[0].tables_configs[2].pth: unknown option pth",
         (
-            "error b[0].tables_configs[2]: schema is missing: json files do not say what their"
-            " columns are"
+            "error b[0].tables_configs[2]: schema is missing: json files do not declare their"
+            " columns"
         ),
         "warning b[0].tables_configs[2].path: /no/such does not exist on this host",
         "error b[0].tables_configs[3]: an entry of tables_configs is a block { path = ... }",

@@ -135,7 +135,7 @@ def test_those_out_of_sight_longest_are_forgotten_first_with_a_warning(
     offset, _ = turn(make(root), offset)
     (root / "b").unlink()
     put(root, "d")
-    with pytest.raises(TooManyFiles, match="out of sight for less than an hour"):
+    with pytest.raises(TooManyFiles, match="missing for less than an hour"):
         make(root).latest(offset, Limit())
     clock[0] += DAY_MS
     with caplog.at_level(logging.WARNING, "tidegate.localfile"):
@@ -192,7 +192,7 @@ def test_a_disk_that_is_not_mounted_any_more_is_unreachable(
     assert turn(make(root), offset) == (offset, [])  # only moved away
     mounted.clear()
     mounted.add("/")
-    with pytest.raises(SourceUnreachable, match=f"{tmp_path}/disk is not mounted any more"):
+    with pytest.raises(SourceUnreachable, match=f"{tmp_path}/disk is no longer mounted"):
         make(root).latest(offset, Limit())
     put(root, "b")
     assert turn(make(root, skip=(str(tmp_path / "disk"),)), offset) == (offset, [])

@@ -82,14 +82,14 @@ def test_a_continuous_source_says_what_to_do_about_too_many_files(
     with pytest.raises(
         TooManyFiles,
         match=(
-            rf"there are 6 files in {tmp_path}: discovery_mode = continuous looks after 5 at most;"
+            rf"there are 6 files in {tmp_path}: discovery_mode = continuous handles at most 5;"
             r" move files away"
         ),
     ):
         source.latest(offset, Limit())
     (tmp_path / "00000").unlink()
     with pytest.raises(
-        TooManyFiles, match=r"1 of them out of sight for less than an hour.*lower file_retention"
+        TooManyFiles, match=r"1 of them missing for less than an hour.*lower file_retention"
     ):
         source.latest(offset, Limit())
     source = make(tmp_path, JobMode.STREAMING, discovery_mode="continuous", file_retention=0)
