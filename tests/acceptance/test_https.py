@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from tidegate.cli import main, remote
 from tidegate.client import Client, Unreachable
-from tidegate.client.client import Access
+from tidegate.client.client import Credentials
 from tidegate.model.errors import UserError
 
 PATIENCE_S = 90
@@ -38,7 +38,7 @@ class Papers:
     def path(self, name: str) -> str:
         return str(self.place / name)
 
-    def access(self, certificate: str = "", *, authorities: str = "ca.pem") -> Access:
+    def access(self, certificate: str = "", *, authorities: str = "ca.pem") -> Credentials:
         mine = (
             {
                 "certificate": self.path(f"{certificate}.pem"),
@@ -47,7 +47,7 @@ class Papers:
             if certificate
             else {}
         )
-        return Access(authorities=self.path(authorities), **mine)
+        return Credentials(authorities=self.path(authorities), **mine)
 
 
 def openssl(*arguments: str) -> None:
@@ -221,8 +221,8 @@ def mutual(tmp_path_factory: pytest.TempPathFactory, papers: Papers) -> Iterator
         yield made
 
 
-def asked(site: Site, access: Access) -> str:
-    return Client([site.url], access, patience_s=0).text(
+def asked(site: Site, access: Credentials) -> str:
+    return Client([site.url], access, retry_for_s=0).text(
         "/overview"
     )  # one try: the server is there
 
@@ -315,7 +315,7 @@ def test_files_that_do_not_do_are_a_sentence_before_anything_is_bound(
             main, [*arguments, "--config", str(engine_file(tmp_path, papers, **files))]
         )
     assert told.exit_code == 2
-    assert re.search(f"https cannot be served with .*{words}", told.stderr), told.stderr
+    assert re.search(f"HTTPS cannot be served with .*{words}", told.stderr), told.stderr
     assert "Traceback" not in told.stderr
     assert "hunter2" not in told.stderr
     assert not (tmp_path / "home").exists()

@@ -1,17 +1,20 @@
-"""The REST API: any server answers all of it. Reads come from the server's picture of the store,
-wishes are written through `coordinator.commands`.
+"""The REST API. Any server answers any request.
 
-    app        routes, errors, limits: the only module that knows all the others
-    desk       what the handlers share: picture, commands, and how old the picture is
-    reads      GET: jobs, overview, health
-    writes     POST: submit, stop; `many` has them as lists and uploads
-    checkpoints, pending, logs, nodes, tools   what operators ask besides
-    access     who may come in, and how far; the audit log
-    job_text   a job that came as the body of a request -> Plan, or everything that is wrong with it
-    shapes     records -> the reference's JSON: almost every scalar is a string, times are text. Pure
-    fragments  the JSON text of each job, made again only where its records have changed
-    prometheus figures for scrapers
+Reads are answered from the server's in-memory copy of the store (`ClusterCache`), writes go through
+`coordinator.commands`.
 
-Nothing here decides anything about a job: a wish that was accepted is in the store, and whoever
-leads grants it. Nothing here lists the store for a request.
+    app            routes and error responses; the only module that knows all the others
+    context        what handlers share: cache, commands, and how old the cache is
+    auth           authentication, roles, audit log
+    request_origin Host and Origin checks
+    health         probes
+    job_index      jobs sorted for listing
+    running_jobs   cached JSON of each job, rebuilt only when its records change
+    metrics        metrics for scrapers; job_metrics has those of each job
+    connections    connection limits and timeouts
+    seatunnel/     SeaTunnel's REST API, version 2
+    v1/            the typed API
+
+Nothing here makes decisions about a job: a command that was accepted is in the store, and the
+leader carries it out. Nothing here lists the store for a request.
 """

@@ -1,9 +1,8 @@
-"""The application: routes, errors, limits, and who may come in. Called by the server and by tests;
-starts nothing.
+"""The ASGI application: routes, roles and error responses. Starts nothing.
 
-Every answer that is no success is `{"status": "fail", "message": "..."}`: 400 for what a caller can
-repair, 503 for what mends itself, 500 for our own mistakes, which are in the log with their trace
-and in the answer without it.
+Every error response is `{"status": "fail", "message": "..."}`: 400 for what the caller can correct,
+503 for what is temporary, 500 for bugs. The log has the stack trace of a 500, the response does
+not.
 """
 
 import logging
@@ -17,7 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
-from tidegate.api.auth import AuthMiddleware, principal_of
+from tidegate.api.auth import AuthMiddleware, permission_denied, principal_of
 from tidegate.api.context import ApiContext
 from tidegate.api.health import HealthReport
 from tidegate.api.metrics import CONTENT_TYPE, OPEN_CONTENT_TYPE, MetricsRenderer
@@ -29,7 +28,12 @@ from tidegate.api.seatunnel.nodes import NodeHandlers
 from tidegate.api.seatunnel.openapi import document
 from tidegate.api.seatunnel.pending_jobs import PendingJobQueries
 from tidegate.api.seatunnel.queries import JobQueries
-from tidegate.api.seatunnel.responses import BodyTooLarge, fail, internal_error
+from tidegate.api.seatunnel.responses import (
+    INCOMPLETE_BODY,
+    BodyTooLarge,
+    fail,
+    internal_error,
+)
 from tidegate.api.seatunnel.tools import encrypt_config, option_rules
 from tidegate.api.v1.app import typed_api, unknown_path
 from tidegate.checkpoints.files.retry import StorageRefused
@@ -40,11 +44,11 @@ from tidegate.store.errors import StoreDamaged
 
 LOG = logging.getLogger("tidegate.api")
 Handler = Callable[[Request], Awaitable[Response]]
-METHODS = {404: "there is no {path} here", 405: "{method} is not for {path}"}
+ROUTING_ERRORS = {404: "Not found: {path}", 405: "Method {method} is not allowed for {path}"}
 
 
 def make_app(context: ApiContext, pages: Sequence[BaseRoute] = ()) -> Starlette:
-    """The API of one server, and the pages beside it."""
+    """Build the application of one server: the API, and `pages` next to it."""
     http = context.settings.http
     prefix = "/" + http.context_path.strip("/")
     routes: list[BaseRoute] = (
@@ -55,15 +59,13 @@ def make_app(context: ApiContext, pages: Sequence[BaseRoute] = ()) -> Starlette:
     typed = f"{prefix.rstrip('/')}/api/v1/"
 
     async def nowhere(request: Request, error: Exception) -> Response:
-        """A path with a line break in it reaches no mounted application: it is answered here, as
-        that one would.
-        """
+        # A path with a line break matches no mounted application: respond here as it would.
         return await (unknown_path if request.url.path.startswith(typed) else _unknown_path)(
             request, error
         )
 
     async def broken(request: Request, _error: Exception) -> Response:
-        """What no handler has caught, an error page that cannot be drawn among it."""
+        # What no handler has caught, such as an error page that cannot be rendered.
         return fail(500, internal_error(request, LOG))
 
     handlers: dict[Any, Any] = {HTTPException: nowhere, Exception: broken}
@@ -75,44 +77,40 @@ def make_app(context: ApiContext, pages: Sequence[BaseRoute] = ()) -> Starlette:
 
 
 def _routes(context: ApiContext) -> list[BaseRoute]:
-    reads, writes, scrape, probes = (
-        JobQueries(context),
-        JobCommands(context),
-        MetricsRenderer(context),
-        HealthReport(context),
-    )
-    many, checkpoints, pending, logs, nodes = (
-        BulkCommands(context, writes),
-        CheckpointQueries(context),
-        PendingJobQueries(context),
-        LogQueries(context),
-        NodeHandlers(context),
-    )
+    jobs = JobQueries(context)
+    commands = JobCommands(context)
+    bulk = BulkCommands(context, commands)
+    checkpoints = CheckpointQueries(context)
+    pending = PendingJobQueries(context)
+    logs = LogQueries(context)
+    nodes = NodeHandlers(context)
+    probes = HealthReport(context)
+    renderer = MetricsRenderer(context)
 
     async def metrics(_request: Request) -> Response:
-        await scrape.catch_up()
-        return Response(scrape.text(), media_type=CONTENT_TYPE)
+        await renderer.catch_up()
+        return Response(renderer.text(), media_type=CONTENT_TYPE)
 
     async def open_metrics(_request: Request) -> Response:
-        await scrape.catch_up()
-        return Response(scrape.open_text(), media_type=OPEN_CONTENT_TYPE)
+        await renderer.catch_up()
+        return Response(renderer.open_text(), media_type=OPEN_CONTENT_TYPE)
 
     async def description(_request: Request) -> Response:
         return JSONResponse(document(context.settings.http.context_path.rstrip("/")))
 
     gets: dict[str, Handler] = {
         "/openapi.json": description,
-        "/overview": reads.overview,
-        "/running-jobs": reads.running_jobs,
-        "/running-jobs/summary": reads.running_jobs,
+        "/overview": jobs.overview,
+        "/running-jobs": jobs.running_jobs,
+        "/running-jobs/summary": jobs.running_jobs,
         "/pending-jobs": pending.jobs,
-        "/job-info": reads.job_info,
-        "/job-info/{job_id}": reads.job_info,
-        "/job-info/{job_id}/failures": reads.failures,
-        "/running-job": reads.job_info,
-        "/running-job/{job_id}": reads.job_info,
-        "/finished-jobs": reads.finished_jobs,
-        "/finished-jobs/{state}": reads.finished_jobs,
+        "/job-info": jobs.job_info,
+        "/job-info/{job_id}": jobs.job_info,
+        "/job-info/{job_id}/failures": jobs.failures,
+        "/running-job": jobs.job_info,
+        "/running-job/{job_id}": jobs.job_info,
+        "/finished-jobs": jobs.finished_jobs,
+        "/finished-jobs/{state}": jobs.finished_jobs,
         "/jobs/checkpoints/history/{job_id}": checkpoints.history,
         "/jobs/checkpoints/{job_id}": checkpoints.overview,
         "/system-monitoring-information": nodes.monitoring,
@@ -130,11 +128,11 @@ def _routes(context: ApiContext) -> list[BaseRoute]:
         "/ready": probes.ready,
     }
     posts: dict[str, Handler] = {
-        "/submit-job": writes.submit_job,
-        "/submit-job/upload": many.upload,
-        "/submit-jobs": many.submit_jobs,
-        "/stop-job": writes.stop_job,
-        "/stop-jobs": many.stop_jobs,
+        "/submit-job": commands.submit_job,
+        "/submit-job/upload": bulk.upload,
+        "/submit-jobs": bulk.submit_jobs,
+        "/stop-job": commands.stop_job,
+        "/stop-jobs": bulk.stop_jobs,
         "/encrypt-config": encrypt_config,
     }
     admins: dict[str, Handler] = {"/update-tags": nodes.update_tags}
@@ -164,14 +162,12 @@ def _routes(context: ApiContext) -> list[BaseRoute]:
 
 
 def handled(handler: Handler, needed: Role) -> Handler:
-    """The handler, for those who may, with every error as an answer."""
+    """Wrap a handler: check the caller's role, and turn every error into a response."""
 
-    async def answer(request: Request) -> Response:
-        who = principal_of(request)
-        if not who.role.may(needed):
-            return fail(
-                403, f"{who.name} is {who.role.value} here, and this needs the role {needed.value}"
-            )
+    async def handle(request: Request) -> Response:
+        principal = principal_of(request)
+        if not principal.role.may(needed):
+            return fail(403, permission_denied(principal, needed))
         try:
             return await handler(request)
         except UserError as error:
@@ -183,19 +179,19 @@ def handled(handler: Handler, needed: Role) -> Handler:
         except StorageRefused as error:
             return fail(502, str(error))
         except ClientDisconnect:
-            return fail(400, "the connection ended before the body of the request did")
+            return fail(400, INCOMPLETE_BODY)
         except Exception:
             return fail(500, internal_error(request, LOG))
 
-    return answer
+    return handle
 
 
 async def _unknown_path(request: Request, error: Exception) -> Response:
-    """No such path, or not with this method."""
+    """Respond to an unknown path, or to a method that the path does not have."""
     status = error.status_code if isinstance(error, HTTPException) else 500
-    text = METHODS.get(status, "this cannot be answered").format(
+    text = ROUTING_ERRORS.get(status, "The request cannot be processed").format(
         path=request.url.path, method=request.method
     )
-    answer = fail(status, text)
-    answer.headers.update((error.headers or {}) if isinstance(error, HTTPException) else {})
-    return answer
+    response = fail(status, text)
+    response.headers.update((error.headers or {}) if isinstance(error, HTTPException) else {})
+    return response

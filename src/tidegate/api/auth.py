@@ -1,14 +1,11 @@
-"""Who may come in, and how far: basic auth, tokens, roles; and a line in the audit log for every
-request that wants to change something.
+"""Authenticate callers (basic auth, tokens), and write the audit log of changing requests.
 
-Called by app.py. Without guard (on loopback, by default) everybody is the local admin. The role
-that a route needs is part of its name in `app`; here is only who the caller is. A page of another
-web site can never act in the name of a person who happens to visit it: request_origin decides that
-first.
+Without authentication (the default on loopback) every caller is the local admin. This module only
+finds out who the caller is; each route in `app` declares the role that it needs. `request_origin`
+runs first, so that a page of another web site cannot act on behalf of a user who visits it.
 
-The audit line names the caller, the peer, the route, the job, the action and the status. Handlers
-that read the job from a body report it with `audit_facts`; bodies are never written, as they may
-hold secrets.
+An audit line has the caller, the peer, the route, the job, the action and the status. Handlers that
+read the job from a body add it with `audit_facts`. Bodies are never logged: they may hold secrets.
 """
 
 import base64
@@ -35,10 +32,9 @@ AUDIT = logging.getLogger("tidegate.audit")
 COOKIE = "tidegate_token"
 WRITE_ONLY_PATHS = frozenset(
     {"/submit-job", "/submit-job/upload", "/submit-jobs", "/stop-job", "/stop-jobs", "/api/v1/jobs"}
-)  # wishes that look at nothing here
-PROBES = frozenset(
-    {"/health", "/ready", "/api/v1/health", "/api/v1/ready"}
-)  # callers without a token see nothing secret there
+)  # POSTs that read nothing from the cache, and so need not wait for it
+# open to callers without a token: responses show them nothing secret
+PROBES = frozenset({"/health", "/ready", "/api/v1/health", "/api/v1/ready"})
 AUDITED_PARAMETERS = ("jobId", "jobName", "restore", "restoreFrom", "restoreSourceJobId")
 AUDITED_PATH = ("job_id", "savepoint_id", "token_id", "quarantine_id", "name")
 AUDITED_CHARS_MAX = 200
@@ -46,17 +42,19 @@ AUDITED_CHARS_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Principal:
+    """An authenticated caller."""
+
     name: str
     role: Role
-    token: str = ""  # the id of the token that was shown
+    token: str = ""  # id of the token that was used
 
 
 LOCAL = Principal("local", Role.ADMIN)
-ANONYMOUS = Principal("", Role.VIEWER)  # sees the page where one says who one is, and nothing else
+ANONYMOUS = Principal("", Role.VIEWER)  # sees the login page and the probes, nothing else
 
 
 class AuthMiddleware:
-    """Answers who is a stranger; lets the others pass, with their name."""
+    """Reject callers without valid credentials; pass the others on with their principal."""
 
     def __init__(self, app: ASGIApp, context: ApiContext) -> None:
         self.app = app
@@ -64,10 +62,8 @@ class AuthMiddleware:
         self.check = RequestCheck(context.settings.http, context.me.address)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request pass, or answer it here."""
-        if (
-            scope["type"] == "websocket"
-        ):  # there are none; a page of any origin may open one, so none is let through
+        """Pass a request on, or reject it here."""
+        if scope["type"] == "websocket":  # not used, and pages of any origin may open one
             return await send({"type": "websocket.close", "code": 1008})
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
@@ -84,17 +80,17 @@ class AuthMiddleware:
             and not (request.method == "POST" and path in WRITE_ONLY_PATHS)
         ):
             await run_in_threadpool(self.context.wait_until_current)
-        open_to_all = path in PROBES or path == "/ui/login" or path.startswith("/ui/static/")
-        who = self._authenticate(request) or (ANONYMOUS if open_to_all else None)
-        if who is None:
+        is_public = path in PROBES or path == "/ui/login" or path.startswith("/ui/static/")
+        principal = self._authenticate(request) or (ANONYMOUS if is_public else None)
+        if principal is None:
             return await self._challenge(request, path)(scope, receive, send)
-        scope.setdefault("state", {})["who"] = who
+        scope.setdefault("state", {})["principal"] = principal
         if request.method in SAFE_METHODS:
             return await self.app(scope, receive, send)
-        await self._audited(request, who, scope, limit_body(receive), send)
+        await self._audited(request, principal, scope, limit_body(receive), send)
 
     def _challenge(self, request: Request, path: str) -> Response:
-        """Send a person to the login page, and ask everybody else for credentials.
+        """Redirect browsers to the login page; request credentials from all other clients.
 
         One header for each scheme: Chromium takes a scheme without parameters after a comma for a
         part of the first one, and then never asks for a password.
@@ -106,18 +102,18 @@ class AuthMiddleware:
             and not basic
         ):
             return RedirectResponse(f"{self.root}{login_path(path, request.url.query)}", 303)
-        way = "a token (Authorization: Bearer ...)" + (
-            ", or user name and password" if basic else ""
-        )
-        answer = fail(401, f"authentication required: send {way}")
+        accepted = "a token (Authorization: Bearer ...)"
         if basic:
-            answer.headers.append("WWW-Authenticate", 'Basic realm="Tidegate", charset="UTF-8"')
-        answer.headers.append("WWW-Authenticate", 'Bearer realm="Tidegate"')
-        return answer
+            accepted += ", or user name and password"
+        response = fail(401, f"Authentication required: send {accepted}")
+        if basic:
+            response.headers.append("WWW-Authenticate", 'Basic realm="Tidegate", charset="UTF-8"')
+        response.headers.append("WWW-Authenticate", 'Bearer realm="Tidegate"')
+        return response
 
     @property
     def root(self) -> str:
-        """What stands in front of every path."""
+        """The prefix of every path: the context path of the server."""
         path = self.context.settings.http.context_path.strip("/")
         return f"/{path}" if path else ""
 
@@ -152,15 +148,12 @@ class AuthMiddleware:
         return hmac.compare_digest(given, f"{http.username}:{http.password}".encode())
 
     async def _audited(
-        self, request: Request, who: Principal, scope: Scope, receive: Receive, send: Send
+        self, request: Request, principal: Principal, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Who wanted what, from where, and how it was answered.
-
-        Bodies are not written down: they may hold secrets.
-        """
+        """Pass a changing request on, and write its audit line."""
         status = 500
 
-        async def heard(message: Message) -> None:
+        async def send_noting_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -168,49 +161,46 @@ class AuthMiddleware:
 
         try:
             if _declared_length(request) > BODY_BYTES_MAX:
-                return await fail(413, str(BodyTooLarge()))(scope, receive, heard)
-            await self.app(scope, receive, heard)
+                return await fail(413, str(BodyTooLarge()))(scope, receive, send_noting_status)
+            await self.app(scope, receive, send_noting_status)
         finally:
-            _audit(request, who, scope, status)
+            _audit(request, principal, scope, status)
 
 
-def _audit(request: Request, who: Principal, scope: Scope, status: int) -> None:
-    """Write the line of one request that wanted to change something."""
-    asked = {
+def _audit(request: Request, principal: Principal, scope: Scope, status: int) -> None:
+    """Write the audit line of one changing request."""
+    facts = {
         key: request.query_params[key][:AUDITED_CHARS_MAX]
         for key in AUDITED_PARAMETERS
         if key in request.query_params
     }
-    asked |= {
+    facts |= {
         key: str(value)[:AUDITED_CHARS_MAX]
         for key, value in scope.get("path_params", {}).items()
         if key in AUDITED_PATH
     }
-    asked |= scope.get("state", {}).get("audit", {})
-    if (job_id := asked.pop("job_id", None)) is not None:
-        asked["jobId"] = job_id
-    more = {
-        "by": who.name,
-        "role": who.role.value if who is not ANONYMOUS else "",
-        "token": who.token,
+    facts |= scope.get("state", {}).get("audit", {})
+    if (job_id := facts.pop("job_id", None)) is not None:
+        facts["jobId"] = job_id
+    fields = {
+        "by": principal.name,
+        "role": principal.role.value if principal is not ANONYMOUS else "",
+        "token": principal.token,
         "from": request.client.host if request.client else "",
         "what": f"{request.method} {scope['path'][:AUDITED_CHARS_MAX]}",
-        "asked": asked,
+        "asked": facts,
         "answer": status,
     }
-    AUDIT.info("wish", extra=more)
+    AUDIT.info("request_audited", extra=fields)
 
 
 def audit_facts(request: Request, **facts: Any) -> None:
-    """Add to the audit line of this request what its handler has read from the body.
-
-    Never a secret.
-    """
+    """Add what a handler has read from the body to the audit line. Never a secret."""
     request.scope.setdefault("state", {}).setdefault("audit", {}).update(facts)
 
 
 def limit_body(receive: Receive) -> Receive:
-    """What a request sends, as long as it is not too much: nobody fills this server's memory."""
+    """Limit the body to BODY_BYTES_MAX, so that a request cannot fill the server's memory."""
     size = 0
 
     async def limited() -> Message:
@@ -225,7 +215,7 @@ def limit_body(receive: Receive) -> Receive:
 
 
 def _declared_length(request: Request) -> int:
-    """How much a request says it will send; 0 where it does not."""
+    """Return the Content-Length of a request; 0 if it has none."""
     text = request.headers.get("content-length", "")
     if not (text.isascii() and text.isdigit()):
         return 0
@@ -234,7 +224,15 @@ def _declared_length(request: Request) -> int:
 
 
 def principal_of(request: Request) -> Principal:
-    """The caller of a request that has passed the door."""
-    who = request.scope.get("state", {}).get("who", LOCAL)
-    assert isinstance(who, Principal)
-    return who
+    """Return the caller of a request that AuthMiddleware has passed on."""
+    principal = request.scope.get("state", {}).get("principal", LOCAL)
+    assert isinstance(principal, Principal)
+    return principal
+
+
+def permission_denied(principal: Principal, needed: Role) -> str:
+    """The message for a caller without the role that a route needs."""
+    return (
+        f"Permission denied: {principal.name} has the role {principal.role.value}, and this needs"
+        f" the role {needed.value}"
+    )

@@ -1,9 +1,8 @@
-"""What the handlers share: the picture of the store, how old it is, and the way to write wishes.
-Made by the composition root, one for each server.
+"""What request handlers share: the cluster cache, its age, and the commands. One per server.
 
-The picture is refreshed by a thread of the server, and once more before the first request that
-comes after a wish was written here, so that the caller finds what it wrote. A picture that could
-not be refreshed for a while is not shown: an answer that may be wrong is worse than none.
+A thread of the server refreshes the cache. It is refreshed once more before the first request after
+a write on this server, so that callers see their own writes. A cache that could not be refreshed
+for a while is not used: no response is better than one that may be wrong.
 """
 
 import contextlib
@@ -14,39 +13,41 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.api.job_index import JobIndex
+from tidegate.clock import Clock
 from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.coordinator.commands import Commands
 from tidegate.coordinator.outage_health import OutageHealth, jobs_in_words
 from tidegate.model.engine import EngineSettings
 from tidegate.model.errors import TidegateError, TransientError
-from tidegate.clock import Clock
 from tidegate.store.base import Store
 from tidegate.store.errors import StoreUnavailable
 
 CACHE_AGE_S_MAX = 5.0
-OWN_WRITE_VISIBLE_WITHIN_S = 1.0  # several turns of the picture
+OWN_WRITE_VISIBLE_WITHIN_S = 1.0  # several refreshes of the cache
 
 
 class OutOfDate(StoreUnavailable):
-    """What this server knows is too old to be shown."""
+    """This server's cache is too old to answer from."""
 
     condition = "out-of-date"
 
     def __init__(self, why: str) -> None:
         super().__init__(
-            f"the store cannot be reached at the moment, so that nothing is known for sure: {why}"
+            f"the store cannot be reached at the moment, so current data is not available: {why}"
         )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ApiServer:
+    """This server, as other servers and clients see it."""
+
     id: str
     address: str
     since_ms: int = 0
 
 
 class ApiContext:
-    """One for each server. Threads may share it."""
+    """What the request handlers of one server share. Thread-safe."""
 
     def __init__(
         self,
@@ -64,29 +65,24 @@ class ApiContext:
         self.settings = settings
         self.clock = clock
         self.me = me
-        self.job_index = JobIndex(cache)  # the jobs in the orders in which they are shown
-        self._refresh_error = "this server has only just started"
-        # when a wish was last written here
-        self._written_s = float("-inf")
+        self.job_index = JobIndex(cache)
+        self._refresh_error = "this server has just started"
+        self._written_s = float("-inf")  # last write through this server
         self._write_lock = threading.Lock()
-        self.logs: Path | None = None  # the folder of the logs that this server shows
-        self.set_worker_tags: Callable[[Mapping[str, str]], None] | None = (
-            None  # other tags for this server's worker, where it has one
-        )
-        self.write_problem: Callable[[float], str] = lambda _after_s: (
-            ""
-        )  # why the store has not been writable for so long
         self._outage = OutageHealth(cache, settings, clock)
-        self.listeners_max = (
-            sys.maxsize
-        )  # streams of events that this server takes; its connections decide
-        self.on_write: Callable[[], None] = lambda: (
-            None
-        )  # called after every wish that was written here
+        # Set by the composition root:
+        self.logs: Path | None = None  # directory of the log files that this server serves
+        # None: the server has no worker
+        self.set_worker_tags: Callable[[Mapping[str, str]], None] | None = None
+        # why the store has not accepted a write for that many seconds; empty: it has
+        self.write_problem: Callable[[float], str] = lambda _after_s: ""
+        self.listeners_max = sys.maxsize  # event streams; limited by the connections
+        self.on_write: Callable[[], None] = lambda: None  # called after every write
 
     def refresh(self, behind_s: float = float("inf")) -> None:
-        """One turn of the picture, unless one has begun after that time; what goes wrong is raised,
-        and kept as the reason that callers are told.
+        """Refresh the cache, unless a refresh has begun after `behind_s`.
+
+        An error is raised, and kept as the reason that callers get.
         """
         try:
             self.cache.refresh(behind_s)
@@ -102,23 +98,22 @@ class ApiContext:
             self._outage.step(self.store_problem())
 
     def store_problem(self) -> str:
-        """Why the store cannot be used, read or written, where that has been so for a while; empty
-        where it can.
-        """
+        """Return why the store could not be read or written for a while; empty if it can."""
         return self._read_problem() or self.write_problem(CACHE_AGE_S_MAX)
 
     def record_write(self) -> None:
-        """After a write: the next read on this server must know of it.
+        """Note that a write was made: the next read on this server must include it.
 
-        Those who write one wish after the other, and read nothing, wait for no turn.
+        Callers that only write do not wait for a refresh.
         """
-        with self._write_lock:  # so that the latest one is kept
+        with self._write_lock:  # keep the latest time
             self._written_s = self.clock.monotonic_s()
         self.on_write()
 
     def may_miss_own_write(self) -> bool:
-        """Whether something was written here a moment ago that the picture may not have. After that
-        it is the store that does not answer, and no reader waits for it.
+        """Return whether the cache may lack a write made on this server moments ago.
+
+        After OWN_WRITE_VISIBLE_WITHIN_S the store does not answer, and readers do not wait for it.
         """
         return (
             not self.cache.begun_after(self._written_s)
@@ -126,20 +121,20 @@ class ApiContext:
         )
 
     def catch_up(self) -> None:
-        """After a write of which the same answer tells."""
+        """Note a write that the same response must reflect, and refresh the cache."""
         self.record_write()
         self.wait_until_current()
 
     def wait_until_current(self) -> None:
-        """One turn, unless one has begun after the last write; many share it.
+        """Refresh the cache, unless a refresh has begun after the last write. Callers share it.
 
-        Where it fails the write is done all the same, so nothing is raised.
+        A failure is not raised: the write was made all the same.
         """
         with contextlib.suppress(TransientError):
             self.refresh(self._written_s)
 
     def out_of_date(self) -> OutOfDate | None:
-        """Why the picture must not be shown; None where it may."""
+        """Return why the cache must not be used; None if it may."""
         why = self._read_problem()
         if not why:
             return None
@@ -147,15 +142,13 @@ class ApiContext:
         return OutOfDate(f"{why}. {jobs}" if jobs else why)
 
     def _read_problem(self) -> str:
-        """Why the picture is too old; empty where it is not."""
-        return (
-            ""
-            if self.cache.age_s() <= CACHE_AGE_S_MAX
-            else self._refresh_error or "it was not read in time"
-        )
+        """Return why the cache is too old; empty if it is not."""
+        if self.cache.age_s() <= CACHE_AGE_S_MAX:
+            return ""
+        return self._refresh_error or "it was not read in time"
 
     def current(self) -> ClusterCache:
-        """The picture, if it is fresh enough to be shown."""
+        """Return the cache if it is fresh enough; OutOfDate otherwise."""
         if (reason := self.out_of_date()) is not None:
             raise reason
         return self.cache

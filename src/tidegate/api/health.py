@@ -1,9 +1,8 @@
-"""GET /health and GET /ready: for probes and load balancers, which have no token. Called by app.py
-and v1/app.py; touches neither store nor disk.
+"""GET /health and GET /ready, for probes and load balancers without a token.
 
-health: this process works, and it can read and write its store. ready: it has a current view of the
-store, so its answers are true. Who has not said who it is sees the same answers without names,
-addresses and texts of errors.
+Accesses neither the store nor the disk. health: this process works, and it can read and write the
+store. ready: it has a current view of the store. Anonymous callers get the same responses without
+names, addresses and error messages.
 """
 
 from typing import Any
@@ -24,7 +23,7 @@ class HealthReport:
         self.context = context
 
     async def health(self, request: Request) -> Response:
-        """Whether this server can use the store, and who leads."""
+        """Report whether this server can read and write the store, and which server leads."""
         context, lease = self.context, self.context.cache.lease()
         reason, age_s = context.store_problem(), context.cache.age_s()
         stale = context.out_of_date()
@@ -51,22 +50,17 @@ class HealthReport:
             "store": store,
         }
         if principal_of(request) is ANONYMOUS:
-            text = "" if not reason else UNREACHABLE if stale is not None else UNWRITABLE
+            text = ""
+            if reason:
+                text = UNREACHABLE if stale is not None else UNWRITABLE
             document |= {"message": text, "store": store | {"reason": text}}
             del document["server"], document["leader"]
         return JSONResponse(document, 503 if reason else 200)
 
     async def ready(self, request: Request) -> Response:
-        """Whether requests are answered from a current view of the store."""
+        """Report whether requests are answered from a current view of the store."""
         reason = self.context.out_of_date()
-        text = (
-            ""
-            if reason is None
-            else UNREACHABLE
-            if principal_of(request) is ANONYMOUS
-            else str(reason)
-        )
-        return JSONResponse(
-            {"status": "ok" if reason is None else "fail", "message": text},
-            200 if reason is None else 503,
-        )
+        if reason is None:
+            return JSONResponse({"status": "ok", "message": ""})
+        text = UNREACHABLE if principal_of(request) is ANONYMOUS else str(reason)
+        return JSONResponse({"status": "fail", "message": text}, 503)

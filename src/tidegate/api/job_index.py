@@ -1,8 +1,7 @@
-"""Which jobs there are, in the orders in which they are shown: kept from one request to the next,
-so that a page of ten thousand jobs costs a page.
+"""Keep jobs sorted for listing, so that a page costs its length and not the number of jobs.
 
-Made by the desk, one for each server; threads may share it. The picture tells which jobs have
-changed, and those alone are looked at again. What is given out is never changed afterwards.
+Created by the API context, one per server; thread-safe. The cluster cache reports which jobs have
+changed, and only those are read again. A returned list never changes.
 """
 
 import logging
@@ -22,25 +21,24 @@ LOG = logging.getLogger("tidegate.api")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobRow:
-    """A job, with what it is found and ordered by: one that has not ended, or an outcome."""
+    """A running job or an outcome, with its sort keys and filter values."""
 
     job_id: int
-    submitted: tuple[int, int]  # by time of submission
-    ended: tuple[int, int]  # by time of its end
+    submitted: tuple[int, int]  # sort key: time of submission, id
+    ended: tuple[int, int]  # sort key: end time, id
     status: str
     health: CheckpointHealth | None
-    name: str  # in small letters
+    name: str  # lowercase
     job: RunningJob | CachedEntry[JobOutcome]
 
     @property
     def outcome(self) -> CachedEntry[JobOutcome]:
-        """Of a job that has ended."""
-        assert isinstance(self.job, CachedEntry), "only a job that has ended has one"
+        assert isinstance(self.job, CachedEntry), "only a job that has ended has an outcome"
         return self.job
 
 
 class JobIndex:
-    """The jobs that have not ended, and those that have, each the newest first."""
+    """Running and ended jobs, newest first."""
 
     def __init__(self, cache: ClusterCache) -> None:
         self.cache = cache
@@ -49,24 +47,25 @@ class JobIndex:
         self._running: dict[int, JobRow] = {}
         self._ended: dict[int, JobRow] = {}
         self._initialized = False
-        self._lists: dict[str, Sequence[JobRow]] = {}  # those that are still true, by their names
+        self._lists: dict[str, Sequence[JobRow]] = {}  # sorted lists that are still valid
         self._counts: Mapping[str, int] | None = None
 
     def rows(self, *, ended: bool | None = None) -> Sequence[JobRow]:
-        """By time of submission: all jobs, or only those that have ended, or only those that have
-        not. A job that runs again is not shown as ended.
+        """Return jobs by time of submission: all, or only ended ones, or only the others.
+
+        A job that was resumed is not listed as ended.
         """
         with self._lock:
             self._refresh()
             if ended is not None:
-                return self._list("ended" if ended else "going")
+                return self._list("ended" if ended else "running")
             if "all" not in self._lists:
-                over = [row for row in self._list("ended") if row.job_id not in self._running]
-                self._lists["all"] = _sorted([*over, *self._list("going")], "submitted")
+                ended_rows = [row for row in self._list("ended") if row.job_id not in self._running]
+                self._lists["all"] = _sorted([*ended_rows, *self._list("running")], "submitted")
             return self._lists["all"]
 
     def finished(self, status: str) -> Sequence[JobRow]:
-        """Outcomes by time of their end; with a status, only those."""
+        """Return outcomes by end time; with a status, only those that have it."""
         with self._lock:
             self._refresh()
             name = f"finished {status}"
@@ -77,7 +76,7 @@ class JobIndex:
             return self._lists[name]
 
     def ended_counts(self) -> Mapping[str, int]:
-        """How many outcomes there are of each status."""
+        """Count the outcomes of each status."""
         with self._lock:
             self._refresh()
             if self._counts is None:
@@ -92,7 +91,7 @@ class JobIndex:
         return self._lists[name]
 
     def _refresh(self) -> None:
-        """Catch up with the picture."""
+        """Apply the changes that the cluster cache has reported since the last call."""
         ids = self.changed.take()
         if not self._initialized:
             self._initialized, ids = True, {*self.cache.jobs(), *self.cache.outcomes()}
@@ -105,23 +104,23 @@ class JobIndex:
                 job_id,
                 _running_row(job) if job is not None and not job.state.status.terminal else None,
             ):
-                self._lists.pop("going", None)
+                self._lists.pop("running", None)
                 self._lists.pop("all", None)
             if _put(self._ended, job_id, self._outcome(job_id)):
                 self._lists = {}
                 self._counts = None
 
     def _outcome(self, job_id: int) -> JobRow | None:
-        """The row of an outcome: the known one where it is the same; None where there is none, or
-        where nothing of it can be read.
-        """
-        seen, known = self.cache.outcome(job_id), self._ended.get(job_id)
-        if seen is None or (known is not None and known.job is seen):
-            return known if seen is not None else None
+        """Return the row of an outcome; None if there is none, or if it cannot be read."""
+        outcome, known = self.cache.outcome(job_id), self._ended.get(job_id)
+        if outcome is None:
+            return None
+        if known is not None and known.job is outcome:
+            return known
         try:
-            return _finished_row(job_id, seen)
-        except Exception as error:  # whatever is wrong with one record, the others must be shown
-            LOG.error("an outcome cannot be read", extra={"job_id": job_id, "why": str(error)})
+            return _finished_row(job_id, outcome)
+        except Exception as error:  # one damaged record must not hide the others
+            LOG.error("outcome_unreadable", extra={"job_id": job_id, "why": str(error)})
             return None
 
 
@@ -132,12 +131,10 @@ def matching(
     health: Collection[CheckpointHealth] | None = None,
     name: str | None = None,
 ) -> Sequence[JobRow]:
-    """Those that have one of these statuses, are as healthy as this, and have this in their name,
-    in any case.
-    """
+    """Filter rows by status, by health, and by a part of the name (ignoring case)."""
     if status:
-        wanted = frozenset(map(str, status))
-        rows = [row for row in rows if row.status in wanted]
+        statuses = frozenset(map(str, status))
+        rows = [row for row in rows if row.status in statuses]
     if health:
         rows = [row for row in rows if row.health in health]
     if name:
@@ -147,7 +144,7 @@ def matching(
 
 
 def _put(rows: dict[int, JobRow], job_id: int, row: JobRow | None) -> bool:
-    """Whether anything is different now."""
+    """Set or, with None, remove a row; return whether anything has changed."""
     known = rows.get(job_id)
     if row == known:
         return False
@@ -176,13 +173,13 @@ def _running_row(job: RunningJob) -> JobRow:
     )
 
 
-def _finished_row(job_id: int, seen: CachedEntry[JobOutcome]) -> JobRow:
+def _finished_row(job_id: int, outcome: CachedEntry[JobOutcome]) -> JobRow:
     return JobRow(
         job_id=job_id,
-        submitted=(int(seen.peek("initialization_ms")), job_id),
-        ended=(int(seen.peek("finished_ms")), job_id),
-        status=str(seen.peek("status")),
+        submitted=(int(outcome.peek("initialization_ms")), job_id),
+        ended=(int(outcome.peek("finished_ms")), job_id),
+        status=str(outcome.peek("status")),
         health=None,
-        name=str(seen.peek("name")).lower(),
-        job=seen,
+        name=str(outcome.peek("name")).lower(),
+        job=outcome,
     )

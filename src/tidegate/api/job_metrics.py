@@ -8,8 +8,8 @@ put together from them. Only the age of the last checkpoint is made for every an
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidegate.api.changed_jobs import RefreshQueue
 from tidegate.api.rates import rates_of
+from tidegate.api.refresh_queue import RefreshQueue
 from tidegate.api.running_jobs import RunningJob, running_job_of
 from tidegate.api.seatunnel.serializers import confirmed_ms, lagging, restorable
 from tidegate.api.seatunnel.volumes import byte_counts, byte_rates, merged

@@ -1,6 +1,4 @@
-"""Where a person who has to log in first wanted to go: carried through the login page, and only
-ever a page of this server. Pure.
-"""
+"""The page to return to after login: carried through the login page, always on this server. Pure."""
 
 from urllib.parse import urlencode
 
@@ -10,16 +8,15 @@ LENGTH_MAX = 1_000
 
 
 def login_path(path: str, query: str) -> str:
-    """The login page, with the page that was asked for; both without the context path of the
-    server.
-    """
-    wanted = local_page(f"{path}?{query}" if query else path)
-    return f"{PAGES}login" if wanted == PAGES else f"{PAGES}login?{urlencode({KEY: wanted})}"
+    """Return the login page with the requested page as a parameter; both without context path."""
+    target = local_page(f"{path}?{query}" if query else path)
+    return f"{PAGES}login" if target == PAGES else f"{PAGES}login?{urlencode({KEY: target})}"
 
 
 def local_page(given: str) -> str:
-    """The page that was asked for where it is one of ours, and not login or logout; else the
-    overview. Nothing in it can name another server.
+    """Return the requested page if it is one of ours and not login or logout; else the overview.
+
+    The result can never name another server.
     """
     path = given.partition("?")[0]
     plain = given.isprintable() and given.isascii() and not any(c in given for c in "\\ #")

@@ -1,6 +1,4 @@
-"""How fast a job is, for every answer and page: what its drivers measured (pipeline/rates), never
-counted anew from totals. Pure.
-"""
+"""The throughput of a job as it is displayed: what its drivers measured (pipeline/rates). Pure."""
 
 from collections.abc import Iterable, Sequence
 
@@ -17,8 +15,9 @@ MOVING = frozenset({JobStatus.RUNNING, JobStatus.DOING_SAVEPOINT, JobStatus.CANC
 
 
 def rates_of(state: JobState, metrics: Iterable[PipelineMetrics]) -> PipelineRates | None:
-    """The rates of all pipelines together; None while no driver of this generation has committed
-    anything, and where none runs.
+    """Sum the rates of all pipelines.
+
+    None while no driver of this generation has committed anything, and if no driver runs.
     """
     if state.status not in MOVING:
         return None
@@ -30,9 +29,9 @@ def rates_of(state: JobState, metrics: Iterable[PipelineMetrics]) -> PipelineRat
 
 
 def average_rates(outcome: JobOutcome) -> PipelineRates | None:
-    """The average over the whole run of a job that has ended.
+    """Return the average rates over the whole run of a job that has ended.
 
-    None where the run continued an earlier one: its totals are not of this run alone.
+    None if the run continued an earlier one: its totals are not of this run alone.
     """
     took_s = (outcome.finished_ms - started_ms(outcome)) / 1000
     if outcome.restored or took_s <= 0 or not started_ms(outcome):
@@ -51,9 +50,9 @@ def average_rates(outcome: JobOutcome) -> PipelineRates | None:
 
 
 def started_ms(run: JobState | JobOutcome) -> int:
-    """When an incarnation was first started; 0 where it was not yet.
+    """Return when an incarnation was first started; 0 if it was not yet.
 
-    A release that did not record it kept the last time only.
+    Older releases did not record it: only the last time is known then.
     """
     entered = run.entered
     return (

@@ -13,7 +13,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.api.changed_jobs import RefreshQueue
+from tidegate.api.refresh_queue import RefreshQueue
 from tidegate.api.seatunnel import serializers as shapes
 from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.model.errors import TidegateError

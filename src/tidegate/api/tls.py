@@ -1,5 +1,6 @@
-"""https: the files that it needs, looked at before anything is bound, and what uvicorn is told.
-Called by the server; what is in the files is in no text.
+"""HTTPS: check the certificate files before anything is bound, and configure uvicorn.
+
+Called by the server. No message contains anything from the files.
 """
 
 import ssl
@@ -11,19 +12,19 @@ from tidegate.model.errors import UserError
 
 
 class UnusableCertificate(UserError):
-    """A file of https that cannot be read, is no PEM, or does not fit the others."""
+    """An HTTPS file that cannot be read, is not PEM, or does not match the others."""
 
     condition = "certificate-unusable"
 
     def __init__(self, what: str, why: str) -> None:
         super().__init__(
-            f"https cannot be served with {what}: {why}. Certificate, key and client authorities"
+            f"HTTPS cannot be served with {what}: {why}. Certificate, key and client authorities"
             " must be PEM files, the key without a pass phrase"
         )
 
 
 def uvicorn_options(http: HttpSettings) -> dict[str, Any]:
-    """How uvicorn is told to serve https; nothing where it is off."""
+    """Return uvicorn's options for HTTPS; empty if it is off."""
     if not http.https:
         return {}
     options: dict[str, Any] = {"ssl_certfile": http.certificate, "ssl_keyfile": http.private_key}
@@ -33,9 +34,7 @@ def uvicorn_options(http: HttpSettings) -> dict[str, Any]:
 
 
 def check_tls(http: HttpSettings) -> None:
-    """UnusableCertificate where the files of https cannot be used: before anything is bound or
-    started.
-    """
+    """Raise UnusableCertificate if the HTTPS files cannot be used; before anything is bound."""
     if not http.https:
         return
     for file in filter(None, (http.certificate, http.private_key, http.client_authorities)):
@@ -52,7 +51,7 @@ def check_tls(http: HttpSettings) -> None:
     try:
         context.load_cert_chain(http.certificate, http.private_key, password=pass_phrase)
     except (OSError, ssl.SSLError) as error:
-        why = "the key has a pass phrase" if locked.is_set() else _ssl_words(error)
+        why = "the key has a pass phrase" if locked.is_set() else _ssl_reason(error)
         raise UnusableCertificate(
             f"{http.certificate} and the key {http.private_key}", why
         ) from None
@@ -60,10 +59,10 @@ def check_tls(http: HttpSettings) -> None:
         if http.client_authorities:
             context.load_verify_locations(http.client_authorities)
     except (OSError, ssl.SSLError) as error:
-        raise UnusableCertificate(http.client_authorities, _ssl_words(error)) from None
+        raise UnusableCertificate(http.client_authorities, _ssl_reason(error)) from None
 
 
-def _ssl_words(error: OSError) -> str:
+def _ssl_reason(error: OSError) -> str:
     """What OpenSSL means, where it says so."""
     known = {"KEY_VALUES_MISMATCH": "the key does not belong to the certificate"}
     return known.get(getattr(error, "reason", None) or "", "nothing usable is in it")

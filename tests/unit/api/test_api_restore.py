@@ -151,7 +151,7 @@ def ended(
                 on_missing=OnMissing.FRESH,
                 on_damaged=OnDamaged.FAIL,
                 on_incompatible=OnIncompatible.DROP,
-                on_not_held=OnPositionLost.INITIAL,
+                on_position_lost=OnPositionLost.INITIAL,
                 on_sink_lost=OnSinkLost.CONTINUE,
             ),
         ),

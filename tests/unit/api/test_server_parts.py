@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from tidegate.clock import SystemClock
 from tidegate.election.elector import Elector
 from tidegate.model.engine import HttpSettings
-from tidegate.clock import SystemClock
 from tidegate.server import (
     RETRY_AFTER_ERROR_S,
     LeaderTask,

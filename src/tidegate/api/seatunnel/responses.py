@@ -1,4 +1,4 @@
-"""The reference's shape of an error, for whoever has to give one, and how much a request may send."""
+"""SeaTunnel's format of an error response, and the size limit of a request body."""
 
 import logging
 import secrets
@@ -10,10 +10,11 @@ from tidegate.model.errors import UserError
 
 BODY_BYTES_MAX = 10 * 1024 * 1024
 PATH_CHARS_MAX = 200
+INCOMPLETE_BODY = "The connection was closed before the whole request body arrived"
 
 
 class BodyTooLarge(UserError):
-    """A body over the limit."""
+    """The body of a request exceeds BODY_BYTES_MAX."""
 
     condition = "body-too-large"
 
@@ -29,7 +30,7 @@ def fail(status: int, message: str) -> Response:
 
 
 def internal_error(request: Request, log: logging.Logger) -> str:
-    """Log the exception that is being handled; the sentence for the caller, which names the line."""
+    """Log the current exception; return the message for the caller, with the request id."""
     request_id = secrets.token_hex(6)
     log.exception(
         "request_failed",

@@ -76,7 +76,7 @@ def _parse(query: Mapping[str, str]) -> RestoreOptions:
         on_incompatible=parse_choice(
             OnIncompatible, "--on-incompatible", query.get("onIncompatible"), OnIncompatible.FAIL
         ),
-        on_not_held=parse_choice(
+        on_position_lost=parse_choice(
             OnPositionLost, "--on-not-held", query.get("onNotHeld"), OnPositionLost.FAIL
         ),
         on_sink_lost=parse_choice(

@@ -16,6 +16,7 @@ from tidegate.api.v1 import models
 from tidegate.coordinator.accepted_changes import stops_of
 from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.coordinator.job_history import history_of
+from tidegate.model.document import to_document
 from tidegate.model.plan import Plan
 from tidegate.model.records import (
     CheckpointRef,
@@ -28,7 +29,6 @@ from tidegate.model.records import (
     WorkerRecord,
 )
 from tidegate.model.restore import RestoreReport
-from tidegate.model.document import to_document
 from tidegate.model.table_changes import ChangeStop
 from tidegate.model.throughput import PipelineRates, Rate, Tables, Volumes, total_volume
 

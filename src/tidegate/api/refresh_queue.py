@@ -1,8 +1,7 @@
-"""Jobs that have changed and were not looked at yet: for those who keep something of each job, and
-make it again when the job changes.
+"""Queue of changed jobs whose cached data must be rebuilt. Used on the event loop only.
 
-A thousand jobs may have changed since somebody last asked. So whoever can wait looks at a few at a
-time, and others are answered in between. Used on the event loop only.
+A thousand jobs may have changed since the last request. A request handler therefore rebuilds a few
+at a time, so that the event loop answers other requests in between.
 """
 
 import asyncio
@@ -10,11 +9,11 @@ from collections.abc import Callable
 
 from tidegate.coordinator.cluster_cache import ClusterCache
 
-SLICE_JOBS = 25  # jobs that are looked at in one go
+SLICE_JOBS = 25  # rebuilt before the event loop gets its turn
 
 
 class RefreshQueue:
-    """What `look` has still to be called with. At first that is every job that has not ended."""
+    """Ids of jobs for which `refresh` must be called. Initially, all jobs that have not ended."""
 
     def __init__(self, cache: ClusterCache, refresh: Callable[[int], None]) -> None:
         self.cache = cache
@@ -25,16 +24,16 @@ class RefreshQueue:
         self._lock = asyncio.Lock()
 
     def refresh_all(self) -> None:
-        """Look at all of them."""
+        """Refresh every queued job now."""
         self._take()
         while self._ids:
             self.refresh(self._ids.pop())
 
     async def refresh_in_slices(self) -> None:
-        """The same, a few at a time.
+        """Refresh every queued job, a few at a time.
 
-        Whoever comes meanwhile waits until those that were due before are done: what a caller has
-        written, it finds.
+        A concurrent caller waits until the jobs queued before it are done, so it sees its own
+        writes.
         """
         async with self._lock:
             self._take()
