@@ -1,14 +1,15 @@
-"""JobSpec -> Plan: which connector each block is, what its options mean, how the blocks are wired,
-which pipelines that makes.
+"""Plans a job: resolves connectors and options, connects the blocks, forms pipelines.
 
-    blocks.py    one block: its connector, its options, what it can do
-    wiring.py    names of datasets -> who reads whom
-    graph.py     circles, order, connected components
-    unions.py    whether what flows together fits together
-    plan.py      all of it, in order: the one door (`plan`)
-    drawing.py   a plan's graph as text
+    blocks.py           one block: its connector, options and capabilities
+    wiring.py           names of datasets -> edges between blocks
+    graph.py            cycles, topological order, connected components
+    kinds.py            row kinds that a sink cannot write
+    unions.py           whether the inputs of a union have the same columns
+    plan.py             the entry point: `plan`
+    drawing.py          the graph of a plan as text
+    seatunnel_names.py  names that SeaTunnel has and Tidegate has not
 
-Callers: cli, and later the API. Nothing here reads a clock, a file or the network (a connector's
-own `check` may look whether a path exists). A problem never hides another: options and wiring are
-both judged whatever the other says.
+Called by the CLI and the API. Nothing here reads a clock, a file or the network, except that a
+connector's own `check` may test whether a path exists. No problem hides another: options and wiring
+are always both validated.
 """

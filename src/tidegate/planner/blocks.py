@@ -1,6 +1,6 @@
-"""One block of a job file by itself: its connector, its options, what it can do with them.
+"""Resolves one block of a job file: its connector, its options, and its capabilities.
 
-Called by plan.py; knows nothing of the other blocks.
+Called by plan.py. Must not depend on the other blocks.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from importlib import import_module
 from tidegate.config.structure import COMMON_KEYS
 from tidegate.model.job import BlockKind, JobMode, PluginBlock
 from tidegate.model.problem import Problem, ProblemKind, Severity, Strictness
-from tidegate.planner.elsewhere import REFERENCE_NAMES, SEATUNNEL_OPTIONS
+from tidegate.planner.seatunnel_names import SEATUNNEL_CONNECTORS, SEATUNNEL_OPTIONS
 from tidegate.plugin import registry
 from tidegate.plugin.connector import Capabilities, Connector
 from tidegate.plugin.option import Block, Values
@@ -21,9 +21,9 @@ _VERBS = {BlockKind.SOURCE: "read", BlockKind.SINK: "write"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolvedBlock:
-    """A block whose connector is there.
+    """A block with a known connector.
 
-    With problems of severity error its values are only what could be read.
+    With problems of severity error, its values are incomplete.
     """
 
     block: PluginBlock
@@ -39,36 +39,33 @@ class ResolvedBlock:
 
     @property
     def operator(self) -> str:
-        """The key of its state: the name it was given, else the label."""
-        if not self.block.name or any(
-            option.key == "name" for option in self.connector.options.options
-        ):  # then the word is the connector's, not ours
-            return self.label
-        return self.block.name
+        """The key of its state: the name of the block, else the label."""
+        # If the connector has an option `name`, the key is not a name of the block.
+        has_option = any(option.key == "name" for option in self.connector.options.options)
+        return self.label if has_option or not self.block.name else self.block.name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnknownBlock:
-    """A block whose connector is not there."""
+    """A block whose connector does not exist."""
 
     block: PluginBlock
     problems: list[Problem]
 
 
-def examine(
+def resolve_block(
     block: PluginBlock, mode: JobMode, strictness: Strictness
 ) -> ResolvedBlock | UnknownBlock:
-    """Everything that can be said about a block alone."""
+    """Find the connector of a block, read its options, and collect all problems."""
     try:
         connector = registry.find(block.kind, block.plugin)
     except UnknownConnector as error:
         return UnknownBlock(block=block, problems=[_unknown(block, error)])
     whole = Block.of(block)
     values, problems = connector.options.read(whole, also=COMMON_KEYS)
-    problems = [*problems, *_deeper(connector, whole, values)]
-    problems = [_weighed(problem, block, connector, strictness) for problem in problems]
-    # Options that are wrong promise nothing; and what refines capabilities may take right ones for
-    # granted.
+    problems = [*problems, *_connector_problems(connector, whole, values)]
+    problems = [_with_severity(problem, block, connector, strictness) for problem in problems]
+    # Functions that refine capabilities may rely on valid options.
     is_wrong = any(problem.severity is Severity.ERROR for problem in problems)
     capabilities = connector.capabilities if is_wrong else connector.capabilities_of(values)
     return ResolvedBlock(
@@ -80,13 +77,13 @@ def examine(
     )
 
 
-def _weighed(
+def _with_severity(
     problem: Problem, block: PluginBlock, connector: Connector, strictness: Strictness
 ) -> Problem:
-    """An unknown option as an error or a warning.
+    """Set the severity of an unknown option: error or warning.
 
-    By default it is an error, unless SeaTunnel knows it for a connector of this name: such a job
-    file is right, and the option only has no effect here.
+    By default it is an error, unless SeaTunnel has this option for a connector of this name: then
+    the job file is valid, and the option has no effect here.
     """
     if problem.kind is not ProblemKind.UNKNOWN_OPTION or strictness is Strictness.LENIENT:
         return problem
@@ -101,10 +98,10 @@ def _without_effect(connector: Connector) -> frozenset[str]:
     return SEATUNNEL_OPTIONS.union(*(twin.options.keys() for twin in twins))
 
 
-def _deeper(connector: Connector, block: Block, values: Values) -> Iterator[Problem]:
-    """What the connector itself finds.
+def _connector_problems(connector: Connector, block: Block, values: Values) -> Iterator[Problem]:
+    """Run the connector's own check.
 
-    It may be anybody's code: where it stumbles, that is a problem of this block and hides no other.
+    It may be third-party code: an exception becomes a problem of this block and hides no other.
     """
     try:
         yield from connector.check(block, values) if connector.check else ()
@@ -113,7 +110,7 @@ def _deeper(connector: Connector, block: Block, values: Values) -> Iterator[Prob
     except Exception as error:
         yield block.problem(
             (),
-            f"{connector.name} cannot make sense of these options: {type(error).__name__}: {error}",
+            f"{connector.name} cannot check these options: {type(error).__name__}: {error}",
         )
 
 
@@ -126,13 +123,13 @@ def _mode_problems(
     severity = Severity.ERROR
     if block.kind is BlockKind.SOURCE and mode is JobMode.BATCH:
         message = (
-            f"{connector.name} never ends with these options: a BATCH job needs a source that does"
-            ' (or set job.mode = "STREAMING")'
+            f"{connector.name} never ends with these options, but a BATCH job needs a bounded"
+            ' source: change the options, or set job.mode = "STREAMING"'
         )
     elif block.kind is BlockKind.SOURCE:
         message = (
-            f"{connector.name} comes to an end: in this STREAMING job it is read once, and its"
-            " pipeline finishes when all its sources have"
+            f"{connector.name} is bounded: in this STREAMING job it is read once, and its pipeline"
+            " finishes when all of its sources have ended"
         )
         severity = Severity.NOTICE
     else:
@@ -153,11 +150,11 @@ def _unknown(block: PluginBlock, error: UnknownConnector) -> Problem:
     reason = unsupported(block.plugin)
     if reason:
         return Problem(kind=kind, message=f"{block.plugin} is {reason}", at=at, path=block.path)
-    if block.plugin.lower() in REFERENCE_NAMES and block.kind is not BlockKind.TRANSFORM:
-        name = REFERENCE_NAMES[block.plugin.lower()]
+    if block.plugin.lower() in SEATUNNEL_CONNECTORS and block.kind is not BlockKind.TRANSFORM:
+        name = SEATUNNEL_CONNECTORS[block.plugin.lower()]
         message = (
-            f"the {block.kind.value} {name} is not available; Spark {{ format = ... }} serves what"
-            f" Spark itself can {_VERBS[block.kind]}"
+            f"the {block.kind.value} {name} is not available; use Spark {{ format = ... }} for"
+            f" formats that Spark itself can {_VERBS[block.kind]}"
         )
         return Problem(kind=kind, message=message, at=at, path=block.path)
     here = [c.name for c in registry.connectors() if c.kind is block.kind]
@@ -191,7 +188,7 @@ def _of_other_kind(block: PluginBlock) -> list[str]:
 
 
 def unsupported(plugin: str) -> str:
-    """Why a plugin that is known is not there (`not available: ...`); empty for any other name."""
+    """The reason why Tidegate lacks a SeaTunnel plugin (`not available: ...`); empty otherwise."""
     for module in BUILT_IN:
         sentences: Mapping[str, str] = getattr(import_module(module), "UNSUPPORTED", {})
         for name, sentence in sentences.items():

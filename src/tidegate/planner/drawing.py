@@ -1,5 +1,6 @@
-"""The graph of a pipeline as a tree of text: sources at the left, what reads them below and to the
-right. Called by `tidegate explain`.
+"""Draws the graph of a pipeline as a text tree, for `tidegate explain`.
+
+Sources are on the left; their readers are below and to the right.
 """
 
 from collections.abc import Iterator
@@ -9,9 +10,9 @@ from tidegate.model.plan import Action, PipelinePlan
 
 
 def draw(pipeline: PipelinePlan) -> list[str]:
-    """The lines of the drawing.
+    """Return the lines of the drawing.
 
-    What several read or give is drawn once and named again where it is met again.
+    The readers of an action are drawn once; where the action appears again, only its name is.
     """
     readers = {
         action.operator: [other for other in pipeline.actions if action.operator in other.inputs]
@@ -26,7 +27,7 @@ def draw(pipeline: PipelinePlan) -> list[str]:
 
 
 def title(action: Action) -> str:
-    """The label, with the operator id where the job file gave one."""
+    """The label, with the operator id if the job file names one."""
     return (
         action.label if action.operator == action.label else f"{action.label} ({action.operator})"
     )
@@ -35,14 +36,14 @@ def title(action: Action) -> str:
 def _below(
     action: Action, readers: dict[str, list[Action]], indent: str, drawn: set[str]
 ) -> Iterator[str]:
-    """Depth first, with a stack of our own: a chain may be longer than Python's."""
+    """Draw the readers depth first, with an explicit stack: a chain may be too long for recursion."""
     pending = [(reader, indent, last) for reader, last in _marked(readers[action.operator])][::-1]
     while pending:
         reader, margin, last = pending.pop()
         again = reader.operator in drawn
-        goes_on = again and readers[reader.operator]
+        repeated = again and readers[reader.operator]
         yield (
-            f"{margin}{'└─' if last else '├─'}> {title(reader)}{' ... as above' if goes_on else ''}"
+            f"{margin}{'└─' if last else '├─'}> {title(reader)}{' ... as above' if repeated else ''}"
         )
         if not again:
             drawn.add(reader.operator)

@@ -1,5 +1,6 @@
-"""Arithmetic of graphs whose nodes are the paths of blocks: circles, an order, connected
-components. Called by plan.py; knows no job.
+"""Graph algorithms over the paths of blocks: cycles, topological order, connected components.
+
+Called by plan.py; independent of jobs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,22 +9,20 @@ Inputs = Mapping[str, Sequence[str]]
 """Node -> the nodes that it reads."""
 
 
-def circles(nodes: Iterable[str], inputs: Inputs) -> list[list[str]]:
-    """Every circle once, beginning with its first node and following the flow: each node gives to
-    the next.
-    """
-    found: list[list[str]] = []
+def find_cycles(nodes: Iterable[str], inputs: Inputs) -> list[list[str]]:
+    """Find every cycle once, starting at its first node: each node is an input of the next."""
+    cycles: list[list[str]] = []
     done: set[str] = set()
     for start in nodes:
         if start not in done:
-            _follow(start, inputs, [], done, found)
-    return found
+            _follow(start, inputs, [], done, cycles)
+    return cycles
 
 
 def _follow(
     start: str, inputs: Inputs, trail: list[str], done: set[str], found: list[list[str]]
 ) -> None:
-    """Depth first along the inputs, with a stack of our own: a chain may be longer than Python's."""
+    """Walk the inputs depth first, with an explicit stack: a chain may be too long for recursion."""
     pending: list[tuple[str, int]] = [(start, 0)]
     while pending:
         node, step = pending.pop()
@@ -34,17 +33,17 @@ def _follow(
             done.add(trail.pop())
             continue
         pending.append((node, step + 1))
-        giver = readable[step]
-        if giver in trail:
-            found.append(trail[trail.index(giver) :][::-1])
-        elif giver not in done:
-            pending.append((giver, 0))
+        producer = readable[step]
+        if producer in trail:
+            found.append(trail[trail.index(producer) :][::-1])
+        elif producer not in done:
+            pending.append((producer, 0))
 
 
-def ordered(nodes: Sequence[str], inputs: Inputs) -> list[str]:
-    """The nodes so that every input comes before its reader; otherwise as they came.
+def topological_order(nodes: Sequence[str], inputs: Inputs) -> list[str]:
+    """Order the nodes so that every input precedes its reader; otherwise keep their order.
 
-    There must be no circle.
+    The graph must have no cycle.
     """
     result: list[str] = []
     placed: set[str] = set()
@@ -58,7 +57,7 @@ def ordered(nodes: Sequence[str], inputs: Inputs) -> list[str]:
 
 
 def components(nodes: Sequence[str], inputs: Inputs) -> list[list[str]]:
-    """The connected components; they and the nodes in them in the order in which the nodes came."""
+    """The connected components. Components and their nodes keep the order of the nodes."""
     leader = {node: node for node in nodes}
 
     def leader_of(node: str) -> str:
@@ -67,9 +66,9 @@ def components(nodes: Sequence[str], inputs: Inputs) -> list[list[str]]:
             node = leader[node]
         return node
 
-    for reader, givers in inputs.items():
-        for giver in givers:
-            leader[leader_of(reader)] = leader_of(giver)
+    for reader, producers in inputs.items():
+        for producer in producers:
+            leader[leader_of(reader)] = leader_of(producer)
     groups: dict[str, list[str]] = {}
     for node in nodes:
         groups.setdefault(leader_of(node), []).append(node)

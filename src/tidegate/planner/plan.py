@@ -1,4 +1,4 @@
-"""`plan`: a JobSpec becomes a Plan, or the list of everything that is wrong with it."""
+"""Turns a JobSpec into a Plan, or into a list of all its problems."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,21 +8,21 @@ from tidegate.checkpoints.paths import operator_directory
 from tidegate.model.job import BlockKind, JobSpec
 from tidegate.model.plan import Action, PipelinePlan, Plan
 from tidegate.model.problem import Problem, ProblemKind, Severity, Strictness
-from tidegate.planner.blocks import ResolvedBlock, examine
-from tidegate.planner.graph import circles, components, ordered
+from tidegate.planner.blocks import ResolvedBlock, resolve_block
+from tidegate.planner.graph import components, find_cycles, topological_order
 from tidegate.planner.kinds import kind_problems
 from tidegate.planner.unions import union_problems
-from tidegate.planner.wiring import Edges, circle_problem, idle, wire
+from tidegate.planner.wiring import Edges, cycle_problem, idle_blocks, wire
 from tidegate.plugin.secret import packed
 
-NAME_BYTES_MAX = 200  # file systems stop at 255; some of it is for hidden names of drafts
+NAME_BYTES_MAX = 200  # file systems allow 255; names of temporary files need some of them
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Planned:
-    """`plan` is None exactly where a problem is an error.
+    """The result of planning. `plan` is None if and only if a problem is an error.
 
-    `problems` are errors, warnings and notices in file order, each once.
+    `problems` are errors, warnings and notices in file order, without duplicates.
     """
 
     plan: Plan | None
@@ -30,22 +30,22 @@ class Planned:
 
     @property
     def errors(self) -> list[Problem]:
-        """The problems that stop the job."""
+        """The problems that prevent the job from running."""
         return [problem for problem in self.problems if problem.severity is Severity.ERROR]
 
 
 def plan(spec: JobSpec, *, strictness: Strictness = Strictness.NORMAL) -> Planned:
-    """Judge and plan a job."""
-    examined = [examine(block, spec.env.mode, strictness) for block in spec.blocks()]
-    known = {one.block.path: one for one in examined if isinstance(one, ResolvedBlock)}
+    """Validate a job and plan its pipelines."""
+    examined = [resolve_block(block, spec.env.mode, strictness) for block in spec.blocks()]
+    resolved = {block.block.path: block for block in examined if isinstance(block, ResolvedBlock)}
     edges, wrong = wire(spec)
     problems = [*spec.notices, *(problem for one in examined for problem in one.problems), *wrong]
-    round_trips = circles([block.path for block in spec.transforms], edges)
+    cycles = find_cycles([block.path for block in spec.transforms], edges)
     blocks = {block.path: block for block in spec.blocks()}
-    problems += [circle_problem([blocks[path] for path in circle]) for circle in round_trips]
-    problems += union_problems(known, edges)
-    problems += kind_problems(known, edges)
-    problems += _operator_problems(list(known.values()))
+    problems += [cycle_problem([blocks[path] for path in cycle]) for cycle in cycles]
+    problems += union_problems(resolved, edges)
+    problems += kind_problems(resolved, edges)
+    problems += _operator_problems(list(resolved.values()))
     problems = in_file_order(problems, spec.file)
     if (
         not spec.sources
@@ -53,36 +53,36 @@ def plan(spec: JobSpec, *, strictness: Strictness = Strictness.NORMAL) -> Planne
         or any(problem.severity is Severity.ERROR for problem in problems)
     ):
         return Planned(plan=None, problems=problems)
-    return Planned(plan=_plan(spec, known, edges), problems=problems)
+    return Planned(plan=_plan(spec, resolved, edges), problems=problems)
 
 
 def in_file_order(problems: Sequence[Problem], file: str) -> list[Problem]:
-    """Each problem once, those of the job file itself before those of included files, by line."""
+    """Remove duplicates and sort by line; the job file itself comes before included files."""
     once = list(dict.fromkeys(problems))
     return sorted(
         once, key=lambda problem: (problem.at.file != file, problem.at.file, problem.at.line)
     )
 
 
-def _operator_problems(known: Sequence[ResolvedBlock]) -> Iterator[Problem]:
-    """Operator ids are the keys of state: no two blocks may share one, and each is the name of a
-    directory.
+def _operator_problems(resolved: Sequence[ResolvedBlock]) -> Iterator[Problem]:
+    """Yield duplicate and overlong operator ids.
+
+    An id is the key of the operator's state and the name of a directory.
     """
     owners: dict[str, ResolvedBlock] = {}
-    # Labels first: they cannot clash with each other, so it is always a given name that must
-    # change.
-    for one in sorted(known, key=lambda one: one.operator != one.label):
+    # Labels first: they are unique, so the problem is always reported at a name that a user chose.
+    for one in sorted(resolved, key=lambda one: one.operator != one.label):
         owner = owners.setdefault(one.operator, one)
         if owner is not one:
             yield _name_problem(
                 one,
-                f"the name {one.operator!r} is already that of {owner.label}: state is kept under"
-                " it, so it must be unique in the job",
+                f"the name {one.operator!r} is already that of {owner.label}: it is the key of the"
+                " state, so it must be unique in the job",
             )
         elif len(operator_directory(one.operator)) > NAME_BYTES_MAX:
             yield _name_problem(
                 one,
-                "the name is too long: state is kept in a directory of this name, which may have"
+                "the name is too long: it is also the name of a directory, which may have at most"
                 f" {NAME_BYTES_MAX} bytes",
             )
 
@@ -97,16 +97,18 @@ def _name_problem(one: ResolvedBlock, message: str) -> Problem:
     )
 
 
-def _plan(spec: JobSpec, known: Mapping[str, ResolvedBlock], edges: Edges) -> Plan:
-    unread = idle(spec, edges)
+def _plan(spec: JobSpec, resolved: Mapping[str, ResolvedBlock], edges: Edges) -> Plan:
+    unread = idle_blocks(spec, edges)
     paths = [block.path for block in spec.blocks() if block.path not in unread]
-    edges = {reader: givers for reader, givers in edges.items() if reader not in unread}
+    edges = {reader: producers for reader, producers in edges.items() if reader not in unread}
     pipelines = []
     for number, members in enumerate(components(paths, edges), 1):
         actions: dict[str, Action] = {}
-        for path in ordered(members, edges):
+        for path in topological_order(members, edges):
             actions[path] = _action(
-                known[path], [actions[giver] for giver in edges.get(path, ())], spec.env.parallelism
+                resolved[path],
+                [actions[producer] for producer in edges.get(path, ())],
+                spec.env.parallelism,
             )
         pipelines.append(PipelinePlan(id=number, actions=tuple(actions.values())))
     return Plan(

@@ -1,8 +1,7 @@
-"""Whether datasets that flow together have the same columns, as far as the job file itself says.
-Called by plan.py.
+"""Checks that the inputs of a union have the same columns, as far as the job file declares them.
 
-Only sources whose whole table stands in their `schema` block are compared; what a transform or a
-file makes of it is known to the driver, which asks again.
+Called by plan.py. Only sources whose `schema` block is their whole table are compared. Columns that
+come from a transform or a file are known only to the driver, which checks again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,35 +13,33 @@ from tidegate.plugin.option import Block
 from tidegate.plugin.schema import read_schema
 
 RESHAPING = ("tables_configs", "read_columns")
-"""Options with which the schema block is not the table that comes out."""
+"""Options that make the output table differ from the schema block."""
 
 
 def union_problems(
-    known: Mapping[str, ResolvedBlock], inputs: Mapping[str, Sequence[str]]
+    resolved: Mapping[str, ResolvedBlock], inputs: Mapping[str, Sequence[str]]
 ) -> Iterator[Problem]:
-    """A problem for every input whose columns differ from those of the first."""
-    for reader, givers in inputs.items():
-        if len(givers) < 2:
+    """Yield a problem for every input whose columns differ from those of the first input."""
+    for reader, producers in inputs.items():
+        if len(producers) < 2:
             continue
-        shapes = [
-            (path, shape)
-            for path in givers
-            if path in known and (shape := _shape(known[path])) is not None
+        column_sets = [
+            (path, columns)
+            for path in producers
+            if path in resolved and (columns := _schema_columns(resolved[path])) is not None
         ]
-        for path, shape in shapes[1:]:
-            difference = _difference(shapes[0][1], shape)
-            if reader in known and difference:
-                block = known[reader].block
-                names = f"{known[shapes[0][0]].label} and {known[path].label}"
-                message = (
-                    f"{names} cannot flow together, because their columns differ: {difference}"
-                )
+        for path, columns in column_sets[1:]:
+            difference = _difference(column_sets[0][1], columns)
+            if reader in resolved and difference:
+                block = resolved[reader].block
+                names = f"{resolved[column_sets[0][0]].label} and {resolved[path].label}"
+                message = f"{names} cannot be combined, because their columns differ: {difference}"
                 yield Problem(
                     kind=ProblemKind.WIRING, message=message, at=block.at, path=block.path
                 )
 
 
-def _shape(source: ResolvedBlock) -> tuple[Column, ...] | None:
+def _schema_columns(source: ResolvedBlock) -> tuple[Column, ...] | None:
     schema = source.values.get("schema")
     if not isinstance(schema, Mapping) or any(source.values.get(key) for key in RESHAPING):
         return None
@@ -51,7 +48,7 @@ def _shape(source: ResolvedBlock) -> tuple[Column, ...] | None:
 
 
 def _difference(first: tuple[Column, ...], second: tuple[Column, ...]) -> str:
-    """The first difference in words; empty where there is none."""
+    """Describe the first difference; empty if there is none."""
     for mine, other in zip(first, second, strict=False):
         if (mine.name, mine.type) != (other.name, other.type):
             return f"{mine.name} {mine.type} in one, {other.name} {other.type} in the other"

@@ -1,4 +1,4 @@
-"""Our types as Arrow types and back, and the exact shape that every batch must have.
+"""Maps Tidegate's types to Arrow types and back, and conforms batches to a table's schema.
 
 Called in drivers and tasks only: it imports pyarrow.
 """
@@ -21,7 +21,7 @@ _SIMPLE: dict[TypeName, Any] = {
     TypeName.NULL: pa.null(),
     TypeName.BYTES: pa.binary(),
     TypeName.DATE: pa.date32(),
-    TypeName.TIME: pa.time64("ns"),  # the only unit that Spark takes
+    TypeName.TIME: pa.time64("ns"),  # the only unit that Spark accepts
     TypeName.TIMESTAMP: pa.timestamp("us"),
     TypeName.TIMESTAMP_TZ: pa.timestamp("us", tz="UTC"),
     TypeName.BINARY_VECTOR: pa.binary(),
@@ -34,7 +34,7 @@ _NAMES: dict[Any, TypeName] = {arrow: name for name, arrow in reversed(_SIMPLE.i
 
 
 def arrow_type(kind: DataType) -> Any:
-    """The Arrow type of one of ours."""
+    """The Arrow type of a Tidegate type."""
     match kind.name:
         case TypeName.DECIMAL:
             return pa.decimal128(kind.precision, kind.scale)
@@ -49,16 +49,15 @@ def arrow_type(kind: DataType) -> Any:
 
 
 def table_schema(table: Table) -> pa.Schema:
-    """The schema of every batch of a table: all columns nullable, ROW_KIND last where kinds travel
-    along.
-    """
+    """The schema of every batch of a table: all columns nullable, ROW_KIND last if `kinds`."""
     fields = [pa.field(c.name, arrow_type(c.type)) for c in table.columns]
     return pa.schema([*fields, pa.field(ROW_KIND, pa.int8())] if table.kinds else fields)
 
 
 def data_type(arrow: Any) -> DataType:
-    """Our type of an Arrow type, of files and of Spark's batches; what has no counterpart becomes
-    the nearest wider one.
+    """The Tidegate type of an Arrow type of a file or of a Spark batch.
+
+    A type without an exact counterpart becomes the nearest wider type.
     """
     if arrow in _NAMES:
         return DataType(_NAMES[arrow])
@@ -105,9 +104,7 @@ def _nearest(arrow: Any) -> TypeName:
 
 
 def table_of(schema: pa.Schema, path: str, *, like: Table | None = None) -> Table:
-    """The table of an Arrow schema, with keys and name of another one where columns of these names
-    are still there.
-    """
+    """The table of an Arrow schema; keeps the keys of `like` whose columns still exist."""
     kinds = ROW_KIND in schema.names
     before = {c.name: c for c in like.columns} if like else {}
     columns = tuple(
@@ -129,14 +126,14 @@ def table_of(schema: pa.Schema, path: str, *, like: Table | None = None) -> Tabl
 
 
 def _column(name: str, kind: DataType, before: Column | None) -> Column:
-    """A column; what else was known of the column of this name and type stays known."""
+    """Keep the other attributes of a column if its name and type are unchanged."""
     return before if before is not None and before.type == kind else Column(name=name, type=kind)
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Exactly this schema: order, names, types.
+    """Convert a batch to exactly this schema: order, names and types.
 
-    Columns are found by name; a missing one is an error that names it.
+    Columns are matched by name; a missing column is an error that names it.
     """
     if batch.schema.equals(schema):
         return batch

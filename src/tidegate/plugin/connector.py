@@ -1,4 +1,4 @@
-"""A connector as data: name, options, capabilities, and where its code is.
+"""Declares a connector as data: name, options, capabilities, and where its code is.
 
 Importable without Spark and without Arrow.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class GoBack(StrEnum):
-    """What a sink can do when an older restore point is wanted."""
+    """What a sink can do when a job restores an older restore point."""
 
     REWIND = "rewind"  # drop what is newer
     REPLAY = "replay"  # keyed upserts converge
@@ -30,20 +30,19 @@ class GoBack(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Capabilities:
-    """What the planner asks. `state` says in words what a checkpoint keeps of it."""
+    """What a connector can do; read by the planner.
+
+    `state` describes what a checkpoint contains of it.
+    """
 
     batch: bool = True
     streaming: bool = True
     delivery: Delivery | None = None  # sinks
     go_back: GoBack | None = None  # sinks
-    row_kinds: bool = (
-        False  # a sink that understands them; a source that may emit more than inserts
-    )
-    refuses: tuple[
-        RowKind,
-        ...,
-        # a sink that does not understand them: rows of these kinds fail the job; others are added
-    ] = ()
+    # A sink that understands row kinds; a source that may emit more than inserts.
+    row_kinds: bool = False
+    # A sink without row_kinds: rows of these kinds fail the job; all others are inserted.
+    refuses: tuple[RowKind, ...] = ()
     multi_table: bool = False
     fusable: bool = False  # works over Arrow in the task, without a DataFrame
     state: str = "none"
@@ -51,7 +50,7 @@ class Capabilities:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Connector:
-    """One source, transform or sink.
+    """Declares a source, transform or sink.
 
     `implementation` is `module:Class`, imported only by drivers.
     """
@@ -62,31 +61,25 @@ class Connector:
     options: OptionSet
     capabilities: Capabilities
     implementation: str
-    # `module:function`: the way through a DataFrame, see spark/build.py; empty where Arrow is the
-    # only way
+    # `module:function` that works on a DataFrame, see spark/build.py; empty: only over Arrow.
     spark: str = ""
-    check: Callable[[Block, Values], Iterable[Problem]] | None = (
-        None  # deeper checks of read values; may look at the disk, never at the network
-    )
-    refine: Callable[[Values, Capabilities], Capabilities] | None = (
-        None  # capabilities that depend on options
-    )
-    kinds: Callable[[Values], frozenset[RowKind]] | None = (
-        # a transform: the kinds that its rows may have and that no column of them tells; None: any
-        None
-    )
+    # Further checks of the read values. May read the disk, but must not use the network.
+    check: Callable[[Block, Values], Iterable[Problem]] | None = None
+    # Capabilities that depend on options.
+    refine: Callable[[Values, Capabilities], Capabilities] | None = None
+    # A transform: the row kinds of its output that no column shows; None: any.
+    kinds: Callable[[Values], frozenset[RowKind]] | None = None
     aliases: tuple[str, ...] = ()
-    resources: "Callable[[Values, OperatorContext], Iterable[Resource]] | None" = (
-        None  # what a job will have outside, from the options alone: no I/O
-    )
-    # another way for some options: of the same name and options, with its own implementation
+    # External resources that a job will use, from the options alone: no I/O.
+    resources: "Callable[[Values, OperatorContext], Iterable[Resource]] | None" = None
+    # Another implementation for some options, declared with the same name and options.
     choose: "Callable[[Values], Connector | None] | None" = None
-    # `module:function(resource, values)`: takes a lasting resource away, without Spark; what is not
-    # there is fine, what fails is tried again
+    # `module:function(resource, values)`: drops a lasting resource, without Spark. It must accept a
+    # resource that does not exist; it is called again after an error.
     drop: str = ""
 
     def of(self, values: Values) -> "Connector":
-        """The connector that serves these options: itself, unless another way is chosen."""
+        """The connector that serves these options: itself, unless `choose` returns another."""
         return (self.choose(values) if self.choose else None) or self
 
     def capabilities_of(self, values: Values) -> Capabilities:
@@ -98,7 +91,7 @@ class Connector:
         return self._named(self.implementation)
 
     def dropper(self) -> "Callable[[Resource, Values], None] | None":
-        """What drops a resource; None where there is nothing to do outside."""
+        """The function that drops a resource; None if there is nothing to drop."""
         return self._named(self.drop) if self.drop else None
 
     def _named(self, text: str) -> Any:

@@ -1,9 +1,9 @@
-"""Values as written in a job file (`rows` of FakeSource, `equals_to` of Assert, default values of
-columns) -> Python values that Arrow takes.
+"""Converts values written in a job file to Python values that Arrow accepts.
 
-Called by connectors. Knows neither Arrow nor a clock. The way of writing is the reference's: bytes
-as base64, a nested row as a list or a block, a map as a block, dates and times as text. ValueError
-says in words for a person what is wrong.
+Called by connectors for `rows` of FakeSource, `equals_to` of Assert and default values of columns.
+Imports no Arrow and reads no clock. The notation is that of SeaTunnel: bytes as base64, a nested
+row as a list or a block, a map as a block, dates and times as text. A ValueError has a message for
+the user.
 """
 
 import base64
@@ -24,8 +24,10 @@ _FLOATS = (TypeName.FLOAT_VECTOR, TypeName.FLOAT16_VECTOR, TypeName.BFLOAT16_VEC
 
 
 def literal(kind: DataType, raw: Any) -> Any:
-    """The value of a type: a dict for a row, a list of pairs for a map, otherwise what Python has
-    for it. None stays None.
+    """Convert a raw value to a type.
+
+    A row becomes a dict, a map a list of pairs, anything else the Python type for it. None stays
+    None.
     """
     if raw is None or kind.name is TypeName.NULL:
         return None
@@ -55,7 +57,7 @@ def literal(kind: DataType, raw: Any) -> Any:
 
 
 def row_literal(columns: tuple[Column, ...], raw: Any) -> dict[str, Any]:
-    """A row from a list (by position) or a block (by name); what is not given is null.
+    """Make a row from a list (by position) or a block (by name); missing values are null.
 
     The message of an error names the column.
     """
@@ -79,7 +81,7 @@ def row_literal(columns: tuple[Column, ...], raw: Any) -> dict[str, Any]:
 
 
 def _parsed(text: str) -> Any:
-    """A list or block that was written as text: JSON, or `{ key = value, ... }`."""
+    """Parse a list or block written as text: JSON, or `{ key = value, ... }`."""
     try:
         return json.loads(text)
     except ValueError:
@@ -88,7 +90,7 @@ def _parsed(text: str) -> Any:
         return text
     pairs = {}
     for part in filter(None, (p.strip() for p in re.split(r"[,\n]", inside[1:-1]))):
-        # A key may hold colons (12:01:26), so that only where there is no `=` a colon separates.
+        # A key may contain colons (12:01:26), so a colon separates only if there is no `=`.
         key, _, value = part.partition("=") if "=" in part else part.partition(":")
         pairs[key.strip().strip('"')] = value.strip().strip('"')
     return pairs
@@ -165,7 +167,7 @@ def _binary_vector(raw: Any) -> bytes:
 
 
 def _cut_fraction(text: str) -> str:
-    """Python knows microseconds; the reference writes up to nanoseconds."""
+    """Cut to microseconds, all that Python has; SeaTunnel writes up to nanoseconds."""
     return re.sub(r"(\.\d{6})\d+", r"\1", text)
 
 

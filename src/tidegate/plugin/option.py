@@ -1,9 +1,9 @@
-"""Options as data: what a connector accepts, and the reading of a block by it.
+"""Declares the options that a connector accepts, and reads blocks of a job file by them.
 
 Called by config (env), planner (blocks), connectors (nested blocks such as `tables_configs`), the
-CLI and the reference docs. The rules are the reference's: `a.b` is looked up flat and then nested,
-then by each fallback key; ints from text, booleans only true/false, enums by name in any case,
-lists from comma text, text from anything. All problems are collected.
+CLI and the generated docs. The rules are those of SeaTunnel: `a.b` is searched flat and then
+nested, then by each fallback key; ints from text, booleans only true/false, enums by name in any
+case, lists from comma-separated text, text from anything. All problems are collected.
 """
 
 import json
@@ -20,7 +20,7 @@ from tidegate.plugin.deprecated import old_name
 _LEAVES = frozenset({str, int, float, bool, type(None), list})
 
 ABSENT: Any = object()
-"""No value and no default."""
+"""Marks an option without value and default."""
 
 
 class OptionKind(StrEnum):
@@ -40,7 +40,7 @@ class OptionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One key. `default` None means: none.
+    """Declares one key. The default None means that there is no default.
 
     `choices` are the names of an enum, upper or lower case as documented.
     """
@@ -63,7 +63,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """These keys are needed where another key has one of these values."""
+    """Requires keys if another key has one of these values."""
 
     key: str
     values: tuple[Any, ...]
@@ -72,7 +72,7 @@ class When:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block's data with its places: what is read.
+    """The data of a block, with the location of each key in the job file.
 
     `prefix` is its path for messages: `source[0]`.
     """
@@ -80,8 +80,8 @@ class Block:
     data: Mapping[str, Any]
     locate: Callable[[Path], Location]
     prefix: str
-    _nested: bool = field(init=False, repr=False, compare=False)  # there are maps in it
-    _dotted: bool = field(init=False, repr=False, compare=False)  # and dots in its keys
+    _nested: bool = field(init=False, repr=False, compare=False)  # it contains maps
+    _dotted: bool = field(init=False, repr=False, compare=False)  # it has keys with dots
 
     def __post_init__(self) -> None:
         values = self.data.values()
@@ -97,7 +97,7 @@ class Block:
         return Block(block.options, block.locate, block.path)
 
     def problem(self, path: Path, message: str, **more: Any) -> Problem:
-        """An option problem at a place of this block."""
+        """Make an option problem at a path within this block."""
         dotted = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path)
         more.setdefault("kind", ProblemKind.OPTION)
         return Problem(
@@ -107,7 +107,7 @@ class Block:
     def unknown(
         self, path: Path, known: Iterable[str], severity: Severity = Severity.WARNING
     ) -> Problem:
-        """The problem of a key that is not among the known ones."""
+        """Make the problem of a key that is not among the known ones."""
         dotted = ".".join(map(str, path))
         return self.problem(
             path,
@@ -123,15 +123,15 @@ class Block:
         return Block(data, lambda below: self.locate((*path, *below)), self.prefix + dotted)
 
     def find(self, key: str) -> tuple[Path, Any] | None:
-        """A value by flat key, else by walking nested maps, else as a block of all flat keys below
-        it (`schema.fields { ... }`).
+        """Find a value by flat key, else in nested maps, else as the block of all keys below it.
+
+        An example of the last one is `schema.fields { ... }`.
         """
         if key in self.data:
             return (key,), self.data[key]
         found = self._walk(key) if self._nested and "." in key else None
-        if (
-            found is not None or not self._dotted
-        ):  # most keys are not given, and a job could have hundreds of them
+        # Most keys are not given, and a job may have hundreds of options.
+        if found is not None or not self._dotted:
             return found
         dotted = f"{key}."
         below = {k[len(dotted) :]: v for k, v in self.data.items() if k.startswith(dotted)}
@@ -158,16 +158,15 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class OptionSet:
-    """All options of a connector, and the rules between them."""
+    """The options of a connector, and the rules between them."""
 
     options: tuple[Option, ...]
     exclusive: tuple[tuple[str, ...], ...] = ()  # exactly one of each group
     at_most_one: tuple[tuple[str, ...], ...] = ()
     bundled: tuple[tuple[str, ...], ...] = ()  # all of a group or none
     conditions: tuple[When, ...] = ()
-    _heads: tuple[frozenset[str], ...] = field(
-        init=False, repr=False, compare=False
-    )  # of each option, what its keys begin with
+    # For each option, the first parts of its keys.
+    _heads: tuple[frozenset[str], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(
@@ -175,13 +174,13 @@ class OptionSet:
         )
 
     def keys(self) -> list[str]:
-        """Every key that is understood, fallbacks too."""
+        """Every accepted key, including fallbacks."""
         return [k for o in self.options for k in (o.key, *o.fallbacks)]
 
     def read(
         self, block: Block, *, strict: bool = False, also: Iterable[str] = ()
     ) -> tuple[Values, list[Problem]]:
-        """All values and all problems.
+        """Return all values and all problems.
 
         `also` are keys that belong to the block but not to the connector.
         """
@@ -189,9 +188,8 @@ class OptionSet:
         given: dict[str, Path] = {}
         problems: list[Problem] = []
         heads = _heads(block.data)
-        for option, own in zip(
-            self.options, self._heads, strict=True
-        ):  # there may be a hundred, and most are not given
+        # There may be a hundred options, and most are not given.
+        for option, own in zip(self.options, self._heads, strict=True):
             if option.required or not own.isdisjoint(heads):
                 self._read_one(option, block, values, given, problems)
             else:
@@ -219,9 +217,10 @@ class OptionSet:
                 values[option.key] = coerce(option, raw)
             except ValueError as error:
                 close = closest_match(str(raw), list(option.choices)) if option.choices else ""
+                # The text of the error contains the value, which must not be shown if secret.
                 text = (
                     f"the value of {option.key} has another type" if option.secret else str(error)
-                )  # it is in no message
+                )
                 problems.append(
                     block.problem(path, text, expected=option.expected, suggestion=close)
                 )
@@ -275,8 +274,9 @@ class OptionSet:
 
 
 def _heads(keys: Iterable[str]) -> set[str]:
-    """What these keys begin with: whatever is found for a dotted key, flat or nested, stands below
-    one with the same head.
+    """The first parts of these keys.
+
+    A value found for a dotted key, flat or nested, is below a key with the same first part.
     """
     return {key.partition(".")[0] for key in keys}
 
@@ -284,7 +284,7 @@ def _heads(keys: Iterable[str]) -> set[str]:
 def unknown_paths(
     data: Mapping[str, Any], known: Sequence[str], above: Path = ()
 ) -> Iterator[Path]:
-    """The shortest paths in nested data that no known dotted key explains."""
+    """Yield the shortest paths in nested data that match no known dotted key."""
     for key, value in data.items():
         path = (*above, key)
         dotted = ".".join(map(str, path))
@@ -297,7 +297,10 @@ def unknown_paths(
 
 
 def coerce(option: Option, raw: Any) -> Any:
-    """The option's value from what stands in the file; ValueError in words for a person."""
+    """Convert a value of the job file to the option's type.
+
+    Raises ValueError with a message for the user.
+    """
     if option.kind is OptionKind.ENUM:
         return _choice(option, raw)
     value = _READERS[option.kind](raw)
@@ -305,7 +308,7 @@ def coerce(option: Option, raw: Any) -> Any:
 
 
 def as_text(raw: Any) -> str:
-    """Text from any JSON value, as the reference does: objects and lists become JSON text."""
+    """Convert any JSON value to text, as SeaTunnel does: objects and lists become JSON text."""
     if isinstance(raw, str):
         return raw
     if isinstance(raw, Mapping | list):
@@ -339,7 +342,7 @@ def _whole(raw: Any, bits: int) -> int:
     if not exact:
         raise ValueError(f"{shown(raw)} is not a whole number")
     if not -(2**bits) <= value < 2**bits:
-        text = value if abs(value) < 2**128 else "this number"
+        text = value if abs(value) < 2**128 else "the number"
         raise ValueError(f"{text} does not fit into {bits + 1} bits")
     return value
 
@@ -363,8 +366,10 @@ UNITS_MS = {
 
 
 def milliseconds(raw: Any) -> int:
-    """A span of time: a number of milliseconds, figures with units (`10S`, `500 ms`, `1m30s`), or
-    ISO 8601 (`PT10S`).
+    """Parse a time span into milliseconds.
+
+    Accepts a number of milliseconds, numbers with units (`10S`, `500 ms`, `1m30s`), and ISO 8601
+    (`PT10S`).
     """
     if not isinstance(raw, str) or raw.strip().lstrip("+-").isdigit():
         return _whole(raw, 63)
@@ -412,7 +417,7 @@ def _choice(option: Option, raw: Any) -> str:
 
 
 def shown(raw: Any) -> str:
-    """A value in a message, cut to a readable length."""
+    """Format a value for a message, cut to a readable length."""
     text = json.dumps(raw, default=str, ensure_ascii=False)
     return text if len(text) <= 80 else text[:77] + "..."
 

@@ -1,8 +1,8 @@
-"""Which connectors there are: the built-in ones below, and those of installed packages.
+"""Finds connectors: the built-in ones below, and those of installed packages.
 
-A package names a module with CONNECTORS in the entry point group `tidegate.connectors`. It may be
-anybody's code: one that cannot be loaded, or whose names are taken, is listed in `broken_packages`
-with its reason, and everything else works.
+A package names a module with CONNECTORS in the entry point group `tidegate.connectors`. Third-party
+code may be broken: a package that cannot be loaded, or whose connector names are already taken, is
+listed in `broken_packages` with the reason, and everything else works.
 """
 
 import logging
@@ -52,7 +52,7 @@ class UnknownConnector(UserError):
 
 @dataclass(frozen=True, slots=True)
 class BrokenPackage:
-    """A package whose connectors cannot be used, or one of its connectors."""
+    """A package whose connectors, or one of them, cannot be used."""
 
     package: str
     reason: str
@@ -63,7 +63,7 @@ class BrokenPackage:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What was found, and what could not be used."""
+    """The connectors that were found, and the packages that cannot be used."""
 
     connectors: tuple[Connector, ...]
     broken: tuple[BrokenPackage, ...]
@@ -87,7 +87,7 @@ def loaded() -> Loaded:
         package = _package(point)
         try:
             declared = _declared(point)
-        except (Exception, SystemExit) as error:  # whatever the code of others raises
+        except (Exception, SystemExit) as error:  # third-party code may raise anything
             broken.append(BrokenPackage(package, _reason(error)))
             continue
         for connector in declared:
@@ -138,7 +138,7 @@ def _reason(error: BaseException) -> str:
 
 
 def find(kind: BlockKind, name: str) -> Connector:
-    """A connector by its name in any case."""
+    """Return the connector of this kind by its name or an alias, ignoring case."""
     wanted = name.lower()
     for each in connectors():
         if each.kind is kind and (

@@ -1,6 +1,6 @@
-"""The rules between the options of a connector, in words.
+"""Describes the rules between the options of a connector in sentences.
 
-Used by the command line, the API and the reference docs.
+Used by the command line, the API and the generated reference docs.
 """
 
 from tidegate.plugin.option import OptionSet

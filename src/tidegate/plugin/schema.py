@@ -1,5 +1,6 @@
-"""The `schema { ... }` block of a job file (fields or columns, keys, table name) -> Table, with all
-its problems. Called by connectors that take a schema.
+"""Reads the `schema { ... }` block of a job file into a Table and reports all its problems.
+
+Called by connectors with a schema option.
 """
 
 from collections.abc import Mapping
@@ -16,8 +17,9 @@ DEFAULT_TABLE = "default.default.default"
 def read_schema(
     block: Block, raw: Any, path: Path = ("schema",), default_table: str = DEFAULT_TABLE
 ) -> tuple[Table | None, list[Problem]]:
-    """The table that a schema block describes, or its problems (then the table holds what could be
-    read).
+    """Return the table of a schema block and its problems.
+
+    With problems, the table contains only what could be read.
     """
     if not isinstance(raw, Mapping):
         return None, [block.problem(path, "a schema is a block { fields { name = type } }")]
@@ -101,9 +103,7 @@ def _unique_key(raw: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _names(raw: Any) -> tuple[str, ...]:
-    """A list of names; one name alone is a list too, and names may stand in one text between
-    commas.
-    """
+    """Read a list of names, which may also be one name or a text with commas."""
     if isinstance(raw, str):
         return tuple(part.strip() for part in raw.split(",") if part.strip())
     return tuple(map(str, raw)) if isinstance(raw, list) else ()

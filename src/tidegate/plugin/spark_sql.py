@@ -1,6 +1,6 @@
-"""Names, texts and types as Spark SQL writes them.
+"""Writes names, text constants and types in the syntax of Spark SQL.
 
-Called by connectors that build expressions; text only, no pyspark.
+Called by connectors that build expressions. Makes text only; does not import pyspark.
 """
 
 from tidegate.model.types import DataType, TypeName
@@ -37,10 +37,10 @@ def sql_type(kind: DataType) -> str:
 
 
 def sql_name(text: str) -> str:
-    """A name, whatever characters it has."""
+    """Quote a name, whatever characters it contains."""
     return "`" + text.replace("`", "``") + "`"
 
 
 def sql_text(value: str) -> str:
-    """A text constant; Spark's parser reads backslashes in it as escapes."""
+    """Quote a text constant; Spark's parser reads backslashes in it as escapes."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

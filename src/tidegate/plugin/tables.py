@@ -1,9 +1,9 @@
-"""The keys by which one transform block treats several tables differently: `table_match_regex`,
-`table_transform`, `rule_match_mode`.
+"""Selects the rules of a transform block for each table.
 
-Called by the transforms, in options.py (declaration and check) and where they run (which rules hold
-for a table). Knows no transform: a rule is the block's own options, read once more from an entry of
-`table_transform`. A table without a rule passes unchanged.
+Implements the keys `table_match_regex`, `table_transform` and `rule_match_mode`. Called by the
+transforms, in options.py (declaration and check) and where they run. Knows no transform: a rule is
+the block's own options, read again from an entry of `table_transform`. A table without a rule
+passes unchanged.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,28 +12,28 @@ from typing import Any
 
 from tidegate.model.problem import Location, Problem
 from tidegate.model.types import Table
-from tidegate.plugin.javaregex import for_names, name_complaint
+from tidegate.plugin.javaregex import compile_for_names, name_pattern_error
 from tidegate.plugin.option import Block, Option, OptionKind, OptionSet, Values
 
 MULTI_TABLE = (
     Option(
         "table_match_regex",
         OptionKind.TEXT,
-        "Which tables the options of this block are for: a regular expression for the whole path of"
-        " a table.",
+        "The tables that this block transforms: a regular expression for the whole path of a"
+        " table.",
         default=".*",
     ),
     Option(
         "table_transform",
         OptionKind.LIST,
-        "Rules for single tables, each with table_path and the options of this transform; they come"
-        " before those of the block.",
+        "Rules for single tables, each with table_path and the options of this transform; they take"
+        " precedence over those of the block.",
     ),
     Option(
         "rule_match_mode",
         OptionKind.ENUM,
-        "What happens where several table_transform entries name the same table_path; without it"
-        " that is an error.",
+        "How several table_transform entries with the same table_path are applied; without this"
+        " option they are an error.",
         choices=("FIRST_MATCH", "ALL_MATCH"),
     ),
 )
@@ -43,11 +43,11 @@ Check = Callable[[Block, Values], Iterable[Problem]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuleSet:
-    """The options of a transform as rules: `required` are needed wherever the options are used, so
-    not in a block that has only `table_transform`.
+    """The options of a transform, read as rules.
 
-    So is one of `any_of`; the check says so. Where neither is declared, a block is a rule whatever
-    it has.
+    A rule needs all of `required` and at least one of `any_of` (which `check` reports). A block
+    that has only `table_transform` needs none of them. If neither is declared, every block is a
+    rule.
     """
 
     options: OptionSet
@@ -56,7 +56,7 @@ class RuleSet:
     check: Check | None = None
 
     def problems(self, block: Block, values: Values) -> Iterator[Problem]:
-        """All problems of the block's own rule and of every entry of `table_transform`."""
+        """Yield the problems of the block's own rule and of every entry of `table_transform`."""
         entries = values["table_transform"]
         deciding = (*self.required, *self.any_of)
         if entries is None or not deciding or any(values[key] is not None for key in deciding):
@@ -84,8 +84,8 @@ class RuleSet:
         if str(entry["table_path"]) in seen and values["rule_match_mode"] is None:
             yield inside.problem(
                 ("table_path",),
-                f"{entry['table_path']} has two rules: rule_match_mode = FIRST_MATCH or ALL_MATCH"
-                " says what that means",
+                f"{entry['table_path']} has two rules: set rule_match_mode to FIRST_MATCH or"
+                " ALL_MATCH",
             )
         seen.add(str(entry["table_path"]))
 
@@ -100,9 +100,9 @@ class RuleSet:
             yield from self.check(block, values)
 
     def all_rules(self, values: Values) -> list[Values]:
-        """Every whole rule of the block, whichever table it is for.
+        """Every complete rule of the block, for any table.
 
-        Entries that are no rules have problems of their own.
+        Incomplete entries are left out: `problems` reports them.
         """
         entries = [
             self._read(entry)
@@ -119,7 +119,7 @@ class RuleSet:
         return self.options.read(Block(entry, lambda _: Location(""), ""))[0]
 
     def rules(self, values: Values, table: Table) -> list[Values]:
-        """What is to be done with a table, in this order; nothing: it passes unchanged."""
+        """The rules for a table, in the order of application; empty: it passes unchanged."""
         entries = [
             e for e in values.get("table_transform") or () if str(e["table_path"]) == table.path
         ]
@@ -132,12 +132,12 @@ class RuleSet:
             return []
         return (
             [values]
-            if for_names(values.get("table_match_regex") or ".*").fullmatch(table.path)
+            if compile_for_names(values.get("table_match_regex") or ".*").fullmatch(table.path)
             else []
         )
 
 
 def _pattern_problem(block: Block, values: Values) -> Iterator[Problem]:
-    wrong = name_complaint(values["table_match_regex"])
+    wrong = name_pattern_error(values["table_match_regex"])
     if wrong:
         yield block.problem(("table_match_regex",), wrong)

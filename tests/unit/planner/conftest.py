@@ -1,4 +1,4 @@
-"""Job files as text, planned with the connectors that are there."""
+"""Plans job files written as text, with the installed connectors."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Jobs of any shape and with any names: what holds for each of them."""
+"""Properties of plans for jobs of any shape and with any names."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,9 +42,7 @@ def spec(sources, transforms, sinks) -> JobSpec:
 
 @st.composite
 def good_jobs(draw) -> JobSpec:
-    """Everything is named, every dataset is read, transforms stand in any order and read what
-    others give.
-    """
+    """Jobs whose datasets all have names and readers, with transforms in any order."""
     threads = st.none() | st.integers(1, 8)
     sources = [
         block(BlockKind.SOURCE, i, output=f"s{i}", parallelism=draw(threads))
@@ -60,13 +58,13 @@ def good_jobs(draw) -> JobSpec:
         for i, (name, read) in enumerate(draw(st.permutations(flows)))
     ]
     unread = set(known) - {name for _, read in flows for name in read}
-    wishes = [[name] for name in sorted(unread)] + draw(
+    sink_inputs = [[name] for name in sorted(unread)] + draw(
         st.lists(st.lists(st.sampled_from(known), min_size=1, unique=True), max_size=3)
     )
     return spec(
         sources,
         transforms,
-        [block(BlockKind.SINK, i, inputs=read) for i, read in enumerate(wishes)],
+        [block(BlockKind.SINK, i, inputs=read) for i, read in enumerate(sink_inputs)],
     )
 
 
@@ -95,26 +93,26 @@ def actions(planned: Planned):
 
 
 @given(good_jobs())
-def test_every_block_of_a_good_job_is_in_one_pipeline_after_all_that_it_reads(job: JobSpec) -> None:
+def test_every_block_is_in_one_pipeline_after_its_inputs(job: JobSpec) -> None:
     planned = plan(job)
     assert planned.problems == []
     found = actions(planned)
     assert sorted(action.label.partition("-")[0].lower() for _, action in found) == sorted(
         b.path for b in job.blocks()
     )
-    place = {
+    order = {
         action.operator: (pipeline, position) for position, (pipeline, action) in enumerate(found)
     }
     for pipeline, action in found:
         assert all(
-            place[giver][0] == pipeline and place[giver] < place[action.operator]
-            for giver in action.inputs
+            order[producer][0] == pipeline and order[producer] < order[action.operator]
+            for producer in action.inputs
         )
         assert bool(action.inputs) == (action.kind is not BlockKind.SOURCE)
 
 
 @given(good_jobs())
-def test_pipelines_of_a_good_job_count_from_one_in_the_order_of_their_sources(job: JobSpec) -> None:
+def test_pipelines_are_numbered_from_one_in_the_order_of_their_sources(job: JobSpec) -> None:
     pipelines = plan(job).plan.pipelines
     assert [pipeline.id for pipeline in pipelines] == list(range(1, len(pipelines) + 1))
     firsts = [
@@ -124,18 +122,18 @@ def test_pipelines_of_a_good_job_count_from_one_in_the_order_of_their_sources(jo
 
 
 @given(good_jobs())
-def test_who_says_nothing_about_parallelism_has_that_of_its_widest_input(job: JobSpec) -> None:
+def test_default_parallelism_is_the_largest_of_the_inputs(job: JobSpec) -> None:
     blocks = {b.path: b for b in job.blocks()}
     by_operator = {action.operator: action for _, action in actions(plan(job))}
     for action in by_operator.values():
         own = blocks[action.label.partition("-")[0].lower()].parallelism
         assert action.parallelism == (
-            own or max((by_operator[giver].parallelism for giver in action.inputs), default=1)
+            own or max((by_operator[read].parallelism for read in action.inputs), default=1)
         )
 
 
 @given(any_jobs())
-def test_whatever_the_names_are_there_is_either_a_plan_or_an_error(job: JobSpec) -> None:
+def test_any_names_give_either_a_plan_or_an_error(job: JobSpec) -> None:
     planned = plan(job)
     assert len(set(planned.problems)) == len(planned.problems)
     if job.sources and job.sinks:

@@ -16,7 +16,7 @@ def test_a_chain_is_drawn_from_source_to_sink(job) -> None:
     ]
 
 
-def test_what_is_met_again_is_named_and_not_drawn_again(job) -> None:
+def test_a_shared_block_is_drawn_once_and_then_only_named(job) -> None:
     plan = job.good(
         source=job.fake("a") + job.fake("b"),
         transform='Sql { query = "select id from a", plugin_input = [a, b], plugin_output = c }',

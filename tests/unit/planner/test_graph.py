@@ -1,18 +1,18 @@
-"""Graphs of any shape: what holds for the order, the components and the circles."""
+"""Properties of topological order, components and cycles for graphs of any shape."""
 
 from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.planner.graph import circles, components, ordered
+from tidegate.planner.graph import components, find_cycles, topological_order
 
 NODES = [f"n{i}" for i in range(9)]
 
 
 @st.composite
-def without_circles(draw) -> dict[str, list[str]]:
-    """Nodes in any order, each reading some that come before it in a hidden one."""
+def without_cycles(draw) -> dict[str, list[str]]:
+    """Nodes that each read some of the nodes before it in a hidden order."""
     hidden = draw(st.permutations(NODES))
     return {
         node: draw(st.lists(st.sampled_from(hidden[:i]), unique=True)) if i else []
@@ -25,32 +25,34 @@ any_graph = st.fixed_dictionaries(
 )
 
 
-@given(without_circles())
-def test_in_the_order_every_input_comes_before_its_reader_and_nothing_is_lost(inputs) -> None:
-    order = ordered(NODES, inputs)
+@given(without_cycles())
+def test_every_input_precedes_its_reader_and_no_node_is_lost(inputs) -> None:
+    order = topological_order(NODES, inputs)
     assert sorted(order) == NODES
-    assert all(order.index(giver) < order.index(node) for node in NODES for giver in inputs[node])
+    assert all(
+        order.index(producer) < order.index(node) for node in NODES for producer in inputs[node]
+    )
 
 
-@given(without_circles())
-def test_a_graph_without_circles_has_none(inputs) -> None:
-    assert circles(NODES, inputs) == []
+@given(without_cycles())
+def test_acyclic_graph_has_no_cycles(inputs) -> None:
+    assert find_cycles(NODES, inputs) == []
 
 
 @given(any_graph)
-def test_circles_are_found_exactly_where_no_order_exists(inputs) -> None:
+def test_cycles_are_found_if_and_only_if_no_order_exists(inputs) -> None:
     left = set(NODES)
     while free := {node for node in left if not left & set(inputs[node])}:
         left -= free
-    assert bool(circles(NODES, inputs)) == bool(left)
+    assert bool(find_cycles(NODES, inputs)) == bool(left)
 
 
 @given(any_graph)
-def test_in_a_circle_each_one_gives_to_the_next(inputs) -> None:
-    for circle in circles(NODES, inputs):
+def test_each_node_of_a_cycle_is_an_input_of_the_next(inputs) -> None:
+    for cycle in find_cycles(NODES, inputs):
         assert all(
-            giver in inputs[reader]
-            for giver, reader in zip(circle, [*circle[1:], circle[0]], strict=True)
+            producer in inputs[reader]
+            for producer, reader in zip(cycle, [*cycle[1:], cycle[0]], strict=True)
         )
 
 
@@ -79,9 +81,9 @@ def test_nodes_of_a_component_reach_each_other(inputs) -> None:
         assert reached == set(component)
 
 
-def test_a_chain_that_is_longer_than_pythons_stack_is_no_problem() -> None:
+def test_chain_longer_than_the_recursion_limit_works() -> None:
     nodes = [f"n{i:05}" for i in range(3000)]
-    inputs = {reader: [giver] for giver, reader in pairwise(nodes)}
-    assert circles(nodes[::-1], inputs) == []
+    inputs = {reader: [producer] for producer, reader in pairwise(nodes)}
+    assert find_cycles(nodes[::-1], inputs) == []
     assert components(nodes, inputs) == [nodes]
-    assert ordered(nodes, inputs) == nodes
+    assert topological_order(nodes, inputs) == nodes

@@ -1,6 +1,4 @@
-"""Changes that reach a sink which takes every row for one to add: said before the job runs, with
-the way out.
-"""
+"""Warnings, with a remedy, about updates and deletes that reach a sink without row kinds."""
 
 import re
 from typing import Any
@@ -34,17 +32,18 @@ def warnings(
     return [problem.message for problem in planned.problems if problem.severity is Severity.WARNING]
 
 
-def test_files_write_deleted_rows_like_inserted_ones_and_it_is_said_how_to_do_better(
+def test_deleted_rows_written_like_inserted_ones_are_a_warning_with_a_remedy(
     job: Any,
 ) -> None:
     assert warnings(job) == [
-        "changes of MySQL-CDC arrive here, and LocalFile writes deleted rows and rows as they were"
-        " before an update like inserted ones; RowKindExtractor before it makes the kind a column,"
-        ' FilterRowKind { exclude_kinds = ["UPDATE_BEFORE", "DELETE"] } leaves these rows out'
+        "changes of MySQL-CDC reach this sink, and LocalFile writes deleted rows and rows as they"
+        " were before an update like inserted ones; add RowKindExtractor before it to make the kind"
+        ' a column, or FilterRowKind { exclude_kinds = ["UPDATE_BEFORE", "DELETE"] } to leave these'
+        " rows out"
     ]
 
 
-def test_the_warning_stands_at_the_sink(job: Any) -> None:
+def test_the_warning_is_reported_at_the_sink(job: Any) -> None:
     (problem,) = [
         p
         for p in job.of(source=CDC % "", sink=FILE % "", env=STREAMING).problems
@@ -62,7 +61,7 @@ def test_the_warning_stands_at_the_sink(job: Any) -> None:
         'Metadata { metadata_fields { RowKind = "kind" } }',
     ],
 )
-def test_a_transform_that_tells_the_kinds_or_takes_the_rows_out_is_the_way_out(
+def test_a_transform_that_extracts_the_kind_or_removes_the_rows_prevents_the_warning(
     job: Any, transform: str
 ) -> None:
     assert warnings(job, transform=transform) == []
@@ -73,7 +72,7 @@ def test_a_transform_that_tells_the_kinds_or_takes_the_rows_out_is_the_way_out(
     [
         (
             'FilterRowKind { exclude_kinds = ["UPDATE_BEFORE"] }',
-            'LocalFile writes deleted rows like inserted ones; .*exclude_kinds = \\["DELETE"\\]',
+            r'LocalFile writes deleted rows like inserted ones; .*exclude_kinds = \["DELETE"\]',
         ),
         (
             'FilterRowKind { exclude_kinds = ["-D"] }',
@@ -89,43 +88,43 @@ def test_a_transform_that_tells_the_kinds_or_takes_the_rows_out_is_the_way_out(
         ),
     ],
 )
-def test_what_other_transforms_let_pass_is_still_lost(job: Any, transform: str, said: str) -> None:
+def test_other_transforms_do_not_prevent_the_warning(job: Any, transform: str, said: str) -> None:
     (message,) = warnings(job, transform=transform)
     assert re.search(said, message)
 
 
-def test_sinks_that_understand_changes_and_sources_without_them_need_no_word(job: Any) -> None:
+def test_no_warning_for_sinks_with_row_kinds_and_sources_of_inserts(job: Any) -> None:
     assert warnings(job, sink="Console { }") == []
     assert warnings(job, sink=TABLE) == []
     assert warnings(job, source=job.fake()) == []
 
 
-def test_a_sink_that_refuses_rows_says_that_the_job_would_fail(job: Any) -> None:
+def test_a_sink_that_refuses_rows_warns_that_the_job_will_fail(job: Any) -> None:
     (message,) = warnings(job, sink=QUERY)
     assert "Jdbc cannot write deleted rows: the first of them fails the job" in message
     (message,) = warnings(job, sink='Spark { format = parquet, path = "/tmp/out" }')
     assert "Spark cannot write deleted rows and rows as they were before an update" in message
 
 
-def test_every_way_to_a_sink_is_looked_at_and_each_sink_for_itself(job: Any) -> None:
+def test_every_path_to_each_sink_is_checked_separately(job: Any) -> None:
     transforms = (
-        "RowKindExtractor { plugin_input = changes, plugin_output = told }\nFieldRename {"
+        "RowKindExtractor { plugin_input = changes, plugin_output = kinds }\nFieldRename {"
         " plugin_input = changes, plugin_output = upper, convert_case = UPPER }"
     )
-    sinks = FILE % "plugin_input = told," + FILE % "plugin_input = upper,"
+    sinks = FILE % "plugin_input = kinds," + FILE % "plugin_input = upper,"
     planned = job.of(
         source=CDC % "plugin_output = changes,", transform=transforms, sink=sinks, env=STREAMING
     )
     assert [p.path for p in planned.problems if p.severity is Severity.WARNING] == ["sink[1]"]
 
 
-def test_rows_of_a_fake_source_count_where_they_have_kinds(job: Any) -> None:
+def test_rows_of_a_fake_source_with_kinds_are_changes(job: Any) -> None:
     rows = 'rows = [{ kind = DELETE, fields = [1, "a"] }]'
     (message,) = warnings(job, source=job.fake(more=rows))
-    assert message.startswith("changes of FakeSource arrive here")
+    assert message.startswith("changes of FakeSource reach this sink")
 
 
-def test_options_that_are_wrong_have_their_own_problems_first(job: Any) -> None:
+def test_invalid_options_hide_the_warning(job: Any) -> None:
     planned = job.of(
         source=CDC % "",
         sink=FILE % "",

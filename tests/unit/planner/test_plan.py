@@ -1,6 +1,4 @@
-"""What a job file becomes: pipelines, operators, what they inherit and promise; and what is said of
-blocks that cannot be.
-"""
+"""Plans of job files: pipelines, operators, parallelism and delivery; and problems of blocks."""
 
 import dataclasses
 from typing import Any
@@ -23,7 +21,7 @@ def action(plan: Plan, label: str) -> Action:
 
 @pytest.fixture
 def with_connector(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Adds a connector to those that are there."""
+    """Adds a connector to the installed ones."""
 
     def add(
         kind: BlockKind, capabilities: Capabilities, *options: Option, check: Any = None
@@ -66,7 +64,7 @@ def test_a_union_makes_one_pipeline_of_two_sources(job) -> None:
     ]
 
 
-def test_a_transform_stands_after_the_one_that_it_reads_wherever_it_is_in_the_file(job) -> None:
+def test_transform_follows_its_input_independent_of_file_order(job) -> None:
     late = 'Sql { query = "select id from b", plugin_input = b, plugin_output = c }'
     early = 'Sql { query = "select id from a", plugin_input = a, plugin_output = b }'
     plan = job.good(
@@ -80,7 +78,7 @@ def test_a_transform_stands_after_the_one_that_it_reads_wherever_it_is_in_the_fi
     ]
 
 
-def test_plugin_names_are_understood_in_any_case_and_shown_as_declared(job) -> None:
+def test_plugin_names_ignore_case_and_are_shown_as_declared(job) -> None:
     plan = job.good(source="fAKEsource { schema { fields { id = int } } }", sink="CONSOLE {}")
     assert [(a.label, a.plugin) for a in plan.pipelines[0].actions] == [
         ("Source[0]-FakeSource", "FakeSource"),
@@ -94,7 +92,7 @@ def test_a_given_name_is_the_operator_id_and_what_readers_refer_to(job) -> None:
     assert action(plan, "Sink[0]-Console").inputs == ("orders",)
 
 
-def test_a_name_given_twice_is_an_error_at_the_second(job) -> None:
+def test_duplicate_name_is_an_error_at_the_second_block(job) -> None:
     problems = job.bad(source=job.fake("a", "name = x"), sink="Console { name = x }")
     assert [(problem.kind, problem.path, problem.at.line) for problem in problems] == [
         (ProblemKind.WIRING, "sink[0].name", 12)
@@ -102,12 +100,12 @@ def test_a_name_given_twice_is_an_error_at_the_second(job) -> None:
     assert "Source[0]-FakeSource" in problems[0].message
 
 
-def test_a_name_that_is_the_label_of_another_block_is_an_error_at_the_name(job) -> None:
+def test_name_equal_to_the_label_of_another_block_is_an_error(job) -> None:
     problems = job.bad(source=job.fake("a", 'name = "Sink[0]-Console"'), sink="Console {}")
     assert [problem.path for problem in problems] == ["source[0].name"]
 
 
-def test_a_name_that_no_directory_can_have_is_an_error(job) -> None:
+def test_name_too_long_for_a_directory_is_an_error(job) -> None:
     assert job.good(source=job.fake("", f'name = "{"x" * 200}"'), sink="Console {}")
     [problem] = job.bad(source=job.fake("", f'name = "{"ß" * 40}"'), sink="Console {}")
     assert (problem.path, problem.message.partition(":")[0]) == (
@@ -116,7 +114,7 @@ def test_a_name_that_no_directory_can_have_is_an_error(job) -> None:
     )
 
 
-def test_an_option_that_is_called_name_is_no_operator_id(job, with_connector) -> None:
+def test_connector_option_called_name_is_no_operator_id(job, with_connector) -> None:
     with_connector(
         BlockKind.SINK, Capabilities(), Option("name", OptionKind.TEXT, "the connector's own")
     )
@@ -125,7 +123,7 @@ def test_an_option_that_is_called_name_is_no_operator_id(job, with_connector) ->
     assert action(plan, "Sink[0]-Made").options["name"] == "x"
 
 
-def test_parallelism_is_the_blocks_own_else_the_largest_of_its_inputs_else_that_of_the_env(
+def test_parallelism_defaults_to_the_largest_of_the_inputs_then_to_the_env(
     job,
 ) -> None:
     plan = job.good(
@@ -147,7 +145,7 @@ def test_parallelism_is_the_blocks_own_else_the_largest_of_its_inputs_else_that_
     assert [action(plan, label).parallelism for label in labels] == [2, 3, 1, 3, 1]
 
 
-def test_sinks_promise_what_their_options_allow(job, tmp_path) -> None:
+def test_delivery_of_sinks_depends_on_options(job, tmp_path) -> None:
     path = f'path = "{tmp_path}", file_format_type = json'
     sinks = (
         f"LocalFile {{ plugin_input = a, {path} }}\nLocalFile {{ plugin_input = a, {path},"
@@ -177,14 +175,14 @@ def test_a_plan_survives_being_stored(job) -> None:
     assert from_document(Plan, to_document(plan)) == plan
 
 
-def test_a_job_is_called_by_its_name_else_by_its_file(job) -> None:
+def test_job_name_defaults_to_the_file_name(job) -> None:
     assert (
         job.good(env="job.name = orders", source=job.fake(), sink="Console {}").job_name == "orders"
     )
     assert job.good(source=job.fake(), sink="Console {}").job_name == "job"
 
 
-def test_an_unknown_plugin_gets_the_nearest_name_of_its_kind(job) -> None:
+def test_unknown_plugin_is_reported_with_the_closest_name_of_its_kind(job) -> None:
     [problem] = job.bad(source="FakeSorce { }", sink="Console {}")
     assert (problem.kind, problem.path, problem.suggestion, problem.at.line) == (
         ProblemKind.UNKNOWN_PLUGIN,
@@ -195,25 +193,25 @@ def test_an_unknown_plugin_gets_the_nearest_name_of_its_kind(job) -> None:
     assert "FakeSource" in problem.expected
 
 
-def test_a_plugin_of_another_kind_is_said_to_be_one(job) -> None:
+def test_plugin_of_another_kind_is_reported_as_such(job) -> None:
     [problem] = job.bad(source="Assert { }", sink="Console {}")
     assert problem.message == "Assert is a sink, not a source"
 
 
-def test_a_connector_of_the_reference_that_is_not_here_is_no_misspelling(job) -> None:
+def test_unsupported_seatunnel_connector_is_not_reported_as_misspelt(job) -> None:
     problems = job.bad(source="hbase {}", sink="OssFile {}")
     assert [(problem.kind, problem.suggestion) for problem in problems] == [
         (ProblemKind.UNKNOWN_PLUGIN, "")
     ] * 2
     assert (
         problems[0].message
-        == "the source Hbase is not available; Spark { format = ... } serves what Spark itself can"
-        " read"
+        == "the source Hbase is not available; use Spark { format = ... } for formats that Spark"
+        " itself can read"
     )
     assert problems[1].message.endswith("can write")
 
 
-def test_a_plugin_that_is_left_out_on_purpose_gets_its_sentence(job) -> None:
+def test_plugin_left_out_on_purpose_is_reported_with_the_reason(job) -> None:
     [problem] = job.bad(source=job.fake(), transform="dynamiccompile {}", sink="Console {}")
     assert problem.kind is ProblemKind.UNKNOWN_PLUGIN
     assert problem.message.startswith("dynamiccompile is not available: ")
@@ -275,7 +273,7 @@ def test_an_unknown_option_inside_of_a_nested_block_is_an_error_too(
     assert unknown[0].path.endswith(path)
 
 
-def test_an_option_that_only_seatunnel_has_is_a_warning_unless_strict(job) -> None:
+def test_option_known_only_to_seatunnel_is_a_warning_unless_strict(job) -> None:
     parts = {"source": job.fake("", "multi_table_sink_replica = 2"), "sink": "Console {}"}
     (problem,) = job.of(**parts).problems
     assert (problem.severity, problem.message) == (
@@ -285,7 +283,7 @@ def test_an_option_that_only_seatunnel_has_is_a_warning_unless_strict(job) -> No
     assert job.of(**parts, strict=Strictness.STRICT).plan is None
 
 
-def test_notices_of_the_reader_are_among_the_problems_once(job) -> None:
+def test_notices_of_the_parser_are_reported_once(job) -> None:
     planned = job.of(
         env="flink.execution.checkpointing.mode = x", source=job.fake(), sink="Console {}"
     )
@@ -293,7 +291,7 @@ def test_notices_of_the_reader_are_among_the_problems_once(job) -> None:
     assert [p.severity for p in planned.problems] == [Severity.NOTICE]
 
 
-def test_a_source_that_never_ends_cannot_be_in_a_batch_job(job, with_connector) -> None:
+def test_unbounded_source_in_a_batch_job_is_an_error(job, with_connector) -> None:
     with_connector(BlockKind.SOURCE, Capabilities(batch=False))
     [problem] = job.bad(source="Made {}", sink="Console {}")
     assert (problem.path, problem.severity) == ("source[0]", Severity.ERROR)
@@ -304,14 +302,14 @@ def test_a_source_that_never_ends_cannot_be_in_a_batch_job(job, with_connector) 
     )
 
 
-def test_a_source_that_ends_may_be_in_a_streaming_job_and_is_named(job, with_connector) -> None:
+def test_bounded_source_in_a_streaming_job_is_a_notice(job, with_connector) -> None:
     with_connector(BlockKind.SOURCE, Capabilities(streaming=False))
     planned = job.of(env="job.mode = STREAMING", source="Made {}", sink="Console {}")
     assert planned.plan is not None
     assert [p.severity for p in planned.problems] == [Severity.NOTICE]
 
 
-def test_a_sink_that_cannot_stream_cannot_be_in_a_streaming_job(job, with_connector) -> None:
+def test_batch_sink_in_a_streaming_job_is_an_error(job, with_connector) -> None:
     with_connector(BlockKind.SINK, Capabilities(streaming=False))
     [problem] = job.bad(env="job.mode = STREAMING", source=job.fake(), sink="Made {}")
     assert problem.path == "sink[0]"
@@ -322,14 +320,12 @@ def test_planning_twice_gives_equal_plans(job) -> None:
     assert dataclasses.asdict(job.of(**parts)) == dataclasses.asdict(job.of(**parts))
 
 
-def test_a_check_that_stumbles_is_a_problem_of_its_block_and_hides_no_other(
-    job, with_connector
-) -> None:
+def test_exception_in_a_check_is_a_problem_and_hides_no_other(job, with_connector) -> None:
     def check(block, values):
         yield block.problem(("x",), "found before")
         raise KeyError(values["x"])
 
     with_connector(BlockKind.SOURCE, Capabilities(), Option("x", OptionKind.INT, ""), check=check)
     messages = [problem.message for problem in job.bad(source="Made { x = 3 }", sink="Consol {}")]
-    assert messages[:2] == ["found before", "Made cannot make sense of these options: KeyError: 3"]
+    assert messages[:2] == ["found before", "Made cannot check these options: KeyError: 3"]
     assert len(messages) == 3

@@ -1,4 +1,4 @@
-"""Who reads whom, and what is said about names that do not fit."""
+"""Edges between blocks by the names of their datasets, and the problems of wrong names."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def test_a_chain_may_name_only_some_of_its_datasets(job) -> None:
     ("output", "inputs"),
     [("plugin_output", "plugin_input"), ("result_table_name", "source_table_name")],
 )
-def test_both_generations_of_keys_wire(job, output: str, inputs: str) -> None:
+def test_old_and_new_keys_connect_blocks(job, output: str, inputs: str) -> None:
     source = f"FakeSource {{ {output} = a, schema {{ fields {{ id = int }} }} }}"
     plan = job.good(source=source, sink=f"Console {{ {inputs} = a }}\nConsole {{ {inputs} = [a] }}")
     assert edges(plan) == {
@@ -56,19 +56,19 @@ def test_both_generations_of_keys_wire(job, output: str, inputs: str) -> None:
     }
 
 
-def test_a_wrong_name_in_a_chain_is_an_error_with_the_right_one(job) -> None:
+def test_wrong_name_in_a_chain_is_an_error_with_a_suggestion(job) -> None:
     problem = one(job.bad(source=job.fake("t"), sink='Console { plugin_input = "tt" }'))
     assert (problem.path, problem.suggestion, problem.at.line) == ("sink[0].plugin_input", "t", 12)
     assert "'tt'" in problem.message
 
 
-def test_a_wrong_name_in_a_chain_is_only_a_warning_where_the_block_before_has_no_name(job) -> None:
+def test_wrong_name_in_a_chain_is_a_warning_if_the_previous_block_has_no_name(job) -> None:
     planned = job.of(source=job.fake(), sink="Console { plugin_input = nobody }")
     assert edges(planned.plan) == {"Sink[0]-Console": ("Source[0]-FakeSource",)}
     assert one(planned.problems).severity is Severity.WARNING
 
 
-def test_two_wrong_names_are_two_mistakes_even_where_the_block_before_has_no_name(job) -> None:
+def test_two_wrong_names_are_two_errors_even_if_the_previous_block_has_no_name(job) -> None:
     assert len(job.bad(source=job.fake(), sink="Console { plugin_input = [nobody, no_one] }")) == 2
 
 
@@ -81,7 +81,7 @@ def test_a_sink_that_bypasses_the_transform_of_a_chain_is_an_error(job) -> None:
         )
     )
     assert problem.path == "transform[0]"
-    assert "no transform and no sink reads what transform Sql gives" in problem.message
+    assert "no transform and no sink reads the output of transform Sql" in problem.message
 
 
 def test_a_larger_graph_needs_all_names(job) -> None:
@@ -106,7 +106,7 @@ def warning(job, **parts: str) -> Problem:
     return one([p for p in job.of(**parts).problems if p.severity is Severity.WARNING])
 
 
-def test_of_two_sources_with_one_name_the_later_one_is_read_with_a_warning(job) -> None:
+def test_second_source_of_the_same_name_is_read_with_a_warning(job) -> None:
     parts = {"source": job.fake("a") + job.fake("a"), "sink": "Console { plugin_input = a }"}
     plan = job.good(**parts)
     assert edges(plan) == {"Sink[0]-Console": ("Source[1]-FakeSource",)}
@@ -117,10 +117,10 @@ def test_of_two_sources_with_one_name_the_later_one_is_read_with_a_warning(job) 
     problem = warning(job, **parts)
     assert (problem.path, problem.at.line) == ("source[1].plugin_output", 6)
     assert "replaces that of source FakeSource (line 3)" in problem.message
-    assert "which nobody reads: it does not run" in problem.message
+    assert "which no block reads: it does not run" in problem.message
 
 
-def test_a_transform_that_gives_the_name_it_reads_replaces_it_for_those_after_it(job) -> None:
+def test_transform_that_outputs_its_input_name_replaces_it_for_later_readers(job) -> None:
     parts = {
         "source": job.fake("a"),
         "transform": SAME.format("a", "a") + SAME.format("a", "a") + SAME.format("a", "b"),
@@ -138,10 +138,10 @@ def test_a_transform_that_gives_the_name_it_reads_replaces_it_for_those_after_it
         "transform[0].plugin_output",
         "transform[1].plugin_output",
     ]
-    assert not any("nobody reads" in p.message for p in warnings)
+    assert not any("no block reads" in p.message for p in warnings)
 
 
-def test_a_transform_whose_dataset_is_replaced_before_anyone_reads_it_does_not_run(job) -> None:
+def test_transform_whose_dataset_is_replaced_unread_does_not_run(job) -> None:
     parts = {
         "source": job.fake("a") + job.fake("b"),
         "transform": SAME.format("b", "c") + SAME.format("a", "c"),
@@ -153,10 +153,10 @@ def test_a_transform_whose_dataset_is_replaced_before_anyone_reads_it_does_not_r
         "Transform[1]-Sql",
         "Sink[0]-Console",
     ]
-    assert "nobody reads: it does not run" in warning(job, **parts).message
+    assert "no block reads: it does not run" in warning(job, **parts).message
 
 
-def test_two_equal_transforms_are_told_apart_by_their_place(job) -> None:
+def test_equal_transforms_are_distinguished_by_position(job) -> None:
     parts = {
         "source": job.fake("a"),
         "transform": SAME.format("a", "a") * 2,
@@ -165,7 +165,7 @@ def test_two_equal_transforms_are_told_apart_by_their_place(job) -> None:
     assert edges(job.good(**parts))["Sink[0]-Console"] == ("Transform[1]-Sql",)
 
 
-def test_a_transform_before_several_givers_of_its_input_is_an_error(job) -> None:
+def test_transform_before_several_producers_of_its_input_is_an_error(job) -> None:
     transform = SAME.format("c", "d") + SAME.format("a", "c") + SAME.format("a", "c")
     problem = one(
         job.bad(
@@ -175,10 +175,10 @@ def test_a_transform_before_several_givers_of_its_input_is_an_error(job) -> None
         )
     )
     assert (problem.path, problem.severity) == ("transform[0].plugin_input", Severity.ERROR)
-    assert "all after this: give them names of their own" in problem.message
+    assert "all after this block: give them distinct names" in problem.message
 
 
-def test_an_input_that_nobody_gives_is_named_with_the_nearest_one_and_its_line(job) -> None:
+def test_unknown_input_is_reported_with_a_suggestion_and_its_line(job) -> None:
     source = job.fake("orders") + job.fake("customers")
     problem = one(
         job.bad(
@@ -193,7 +193,7 @@ def test_an_input_that_nobody_gives_is_named_with_the_nearest_one_and_its_line(j
     )
 
 
-def test_a_dataset_that_nobody_reads_is_an_error(job) -> None:
+def test_unread_dataset_is_an_error(job) -> None:
     problem = one(
         job.bad(source=job.fake("a") + job.fake("b"), sink="Console { plugin_input = a }")
     )
@@ -203,7 +203,7 @@ def test_a_dataset_that_nobody_reads_is_an_error(job) -> None:
     )
 
 
-def test_an_input_that_is_named_twice_is_an_error(job) -> None:
+def test_duplicate_input_is_an_error(job) -> None:
     problem = one(job.bad(source=job.fake("a"), sink="Console { plugin_input = [a, a] }"))
     assert (problem.path, problem.message) == (
         "sink[0].plugin_input[1]",
@@ -211,7 +211,7 @@ def test_an_input_that_is_named_twice_is_an_error(job) -> None:
     )
 
 
-def test_transforms_that_read_one_another_are_named_in_the_order_of_the_flow(job) -> None:
+def test_transforms_of_a_cycle_are_named_in_flow_order(job) -> None:
     transform = """
         Sql { query = "select 1 from c", plugin_input = c, plugin_output = b }
         Sql { query = "select 1 from b", plugin_input = b, plugin_output = c }
@@ -219,22 +219,19 @@ def test_transforms_that_read_one_another_are_named_in_the_order_of_the_flow(job
     problem = one(
         job.bad(source=job.fake("a"), transform=transform, sink="Console { plugin_input = a }")
     )
-    assert (
-        problem.message
-        == "the transforms read one another in a circle: Sql (c) -> Sql (b) -> Sql (c)"
-    )
+    assert problem.message == "the transforms form a cycle: Sql (c) -> Sql (b) -> Sql (c)"
     assert problem.at.line > 1
 
 
-def test_a_transform_that_reads_itself_is_a_circle(job) -> None:
+def test_transform_that_reads_itself_is_a_cycle(job) -> None:
     transform = 'Sql { query = "select 1 from b", plugin_input = [a, b], plugin_output = b }'
     problem = one(
         job.bad(source=job.fake("a"), transform=transform, sink="Console { plugin_input = b }")
     )
-    assert problem.message.endswith("circle: Sql (b) -> Sql (b)")
+    assert problem.message.endswith("cycle: Sql (b) -> Sql (b)")
 
 
-def test_an_input_of_a_source_is_ignored_and_said(job) -> None:
+def test_input_of_a_source_is_ignored_with_a_notice(job) -> None:
     planned = job.of(source=job.fake("a", "plugin_input = x"), sink="Console {}")
     assert planned.plan is not None
     assert [(problem.severity, problem.path) for problem in planned.problems] == [
@@ -242,7 +239,7 @@ def test_an_input_of_a_source_is_ignored_and_said(job) -> None:
     ]
 
 
-def test_wiring_is_judged_where_options_and_plugins_are_wrong_too(job) -> None:
+def test_wiring_is_checked_even_if_options_and_plugins_are_wrong(job) -> None:
     problems = job.bad(
         source=job.fake("a", "row.num = many"),
         transform="Sqll { plugin_output = b }",
@@ -251,12 +248,12 @@ def test_wiring_is_judged_where_options_and_plugins_are_wrong_too(job) -> None:
     assert [problem.kind.value for problem in problems] == ["option", "unknown-plugin", "wiring"]
 
 
-def test_a_job_without_sinks_gets_no_complaints_about_names(job) -> None:
+def test_job_without_sinks_has_no_problems_with_names(job) -> None:
     planned = job.planned("source { " + job.fake("a") + " }")
     assert (planned.plan, planned.problems) == (None, [])
 
 
-def test_inputs_with_different_columns_cannot_flow_together(job) -> None:
+def test_inputs_with_different_columns_cannot_be_combined(job) -> None:
     source = (
         job.fake("a")
         + "FakeSource { plugin_output = b, schema { fields { id = bigint, name = int } } }"
@@ -264,7 +261,7 @@ def test_inputs_with_different_columns_cannot_flow_together(job) -> None:
     problem = one(job.bad(source=source, sink="Console { plugin_input = [a, b] }"))
     assert problem.path == "sink[0]"
     assert problem.message.endswith(
-        "Source[0]-FakeSource and Source[1]-FakeSource cannot flow together, because their columns"
+        "Source[0]-FakeSource and Source[1]-FakeSource cannot be combined, because their columns"
         " differ: name string in one, name int in the other"
     )
 
@@ -277,12 +274,12 @@ def test_a_column_that_only_one_input_has_is_named(job) -> None:
     )
 
 
-def test_inputs_with_the_same_columns_flow_together(job) -> None:
+def test_inputs_with_the_same_columns_are_combined(job) -> None:
     plan = job.good(source=job.fake("a") + job.fake("b"), sink="Console { plugin_input = [b, a] }")
     assert edges(plan) == {"Sink[0]-Console": ("Source[1]-FakeSource", "Source[0]-FakeSource")}
 
 
-def test_a_name_that_nobody_could_mean_is_one_complaint_and_no_others_follow_from_it(job) -> None:
+def test_unknown_name_is_exactly_one_problem(job) -> None:
     parts = {
         "source": job.fake("a"),
         "transform": 'Sql { query = "select id from a", plugin_input = a, plugin_output = b }',
@@ -297,7 +294,7 @@ def test_a_name_that_nobody_could_mean_is_one_complaint_and_no_others_follow_fro
     )
 
 
-def test_a_misspelt_name_does_not_hide_another_dataset_that_nobody_reads(job) -> None:
+def test_misspelt_name_does_not_hide_another_unread_dataset(job) -> None:
     problems = job.bad(
         source=job.fake("orders") + job.fake("customers"), sink="Console { plugin_input = order }"
     )

@@ -1,13 +1,12 @@
-r"""Regular expressions of Java 17, read as Java reads them: what is wrong with one, and the same
-one for Python.
+r"""Validates regular expressions of Java 17 and translates them to Python.
 
-Called wherever a job file holds a regular expression (transforms, `table_match_regex`, patterns of
-tables), before the job runs and where names are matched in the driver. Values of rows are matched
-by Spark, with Java's own engine. The grammar is that of java.util.regex.Pattern: sets within sets
-and `&&`, possessive quantifiers, atomic groups, `\Q...\E`, inline flags, `\h`, `\R`, `\p{...}`.
+Called for every regular expression of a job file (transforms, `table_match_regex`, table patterns),
+before the job runs and when names are matched in the driver. Values of rows are matched by Spark,
+with Java's own engine. The grammar is that of java.util.regex.Pattern: nested sets and `&&`,
+possessive quantifiers, atomic groups, `\Q...\E`, inline flags, `\h`, `\R`, `\p{...}`.
 
-One pass writes the expression for Python and checks it. What Java knows and Python cannot match
-(`\G`, `\X`, scripts) is accepted by `complaint` and refused by `for_names`.
+A single pass checks and translates the expression. What Java supports and Python cannot match
+(`\G`, `\X`, scripts) is accepted by `pattern_error` and rejected by `compile_for_names`.
 """
 
 import re
@@ -21,27 +20,26 @@ __all__ = [
     "JavaRegex",
     "JavaRegexError",
     "NotForNames",
-    "complaint",
-    "for_names",
-    "name_complaint",
+    "compile_for_names",
+    "match_spans",
+    "name_pattern_error",
     "parsed",
-    "places",
+    "pattern_error",
     "quoted",
-    "replacement_complaint",
+    "replacement_error",
 ]
 
 
 class NotForNames(ValueError):
-    """Java accepts it, and only Java can match it."""
+    """A valid expression that only Java can match, so it cannot be used for names."""
 
 
 @dataclass(frozen=True, slots=True)
 class JavaRegex:
-    """A checked expression. `python` is None where only Java can match it, and `only_java` says
-    why.
+    """A valid expression. `python` is None if only Java can match it; `only_java` is the reason.
 
-    `tail` is what must follow the expression before something else can: the end of a quotation or
-    of a comment that is still open. `references` are the places and numbers of its back references.
+    `tail` must follow the expression before anything else can: it ends a quotation or comment that
+    is still open. `references` are the positions and numbers of its back references.
     """
 
     source: str
@@ -57,7 +55,7 @@ class JavaRegex:
         return f"(?:{self.source}{self.tail})"
 
     def shifted(self, by: int) -> str:
-        """The expression for a place after `by` other groups: back references count on from there."""
+        """The expression after `by` other groups: the numbers of its back references increase."""
         text = self.source
         for start, end, number in reversed(self.references):
             moved = f"\\{number + by}{_digit_guard(text[end : end + 1])}" if number else "(?!)"
@@ -66,7 +64,7 @@ class JavaRegex:
 
 
 def _digit_guard(following: str) -> str:
-    """A digit after a back reference would become part of its number."""
+    """Separate a digit from the back reference before it, or it would extend the number."""
     return "(?:)" if following.isdigit() else ""
 
 
@@ -75,12 +73,12 @@ def parsed(pattern: str) -> JavaRegex:
     reader = RegexReader(pattern)
     piece = reader.alternatives()
     if reader.at < len(reader.chars):
-        raise reader.wrong("a closing parenthesis without an opening one")
+        raise reader.error("a closing parenthesis without an opening one")
     python: str | None = piece.text
     try:
         re.compile(piece.text)
     except (re.error, RecursionError, OverflowError):
-        reader.only("it is too much for Python")
+        reader.mark_java_only("it is too much for Python")
     if reader.only_java:
         python = None
     return JavaRegex(
@@ -94,8 +92,8 @@ def parsed(pattern: str) -> JavaRegex:
     )
 
 
-def complaint(pattern: str) -> str:
-    """What is wrong with a regular expression; empty where Java accepts it."""
+def pattern_error(pattern: str) -> str:
+    """The error in a regular expression; empty if Java accepts it."""
     try:
         parsed(pattern)
     except JavaRegexError as error:
@@ -104,19 +102,20 @@ def complaint(pattern: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def for_names(pattern: str) -> re.Pattern[str]:
-    """The same expression for Python, to match names of tables and columns in the driver."""
+def compile_for_names(pattern: str) -> re.Pattern[str]:
+    """Compile the expression for Python, to match names of tables and columns in the driver."""
     found = parsed(pattern)
     if found.python is None:
         raise NotForNames(f"{pattern!r} cannot be used for names: {found.only_java}")
     return re.compile(found.python)
 
 
-def places(pattern: str, name: str) -> list[tuple[int, int]]:
-    """Where an expression is found in a name, one place after the other: after an empty one, Java
-    goes on one character later.
+def match_spans(pattern: str, name: str) -> list[tuple[int, int]]:
+    """All matches in a name, as (start, end).
+
+    After an empty match, Java continues one character later.
     """
-    expression, found, at = for_names(pattern), [], 0
+    expression, found, at = compile_for_names(pattern), [], 0
     while at <= len(name) and (match := expression.search(name, at)):
         found.append(match.span())
         at = match.end() + (match.start() == match.end())
@@ -124,14 +123,14 @@ def places(pattern: str, name: str) -> list[tuple[int, int]]:
 
 
 def quoted(text: str) -> str:
-    """A text as an expression that matches nothing else."""
+    """Quote a text as an expression that matches exactly this text."""
     return "".join(f"\\{char}" if char.isascii() and not char.isalnum() else char for char in text)
 
 
-def name_complaint(pattern: str) -> str:
-    """What is wrong with a regular expression that names are matched with."""
+def name_pattern_error(pattern: str) -> str:
+    """The error in a regular expression for names; empty if it is valid."""
     try:
-        for_names(pattern)
+        compile_for_names(pattern)
     except NotForNames as error:
         return str(error)
     except JavaRegexError as error:
@@ -139,9 +138,10 @@ def name_complaint(pattern: str) -> str:
     return ""
 
 
-def replacement_complaint(replacement: str, found: JavaRegex) -> str:
-    r"""What is wrong with a replacement: `$1` and `${name}` must be there, a backslash must be
-    followed by something.
+def replacement_error(replacement: str, found: JavaRegex) -> str:
+    r"""The error in a replacement; empty if it is valid.
+
+    The groups of `$1` and `${name}` must exist, and a backslash must not be at the end.
     """
     at = 0
     while at < len(replacement):
@@ -158,7 +158,7 @@ def replacement_complaint(replacement: str, found: JavaRegex) -> str:
                 at += 2
             else:
                 return (
-                    f"the replacement refers to ${rest[: named.end() if named else 1]}, and there"
+                    f"the replacement refers to ${rest[: named.end() if named else 1]}, but there"
                     " is no such group; write \\$ for a dollar sign"
                 )
         else:

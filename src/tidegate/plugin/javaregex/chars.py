@@ -1,6 +1,4 @@
-"""The characters of a regular expression of Java's, with quoted parts marked, and the place where
-the reading is.
-"""
+"""The characters of a Java regular expression, with quoted parts marked, and the read position."""
 
 from dataclasses import dataclass, field
 
@@ -8,19 +6,19 @@ DEPTH_MAX = 150
 
 
 class JavaRegexError(ValueError):
-    """Java does not accept the expression either; the text says what is wrong and where."""
+    """Java does not accept the expression; the message contains the error and its position."""
 
 
 @dataclass(slots=True)
 class Characters:
     """Reads the expression from left to right.
 
-    `chars` has quoted parts written out, `places` says where each came from.
+    `chars` are the characters without quotation marks, `positions` their indexes in the source.
     """
 
     source: str
     chars: list[str] = field(default_factory=list)
-    places: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
     quoted: list[bool] = field(default_factory=list)
     at: int = 0
     depth: int = 0
@@ -42,23 +40,21 @@ class Characters:
             step = 2 if two[0] == "\\" and not quoting and len(two) == 2 else 1
             for offset in range(step):
                 self.chars.append(self.source[at + offset])
-                self.places.append(at + offset)
+                self.positions.append(at + offset)
                 self.quoted.append(quoting)
             at += step
         self.tail = "\\E" if quoting else ""
 
-    def wrong(self, message: str) -> JavaRegexError:
-        """An error with its place, counted from 1."""
-        place = self.places[self.at] if self.at < len(self.places) else len(self.source)
+    def error(self, message: str) -> JavaRegexError:
+        """Make an error with its position, counted from 1."""
+        place = self.positions[self.at] if self.at < len(self.positions) else len(self.source)
         return JavaRegexError(f"{message}, at character {place + 1}")
 
-    def only(self, reason: str) -> None:
+    def mark_java_only(self, reason: str) -> None:
         self.only_java = self.only_java or reason
 
-    # Characters. What is quoted is never a sign; None is the end.
-
     def sign(self) -> str | None:
-        """The character here where it may be a sign of the grammar; "" where it is quoted."""
+        """The current character if it may belong to the grammar; "" if quoted; None at the end."""
         if "x" in self.flags:
             self._skip_comments()
         if self.at >= len(self.chars):
@@ -79,19 +75,19 @@ class Characters:
             else:
                 return
 
-    def take(self, what: str) -> bool:
-        """Pass over these signs where they are here."""
+    def skip(self, what: str) -> bool:
+        """Skip this text if it is next and not quoted."""
         end = self.at + len(what)
         if "".join(self.chars[self.at : end]) == what and not any(self.quoted[self.at : end]):
             self.at = end
             return True
         return False
 
-    def until(self, end: str, message: str) -> str:
+    def read_until(self, end: str, message: str) -> str:
         begin = self.at
         while self.at < len(self.chars) and self.chars[self.at] != end:
             self.at += 1
         if self.at >= len(self.chars):
-            raise self.wrong(message)
+            raise self.error(message)
         self.at += 1
         return "".join(self.chars[begin : self.at - 1])

@@ -1,12 +1,10 @@
-"""Groups, alternatives, quantifiers, flags, anchors and back references, read as Java reads them
-and written for Python.
-"""
+"""Translates groups, alternatives, quantifiers, flags, anchors and back references to Python."""
 
 import re
 from dataclasses import dataclass
 
 from tidegate.plugin.javaregex.chars import DEPTH_MAX
-from tidegate.plugin.javaregex.members import Members
+from tidegate.plugin.javaregex.members import CharacterClassReader
 from tidegate.plugin.javaregex.properties import ANY, LINE_ENDS
 
 _REPEATS_MAX = 2**31 - 1
@@ -17,27 +15,25 @@ _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9]*")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of the expression in Python, with the least and the greatest number of characters it
-    matches.
-    """
+    """A part of the expression in Python, and how many characters it matches at least and at most."""
 
     text: str
     least: int = 1
     most: int | None = 1
     single: bool = False
-    """Whether a quantifier can follow it as it stands."""
+    """Whether a quantifier can follow without a group around it."""
 
     def whole(self) -> str:
         return self.text if self.single else f"(?:{self.text})"
 
 
-class RegexReader(Members):
-    """Reads the whole expression, from left to right."""
+class RegexReader(CharacterClassReader):
+    """Reads and translates the whole expression, from left to right."""
 
     __slots__ = ()
 
     def alternatives(self) -> Piece:
-        """Everything up to a closing parenthesis or the end. Flags set in it end with it."""
+        """Read up to a closing parenthesis or the end. Flags set within end with it."""
         before = self.flags
         branches = [self._sequence()]
         while self.sign() == "|":
@@ -65,9 +61,9 @@ class RegexReader(Members):
     def _atom(self, sign: str) -> Piece | None:
         """None for flags, which cannot be repeated."""
         if sign in ("*", "+", "?"):
-            raise self.wrong(f"{sign} has nothing before it to repeat")
+            raise self.error(f"{sign} has nothing before it to repeat")
         if sign == "{":
-            return Piece("", 0, 0)  # Java repeats what is empty
+            return Piece("", 0, 0)  # Java repeats an empty expression
         match sign:
             case "(":
                 return self._group()
@@ -89,7 +85,7 @@ class RegexReader(Members):
         return Piece(self.cased(re.escape(char)), single=True)
 
     def cased(self, text: str) -> str:
-        """In any case where the flags say so: only of ASCII, unless they say that too."""
+        """Ignore case if the flags say so: of ASCII only, unless a Unicode flag is set."""
         if "i" not in self.flags:
             return text
         return f"(?i:{text})" if self.flags & {"u", "U"} else f"(?ai:{text})"
@@ -122,7 +118,7 @@ class RegexReader(Members):
             and sign in ("*", "+")
             and self.sign() not in ("?", "+")
         ):
-            # Java takes this for a length that has an end, and so allows it in a look behind
+            # Java treats this as a bounded length and so allows it in a look-behind.
             high = _REPEATS_MAX
         for mark in ("?", "+"):
             if self.sign() == mark:
@@ -138,29 +134,31 @@ class RegexReader(Members):
             return low, high, sign
         body = re.match(r"(\d+)(,(\d*))?\}", "".join(self.chars[self.at : self.at + 30]))
         if body is None:
-            raise self.wrong(
+            raise self.error(
                 "{ begins a repetition such as {2}, {2,} or {2,5}; write \\{ for the character"
             )
         low = int(body[1])
-        high = low if body[2] is None else int(body[3]) if body[3] else None
+        high: int | None = low
+        if body[2] is not None:
+            high = int(body[3]) if body[3] else None
         if low > _REPEATS_MAX or (high is not None and (high < low or high > _REPEATS_MAX)):
-            raise self.wrong(f"{{{body[0]} is no range of repetitions")
+            raise self.error(f"{{{body[0]} is no range of repetitions")
         self.at += body.end()
         return low, high, "{" + body[0]
 
     def _group(self) -> Piece | None:
         self.depth += 1
         if self.depth > DEPTH_MAX:
-            raise self.wrong(f"there are more than {DEPTH_MAX} groups within one another")
+            raise self.error(f"there are more than {DEPTH_MAX} groups within one another")
         self.at += 1
-        made = self._special_group() if self.take("?") else self._capture("")
+        made = self._special_group() if self.skip("?") else self._capture("")
         self.depth -= 1
         return made
 
     def _inside(self) -> Piece:
         inside = self.alternatives()
         if self.sign() != ")":
-            raise self.wrong("a group is not closed")
+            raise self.error("a group is not closed")
         self.at += 1
         return inside
 
@@ -175,39 +173,39 @@ class RegexReader(Members):
 
     def _special_group(self) -> Piece | None:
         for head in (":", ">"):
-            if self.take(head):
+            if self.skip(head):
                 inside = self._inside()
                 return Piece(f"(?{head}{inside.text})", inside.least, inside.most, single=True)
         for head in ("=", "!"):
-            if self.take(head):
+            if self.skip(head):
                 return Piece(f"(?{head}{self._inside().text})", 0, 0)
         for head in ("<=", "<!"):
-            if self.take(head):
+            if self.skip(head):
                 return self._behind(head)
-        return self._named() if self.take("<") else self._flagged()
+        return self._named() if self.skip("<") else self._flagged()
 
     def _behind(self, head: str) -> Piece:
         inside = self._inside()
         if inside.most is None:
-            raise self.wrong(
-                "what is looked for behind has no greatest length: write {0,100} instead of * and +"
+            raise self.error(
+                "a look-behind has no maximum length: write {0,100} instead of * and +"
             )
         if inside.least != inside.most:
-            self.only("what it looks for behind has several lengths")
+            self.mark_java_only("its look-behind has several lengths")
         return Piece(f"(?{head}{inside.text})", 0, 0)
 
     def _named(self) -> Piece:
-        name = self.until(">", "the name of a group is not closed with >")
+        name = self.read_until(">", "the name of a group is not closed with >")
         if not _NAME.fullmatch(name):
-            raise self.wrong(
+            raise self.error(
                 f"{name!r} is no name of a group: letters and digits of ASCII, a letter first"
             )
         if name in self.names:
-            raise self.wrong(f"there are two groups {name!r}")
+            raise self.error(f"there are two groups {name!r}")
         return self._capture(name)
 
     def _flagged(self) -> Piece | None:
-        """`(?i)`, which holds to the end of the group around it, and `(?i:...)`."""
+        """Read `(?i)`, which applies to the end of the enclosing group, or `(?i:...)`."""
         before, adding = self.flags, True
         while self.at < len(self.chars) and self.chars[self.at] not in "):":
             letter = self.chars[self.at]
@@ -216,12 +214,12 @@ class RegexReader(Members):
             elif letter in _FLAGS:
                 self.flags = self.flags | {letter} if adding else self.flags - {letter}
             else:
-                raise self.wrong(f"(?{letter} begins no group that Java knows")
+                raise self.error(f"(?{letter} begins no group that Java knows")
             self.at += 1
         if self.at >= len(self.chars):
-            raise self.wrong("a group is not closed")
+            raise self.error("a group is not closed")
         if "c" in self.flags:
-            self.only("it compares characters that are written in several ways")
+            self.mark_java_only("it compares characters that are written in several ways")
         self.at += 1
         if self.chars[self.at - 1] == ")":
             return None
@@ -255,27 +253,27 @@ class RegexReader(Members):
                 break
             number = longer
             self.at += 1
-        end = self.places[self.at - 1] + 1
-        self.references.append((self.places[begin], end, number if number <= self.groups else 0))
+        end = self.positions[self.at - 1] + 1
+        self.references.append((self.positions[begin], end, number if number <= self.groups else 0))
         return self._referred(number)
 
     def _named_reference(self) -> Piece:
-        if not self.take("<"):
-            raise self.wrong("\\k is followed by the name of a group: \\k<name>")
-        name = self.until(">", "the name of a group is not closed with >")
+        if not self.skip("<"):
+            raise self.error("\\k is followed by the name of a group: \\k<name>")
+        name = self.read_until(">", "the name of a group is not closed with >")
         if name not in self.names:
-            raise self.wrong(f"there is no group {name!r} before this")
+            raise self.error(f"there is no group {name!r} before this")
         return self._referred(self.names[name])
 
     def _referred(self, number: int) -> Piece:
         if number in self.closed:
             return Piece(self.cased(f"(?:\\{number})"), 0, None, single=True)
-        self.only("it refers to a group that has not ended")
+        self.mark_java_only("it refers to a group that has not ended")
         return Piece("(?!)", 0, None)
 
     def _boundary(self, letter: str) -> Piece:
-        if letter in "GX" or (letter == "b" and self.take("{g}")):
-            self.only(f"Python has nothing like \\{letter}")
+        if letter in "GX" or (letter == "b" and self.skip("{g}")):
+            self.mark_java_only(f"Python has nothing like \\{letter}")
             return Piece("", 0, None if letter == "X" else 0)
         if letter == "R":
             return Piece(r"(?:\r\n|[\n\x0b\f\r\x85\u2028\u2029])", 1, 2, single=True)

@@ -1,5 +1,6 @@
-r"""Escapes and sets: `\\x41`, `\\w`, `[a-z&&[^b]]`, each as a Python expression that matches one
-character.
+r"""Translates escapes and sets such as `\\x41`, `\\w` and `[a-z&&[^b]]`.
+
+Each becomes a Python expression that matches one character.
 """
 
 import re
@@ -11,19 +12,19 @@ from tidegate.plugin.javaregex.properties import ANY, UnknownProperty, escaped_s
 _PLAIN_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\x07", "e": "\x1b"}
 
 
-class Members(Characters):
-    """Reads what matches a single character."""
+class CharacterClassReader(Characters):
+    """Reads the parts of an expression that match a single character."""
 
     __slots__ = ()
 
     def _escaped_letter(self) -> str:
         self.at += 1
         if self.at >= len(self.chars):
-            raise self.wrong("a backslash at the end: write \\\\ for one")
+            raise self.error("a backslash at the end: write \\\\ for one")
         return self.chars[self.at]
 
     def _escaped_members(self, letter: str) -> str | None:
-        r"""The set of `\w`, `\p{...}` and the like; None for the escape of a single character."""
+        r"""The set of `\w`, `\p{...}` and similar; None for the escape of a single character."""
         if letter in "dDwWsShHvV":
             self.at += 1
             return escaped_set(letter, unicode="U" in self.flags)
@@ -31,10 +32,10 @@ class Members(Characters):
             return None
         self.at += 1
         if self.at >= len(self.chars):
-            raise self.wrong("the name of a property is missing")
+            raise self.error("the name of a property is missing")
         begin = self.at
-        if self.take("{"):
-            name = self.until("}", "the name of a property is not closed with }")
+        if self.skip("{"):
+            name = self.read_until("}", "the name of a property is not closed with }")
         else:
             name = self.chars[self.at]
             self.at += 1
@@ -42,9 +43,9 @@ class Members(Characters):
             members = property_set(name)
         except UnknownProperty as error:
             self.at = begin
-            raise self.wrong(str(error)) from None
+            raise self.error(str(error)) from None
         if members is None:
-            self.only(f"Python does not know which characters are {name}")
+            self.mark_java_only(f"Python does not know which characters are {name}")
         return _negated(members or ANY) if letter == "P" else members or ANY
 
     def _escaped_character(self, letter: str) -> str:
@@ -55,13 +56,13 @@ class Members(Characters):
             return self._coded(letter)
         if letter.isascii() and letter.isalpha():
             self.at -= 1
-            raise self.wrong(f"\\{letter} is no escape that Java knows")
+            raise self.error(f"\\{letter} is no escape that Java knows")
         if letter.isascii() and letter.isdigit():
-            raise self.wrong("a back reference cannot stand in a set")
+            raise self.error("a back reference cannot be in a set")
         return letter
 
     def _coded(self, letter: str) -> str:
-        """A character by its number or name."""
+        """Read a character given by its number or name."""
         rest = "".join(self.chars[self.at : self.at + 100])
         patterns = {
             "0": r"([0-3][0-7]{2}|[0-7]{1,2})",
@@ -72,12 +73,12 @@ class Members(Characters):
         }
         found = re.match(patterns[letter], rest)
         if found is None:
-            raise self.wrong(f"what follows \\{letter} names no character")
+            raise self.error(f"what follows \\{letter} names no character")
         self.at += found.end()
         try:
             return self._named_character(letter, found)
         except (KeyError, ValueError, OverflowError):
-            raise self.wrong(f"what follows \\{letter} names no character") from None
+            raise self.error(f"what follows \\{letter} names no character") from None
 
     def _named_character(self, letter: str, found: re.Match[str]) -> str:
         match letter:
@@ -101,27 +102,27 @@ class Members(Characters):
     def _set(self) -> str:
         self.depth += 1
         if self.depth > DEPTH_MAX:
-            raise self.wrong(f"there are more than {DEPTH_MAX} sets within one another")
+            raise self.error(f"there are more than {DEPTH_MAX} sets within one another")
         self.at += 1
-        negated = self.take("^")
+        negated = self.skip("^")
         members = self._members()
         self.at += 1
         self.depth -= 1
         return _negated(members) if negated else members
 
     def _members(self) -> str:
-        """Everything up to the closing bracket, which stays."""
+        """Read up to the closing bracket, without it."""
         made: list[str] = []
         while (sign := self.sign()) is not None:
             if sign == "]" and made:
                 return _united(made)
             if sign == "[":
                 made.append(self._set())
-            elif sign == "&" and self.take("&&"):
+            elif sign == "&" and self.skip("&&"):
                 made = self._intersected(made)
             else:
                 made.append(self._member())
-        raise self.wrong("a set is not closed with ]")
+        raise self.error("a set is not closed with ]")
 
     def _intersected(self, left: list[str]) -> list[str]:
         right: list[str] = []
@@ -130,16 +131,16 @@ class Members(Characters):
                 right.append(self._set())
             else:
                 if right:
-                    self.only("it mixes sets and characters after &&")
+                    self.mark_java_only("it mixes sets and characters after &&")
                 right = [self._members()]
         if not right:
             if not left:
-                raise self.wrong("&& has nothing on either side")
+                raise self.error("&& has nothing on either side")
             return left
         return [f"(?:(?={_united(left)}){_united(right)})"] if left else right
 
     def _member(self) -> str:
-        """One character, a range, or an escape that is a set itself."""
+        """Read one character, a range, or an escape that is a set itself."""
         first = self._member_character()
         if len(first) > 1:
             return first
@@ -152,15 +153,15 @@ class Members(Characters):
                 self.at = after
                 last = self._member_character()
                 if len(last) > 1 or last < first:
-                    raise self.wrong("a range of characters ends before it begins")
+                    raise self.error("a range of characters ends before it begins")
                 return f"[\\U{ord(first):08x}-\\U{ord(last):08x}]"
         return f"[\\U{ord(first):08x}]"
 
     def _member_character(self) -> str:
-        """A character; a longer text is a set."""
+        """Read a character; a longer result is a set."""
         sign = self.sign()
         if sign is None:
-            raise self.wrong("a set is not closed with ]")
+            raise self.error("a set is not closed with ]")
         if sign != "\\":
             self.at += 1
             return self.chars[self.at - 1]

@@ -1,8 +1,7 @@
-r"""Sets of characters in Java's regular expressions: `\p{...}`, `\h`, `\w` and their kin, written
-for Python.
+r"""Translates Java's sets of characters, such as `\p{...}`, `\h` and `\w`, to Python.
 
-Called by members.py. Each set is a Python expression that matches exactly one character of it, so
-that unions, intersections and complements can be put together from alternatives and look-ahead.
+Called by members.py. Each set is a Python expression that matches exactly one of its characters, so
+that unions, intersections and complements can be built from alternatives and look-ahead.
 """
 
 import re
@@ -20,23 +19,38 @@ _SETS = {
     "v": r"\n\x0b\f\r\x85\u2028\u2029",
 }
 _POSIX = {
-    "Lower": "a-z", "Upper": "A-Z", "ASCII": r"\x00-\x7f", "Alpha": "a-zA-Z", "Digit": "0-9", "Alnum": "a-zA-Z0-9",
-    "Punct": r"!-/:-@\[-`{-~", "Graph": "!-~", "Print": " -~", "Blank": r" \t", "Cntrl": r"\x00-\x1f\x7f", "XDigit": "0-9a-fA-F",
-    "Space": r" \t\n\x0b\f\r", "L1": r"\x00-\xff", "all": r"\s\S",
-}  # fmt: skip
+    "Lower": "a-z",
+    "Upper": "A-Z",
+    "ASCII": r"\x00-\x7f",
+    "Alpha": "a-zA-Z",
+    "Digit": "0-9",
+    "Alnum": "a-zA-Z0-9",
+    "Punct": r"!-/:-@\[-`{-~",
+    "Graph": "!-~",
+    "Print": " -~",
+    "Blank": r" \t",
+    "Cntrl": r"\x00-\x1f\x7f",
+    "XDigit": "0-9a-fA-F",
+    "Space": r" \t\n\x0b\f\r",
+    "L1": r"\x00-\xff",
+    "all": r"\s\S",
+}
 _JAVA_NAMES = """
-    javaLowerCase javaUpperCase javaAlphabetic javaIdeographic javaTitleCase javaDigit javaDefined javaLetter javaLetterOrDigit
-    javaJavaIdentifierStart javaJavaIdentifierPart javaUnicodeIdentifierStart javaUnicodeIdentifierPart javaIdentifierIgnorable
+    javaLowerCase javaUpperCase javaAlphabetic javaIdeographic javaTitleCase javaDigit javaDefined
+    javaLetter javaLetterOrDigit javaJavaIdentifierStart javaJavaIdentifierPart
+    javaUnicodeIdentifierStart javaUnicodeIdentifierPart javaIdentifierIgnorable
     javaSpaceChar javaWhitespace javaISOControl javaMirrored
 """
 _JAVA = frozenset(_JAVA_NAMES.split())
 _CATEGORY_NAMES = """
-    Cn Lu Ll Lt Lm Lo Mn Me Mc Nd Nl No Zs Zl Zp Cc Cf Co Cs Pd Ps Pe Pc Po Sm Sc Sk So Pi Pf L M N Z C P S LC LD
+    Cn Lu Ll Lt Lm Lo Mn Me Mc Nd Nl No Zs Zl Zp Cc Cf Co Cs Pd Ps Pe Pc Po Sm Sc Sk So Pi Pf
+    L M N Z C P S LC LD
 """
 _CATEGORIES = frozenset(_CATEGORY_NAMES.split())
 _BINARY_NAMES = """
-    alphabetic letter ideographic lowercase uppercase titlecase white_space whitespace control punctuation hex_digit hexdigit
-    assigned noncharacter_code_point noncharactercodepoint digit alnum blank graph print word join_control joincontrol
+    alphabetic letter ideographic lowercase uppercase titlecase white_space whitespace control
+    punctuation hex_digit hexdigit assigned noncharacter_code_point noncharactercodepoint digit
+    alnum blank graph print word join_control joincontrol
 """
 _BINARY = frozenset(_BINARY_NAMES.split())
 _PYTHON_BINARY = {
@@ -59,7 +73,7 @@ _NAME = re.compile(r"[A-Za-z0-9_ -]+")
 
 
 class UnknownProperty(ValueError):
-    """Java has no property of this name."""
+    """A name that is no character property in Java."""
 
 
 def escaped_set(letter: str, *, unicode: bool) -> str:
@@ -70,9 +84,7 @@ def escaped_set(letter: str, *, unicode: bool) -> str:
 
 
 def property_set(name: str) -> str | None:
-    r"""The set of `\p{name}`; None where Java knows it (or may) and Python cannot say what is in
-    it.
-    """
+    r"""The set of `\p{name}`; None if Java may know it and Python cannot express it."""
     if "=" in name:
         return _keyed(name)
     if name in _POSIX:
@@ -102,7 +114,7 @@ def _keyed(text: str) -> str | None:
 
 
 def _of_unicode(name: str) -> str | None:
-    """`\\p{Is...}`: a property, a general category, or a script."""
+    """The set of `\\p{Is...}`: a property, a general category, or a script."""
     if name.lower() in _BINARY:
         return _PYTHON_BINARY.get(name.lower())
     return _category(name) if name in _CATEGORIES else None

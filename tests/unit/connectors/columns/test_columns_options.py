@@ -197,12 +197,12 @@ def made(name: str, **options: Any) -> Any:
         (
             "Replace",
             {"replace_field": "a", "pattern": "(a)", "replacement": "$2", "is_regex": True},
-            "refers to $2, and there is no such group",
+            "refers to $2, but there is no such group",
         ),
         (
             "Replace",
             {"replace_field": "a", "pattern": "(?<n>a)", "replacement": "${m}", "is_regex": True},
-            "refers to ${m}, and there is no",
+            "refers to ${m}, but there is no",
         ),
         (
             "Replace",
