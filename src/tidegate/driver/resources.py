@@ -15,8 +15,9 @@ from tidegate.model.external_resources import RESOURCES
 from tidegate.model.plan import Action
 from tidegate.model.records import JOB_STATES, JobRecord, JobState
 from tidegate.plugin.contract import Resource
-from tidegate.store.base import Check, Delete, OutcomeUnknown, Put, Store
-from tidegate.store.errors import Conflict, StoreUnavailable
+from tidegate.retry import Pause, retry
+from tidegate.store.base import OUTAGE_ERRORS, Check, Delete, Put, Store
+from tidegate.store.errors import Conflict
 
 
 class DriverResources:
@@ -32,7 +33,7 @@ class DriverResources:
         generation: int,
         action: Action,
         clock: Clock,
-        wait: Callable[[int], bool],
+        wait: Pause,
     ) -> None:
         self.store = store
         self.job = job
@@ -88,11 +89,4 @@ class DriverResources:
 
     def _retry(self, act: Callable[[], None]) -> None:
         """Repeat `act` after a concurrent write of the job's state, and while the store is down."""
-        failures = 0
-        while True:
-            try:
-                return act()
-            except (Conflict, StoreUnavailable, OutcomeUnknown):
-                failures += 1
-                if not self.wait(failures):
-                    raise
+        retry(act, (Conflict, *OUTAGE_ERRORS), self.wait)

@@ -32,8 +32,9 @@ from tidegate.model.records import (
     SourceRange,
 )
 from tidegate.model.restore import Replan
-from tidegate.model.throughput import added
-from tidegate.store.base import Check, OutcomeUnknown, Put, Store
+from tidegate.model.throughput import add_volumes
+from tidegate.retry import backoff, retry
+from tidegate.store.base import OUTAGE_ERRORS, Check, OutcomeUnknown, Put, Store
 from tidegate.store.errors import Conflict, DocumentDamaged, StoreUnavailable
 
 LOG = logging.getLogger("tidegate.pipeline")
@@ -306,19 +307,9 @@ class Ledger:
         )
 
     def _retry(self, attempt: Callable[[], None]) -> None:
-        """Wait while the store is out of reach.
-
-        Given up only when this driver is told to end at once.
-        """
-        tries = 0
-        while True:
-            try:
-                return attempt()
-            except (StoreUnavailable, OutcomeUnknown):
-                pause = OUTAGE_PAUSES_S[min(tries, len(OUTAGE_PAUSES_S) - 1)]
-                tries += 1
-                if self.clock.wait(self.abandon, pause):
-                    raise
+        """Retry while the store is unavailable, until this driver must end at once."""
+        pause = backoff(OUTAGE_PAUSES_S, wait=lambda s: self.clock.wait(self.abandon, s))
+        retry(attempt, OUTAGE_ERRORS, pause)
 
 
 def _completed(
@@ -340,7 +331,7 @@ def _completed(
         ready_to_close=tuple(sorted({*state.ready_to_close, *ready})),
         rows_read=state.rows_read + ref.rows_read,
         rows_written=state.rows_written + ref.rows_written,
-        volumes=added(state.volumes, ref.volumes),
+        volumes=add_volumes(state.volumes, ref.volumes),
         checkpoints=state.checkpoints + 1,
         confirmed_ms=ref.completed_ms,
         restarts=0,

@@ -122,6 +122,9 @@ class OutcomeUnknown(TransientError):
         self.token = token
 
 
+OUTAGE_ERRORS = (StoreUnavailable, OutcomeUnknown)
+"""The store did not answer: the same call may succeed later."""
+
 Entries = list[Entry]  # the method `list` hides the built-in name below
 Answers = list[Entries]
 

@@ -42,12 +42,12 @@ from tidegate.model.records import (
 )
 from tidegate.pipeline.attempts import run_pipeline
 from tidegate.pipeline.ledger import Ledger, pipeline_key
-from tidegate.pipeline.loop import PipelineContext
+from tidegate.pipeline.context import PipelineContext
 from tidegate.pipeline.progress import PipelineProgress
 from tidegate.pipeline.savepoints import SavepointCoordinator
+from tidegate.retry import retry
 from tidegate.runner.exits import DriverExit
-from tidegate.store.base import OutcomeUnknown, Store
-from tidegate.store.errors import StoreUnavailable
+from tidegate.store.base import OUTAGE_ERRORS, Store
 from tidegate.testing.simulation.clock import HostClock
 from tidegate.testing.simulation.connectors import FaultPlan, SimEngine
 from tidegate.testing.simulation.scheduler import Actor, Killed
@@ -64,11 +64,11 @@ HOME = Home(Path("/simulated"))
 ANNOUNCING = 7
 LIMITS = LifecycleLimits(
     start_ms=15_000,
-    ask_ms=4_000,
+    stop_ms=4_000,
     interrupt_ms=3_000,
     terminate_ms=2_000,
     kill_ms=15_000,
-    linger_ms=4_000,
+    exit_ms=4_000,
     savepoint_ms=20_000,
 )
 
@@ -258,7 +258,7 @@ class SimLauncher:
                 f" generation {generation})"
             )
 
-    def tend(self) -> None:
+    def maintain(self) -> None:
         pass
 
     def close(self) -> None:
@@ -362,11 +362,11 @@ class SimulatedDriver(Process):
         self._leave(DriverExit.ENDED)
 
     def _retry(self, act: Callable[[], T]) -> T:
-        while True:
-            try:
-                return act()
-            except (StoreUnavailable, OutcomeUnknown):
-                self.world.turns.pause(0.5)
+        def pause(_: int) -> bool:
+            self.world.turns.pause(0.5)
+            return True
+
+        return retry(act, OUTAGE_ERRORS, pause)
 
     def _job(self) -> JobRecord:
         entry = self.store.get(RUNNING_JOBS, str(self.order.job_id))
