@@ -13,7 +13,7 @@ import pytest
 from database_kit import Place
 
 from tidegate.databases import idle_connections as reuse
-from tidegate.databases.errors import DatabaseTrouble
+from tidegate.databases.errors import TransientDatabaseError
 from tidegate.databases.mysql.session import MySqlSession
 from tidegate.databases.session import Session, open_session
 from tidegate.databases.url import Address, System
@@ -40,9 +40,9 @@ VOLATILE = {
 
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
-    reuse.close_kept()
+    reuse.close_all()
     yield
-    reuse.close_kept()
+    reuse.close_all()
 
 
 @pytest.fixture(params=["maria", "pg"])
@@ -52,7 +52,7 @@ def address(request: pytest.FixtureRequest) -> Address:
 
 
 def number(session: Session) -> int:
-    return int(session.one(NUMBER[session.address.system]))
+    return int(session.scalar(NUMBER[session.address.system]))
 
 
 def used(address: Address) -> int:
@@ -76,7 +76,7 @@ def test_two_sessions_never_have_one_connection(address: Address) -> None:
             with open_session(address) as session:
                 mine = number(session)
                 session.execute(f"create temporary table mine as select {turn} as n")
-                seen.append((mine, int(session.one("select n from mine")) - turn))
+                seen.append((mine, int(session.scalar("select n from mine")) - turn))
 
     threads = [threading.Thread(target=use) for _ in range(4)]
     for thread in threads:
@@ -116,7 +116,7 @@ def test_nothing_of_a_session_is_left_in_the_next(address: Address) -> None:
     with open_session(address) as session:
         assert number(session) == before
         assert _settings(session) == fresh
-        assert session.one("select '\U0001f600é'") == "\U0001f600é"
+        assert session.scalar("select '\U0001f600é'") == "\U0001f600é"
         with pytest.raises(Exception, match="left_over"):
             session.query("select * from left_over")
     left = {
@@ -124,7 +124,7 @@ def test_nothing_of_a_session_is_left_in_the_next(address: Address) -> None:
         System.MYSQL: "select (is_used_lock('left_over') is not null) + (@left_over is not null)",
     }[address.system]
     with open_session(address) as session:
-        assert session.one(left) == 0
+        assert session.scalar(left) == 0
 
 
 def _settings(session: Session) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def test_a_session_within_a_transaction_or_after_an_error_is_not_kept(address: A
     session.close()
     assert used(address) != first
     seen: list[int] = []
-    with pytest.raises(DatabaseTrouble):
+    with pytest.raises(TransientDatabaseError):
         _fail(address, seen)
     assert used(address) not in seen
     with open_session(address) as after:
@@ -154,14 +154,14 @@ def test_a_session_within_a_transaction_or_after_an_error_is_not_kept(address: A
 def _fail(address: Address, seen: list[int]) -> None:
     with open_session(address) as session:
         seen.append(number(session))
-        raise DatabaseTrouble(str(address), "something went wrong")
+        raise TransientDatabaseError(str(address), "something went wrong")
 
 
 def test_a_session_that_is_closed_twice_gives_its_connection_back_once(address: Address) -> None:
     session = open_session(address)
     session.close()
     session.close()
-    with pytest.raises(DatabaseTrouble, match="the session is closed"):
+    with pytest.raises(TransientDatabaseError, match="the session is closed"):
         session.query("select 1")
     with open_session(address) as one, open_session(address) as other:
         assert number(one) != number(other)
@@ -200,16 +200,16 @@ def test_addresses_that_differ_in_anything_share_nothing(address: Address) -> No
         replace(address, password="another"),
         replace(address, properties={**address.properties, "connect_timeout_s": "9"}),
     ]
-    assert len({reuse.key_of(one) for one in (address, *others)}) == 3
-    assert "another" not in reuse.key_of(others[0])
+    assert len({reuse.connection_key(one) for one in (address, *others)}) == 3
+    assert "another" not in reuse.connection_key(others[0])
     assert used(others[1]) != first
 
 
 def test_only_who_asks_for_it_may_load_files(maria: Place) -> None:
-    with MySqlSession(maria.address, loads=True) as session:
+    with MySqlSession(maria.address, local_infile=True) as session:
         loading = number(session)
     assert used(maria.address) != loading
-    with MySqlSession(maria.address, loads=True) as session:
+    with MySqlSession(maria.address, local_infile=True) as session:
         assert number(session) == loading
 
 
@@ -227,7 +227,7 @@ def test_connections_end_when_they_are_old_or_many(
     sessions = [open_session(address) for _ in range(4)]
     for session in sessions:
         session.close()
-    assert [len(many) for many in reuse._kept.values()] == [reuse.KEPT_MAX]
+    assert [len(many) for many in reuse._idle.values()] == [reuse.PER_ADDRESS_MAX]
 
 
 def test_a_forked_process_has_connections_of_its_own(address: Address) -> None:
@@ -251,7 +251,7 @@ def test_a_repeated_statement_keeps_its_plan_from_session_to_session(pg: Place) 
     numbers = set()
     for n in range(3):
         with open_session(pg.address) as session:
-            assert session.query_often("select %s::int + 1", (n,)) == [(n + 1,)]
+            assert session.query_prepared("select %s::int + 1", (n,)) == [(n + 1,)]
             numbers.add(number(session))
     with open_session(pg.address) as session:
         assert session.query("select statement from pg_prepared_statements") == [
@@ -262,10 +262,10 @@ def test_a_repeated_statement_keeps_its_plan_from_session_to_session(pg: Place) 
 
 def test_a_repeated_statement_that_the_server_has_lost_runs_without_its_plan(pg: Place) -> None:
     with open_session(pg.address) as session:
-        session.query_often("select %s::int + 1", (1,))
+        session.query_prepared("select %s::int + 1", (1,))
         session.execute(
             "do $$ begin execute 'deallocate all'; end $$"
         )  # as behind a pooler, where the next statement may meet another connection
-        assert session.query_often("select %s::int + 1", (2,)) == [(3,)]
+        assert session.query_prepared("select %s::int + 1", (2,)) == [(3,)]
         lost = number(session)
     assert used(pg.address) != lost

@@ -17,7 +17,7 @@ from tidegate.connectors.jdbc.sink_record import RecordGone, SinkRowsDropped, Ta
 from tidegate.connectors.jdbc.stage_names import record_id
 from tidegate.connectors.jdbc.target import KeyMissing
 from tidegate.connectors.jdbc.value_checks import ValueUnfit
-from tidegate.databases.errors import DatabaseTrouble, StatementRefused, TableMissing
+from tidegate.databases.errors import StatementRefused, TableMissing, TransientDatabaseError
 from tidegate.databases.url import System
 from tidegate.model.errors import Fenced, OtherCopy, UserError
 from tidegate.plugin.contract import AlreadyCommitted, BatchCommitted, SinkRestore
@@ -285,7 +285,7 @@ def test_rows_that_the_server_lost_are_not_taken_for_none(place: Place) -> None:
     driven = Driven(sink(place, table="orders"))
     staged = driven.stage(1, (ORDERS, FIRST))
     place.execute(f"delete from {place.our_tables()[0]}")
-    with pytest.raises(DatabaseTrouble, match="0 rows instead of 3"):
+    with pytest.raises(TransientDatabaseError, match="0 rows instead of 3"):
         driven.commit(1, staged)
     assert isinstance(driven.batch(1, (ORDERS, FIRST)), BatchCommitted)
 

@@ -107,7 +107,7 @@ def _filled(place: Place, key: Key, chance: random.Random) -> None:
 
 def _chunk_by_chunk(reading: JdbcSource, session: Session) -> list[int]:
     """The numbers of the rows of every chunk, by one connection."""
-    (read,), position = reading.reads(), ChunkPosition.of(reading.initial())
+    (read,), position = reading.reads(), ChunkPosition.from_json(reading.initial())
     (table,) = position.tables
     found = []
     for chunk in range(table.count):

@@ -11,7 +11,7 @@ import pytest
 from database_kit import Driven, Place, sink, table
 
 from tidegate.connectors.jdbc import staging_postgres
-from tidegate.connectors.jdbc.staging import stage_place
+from tidegate.connectors.jdbc.staging import staging_table_name
 from tidegate.connectors.jdbc.staging_postgres import PostgresLoader
 from tidegate.databases.errors import StatementRefused
 from tidegate.model.types import parse_type
@@ -56,7 +56,7 @@ def loaded(
     """As the server shows them, to the last digit."""
     loader = PostgresLoader(place.address, place.dialect)
     try:
-        where = stage_place(place.address, name)
+        where = staging_table_name(place.address, name)
         loader.create(where, [parse_type(kind) for kind in kinds])
         loader.load(where, batch)
     finally:

@@ -16,7 +16,7 @@ from tidegate.connectors.jdbc.merge_runner import RowsLost, ValuesChanged
 from tidegate.connectors.jdbc.save_modes import TableNotPrepared
 from tidegate.connectors.jdbc.target_check import TargetUnfit
 from tidegate.connectors.jdbc.value_checks import ValueChecks, ValueUnfit
-from tidegate.databases.errors import DatabaseTrouble, StatementRefused
+from tidegate.databases.errors import StatementRefused, TransientDatabaseError
 from tidegate.databases.targets.rules import rules_of
 from tidegate.model.errors import UserError
 from tidegate.model.types import Table
@@ -405,15 +405,15 @@ def test_a_moment_that_a_timestamp_does_not_have_is_an_error(binlog_place: Place
 def test_a_session_without_strict_modes_is_refused(binlog_place: Place) -> None:
     rules = rules_of(binlog_place.address.system)
     with binlog_place.session() as session:
-        rules.verify(session)
+        rules.prepare_session(session)
         session.execute("set session sql_mode = 'STRICT_TRANS_TABLES'")
-        with pytest.raises(DatabaseTrouble, match="STRICT_ALL_TABLES"):
-            rules.verify(session)
+        with pytest.raises(TransientDatabaseError, match="STRICT_ALL_TABLES"):
+            rules.prepare_session(session)
 
 
 def test_load_data_that_warns_fails(binlog_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not found before is found by the server's own warnings."""
-    monkeypatch.setattr(ValueChecks, "passed", lambda _, batch: batch)
+    monkeypatch.setattr(ValueChecks, "check", lambda _, batch: batch)
     with pytest.raises(StatementRefused, match=r"column 'v' .double., key id = 2, value nan"):
         Driven(sink(binlog_place, table="t")).stage(
             1, (incoming("double"), [(1, 1.5), (2, math.nan)])

@@ -18,7 +18,7 @@ from database_kit import Place
 from test_mysql_cdc import EVERY_TYPE, VALUES
 
 from tidegate.databases.dialect import dialect_of
-from tidegate.databases.errors import Untrusted
+from tidegate.databases.errors import TlsFailed
 from tidegate.databases.session import open_session
 from tidegate.databases.url import System, parse_url
 from tidegate.home import Home
@@ -209,7 +209,7 @@ def test_a_mariadb_that_cannot_be_trusted_is_refused_with_the_way_out(
         "MySQL-CDC",
         {"url": url, "username": "careful", "password": "x", "table-names": ["shop.everything"]},
     )
-    with pytest.raises(Untrusted, match=f"(?s){why}.*sslrootcert=/path/ca.pem"):
+    with pytest.raises(TlsFailed, match=f"(?s){why}.*sslrootcert=/path/ca.pem"):
         source.tables()
 
 
@@ -220,7 +220,7 @@ def test_a_server_without_encryption_is_not_read_in_the_clear(
         (f"{maria.url}?requireSSL=true", maria.user, maria.password),
         (f"{pg.url}?sslmode=require", pg.user, pg.password),
     ):
-        with pytest.raises(Untrusted, match="no encrypted connection"):
+        with pytest.raises(TlsFailed, match="no encrypted connection"):
             open_session(parse_url(url, user, password))
     assert mariadb.port
 
@@ -263,7 +263,7 @@ def test_all_that_is_read_of_postgres_is_encrypted_and_a_stranger_is_refused(
             "?sslmode=verify-full&sslrootcert=/no/such.pem",
             "?sslmode=often",
         ):
-            with pytest.raises(Untrusted, match="name the authority of its certificate"):
+            with pytest.raises(TlsFailed, match="name the authority of its certificate"):
                 source(parameters).tables()
         connection.execute("select pg_drop_replication_slot('tls')")
 
@@ -329,4 +329,4 @@ def test_a_whole_job_is_encrypted_at_both_ends(
         maria("requireSSL=true", 'database = shop, table = "never"'),
     )
     assert stranger.status is JobStatus.FAILED
-    assert [failure.condition for failure in stranger.failures] == [Untrusted.condition]
+    assert [failure.condition for failure in stranger.failures] == [TlsFailed.condition]

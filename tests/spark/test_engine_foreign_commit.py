@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 from engine_parts import CONTEXT, Numbers, Rows, batch, graph, node, table
 
-from tidegate.connectors.jdbc.jvm_connector import ForeignSink
-from tidegate.connectors.jdbc.jvm_committer import ForeignCommitter
+from tidegate.connectors.jdbc.jvm_committer import JvmCommitter
+from tidegate.connectors.jdbc.jvm_connector import JvmSink
 from tidegate.connectors.jdbc.options import SINK_OPTIONS
 from tidegate.connectors.jdbc.sink_record import RecordGone, TargetOffsetsDiffer
 from tidegate.connectors.jdbc.target import KeyMissing
@@ -147,9 +147,9 @@ class Run:
         assert problems == []
         self.engine = engine
         self.generation = generation
-        self.sink = ForeignSink(values, CONTEXT)
+        self.sink = JvmSink(values, CONTEXT)
         committer = self.sink.committer()
-        assert isinstance(committer, ForeignCommitter)
+        assert isinstance(committer, JvmCommitter)
         self.committer = committer
         resume = SinkRestore(
             lineage="L",

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from engine_parts import CONTEXT, Numbers, batch, graph, node, table
 
-from tidegate.connectors.jdbc.jvm_connector import ForeignSink, ForeignSource
+from tidegate.connectors.jdbc.jvm_connector import JvmSink, JvmSource
 from tidegate.connectors.jdbc.options import SINK_OPTIONS, SOURCE_OPTIONS
 from tidegate.connectors.jdbc.save_modes import TableNotPrepared
 from tidegate.connectors.jdbc.spark import DriverMissing, frame
@@ -79,15 +79,15 @@ def read(options: OptionSet, given: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def source(derby: Derby, **more: Any) -> ForeignSource:
-    return ForeignSource(read(SOURCE_OPTIONS, derby.options(**more)), CONTEXT)
+def source(derby: Derby, **more: Any) -> JvmSource:
+    return JvmSource(read(SOURCE_OPTIONS, derby.options(**more)), CONTEXT)
 
 
 def sink(derby: Derby, *, direct: bool = True, **more: Any):
     """A sink that adds rows directly, as into a database whose SQL is not known, or one that stages
     and commits.
     """
-    made = ForeignSink(read(SINK_OPTIONS, derby.options(**({"table": "T"} | more))), CONTEXT)
+    made = JvmSink(read(SINK_OPTIONS, derby.options(**({"table": "T"} | more))), CONTEXT)
     made.direct = direct
     return node("saved", made, ("source",), fusable=False, spark=SAVE)
 
@@ -108,7 +108,7 @@ def fill(derby: Derby, rows: int = 250) -> None:
     )
 
 
-def everything(spark: Any, reading: ForeignSource) -> list[Any]:
+def everything(spark: Any, reading: JvmSource) -> list[Any]:
     start = reading.initial()
     return frame(
         reading, spark, reading.tables()[0], start, reading.latest(start, Limit())
@@ -182,7 +182,7 @@ def test_save_modes_are_for_the_first_write_and_for_its_repeats(
     )
     nodes = graph(source=numbers(), saved=sink(derby, data_save_mode="DROP_DATA"))
     writes = nodes.nodes["saved"].operator
-    assert isinstance(writes, ForeignSink)
+    assert isinstance(writes, JvmSink)
     committer = writes.committer()
     committer.open(SinkRestore(lineage="L", generation=1, checkpoint=0))
     for _ in range(2):  # as after a kill in the first batch
@@ -227,8 +227,8 @@ def test_rows_that_delete_are_refused(engine: SparkEngine, derby: Derby) -> None
 
 @pytest.mark.usefixtures("spark")
 def test_a_driver_that_is_not_there_is_named_with_what_to_do() -> None:
-    def foreign(url: str, driver: str) -> ForeignSource:
-        return ForeignSource(
+    def foreign(url: str, driver: str) -> JvmSource:
+        return JvmSource(
             read(SOURCE_OPTIONS, {"url": url, "driver": driver, "table_path": "T"}), CONTEXT
         )
 

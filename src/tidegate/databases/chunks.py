@@ -58,7 +58,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class KeyScale:
     """Keys as whole numbers and back: how they can be cut by arithmetic.
 
     `units` is how many of them make up one in the width of the keys.
@@ -81,7 +81,7 @@ def splittable(kind: DataType) -> bool:
     )
 
 
-def condition(dialect: Dialect, key: str, low: Bound, high: Bound, *, nulls: bool) -> str:
+def range_condition(dialect: Dialect, key: str, low: Bound, high: Bound, *, nulls: bool) -> str:
     """The rows of a range, as a condition; `nulls` where rows without a value belong to it too.
     Empty for all rows.
     """
@@ -122,7 +122,7 @@ def as_bound(value: Any) -> Bound:
             return str(value)
 
 
-def cut(
+def split_into_chunks(
     session: Session, dialect: Dialect, relation: str, key: str, kind: DataType, how: ChunkStrategy
 ) -> list[Chunk]:
     """The chunks of a relation (a quoted table, or a query in brackets with a name), by one column:
@@ -130,7 +130,7 @@ def cut(
     """
     if how.rows <= how.rows_each:
         return [Chunk(None, None, how.rows)]
-    scale = scale_of(kind, dialect)
+    scale = key_scale(kind, dialect)
     if scale is not None:
         low, high = session.query(
             f"select {dialect.key_value(f'min({key})')}, {dialect.key_value(f'max({key})')} from"
@@ -138,15 +138,15 @@ def cut(
         )[0]
         if low is None:
             return [Chunk(None, None, how.rows)]
-        found = _evenly(scale, low, high, how)
+        found = _split_evenly(scale, low, high, how)
         if found:
             return found
     value = key if kind.name in WHOLE_NUMBERS else dialect.key_value(key)
-    keys = Keys(relation, key, value, lambda bound: bound_literal(dialect, bound))
-    return _between(list(_cutting_values(session, keys, how)), how)
+    keys = KeyColumn(relation, key, value, lambda bound: bound_literal(dialect, bound))
+    return _chunks_between(list(_boundary_keys(session, keys, how)), how)
 
 
-class Keys(NamedTuple):
+class KeyColumn(NamedTuple):
     """Where keys are, how they are compared, what to select of them, how an end of a range is
     written beside them, and which of them may be one.
     """
@@ -158,20 +158,20 @@ class Keys(NamedTuple):
     only: str = ""
 
 
-def scale_of(kind: DataType, dialect: Dialect) -> Scale | None:
+def key_scale(kind: DataType, dialect: Dialect) -> KeyScale | None:
     """How keys of a type are numbers; None where they are not."""
     if kind.name in WHOLE_NUMBERS:
-        return Scale(int, int)
+        return KeyScale(int, int)
     if (
         kind.name is TypeName.DECIMAL and dialect.system is not System.SQLITE
     ):  # which compares them as texts
-        return Scale(
+        return KeyScale(
             lambda v: int(Decimal(v).scaleb(kind.scale)),
             lambda n: as_bound(Decimal(n).scaleb(-kind.scale)),
             10**kind.scale,
         )
     if kind.name is TypeName.DATE:
-        return Scale(
+        return KeyScale(
             lambda v: _date(v).toordinal(), lambda n: datetime.date.fromordinal(n).isoformat()
         )
     if kind.name in MOMENTS:
@@ -181,7 +181,7 @@ def scale_of(kind: DataType, dialect: Dialect) -> Scale | None:
             else None
         )
         begin = datetime.datetime(1970, 1, 1, tzinfo=zone)
-        return Scale(
+        return KeyScale(
             lambda v: (_moment(v, zone) - begin) // datetime.timedelta(seconds=1),
             lambda n: (begin + datetime.timedelta(seconds=n)).isoformat(" "),
         )
@@ -199,7 +199,7 @@ def _moment(value: Any, zone: datetime.tzinfo | None) -> datetime.datetime:
     return found if (found.tzinfo is None) == (zone is None) else found.replace(tzinfo=zone)
 
 
-def _evenly(scale: Scale, low: Any, high: Any, how: ChunkStrategy) -> list[Chunk]:
+def _split_evenly(scale: KeyScale, low: Any, high: Any, how: ChunkStrategy) -> list[Chunk]:
     """Ranges of the same width; none where the keys are spread otherwise, or are no numbers after
     all (zero dates, infinity).
     """
@@ -212,27 +212,27 @@ def _evenly(scale: Scale, low: Any, high: Any, how: ChunkStrategy) -> list[Chunk
         return []
     return [
         Chunk(_bound(scale, chunk.low), _bound(scale, chunk.high), chunk.rows)
-        for chunk in even(first, last, how)
+        for chunk in even_chunks(first, last, how)
     ]
 
 
-def _bound(scale: Scale, number: int | None) -> Bound:
+def _bound(scale: KeyScale, number: int | None) -> Bound:
     return None if number is None else scale.bound(number)
 
 
-def even(low: int, high: int, how: ChunkStrategy) -> Iterator[Chunk]:
+def even_chunks(low: int, high: int, how: ChunkStrategy) -> Iterator[Chunk]:
     """Ranges of the same width."""
     count = min(how.chunks_max, -(-how.rows // how.rows_each), high - low + 1)
     edges = sorted({low + (high - low + 1) * i // count for i in range(1, count)} - {low})
-    yield from _between(edges, how)
+    yield from _chunks_between(edges, how)
 
 
-def _between(edges: Sequence[Bound], how: ChunkStrategy) -> list[Chunk]:
+def _chunks_between(edges: Sequence[Bound], how: ChunkStrategy) -> list[Chunk]:
     rows = -(-how.rows // (len(edges) + 1))
     return [Chunk(low, high, rows) for low, high in pairwise([None, *edges, None])]
 
 
-def _cutting_values(session: Session, keys: Keys, how: ChunkStrategy) -> Iterator[Bound]:
+def _boundary_keys(session: Session, keys: KeyColumn, how: ChunkStrategy) -> Iterator[Bound]:
     """Values at about equal distances: by walking the index step by step, or by one look at every
     so manieth row of a large table.
     """
@@ -240,11 +240,11 @@ def _cutting_values(session: Session, keys: Keys, how: ChunkStrategy) -> Iterato
     if how.rows // how.rows_each >= how.sample_above:
         yield from _sampled(session, keys, each, how)
     else:
-        yield from islice(walk(session, keys, each, ahead=each), how.chunks_max)
+        yield from islice(walk_keys(session, keys, each, ahead=each), how.chunks_max)
 
 
-def walk(
-    session: Session, keys: Keys, each: int, *, ahead: int, after: Bound = None
+def walk_keys(
+    session: Session, keys: KeyColumn, each: int, *, ahead: int, after: Bound = None
 ) -> Iterator[Bound]:
     """The key that has `ahead` others between it and `after`, then every key that is `each`
     further, by the index. A key that repeats is one step.
@@ -269,7 +269,7 @@ def walk(
         yield last
 
 
-def _sampled(session: Session, keys: Keys, each: int, how: ChunkStrategy) -> Iterator[Bound]:
+def _sampled(session: Session, keys: KeyColumn, each: int, how: ChunkStrategy) -> Iterator[Bound]:
     relation, key, value = keys.relation, keys.key, keys.value
     step = max(1, min(each, how.sample_rate))
     numbered = (

@@ -113,21 +113,21 @@ class Dialect(ABC):
         """
         return literal
 
-    def key_upto(self, column: NativeColumn, constant: str) -> str:
+    def key_at_most(self, column: NativeColumn, constant: str) -> str:
         """The rows with a key up to a constant, in every connection."""
         return f"{self.quote(column.name)} <= {constant}"
 
-    def key_after(self, column: NativeColumn, constant: str) -> str:
+    def key_above(self, column: NativeColumn, constant: str) -> str:
         """The rows with a key above a constant, in every connection."""
         return f"{self.quote(column.name)} > {constant}"
 
-    def key_unread(self, column: NativeColumn, kind: DataType) -> str:  # noqa: ARG002  # most types have no such values
+    def key_read_as_null(self, column: NativeColumn, kind: DataType) -> str:  # noqa: ARG002  # most types have no such values
         """Rows whose key is there, may be anywhere in its order, and is read as null; empty where
         there are none.
         """
         return ""
 
-    def key_edges(self, column: NativeColumn, kind: DataType) -> str:  # noqa: ARG002  # most types have no other values
+    def boundary_condition(self, column: NativeColumn, kind: DataType) -> str:  # noqa: ARG002  # most types have no other values
         """Keys at which a table can be cut, as Python knows their values; empty where these are
         all.
         """
@@ -157,7 +157,7 @@ class Dialect(ABC):
         """The columns that a query gives."""
 
     @abstractmethod
-    def rows_estimated(self, session: Session, name: TableName) -> int:
+    def estimate_rows(self, session: Session, name: TableName) -> int:
         """About how many rows a table has, from the statistics; 0 where they say nothing."""
 
 

@@ -24,7 +24,7 @@ class DatabaseUnreachable(TransientError):
         self.why = why
 
 
-class DatabaseTrouble(TransientError):
+class TransientDatabaseError(TransientError):
     """A statement failed in a way that may pass: connection lost, deadlock, lock timeout, shutdown,
     or something that we do not know.
     """
@@ -53,7 +53,7 @@ class AccessDenied(UserError):
         self.why = why
 
 
-class Untrusted(UserError):
+class TlsFailed(UserError):
     """An encrypted connection that does not come about: a certificate of somebody else, no
     encryption there, or a file that cannot be read.
     """
@@ -156,7 +156,7 @@ class LoggedValueUnfit(UserError):
         self.index = index
         self.why = why
 
-    def of_row(self, table: str, key: str) -> "LoggedValueUnfit":
+    def with_row(self, table: str, key: str) -> "LoggedValueUnfit":
         """The same with its table and the key of its row."""
         return LoggedValueUnfit(
             self.column, self.kind, self.index, self.why, f" of {table} ({key})"

@@ -19,16 +19,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.databases.errors import DatabaseTrouble
+from tidegate.databases.errors import TransientDatabaseError
 from tidegate.databases.url import Address
 
 IDLE_S_MAX = 30.0
 LIFETIME_S_MAX = 300.0
-KEPT_MAX = 2
+PER_ADDRESS_MAX = 2
 """For each address; more of them are closed after their use."""
 TOTAL_MAX = 8
 """In a process; the one that was used least recently is closed for a new one."""
-TICK_S = 5.0
+CHECK_INTERVAL_S = 5.0
 
 
 @dataclass(slots=True)
@@ -59,15 +59,15 @@ class ClosedConnection:
         self._where = str(address)
 
     def __getattr__(self, name: str) -> Any:
-        raise DatabaseTrouble(self._where, f"the session is closed, and {name} was wanted")
+        raise TransientDatabaseError(self._where, f"the session is closed, and {name} was wanted")
 
 
 _lock = threading.Lock()
-_kept: dict[str, list[IdleConnection]] = {}
-_watching = False
+_idle: dict[str, list[IdleConnection]] = {}
+_closer_runs = False
 
 
-def key_of(address: Address, kind: str = "") -> str:
+def connection_key(address: Address, kind: str = "") -> str:
     """What two uses must have in common, the password too; nothing can be read from it."""
     known = [
         address.system,
@@ -87,33 +87,31 @@ def take(key: str) -> IdleConnection | None:
     """A connection that was kept, which is the caller's now."""
     while True:
         with _lock:
-            found = _kept.get(key)
+            found = _idle.get(key)
             one = found.pop() if found else None
             if not found:
-                _kept.pop(key, None)
+                _idle.pop(key, None)
         if one is None or one.is_usable(time.monotonic()):
             return one
         one.close()
 
 
-def keep(
-    key: str, connection: Any, fileno: int, close: Callable[[], None], opened_s: float
-) -> None:
+def put(key: str, connection: Any, fileno: int, close: Callable[[], None], opened_s: float) -> None:
     """Keep a connection whose session was reset; where there are enough, an older one is closed."""
-    global _watching
+    global _closer_runs
     now_s = time.monotonic()
     new = IdleConnection(connection, fileno, close, opened_s, now_s)
     with _lock:
-        mine = _kept.setdefault(key, [])
+        mine = _idle.setdefault(key, [])
         mine.append(new)
-        over = [mine.pop(0)] if len(mine) > KEPT_MAX else []
-        if sum(map(len, _kept.values())) > TOTAL_MAX:
-            over.append(min(_kept.values(), key=_last_use).pop(0))
-        for empty in [name for name, many in _kept.items() if not many]:
-            del _kept[empty]
-        if not _watching:
-            _watching = True
-            threading.Thread(target=_watch, name="kept-connections", daemon=True).start()
+        over = [mine.pop(0)] if len(mine) > PER_ADDRESS_MAX else []
+        if sum(map(len, _idle.values())) > TOTAL_MAX:
+            over.append(min(_idle.values(), key=_last_use).pop(0))
+        for empty in [name for name, many in _idle.items() if not many]:
+            del _idle[empty]
+        if not _closer_runs:
+            _closer_runs = True
+            threading.Thread(target=_close_expired, name="kept-connections", daemon=True).start()
     for one in over:
         one.close()
 
@@ -122,30 +120,30 @@ def _last_use(many: list[IdleConnection]) -> float:
     return many[0].since_s if many else time.monotonic()
 
 
-def close_kept() -> None:
+def close_all() -> None:
     """Close all that nobody uses."""
     with _lock:
-        found = [one for many in _kept.values() for one in many]
-        _kept.clear()
+        found = [one for many in _idle.values() for one in many]
+        _idle.clear()
     for one in found:
         one.close()
 
 
-def _watch() -> None:
+def _close_expired() -> None:
     """Close what nobody has wanted for long; ends when nothing is kept."""
-    global _watching
+    global _closer_runs
     while True:
-        time.sleep(TICK_S)  # between two looks at what is kept
+        time.sleep(CHECK_INTERVAL_S)  # between two looks at what is kept
         now_s = time.monotonic()
         old: list[IdleConnection] = []
         with _lock:
-            for key, many in list(_kept.items()):
+            for key, many in list(_idle.items()):
                 old += [one for one in many if now_s - one.since_s > IDLE_S_MAX]
-                _kept[key] = [one for one in many if now_s - one.since_s <= IDLE_S_MAX]
-                if not _kept[key]:
-                    del _kept[key]
-            _watching = bool(_kept)
-            ends = not _watching
+                _idle[key] = [one for one in many if now_s - one.since_s <= IDLE_S_MAX]
+                if not _idle[key]:
+                    del _idle[key]
+            _closer_runs = bool(_idle)
+            ends = not _closer_runs
         for one in old:
             one.close()
         if ends:
@@ -153,12 +151,12 @@ def _watch() -> None:
 
 
 def _after_fork() -> None:
-    global _lock, _watching
+    global _lock, _closer_runs
     _lock = threading.Lock()
     # the drivers close the socket of a connection that is forgotten, and say nothing to the server
-    _kept.clear()
-    _watching = False
+    _idle.clear()
+    _closer_runs = False
 
 
 os.register_at_fork(after_in_child=_after_fork)
-atexit.register(close_kept)
+atexit.register(close_all)

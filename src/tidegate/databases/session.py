@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
-from tidegate.databases.errors import DatabaseTrouble
+from tidegate.databases.errors import TransientDatabaseError
 from tidegate.databases.url import Address, System
 from tidegate.model.errors import TidegateError
 
@@ -34,7 +34,7 @@ class Session(ABC):
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Run a statement; its rows."""
 
-    def query_often(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+    def query_prepared(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """As `query`, for a statement that is repeated: where the server can, it keeps the plan
         with the connection.
         """
@@ -78,7 +78,7 @@ class Session(ABC):
             raise
         self.commit()
 
-    def one(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+    def scalar(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         """The first value of the first row; None where there is none."""
         rows = self.query(sql, parameters)
         return rows[0][0] if rows else None
@@ -118,5 +118,5 @@ def open_session(address: Address) -> Session:
 def check_session(address: Address) -> None:
     """Whether the server is there and takes us: before a driver that would tell it less well."""
     with open_session(address) as session:
-        if session.one("select 1") != 1:
-            raise DatabaseTrouble(str(address), "it does not answer `select 1` with 1")
+        if session.scalar("select 1") != 1:
+            raise TransientDatabaseError(str(address), "it does not answer `select 1` with 1")

@@ -13,10 +13,10 @@ from functools import cache
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from tidegate.databases.errors import Untrusted
+from tidegate.databases.errors import TlsFailed
 
 
-class Mode(StrEnum):
+class TlsMode(StrEnum):
     """How a connection is protected."""
 
     NONE = "none"
@@ -26,15 +26,15 @@ class Mode(StrEnum):
 
 
 _MYSQL = {
-    "disabled": Mode.NONE,
-    "disable": Mode.NONE,
-    "preferred": Mode.NONE,  # takes what it gets; there is nothing to rely on
-    "required": Mode.REQUIRED,
-    "require": Mode.REQUIRED,
-    "trust": Mode.REQUIRED,
-    "verify-ca": Mode.VERIFY_CA,
-    "verify-identity": Mode.VERIFY_FULL,
-    "verify-full": Mode.VERIFY_FULL,
+    "disabled": TlsMode.NONE,
+    "disable": TlsMode.NONE,
+    "preferred": TlsMode.NONE,  # takes what it gets; there is nothing to rely on
+    "required": TlsMode.REQUIRED,
+    "require": TlsMode.REQUIRED,
+    "trust": TlsMode.REQUIRED,
+    "verify-ca": TlsMode.VERIFY_CA,
+    "verify-identity": TlsMode.VERIFY_FULL,
+    "verify-full": TlsMode.VERIFY_FULL,
 }
 _AUTHORITIES = ("sslrootcert", "serversslcert", "sslca", "trustcertificatekeystoreurl")
 DEBEZIUM = {
@@ -54,8 +54,8 @@ class Tls:
     `authority` is a file of certificates to trust; the machine's own where it is empty.
     """
 
-    mode: Mode
-    authority: str = ""
+    mode: TlsMode
+    ca_file: str = ""
     certificate: str = ""
     key: str = ""
 
@@ -72,7 +72,7 @@ def mysql_tls(properties: Mapping[str, str]) -> Tls:
     )
 
 
-def _mysql_mode(given: Mapping[str, str], authority: str) -> Mode:
+def _mysql_mode(given: Mapping[str, str], authority: str) -> TlsMode:
     word = given.get("sslmode", "").lower().replace("_", "-")
     if word:
         if word not in _MYSQL:
@@ -82,11 +82,11 @@ def _mysql_mode(given: Mapping[str, str], authority: str) -> Mode:
             )
         return _MYSQL[word]
     if not any(given.get(name, "").lower() == "true" for name in ("usessl", "requiressl")):
-        return Mode.NONE
+        return TlsMode.NONE
     return (
-        Mode.VERIFY_CA
+        TlsMode.VERIFY_CA
         if authority or given.get("verifyservercertificate", "").lower() == "true"
-        else Mode.REQUIRED
+        else TlsMode.REQUIRED
     )
 
 
@@ -95,33 +95,33 @@ def _path(text: str) -> str:
 
 
 @cache
-def context(tls: Tls, where: str) -> ssl.SSLContext:
+def tls_context(tls: Tls, where: str) -> ssl.SSLContext:
     """For Python's own sockets. Made once: it reads certificates."""
     try:
-        made = ssl.create_default_context(cafile=tls.authority or None)
+        made = ssl.create_default_context(cafile=tls.ca_file or None)
         if tls.certificate:
             made.load_cert_chain(tls.certificate, tls.key or None)
     except (OSError, ssl.SSLError) as error:
-        raise Untrusted(
+        raise TlsFailed(
             where,
-            f"its certificates {tls.authority or tls.certificate!r} cannot be read, which must be"
+            f"its certificates {tls.ca_file or tls.certificate!r} cannot be read, which must be"
             f" in PEM form: {error}",
         ) from None
-    made.check_hostname = tls.mode is Mode.VERIFY_FULL
-    if tls.mode is Mode.REQUIRED:
+    made.check_hostname = tls.mode is TlsMode.VERIFY_FULL
+    if tls.mode is TlsMode.REQUIRED:
         made.verify_mode = ssl.CERT_NONE
     return made
 
 
-def of_debezium(settings: Mapping[str, Any] | None) -> dict[str, str]:
+def from_debezium(settings: Mapping[str, Any] | None) -> dict[str, str]:
     """What its settings ask for, as parameters of a URL."""
-    return {DEBEZIUM[key]: str(value) for key, value in flat(settings or {}) if key in DEBEZIUM}
+    return {DEBEZIUM[key]: str(value) for key, value in flatten(settings or {}) if key in DEBEZIUM}
 
 
-def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Settings by their whole names, however they are nested."""
     for key, value in settings.items():
         if isinstance(value, Mapping):
-            yield from flat(value, f"{prefix}{key}.")
+            yield from flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value

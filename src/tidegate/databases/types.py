@@ -18,18 +18,18 @@ UNBOUNDED_SCALE = 18
 """The scale of a number whose column says none."""
 
 
-def simple(name: TypeName) -> DataType:
+def simple_type(name: TypeName) -> DataType:
     return DataType(name)
 
 
-def decimal(precision: int, scale: int) -> DataType:
+def decimal_type(precision: int, scale: int) -> DataType:
     """A decimal; where it has more digits than can travel, a text: nothing is rounded."""
     if precision > DECIMAL_DIGITS_MAX or scale > precision:
         return DataType(TypeName.STRING)
     return DataType(TypeName.DECIMAL, precision=precision, scale=scale)
 
 
-def array(element: DataType) -> DataType:
+def array_type(element: DataType) -> DataType:
     """A list of one type."""
     return DataType(TypeName.ARRAY, children=(element,))
 
@@ -44,17 +44,19 @@ def base_and_sizes(native: str) -> tuple[str, list[int]]:
     )
 
 
-def fitted(batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]]) -> pa.RecordBatch:
+def cast_batch(batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]]) -> pa.RecordBatch:
     """A batch of a driver with exactly our names and types, column by column; what does not fit is
     an error that names the column.
     """
-    arrays = [fit(batch.column(index), kind, name) for index, (name, kind) in enumerate(columns)]
+    arrays = [
+        cast_column(batch.column(index), kind, name) for index, (name, kind) in enumerate(columns)
+    ]
     return pa.RecordBatch.from_arrays(
         arrays, schema=pa.schema([pa.field(name, arrow_type(kind)) for name, kind in columns])
     )
 
 
-def fit(column: Any, kind: DataType, name: str) -> Any:
+def cast_column(column: Any, kind: DataType, name: str) -> Any:
     """One column, of exactly our type."""
     wanted = arrow_type(kind)
     if isinstance(
@@ -89,9 +91,9 @@ def _cast(column: Any, kind: DataType, wanted: Any) -> Any:
         and kind.children[0].name is TypeName.DECIMAL
         and _is_text(column.type.value_type)
     ):
-        decimals(column.flatten(), kind.children[0])
+        cast_decimals(column.flatten(), kind.children[0])
     if kind.name is TypeName.DECIMAL and _is_text(column.type):
-        return decimals(column, kind)
+        return cast_decimals(column, kind)
     if pa.types.is_timestamp(column.type) and kind.name is TypeName.TIMESTAMP:
         return column.cast(pa.timestamp("us"))
     return column.cast(wanted)
@@ -101,7 +103,7 @@ def _is_text(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def decimals(texts: Any, kind: DataType) -> Any:
+def cast_decimals(texts: Any, kind: DataType) -> Any:
     """Numbers from their texts.
 
     Arrow counts digits after it has moved the point, when the highest may be lost: those before the

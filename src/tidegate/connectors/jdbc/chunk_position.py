@@ -113,7 +113,7 @@ class ChunkPosition:
         }
 
     @staticmethod
-    def of(raw: Any) -> "ChunkPosition":
+    def from_json(raw: Any) -> "ChunkPosition":
         if raw.get("version") not in range(1, VERSION + 1):
             raise TerminalError(
                 f"this position of a Jdbc source has version {raw.get('version')}; versions up to"
@@ -132,9 +132,9 @@ class ChunkPosition:
         return ChunkPosition(tables=tuple(tables), done=raw["done"])
 
 
-def latest_within(start: Offset, limit: Limit) -> Offset:
+def end_of_batch(start: Offset, limit: Limit) -> Offset:
     """The end of the next batch: as many chunks as the limit allows, and at least one."""
-    position = ChunkPosition.of(start)
+    position = ChunkPosition.from_json(start)
     if position.done >= position.total:
         return start
     rows_max = min(
@@ -153,7 +153,7 @@ def latest_within(start: Offset, limit: Limit) -> Offset:
     return ChunkPosition(tables=position.tables, done=done).to_json()
 
 
-def thinned(
+def thin_edges(
     tables: Sequence[TableChunks], chars_max: int = EDGES_CHARS_MAX
 ) -> tuple[TableChunks, ...]:
     """Every second edge goes until all of them fit."""

@@ -25,27 +25,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.connectors.jdbc.promotion import Adoption
 from tidegate.connectors.jdbc.connection import open_existing
-from tidegate.connectors.jdbc.merge_sql import Merge
-from tidegate.connectors.jdbc.merge_runner import Merger, merge_parts
-from tidegate.connectors.jdbc.stage_names import Stage, is_dead, stage_prefix
-from tidegate.connectors.jdbc.save_modes import Preparation
+from tidegate.connectors.jdbc.merge_runner import MergeRunner, merge_parts
+from tidegate.connectors.jdbc.merge_sql import MergeSql
+from tidegate.connectors.jdbc.promotion import StagePromotion
+from tidegate.connectors.jdbc.save_modes import SaveModes
 from tidegate.connectors.jdbc.sink_query import run_query
-from tidegate.connectors.jdbc.sink_record import TABLE, Records, SinkRecord
-from tidegate.connectors.jdbc.staging import stage_place
+from tidegate.connectors.jdbc.sink_record import TABLE, SinkRecord, SinkRecordTable
+from tidegate.connectors.jdbc.stage_names import StageName, is_dead, stage_prefix
+from tidegate.connectors.jdbc.staging import staging_table_name
 from tidegate.connectors.jdbc.target import (
     JdbcTarget,
     KeyMissing,
-    fixed_name,
-    from_message,
+    single_target_name,
+    table_from_message,
     target_of,
 )
 from tidegate.connectors.jdbc.target_check import SharedTable, TargetFit, check_target
 from tidegate.databases.catalog import TableInfo, TableName
 from tidegate.databases.ddl import drop_table
 from tidegate.databases.dialect import dialect_of
-from tidegate.databases.errors import DatabaseTrouble, StatementRefused
+from tidegate.databases.errors import StatementRefused, TransientDatabaseError
 from tidegate.databases.session import Session, open_session
 from tidegate.databases.targets.rules import rules_of
 from tidegate.databases.url import Address, System
@@ -66,10 +66,10 @@ from tidegate.plugin.option import Values
 from tidegate.plugin.placeholders import has_placeholder
 
 _log = logging.getLogger(__name__)
-_KEY_IS_THERE = "23505"
+_KEY_EXISTS = "23505"
 _NO_TABLE = ("42P01", "1146")
-_TAKEN = (_KEY_IS_THERE, "42P07")
-_STAGES = {
+_EXISTS = (_KEY_EXISTS, "42P07")
+_STAGE_TABLES = {
     System.MYSQL: (
         "select table_name from information_schema.tables where table_schema = %s and"
         " left(table_name, %s) = %s"
@@ -82,6 +82,20 @@ _STAGES = {
         "select name from sqlite_master where type = 'table' and substr(name, 1, %s) = %s"
     ),
 }
+
+
+class StagedRowsLost(TransientDatabaseError):
+    """The server lost rows of a staging table, or the table; `found` is None without the table."""
+
+    def __init__(self, where: str, stage: str, expected: int, found: int | None) -> None:
+        state = "no longer exists" if found is None else f"has {found} rows instead of {expected}"
+        super().__init__(
+            where,
+            f"the staging table {stage} {state}: the server has lost rows; the batch is repeated",
+        )
+        self.stage = stage
+        self.expected = expected
+        self.found = found
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,30 +119,30 @@ class JdbcCommitter(Committer):
         self._context = context
         self._dialect = dialect_of(address.system)
         self._rules = rules_of(address.system)
-        self._preparation = Preparation(self._dialect, values)
+        self._save_modes = SaveModes(self._dialect, values)
         self._resume = SinkRestore(lineage="", generation=0, checkpoint=0)
         self._lineage = ""
         self._generation = 0
         self._checkpoint = 0
         # up to here the tables hold more than the checkpoints tell: what lies before the record is
         # skipped
-        self._ahead = 0
+        self._uncheckpointed_until = 0
         self._prepared: frozenset[str] = frozenset()
-        self._renewed = (
+        self._record_recreated = (
             False  # the record was lost, and somebody has agreed to go on without what it told of
         )
-        self._gone: set[str] = set()  # tables that went with it: they are made anew
+        self._lost_tables: set[str] = set()  # tables that went with it: they are made anew
         self._infos: dict[str, TableInfo] = {}
         self._fits: dict[str, tuple[tuple[Column, ...], TargetFit]] = {}
         self._inputs: dict[str, str] = {}  # which incoming table each target takes
         self._folds: bool | None = None
-        self._plain: dict[
+        self._plain_inserts: dict[
             str, bool
         ] = {}  # targets that were empty when we first came, and took plain inserts since
 
     @property
-    def _records(self) -> Records:
-        return Records(self._address, self._dialect, self._context, self._resume)
+    def _records(self) -> SinkRecordTable:
+        return SinkRecordTable(self._address, self._dialect, self._context, self._resume)
 
     # -- open
     # ----------------------------------------------------------------------------------------------------------------------------------
@@ -140,14 +154,18 @@ class JdbcCommitter(Committer):
             return TargetRecord(target=place, checkpoint=0)
         with open_existing(self._address) as session:
             found = (
-                Records(self._address, self._dialect, self._context, resume).found(session)
+                SinkRecordTable(
+                    self._address, self._dialect, self._context, resume
+                ).read_checkpoint(session)
                 if resume.checkpoint
                 else 0
             )
-            name = self._holds_rows(session) if resume.fresh else None
-        return TargetRecord(target=str(name or place), checkpoint=found, others="rows" if name else "")
+            name = self._nonempty_target(session) if resume.fresh else None
+        return TargetRecord(
+            target=str(name or place), checkpoint=found, others="rows" if name else ""
+        )
 
-    def _holds_rows(self, session: Session) -> TableName | None:
+    def _nonempty_target(self, session: Session) -> TableName | None:
         """The target's table, where rows are added to it without a key, it has one name for all
         incoming tables, and it is not empty.
         """
@@ -165,7 +183,7 @@ class JdbcCommitter(Committer):
             or has_placeholder(self._values["database"] or "")
         ):
             return None
-        name = fixed_name(self._values, self._dialect, self._address)
+        name = single_target_name(self._values, self._dialect, self._address)
         if self._dialect.table_info(session, name) is None:
             return None
         return (
@@ -179,23 +197,23 @@ class JdbcCommitter(Committer):
         in the tables.
         """
         with self._session() as session:
-            record = self._taken(session, resume)
+            record = self._acquire_record(session, resume)
         if record.offsets is None or record.checkpoint <= resume.checkpoint:
             return ()
         return (CommitRange(checkpoint=record.checkpoint, offsets=record.offsets),)
 
     def open(self, resume: SinkRestore) -> None:
         with self._session() as session:
-            self._taken(session, resume)
-            self._drop_dead(session)
-        self._ahead = max(resume.uncheckpointed_commits, default=0)
+            self._acquire_record(session, resume)
+            self._drop_dead_stages(session)
+        self._uncheckpointed_until = max(resume.uncheckpointed_commits, default=0)
 
     def _session(self) -> Session:
         if self._address.system is System.SQLITE:
             os.makedirs(os.path.dirname(self._address.database), exist_ok=True)
         return open_session(self._address)
 
-    def _taken(self, session: Session, resume: SinkRestore) -> SinkRecord:
+    def _acquire_record(self, session: Session, resume: SinkRestore) -> SinkRecord:
         """The record, in the hands of this generation. May be repeated."""
         self._resume = resume
         self._lineage = resume.lineage
@@ -204,34 +222,34 @@ class JdbcCommitter(Committer):
         remembered = frozenset((resume.state or {}).get("prepared", ()))
         self._inputs = dict((resume.state or {}).get("inputs", {}))
         failpoint("jdbcsink.open.before")
-        self._records.create(session)
+        self._records.create_table(session)
         failpoint("jdbcsink.open.middle")
         with session.transaction():
-            begun = self._records.begin(session, resume.checkpoint, remembered)
-            record = self._records.locked(session)
-            self._records.fence(session)
+            begun = self._records.insert_if_missing(session, resume.checkpoint, remembered)
+            record = self._records.lock(session)
+            self._records.take_over(session)
         failpoint("jdbcsink.open.after")
-        self._renewed = self._renewed or (begun and resume.checkpoint > 0)
+        self._record_recreated = self._record_recreated or (begun and resume.checkpoint > 0)
         self._prepared = record.prepared | remembered
         return record
 
-    def _drop_dead(self, session: Session) -> None:
-        for name in self._stages(session):
-            stage = Stage.read(name.table)
+    def _drop_dead_stages(self, session: Session) -> None:
+        for name in self._stage_tables(session):
+            stage = StageName.parse(name.table)
             if stage is not None and is_dead(stage, self._lineage, self._generation):
                 session.execute(drop_table(self._dialect, name))
 
-    def _stages(self, session: Session) -> list[TableName]:
+    def _stage_tables(self, session: Session) -> list[TableName]:
         """All staging tables of this sink."""
-        prefix, place = stage_prefix(self._context), stage_place(self._address, "")
-        sql = _STAGES[self._dialect.system]
+        prefix, place = stage_prefix(self._context), staging_table_name(self._address, "")
+        sql = _STAGE_TABLES[self._dialect.system]
         given = [
             part
             for part in (place.database if self._dialect.system is System.MYSQL else place.schema,)
             if part
         ]
         return [
-            stage_place(self._address, name)
+            staging_table_name(self._address, name)
             for (name,) in session.query(sql, [*given, len(prefix), prefix])
         ]
 
@@ -256,22 +274,24 @@ class JdbcCommitter(Committer):
         self, commit: Commit, targets: dict[TableName, list[StagedTable]]
     ) -> BatchCommitted | AlreadyCommitted:
         with open_existing(self._address) as session:
-            self._rules.verify(session)
+            self._rules.prepare_session(session)
             self._check_inputs(session, targets)
-            self._find_gone(session, targets)
+            self._find_lost_tables(session, targets)
             if not self._dialect.transactional_ddl and not self._values["query"]:
-                self._prepare_apart(session, commit, targets)
+                self._prepare_on_second_connection(session, commit, targets)
             failpoint("jdbcsink.merge.before")
             with session.transaction():
-                record = self._records.locked(session)
-                had = self._records.has(record, commit.checkpoint, commit.offsets, self._ahead)
+                record = self._records.lock(session)
+                had = self._records.includes(
+                    record, commit.checkpoint, commit.offsets, self._uncheckpointed_until
+                )
                 if not had:
                     self._merge(session, record, targets)
-                    self._records.move(session, commit.checkpoint, commit.offsets)
+                    self._records.advance(session, commit.checkpoint, commit.offsets)
                 failpoint("jdbcsink.merge.middle")
             failpoint("jdbcsink.merge.after")
             self._checkpoint = commit.checkpoint
-            self._sweep(session, commit.checkpoint)
+            self._drop_finished_stages(session, commit.checkpoint)
         return AlreadyCommitted() if had else BatchCommitted()
 
     def _check_inputs(self, session: Session, targets: dict[TableName, list[StagedTable]]) -> None:
@@ -281,7 +301,7 @@ class JdbcCommitter(Committer):
         if self._values["query"] or self._values["allow_shared_table"]:
             return
         if self._folds is None:
-            self._folds = self._rules.folds_tables(session)
+            self._folds = self._rules.ignores_table_case(session)
         shared = set()
         for name, part in [(name, part) for name, parts in targets.items() for part in parts]:
             known = self._inputs.setdefault(
@@ -292,17 +312,19 @@ class JdbcCommitter(Committer):
         if shared:
             raise SharedTable(sorted(shared))
 
-    def _find_gone(self, session: Session, targets: dict[TableName, list[StagedTable]]) -> None:
+    def _find_lost_tables(
+        self, session: Session, targets: dict[TableName, list[StagedTable]]
+    ) -> None:
         """Of a target that was lost with its record: the tables that are not there are as good as
         never prepared. Those that are there are not emptied.
         """
-        for name in targets if self._renewed else ():
+        for name in targets if self._record_recreated else ():
             if (
                 name.path in self._prepared
-                and name.path not in self._gone
+                and name.path not in self._lost_tables
                 and self._dialect.table_info(session, name) is None
             ):
-                self._gone.add(name.path)
+                self._lost_tables.add(name.path)
                 self._prepared -= {name.path}
 
     def _targets(self, messages: Sequence[Message]) -> dict[TableName, list[StagedTable]]:
@@ -310,15 +332,15 @@ class JdbcCommitter(Committer):
         found: dict[TableName, list[StagedTable]] = defaultdict(list)
         for raw in [table for message in messages for table in message.get("tables", ())]:
             target = target_of(
-                from_message(raw["table"]), self._values, self._dialect, self._address
+                table_from_message(raw["table"]), self._values, self._dialect, self._address
             )
-            place = stage_place(self._address, raw["stage"]) if raw["stage"] else None
+            place = staging_table_name(self._address, raw["stage"]) if raw["stage"] else None
             found[target.name].append(
                 StagedTable(target, place, raw["rows"], raw["subtask"], raw.get("shaped", False))
             )
         return {name: sorted(parts, key=lambda part: part.subtask) for name, parts in found.items()}
 
-    def _prepare_apart(
+    def _prepare_on_second_connection(
         self, session: Session, commit: Commit, targets: dict[TableName, list[StagedTable]]
     ) -> None:
         """Where making a table ends a transaction: by another connection, under the lock of the
@@ -330,47 +352,52 @@ class JdbcCommitter(Committer):
         ):
             return
         with session.transaction(), open_existing(self._address) as other:
-            record = self._records.locked(session)
-            if not self._records.has(record, commit.checkpoint, commit.offsets, self._ahead):
+            record = self._records.lock(session)
+            if not self._records.includes(
+                record, commit.checkpoint, commit.offsets, self._uncheckpointed_until
+            ):
                 self._prepare(other, record, targets)
-                self._records.prepare(session, self._prepared)
+                self._records.save_prepared(session, self._prepared)
 
     def _lacks_columns(self, session: Session, target: JdbcTarget) -> bool:
-        return target.grows and any(
-            self._info(session, target).column(column.name) is None for column in target.columns
+        return target.adds_columns and any(
+            self._table_info(session, target).column(column.name) is None
+            for column in target.columns
         )
 
     def _prepare(
         self, session: Session, record: SinkRecord, targets: dict[TableName, list[StagedTable]]
     ) -> None:
-        self._prepared |= record.prepared - self._gone
+        self._prepared |= record.prepared - self._lost_tables
         for name, parts in targets.items():
             target, fresh = parts[0].target, name.path not in self._prepared
             if not fresh and not self._lacks_columns(session, target):
                 continue
             failpoint("jdbcsink.prepare.before")
             if fresh:
-                if self._preparation.removes_rows:
-                    self._records.drop_others(session, name.path)
-                self._preparation.carry_out(session, target)
+                if self._save_modes.removes_rows:
+                    self._records.fence_other_sinks(session, name.path)
+                self._save_modes.apply(session, target)
             else:
-                self._preparation.grow(session, target, self._info(session, target))
+                self._save_modes.add_missing_columns(
+                    session, target, self._table_info(session, target)
+                )
             failpoint("jdbcsink.prepare.after")
             self._infos.pop(name.path, None)
             self._fits.pop(name.path, None)
-            self._fitting(session, target)
+            self._target_fit(session, target)
             self._prepared |= {name.path}
 
-    def _info(self, session: Session, target: JdbcTarget) -> TableInfo:
+    def _table_info(self, session: Session, target: JdbcTarget) -> TableInfo:
         if target.name.path not in self._infos:
-            self._infos[target.name.path] = self._preparation.found(session, target)
+            self._infos[target.name.path] = self._save_modes.read_table(session, target)
         return self._infos[target.name.path]
 
-    def _fitting(self, session: Session, target: JdbcTarget) -> TargetFit:
+    def _target_fit(self, session: Session, target: JdbcTarget) -> TargetFit:
         """Compared once for each table and each set of its columns: TargetUnfit."""
         known = self._fits.get(target.name.path)
         if known is None or known[0] != target.columns:
-            relation = self._rules.relation(session, self._info(session, target))
+            relation = self._rules.read_target(session, self._table_info(session, target))
             known = self._fits[target.name.path] = (
                 target.columns,
                 check_target(target.path, target, relation, self._rules, self._values),
@@ -384,7 +411,7 @@ class JdbcCommitter(Committer):
         if self._values["query"]:
             for part in [part for parts in targets.values() for part in parts]:
                 if part.place is not None:
-                    self._count(session, part.place, part.rows)
+                    self._check_staged_rows(session, part.place, part.rows)
                     run_query(
                         session,
                         self._dialect,
@@ -396,51 +423,51 @@ class JdbcCommitter(Committer):
             return
         if self._dialect.transactional_ddl:
             before = self._prepared
-            self._prepared |= record.prepared - self._gone
+            self._prepared |= record.prepared - self._lost_tables
             targets = {
                 name: parts
                 for name, parts in targets.items()
-                if not self._adopted(session, name, parts)
+                if not self._promote(session, name, parts)
             }
             self._prepare(session, record, targets)
             if self._prepared != before or self._prepared != record.prepared:
-                self._records.prepare(session, self._prepared)
+                self._records.save_prepared(session, self._prepared)
         for parts in targets.values():
             merges = [
-                self._merger(session, part, number)
+                self._merge_runner(session, part, number)
                 for number, part in enumerate(parts)
                 if part.place is not None
             ]
             merge_parts(session, merges, self._merge_one)
 
-    def _adopted(self, session: Session, name: TableName, parts: Sequence[StagedTable]) -> bool:
+    def _promote(self, session: Session, name: TableName, parts: Sequence[StagedTable]) -> bool:
         """Whether what is staged has become the target, with all its rows (adopt.py)."""
         full = sorted(
             (part for part in parts if part.place is not None), key=lambda part: -part.rows
         )
         if name.path in self._prepared or not full or not all(part.shaped for part in full):
             return False
-        adoption = Adoption(
+        adoption = StagePromotion(
             self._dialect,
             self._values,
             full[0].target,
             [part.place for part in full if part.place is not None],
         )
-        if not adoption.allowed(session):
+        if not adoption.is_allowed(session):
             return False
         for part in full:
             assert part.place is not None
-            self._count(session, part.place, part.rows)
-        if not self._tried(session, adoption.statements(), *_TAKEN):
+            self._check_staged_rows(session, part.place, part.rows)
+        if not self._try_statements(session, adoption.statements(), *_EXISTS):
             return False
         self._infos.pop(name.path, None)
         self._prepared |= {name.path}
-        self._plain[name.path] = True
+        self._plain_inserts[name.path] = True
         return True
 
-    def _merger(self, session: Session, part: StagedTable, number: int) -> Merger:
+    def _merge_runner(self, session: Session, part: StagedTable, number: int) -> MergeRunner:
         assert part.place is not None
-        self._count(session, part.place, part.rows)
+        self._check_staged_rows(session, part.place, part.rows)
         target = part.target
         changes = target.kinds and bool(
             session.query(
@@ -452,20 +479,20 @@ class JdbcCommitter(Committer):
                 f"there are rows that update or delete for {target.name}, and it has no key: give"
                 " primary_keys, or put FilterRowKind before the sink"
             )
-        merge = Merge(
+        merge = MergeSql(
             dialect=self._dialect,
             target=target,
-            relation=self._fitting(session, target).relation,
+            relation=self._target_fit(session, target).relation,
             stage=part.place,
             upsert=bool(self._values["enable_upsert"]),
-            inserts=not changes,
+            only_inserts=not changes,
             lossy=bool(self._values["allow_lossy_types"]),
             number=number,
             shaped=part.shaped,
         )
-        return Merger(session, self._rules, merge, part.rows)
+        return MergeRunner(session, self._rules, merge, part.rows)
 
-    def _merge_one(self, session: Session, merger: Merger) -> None:
+    def _merge_one(self, session: Session, merger: MergeRunner) -> None:
         """By plain inserts where that is worth a try, which costs half as much in PostgreSQL."""
         if not self._values["allow_merged_keys"]:
             merger.check_keys()
@@ -473,26 +500,28 @@ class JdbcCommitter(Committer):
         path = merge.target.name.path
         if (
             self._dialect.system is System.POSTGRES
-            and self._takes_plain(session, merge.target, merge.info)
-            and (plain := merge.plain())
+            and self._can_insert_plain(session, merge.target, merge.table_info)
+            and (plain := merge.plain_insert())
         ):
-            self._plain[path] = merger.tried(plain, _KEY_IS_THERE, last=False) is None
-            if self._plain[path]:
+            self._plain_inserts[path] = (
+                merger.try_statements(plain, _KEY_EXISTS, last=False) is None
+            )
+            if self._plain_inserts[path]:
                 return
         merger.run()
 
-    def _takes_plain(self, session: Session, target: JdbcTarget, info: TableInfo) -> bool:
+    def _can_insert_plain(self, session: Session, target: JdbcTarget, info: TableInfo) -> bool:
         """Whether none of our keys should be in the target: it was empty when we first came, and
         has had plain inserts since. A guess: others may write too.
         """
         path = target.name.path
-        if path not in self._plain:
-            self._plain[path] = not session.query(
+        if path not in self._plain_inserts:
+            self._plain_inserts[path] = not session.query(
                 f"select 1 from {self._dialect.qualified(info.name)} limit 1"
             )
-        return self._plain[path]
+        return self._plain_inserts[path]
 
-    def _tried(self, session: Session, statements: Sequence[str], *codes: str) -> bool:
+    def _try_statements(self, session: Session, statements: Sequence[str], *codes: str) -> bool:
         """Run them; False where the database minds in such a way, and then nothing of them has
         happened.
         """
@@ -508,28 +537,24 @@ class JdbcCommitter(Committer):
         session.execute("release savepoint tidegate_merge")
         return True
 
-    def _count(self, session: Session, place: TableName, rows: int) -> None:
+    def _check_staged_rows(self, session: Session, place: TableName, rows: int) -> None:
         """All rows that a task staged must still be there."""
+        found: int | None = None
         try:
-            found = f"{session.one(f'select count(*) from {self._dialect.qualified(place)}')} rows"
+            found = int(session.scalar(f"select count(*) from {self._dialect.qualified(place)}"))
         except StatementRefused as error:
             if error.code not in _NO_TABLE:
                 raise
-            found = "gone, with its rows,"
-        if found != f"{rows} rows":
-            raise DatabaseTrouble(
-                str(self._address),
-                f"the staging table {place.table} has {found} instead of {rows}: the server has"
-                " lost them; the batch is repeated",
-            )
+        if found != rows:
+            raise StagedRowsLost(str(self._address), place.table, rows, found)
 
-    def _sweep(self, session: Session, checkpoint: int) -> None:
+    def _drop_finished_stages(self, session: Session, checkpoint: int) -> None:
         """Staging tables of this batch and of failed attempts; what is left is dropped when the
         sink is opened again.
         """
         failpoint("jdbcsink.sweep.before")
-        for name in self._stages(session):
-            stage = Stage.read(name.table)
+        for name in self._stage_tables(session):
+            stage = StageName.parse(name.table)
             if stage is not None and (
                 stage.checkpoint <= checkpoint
                 or is_dead(stage, self._lineage, self._generation - 1)

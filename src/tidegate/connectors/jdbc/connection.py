@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from tidegate.databases.errors import DatabaseMissing, DatabaseTrouble
+from tidegate.databases.errors import DatabaseMissing, TransientDatabaseError
 from tidegate.databases.session import Session, open_session
 from tidegate.databases.url import Address, System, parse_url
 from tidegate.model.errors import UserError
@@ -35,13 +35,13 @@ def address_of(values: Values, database: str = "", *, creates: bool = False) -> 
     return found
 
 
-def existing(address: Address) -> Address:
+def without_create(address: Address) -> Address:
     """The same address; a file that is gone is not made anew."""
     return replace(address, properties={**address.properties, "create": "false"})
 
 
 @contextmanager
-def opened_before(address: Address) -> Iterator[None]:
+def retry_missing_file(address: Address) -> Iterator[None]:
     """Around connections to a target that was opened before: a file that is gone may come back, as
     a server may that does not answer.
     """
@@ -50,12 +50,12 @@ def opened_before(address: Address) -> Iterator[None]:
     except DatabaseMissing:
         if address.system is not System.SQLITE:
             raise
-        raise DatabaseTrouble(
+        raise TransientDatabaseError(
             str(address), "its file was removed, or its disk is not mounted"
         ) from None
 
 
 def open_existing(address: Address) -> Session:
     """A connection to a target that was opened before."""
-    with opened_before(address):
-        return open_session(existing(address))
+    with retry_missing_file(address):
+        return open_session(without_create(address))

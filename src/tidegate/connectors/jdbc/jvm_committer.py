@@ -23,22 +23,22 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tidegate.connectors.jdbc.jvm_sql import (
-    ADDED,
+    ADDED_COLUMNS,
     KIND,
     RECORD,
     SEQ,
     Brand,
-    ForeignMerge,
-    add_to_record,
-    create_record,
+    JvmMergeSql,
+    add_record_column,
+    create_record_table,
     stage_column,
 )
 from tidegate.connectors.jdbc.merge_runner import RowsLost
-from tidegate.connectors.jdbc.stage_names import Stage, is_dead, record_id, stage_prefix
-from tidegate.connectors.jdbc.sink_query import columns_of, parameters
+from tidegate.connectors.jdbc.sink_query import column_indexes, parse_parameters
 from tidegate.connectors.jdbc.sink_record import RecordGone, TargetOffsetsDiffer
+from tidegate.connectors.jdbc.stage_names import StageName, is_dead, record_id, stage_prefix
 from tidegate.connectors.jdbc.target import KeyMissing
-from tidegate.databases.errors import DatabaseTrouble, StatementRefused
+from tidegate.databases.errors import StatementRefused, TransientDatabaseError
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import Fenced, OtherCopy, UserError
 from tidegate.model.types import RowKind
@@ -59,7 +59,7 @@ _DELETES = f"{KIND} in ({RowKind.UPDATE_BEFORE.code}, {RowKind.DELETE.code})"
 _PUTS = f"{KIND} in ({RowKind.INSERT.code}, {RowKind.UPDATE_AFTER.code})"
 
 
-class JvmConnection(Protocol):
+class JdbcConnection(Protocol):
     """A connection of the JVM without autocommit. Errors are ours."""
 
     def execute(self, sql: str, *given: Any) -> int:
@@ -91,7 +91,7 @@ class FilledStage:
     `columns` are the target's, as the database reads them; `names` the incoming ones.
     """
 
-    place: str
+    target: str
     stage: str
     columns: tuple[str, ...]
     names: tuple[str, ...]
@@ -101,31 +101,31 @@ class FilledStage:
 
 
 @dataclass(slots=True)
-class Staging:
+class JvmStaging:
     """What save and commit share, in one driver.
 
     A second attempt of a batch takes the place of the first.
     """
 
     prepared: frozenset[str] = frozenset()
-    fresh: set[str] = field(default_factory=set)
-    parts: dict[tuple[int, int], FilledStage] = field(default_factory=dict)
+    prepared_now: set[str] = field(default_factory=set)
+    filled: dict[tuple[int, int], FilledStage] = field(default_factory=dict)
     lineage: str = ""
-    renewed: bool = False
+    record_recreated: bool = False
     """Whether the record was lost and made anew: a table that went with it is made again."""
     inputs: dict[str, str] = field(default_factory=dict)
     """Which incoming table each target takes."""
 
-    def of(self, checkpoint: int) -> list[FilledStage]:
+    def stages_of(self, checkpoint: int) -> list[FilledStage]:
         """The staging tables of a batch, in the order of its inputs."""
-        return [part for (batch, _), part in sorted(self.parts.items()) if batch == checkpoint]
+        return [part for (batch, _), part in sorted(self.filled.items()) if batch == checkpoint]
 
 
-class ForeignCommitter(Committer):
+class JvmCommitter(Committer):
     """The committer of one sink. `where` is its address for messages."""
 
     def __init__(
-        self, values: Values, context: OperatorContext, staging: Staging, where: str
+        self, values: Values, context: OperatorContext, staging: JvmStaging, where: str
     ) -> None:
         self._values = values
         self._context = context
@@ -136,7 +136,7 @@ class ForeignCommitter(Committer):
         self._checkpoint = 0
 
     @contextmanager
-    def _connection(self) -> Iterator[JvmConnection]:
+    def _connection(self) -> Iterator[JdbcConnection]:
         from tidegate.connectors.jdbc.spark import connect
 
         connection = connect(self._values)
@@ -153,9 +153,9 @@ class ForeignCommitter(Committer):
         """
         if "pyspark" not in sys.modules:
             return None
-        from tidegate.connectors.jdbc.spark import engine_is_up
+        from tidegate.connectors.jdbc.spark import is_spark_running
 
-        if not engine_is_up():
+        if not is_spark_running():
             return None
         place = f"{self._where} (table {RECORD})"
         with self._connection() as connection:
@@ -170,7 +170,7 @@ class ForeignCommitter(Committer):
     def uncheckpointed_commits(self, resume: SinkRestore) -> Sequence[CommitRange]:
         """The one record, where it is newer than the restore point."""
         with self._connection() as connection:
-            checkpoint, offsets = self._taken(connection, resume)
+            checkpoint, offsets = self._acquire_record(connection, resume)
         return (
             (CommitRange(checkpoint=checkpoint, offsets=offsets),)
             if offsets is not None and checkpoint > resume.checkpoint
@@ -179,14 +179,14 @@ class ForeignCommitter(Committer):
 
     def open(self, resume: SinkRestore) -> None:
         with self._connection() as connection:
-            self._taken(connection, resume)
+            self._acquire_record(connection, resume)
             for name in connection.tables(stage_prefix(self._context)):
-                stage = Stage.read(name)
+                stage = StageName.parse(name)
                 if stage is not None and is_dead(stage, resume.lineage, resume.generation):
                     connection.execute(f"drop table {name}")
             connection.commit()
 
-    def _taken(self, connection: JvmConnection, resume: SinkRestore) -> tuple[int, Any]:
+    def _acquire_record(self, connection: JdbcConnection, resume: SinkRestore) -> tuple[int, Any]:
         """The record, fenced by this generation: its checkpoint and offsets. May be repeated."""
         self._resume = resume
         self._checkpoint = resume.checkpoint
@@ -196,15 +196,15 @@ class ForeignCommitter(Committer):
         self._staging.inputs = dict(state.get("inputs", {}))
         failpoint("foreignsink.open.before")
         if not connection.tables(RECORD):
-            self._make(connection, create_record(self._brand), "id")
-        for name in ADDED:
+            self._create_if_missing(connection, create_record_table(self._brand), "id")
+        for name in ADDED_COLUMNS:
             if not self._has_column(connection, name):
-                self._make(connection, add_to_record(self._brand, name), name)
+                self._create_if_missing(connection, add_record_column(self._brand, name), name)
         failpoint("foreignsink.open.middle")
         if not connection.rows(f"select checkpoint_id from {RECORD} where id = ?", self._id()):
-            self._begin(connection, resume, remembered)
-            self._staging.renewed = self._staging.renewed or resume.checkpoint > 0
-        checkpoint, offsets, prepared = self._locked(connection)
+            self._insert_record(connection, resume, remembered)
+            self._staging.record_recreated = self._staging.record_recreated or resume.checkpoint > 0
+        checkpoint, offsets, prepared = self._lock_record(connection)
         sql = (
             f"update {RECORD} set generation_id = ?, fence_token = ?, installation = ? where id = ?"
         )
@@ -215,7 +215,7 @@ class ForeignCommitter(Committer):
         return checkpoint, offsets
 
     @staticmethod
-    def _has_column(connection: JvmConnection, name: str) -> bool:
+    def _has_column(connection: JdbcConnection, name: str) -> bool:
         try:
             connection.rows(f"select {name} from {RECORD} where 1 = 0")
         except StatementRefused:
@@ -223,19 +223,19 @@ class ForeignCommitter(Committer):
             return False
         return True
 
-    def _make(self, connection: JvmConnection, statement: str, column: str) -> None:
+    def _create_if_missing(self, connection: JdbcConnection, statement: str, column: str) -> None:
         try:
             connection.execute(statement)
             connection.commit()
-        except (StatementRefused, DatabaseTrouble):
+        except (StatementRefused, TransientDatabaseError):
             connection.rollback()
             if not self._has_column(
                 connection, column
             ):  # another sink may have made it at the same moment
                 raise
 
-    def _begin(
-        self, connection: JvmConnection, resume: SinkRestore, prepared: frozenset[str]
+    def _insert_record(
+        self, connection: JdbcConnection, resume: SinkRestore, prepared: frozenset[str]
     ) -> None:
         context = self._context
         connection.execute(
@@ -253,7 +253,7 @@ class ForeignCommitter(Committer):
     def _id(self) -> str:
         return record_id(self._context, self._resume.lineage)
 
-    def _locked(self, connection: JvmConnection) -> tuple[int, Any, frozenset[str]]:
+    def _lock_record(self, connection: JdbcConnection) -> tuple[int, Any, frozenset[str]]:
         """Within a transaction: the record, which nobody else can change until its end. Fenced
         where it belongs to a higher generation, OtherCopy where another driver of this one has it,
         RecordGone where it is not there.
@@ -290,29 +290,31 @@ class ForeignCommitter(Committer):
     # Commit.
 
     def commit(self, commit: Commit) -> BatchCommitted | AlreadyCommitted:
-        parts = self._staging.of(commit.checkpoint)
+        parts = self._staging.stages_of(commit.checkpoint)
         with self._connection() as connection:
             failpoint("foreignsink.commit.before")
-            checkpoint, offsets, prepared = self._locked(connection)
-            had = self._has(checkpoint, offsets, commit)
+            checkpoint, offsets, prepared = self._lock_record(connection)
+            had = self._includes(checkpoint, offsets, commit)
             if not had:
                 self._check_rows(
                     connection, parts, sum(int(message["rows"]) for message in commit.messages)
                 )
                 for part in parts:
                     self._merge(connection, part)
-                self._move(
-                    connection, commit, prepared | self._staging.prepared | self._staging.fresh
+                self._advance_record(
+                    connection,
+                    commit,
+                    prepared | self._staging.prepared | self._staging.prepared_now,
                 )
             failpoint("foreignsink.commit.middle")
             connection.commit()
             failpoint("foreignsink.commit.after")
-            self._staging.prepared |= self._staging.fresh
+            self._staging.prepared |= self._staging.prepared_now
             self._checkpoint = commit.checkpoint
-            self._sweep(connection, commit.checkpoint)
+            self._drop_finished_stages(connection, commit.checkpoint)
         return AlreadyCommitted() if had else BatchCommitted()
 
-    def _has(self, checkpoint: int, offsets: Any, commit: Commit) -> bool:
+    def _includes(self, checkpoint: int, offsets: Any, commit: Commit) -> bool:
         if commit.checkpoint < checkpoint <= max(self._resume.uncheckpointed_commits, default=0):
             return True
         if checkpoint < commit.checkpoint or (checkpoint == commit.checkpoint and offsets is None):
@@ -322,7 +324,7 @@ class ForeignCommitter(Committer):
         raise TargetOffsetsDiffer(self._where, commit.checkpoint, checkpoint)
 
     def _check_rows(
-        self, connection: JvmConnection, parts: Sequence[FilledStage], told: int
+        self, connection: JdbcConnection, parts: Sequence[FilledStage], told: int
     ) -> None:
         """All rows that Spark wrote must be in the staging tables, and once: a task that was tried
         twice may have left its rows twice.
@@ -335,13 +337,13 @@ class ForeignCommitter(Committer):
             for part in parts
         )
         if found != told or distinct != told:
-            raise DatabaseTrouble(
+            raise TransientDatabaseError(
                 self._where,
                 f"{told} rows were written, and {found} of {distinct} places are staged; the batch"
                 " is repeated",
             )
 
-    def _merge(self, connection: JvmConnection, part: FilledStage) -> None:
+    def _merge(self, connection: JdbcConnection, part: FilledStage) -> None:
         query = self._values["query"]
         if (
             part.kinds
@@ -354,12 +356,12 @@ class ForeignCommitter(Committer):
                     " or put FilterRowKind before the sink"
                 )
             raise KeyMissing(
-                f"there are rows that update or delete for {part.place}, and it has no key: give"
+                f"there are rows that update or delete for {part.target}, and it has no key: give"
                 " primary_keys, or put FilterRowKind before the sink"
             )
         if query:
-            statement, names = parameters(query, "?")
-            chosen = ", ".join(stage_column(n) for n in columns_of(names, part.names))
+            statement, names = parse_parameters(query, "?")
+            chosen = ", ".join(stage_column(n) for n in column_indexes(names, part.names))
             connection.run_for_rows(
                 statement,
                 f"select {chosen} from {part.stage} where {_PUTS} order by {SEQ}",
@@ -367,9 +369,9 @@ class ForeignCommitter(Committer):
             )
             return
         upsert = bool(self._values["enable_upsert"])
-        merge = ForeignMerge(
+        merge = JvmMergeSql(
             brand=self._brand,
-            place=part.place,
+            place=part.target,
             stage=part.stage,
             columns=part.columns,
             key=part.key,
@@ -384,9 +386,11 @@ class ForeignCommitter(Committer):
         if counted != put and len(part.key) < len(
             part.columns
         ):  # a key that is there and has nothing beside it is left as it is
-            raise RowsLost(self._where, part.place, put, counted)
+            raise RowsLost(self._where, part.target, put, counted)
 
-    def _move(self, connection: JvmConnection, commit: Commit, prepared: frozenset[str]) -> None:
+    def _advance_record(
+        self, connection: JdbcConnection, commit: Commit, prepared: frozenset[str]
+    ) -> None:
         offsets, names = json.dumps(commit.offsets), json.dumps(sorted(prepared))
         sql = (
             f"update {RECORD} set checkpoint_id = ?, offsets_json = ?, prepared_json = ? where"
@@ -394,15 +398,15 @@ class ForeignCommitter(Committer):
         )
         connection.execute(sql, commit.checkpoint, offsets, names, self._id())
 
-    def _sweep(self, connection: JvmConnection, checkpoint: int) -> None:
+    def _drop_finished_stages(self, connection: JdbcConnection, checkpoint: int) -> None:
         """The staging tables of this batch and of its failed attempts; what is left is dropped when
         the sink is opened again.
         """
-        self._staging.parts = {
-            place: part for place, part in self._staging.parts.items() if place[0] > checkpoint
+        self._staging.filled = {
+            place: part for place, part in self._staging.filled.items() if place[0] > checkpoint
         }
         for name in connection.tables(stage_prefix(self._context)):
-            stage = Stage.read(name)
+            stage = StageName.parse(name)
             if stage is not None and (
                 stage.checkpoint <= checkpoint
                 or is_dead(stage, self._resume.lineage, self._resume.generation - 1)

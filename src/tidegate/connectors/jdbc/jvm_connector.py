@@ -16,15 +16,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tidegate.connectors.jdbc.jvm_committer import ForeignCommitter, Staging
+from tidegate.connectors.jdbc.chunk_position import (
+    ChunkPosition,
+    TableChunks,
+    end_of_batch,
+    thin_edges,
+)
+from tidegate.connectors.jdbc.jvm_committer import JvmCommitter, JvmStaging
 from tidegate.connectors.jdbc.jvm_sql import Brand
-from tidegate.connectors.jdbc.chunk_position import ChunkPosition, TableChunks, latest_within, thinned
-from tidegate.connectors.jdbc.source_tables import bare_condition, entries
-from tidegate.connectors.jdbc.target import KeyMissing, written
+from tidegate.connectors.jdbc.source_tables import strip_where, table_entries
+from tidegate.connectors.jdbc.target import KeyMissing, with_name_case
 from tidegate.connectors.jdbc.target_check import SharedTable
-from tidegate.databases.chunks import ChunkStrategy, even
+from tidegate.databases.chunks import ChunkStrategy, even_chunks
 from tidegate.databases.dialect import is_number
-from tidegate.databases.url import shown_url
+from tidegate.databases.url import url_without_secrets
 from tidegate.model.errors import Unsupported, UserError
 from tidegate.model.types import Table, TypeName
 from tidegate.plugin.contract import (
@@ -62,7 +67,7 @@ NUMBERS = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ForeignRead:
+class JvmRead:
     """One table or query as Spark's JDBC takes it.
 
     `column` and `filter` are the person's own words in the database's SQL.
@@ -85,14 +90,14 @@ class ForeignRead:
         return " and ".join(part for part in (self.filter, span) if part) or "1 = 1"
 
 
-def reads_of(values: Values) -> tuple[ForeignRead, ...]:
+def reads_of(values: Values) -> tuple[JvmRead, ...]:
     """What a source's options name; nothing is asked of the database."""
     reads = []
-    for entry in entries(values):
+    for entry in table_entries(values):
         query = (entry["query"] or "").strip().rstrip(";")
         relation = f"({query}) tidegate_query" if query else entry["table_path"]
         reads.append(
-            ForeignRead(
+            JvmRead(
                 path=entry["table_path"] or DEFAULT_TABLE,
                 relation=relation,
                 column=entry["partition_column"] or "",
@@ -104,7 +109,7 @@ def reads_of(values: Values) -> tuple[ForeignRead, ...]:
 
 
 def _filter(values: Values, entry: Values) -> str:
-    parts = [f"({bare_condition(values['where_condition'])})"] if values["where_condition"] else []
+    parts = [f"({strip_where(values['where_condition'])})"] if values["where_condition"] else []
     for key, sign in (("partition_lower_bound", ">="), ("partition_upper_bound", "<=")):
         if entry[key] is not None:
             parts.append(f"{entry['partition_column']} {sign} {_constant(entry[key])}")
@@ -120,7 +125,7 @@ def _is_whole(text: str | None) -> bool:
     return text is not None and text.strip().lstrip("+-").isdigit()
 
 
-def check_column(read: ForeignRead, table: Table) -> None:
+def check_column(read: JvmRead, table: Table) -> None:
     """Whether a table can be cut by the partition column."""
     bare = read.column.strip('"`[]').lower()
     found = next((column for column in table.columns if column.name.lower() == bare), None)
@@ -137,7 +142,7 @@ def check_column(read: ForeignRead, table: Table) -> None:
         )
 
 
-class ForeignSource(Source):
+class JvmSource(Source):
     """Tables and queries that Spark reads."""
 
     def __init__(self, values: Values, context: OperatorContext) -> None:
@@ -153,19 +158,19 @@ class ForeignSource(Source):
     def tables(self) -> tuple[Table, ...]:
         """The tables as Spark sees them; asked once."""
         if self._tables is None:
-            from tidegate.connectors.jdbc.spark import found_table
+            from tidegate.connectors.jdbc.spark import read_table_schema
 
-            self._tables = tuple(found_table(self.values, read) for read in self.reads)
+            self._tables = tuple(read_table_schema(self.values, read) for read in self.reads)
         return self._tables
 
     def initial(self) -> Offset:
         """Every table cut into chunks, where the options say how; the database is not asked."""
         each = max(16, CHUNKS_MAX // len(self.reads))
         return ChunkPosition(
-            tables=thinned([self._chunks(read, each) for read in self.reads])
+            tables=thin_edges([self._chunks(read, each) for read in self.reads])
         ).to_json()
 
-    def _chunks(self, read: ForeignRead, chunks_max: int) -> TableChunks:
+    def _chunks(self, read: JvmRead, chunks_max: int) -> TableChunks:
         low, high, parts = (
             read.options[key]
             for key in ("partition_lower_bound", "partition_upper_bound", "partition_num")
@@ -173,7 +178,7 @@ class ForeignSource(Source):
         rows = self.values["split.size"]
         if not (parts and _is_whole(low) and _is_whole(high) and int(low) <= int(high)):
             return TableChunks(path=read.path, rows_each=rows)
-        chunks = even(
+        chunks = even_chunks(
             int(low), int(high), ChunkStrategy(rows_each=1, rows=parts, chunks_max=chunks_max)
         )
         return TableChunks(
@@ -185,15 +190,15 @@ class ForeignSource(Source):
 
     def latest(self, start: Offset, limit: Limit) -> Offset:
         """As many chunks as the limit allows; at least one."""
-        return latest_within(start, limit)
+        return end_of_batch(start, limit)
 
     def predicates(
         self, table: Table, start: Offset, end: Offset, tasks: int
-    ) -> tuple[ForeignRead, list[str]]:
+    ) -> tuple[JvmRead, list[str]]:
         """How a table is read, and the conditions of the tasks that read it between two offsets;
         none where nothing of it lies there.
         """
-        begun, until = ChunkPosition.of(start), ChunkPosition.of(end).done
+        begun, until = ChunkPosition.from_json(start), ChunkPosition.from_json(end).done
         read = next(read for read in self.reads if read.path == table.path)
         for index, first, last in begun.spans(until):
             chunks = begun.tables[index]
@@ -205,17 +210,17 @@ class ForeignSource(Source):
                 return read, self._spread(read, table, tasks)
         return read, []
 
-    def _spread(self, read: ForeignRead, table: Table, tasks: int) -> list[str]:
+    def _spread(self, read: JvmRead, table: Table, tasks: int) -> list[str]:
         """A whole table for several tasks, by the partition column as the database has it now."""
         if not read.column:
             return [read.predicate(None, None)]
         check_column(read, table)
-        from tidegate.connectors.jdbc.spark import low_high
+        from tidegate.connectors.jdbc.spark import column_bounds
 
-        low, high = low_high(self.values, read)
+        low, high = column_bounds(self.values, read)
         if low is None or high is None:
             return [read.predicate(None, None)]
-        chunks = even(
+        chunks = even_chunks(
             low,
             high,
             ChunkStrategy(
@@ -226,12 +231,12 @@ class ForeignSource(Source):
 
     def is_exhausted(self, offset: Offset) -> bool:
         """Whether all chunks are read."""
-        position = ChunkPosition.of(offset)
+        position = ChunkPosition.from_json(offset)
         return position.done >= position.total
 
     def progress(self, offset: Offset) -> Progress | None:
         """In chunks: the rows of what is not cut are not known."""
-        position = ChunkPosition.of(offset)
+        position = ChunkPosition.from_json(offset)
         return Progress(position.done, position.total, "chunks")
 
     def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # never asked: see spark.py
@@ -241,16 +246,16 @@ class ForeignSource(Source):
         raise Unsupported("this database is read by Spark")
 
 
-def adds_directly(values: Values) -> bool:
+def writes_directly(values: Values) -> bool:
     """Whether Spark adds the rows by itself, without staging and record."""
     return (
-        not Brand.of(values["url"]).exact
+        not Brand.of(values["url"]).has_known_transactions
         and not values["query"]
         and not (values["primary_keys"] and values["enable_upsert"])
     )
 
 
-class ForeignSink(Sink):
+class JvmSink(Sink):
     """Tables that Spark writes.
 
     `begun` tells with which direct write each one began: what the save modes say is for that one,
@@ -259,9 +264,9 @@ class ForeignSink(Sink):
 
     def __init__(self, values: Values, context: OperatorContext) -> None:
         super().__init__(values, context)
-        self.begun: dict[str, tuple[int, int]] = {}
-        self.staging = Staging()
-        self.direct = adds_directly(values)
+        self.first_writes: dict[str, tuple[int, int]] = {}
+        self.staging = JvmStaging()
+        self.direct = writes_directly(values)
 
     @property
     def on_engine(self) -> bool:
@@ -286,10 +291,12 @@ class ForeignSink(Sink):
                 )
         return tuple(names[name.lower()] for name in wanted)
 
-    def place(self, table: Table) -> str:
+    def target_name(self, table: Table) -> str:
         """The target's name, as the database reads it."""
         words = placeholder_values(table)
-        text = written(for_table(self.values["table"] or "${table_name}", words), self.values)
+        text = with_name_case(
+            for_table(self.values["table"] or "${table_name}", words), self.values
+        )
         database = for_table(self.values["database"] or "", words)
         if "${" in text or "${" in database:
             raise UserError(
@@ -306,10 +313,10 @@ class ForeignSink(Sink):
         if known != path:
             raise SharedTable([(place, known, path)])
 
-    def begins(self, place: str, task: WriteTask) -> bool:
+    def is_first_write(self, place: str, task: WriteTask) -> bool:
         """Whether this write is the first into a table, or a repeat of it."""
         this = (task.checkpoint, task.subtask)
-        return self.begun.setdefault(place, this) == this
+        return self.first_writes.setdefault(place, this) == this
 
     def writer(self, task: WriteTask) -> Writer:  # noqa: ARG002  # never asked: see spark.py
         raise Unsupported("this database is written by Spark")
@@ -317,23 +324,23 @@ class ForeignSink(Sink):
     def committer(self) -> Committer:
         """Rows and record together; with direct writes, only which tables have begun."""
         if self.direct:
-            return _Begun(self)
-        return ForeignCommitter(
-            self.values, self.context, self.staging, shown_url(self.values["url"])
+            return DirectWriteCommitter(self)
+        return JvmCommitter(
+            self.values, self.context, self.staging, url_without_secrets(self.values["url"])
         )
 
 
-class _Begun(Committer):
+class DirectWriteCommitter(Committer):
     """The rows are visible when Spark has written them; what is left is to remember the tables that
     must not be emptied again.
     """
 
-    def __init__(self, sink: ForeignSink) -> None:
+    def __init__(self, sink: JvmSink) -> None:
         self._sink = sink
 
     def open(self, resume: SinkRestore) -> None:
         known: Mapping[str, Sequence[int]] = (resume.state or {}).get("begun", {})
-        self._sink.begun = {
+        self._sink.first_writes = {
             place: (checkpoint, subtask) for place, (checkpoint, subtask) in known.items()
         }
 
@@ -345,5 +352,5 @@ class _Begun(Committer):
         """Which tables have begun, and with which write."""
         return {
             "version": 1,
-            "begun": {place: list(first) for place, first in self._sink.begun.items()},
+            "begun": {place: list(first) for place, first in self._sink.first_writes.items()},
         }

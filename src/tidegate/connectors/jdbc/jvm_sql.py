@@ -14,10 +14,10 @@ from enum import StrEnum
 from tidegate.model.types import RowKind
 
 RECORD = "tidegate_sink_record"
-ADDED = {"fence_token": "varchar(100)", "installation": "varchar(40)"}
+ADDED_COLUMNS = {"fence_token": "varchar(100)", "installation": "varchar(40)"}
 """Columns of the record that tables of older releases lack."""
 SEQ, KIND = "tg_seq", "tg_kind"
-_GONE = f"({RowKind.UPDATE_BEFORE.code}, {RowKind.DELETE.code})"
+_REMOVES = f"({RowKind.UPDATE_BEFORE.code}, {RowKind.DELETE.code})"
 _WHOLE = "decimal(19)"  # bigint is not a word of Oracle's
 
 
@@ -44,27 +44,27 @@ class Brand(StrEnum):
         return self in (Brand.DERBY, Brand.DB2)
 
     @property
-    def exact(self) -> bool:
+    def has_known_transactions(self) -> bool:
         """Whether its transactions are known to hold rows and record together."""
         return self is not Brand.GENERIC
 
 
-def create_record(brand: Brand) -> str:
+def create_record_table(brand: Brand) -> str:
     text = {Brand.SQLSERVER: "varchar(max)", Brand.GENERIC: "varchar(4000)"}.get(brand, "clob")
     return (
         f"create table {RECORD} (id varchar(64) not null primary key, lineage varchar(200), job_id"
         f" {_WHOLE}, pipeline_id {_WHOLE}, sink_name varchar(500), checkpoint_id {_WHOLE} not null,"
         f" generation_id {_WHOLE} not null, offsets_json {text}, prepared_json {text}, "
-        + ", ".join(f"{name} {kind}" for name, kind in ADDED.items())
+        + ", ".join(f"{name} {kind}" for name, kind in ADDED_COLUMNS.items())
         + ")"
     )
 
 
-def add_to_record(brand: Brand, name: str) -> str:
+def add_record_column(brand: Brand, name: str) -> str:
     """A column that the table of records of an older release lacks."""
     return (
         f"alter table {RECORD} add"
-        f" {'' if brand in (Brand.SQLSERVER, Brand.ORACLE) else 'column '}{name} {ADDED[name]}"
+        f" {'' if brand in (Brand.SQLSERVER, Brand.ORACLE) else 'column '}{name} {ADDED_COLUMNS[name]}"
     )
 
 
@@ -113,7 +113,7 @@ def stage_column(number: int) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ForeignMerge:
+class JvmMergeSql:
     """The rows of one staging table into its target.
 
     Names are written as the database reads them.
@@ -138,12 +138,12 @@ class ForeignMerge:
         )
         gone = (
             f"delete from {self.place} where exists (select 1 from {self.stage} s where s.{KIND} in"
-            f" {_GONE} and {self._same_as_target('s')})"
+            f" {_REMOVES} and {self._same_as_target('s')})"
         )
         first = [
             f"delete from {self.stage} where {pruned}",
             gone,
-            f"delete from {self.stage} where {KIND} in {_GONE}",
+            f"delete from {self.stage} where {KIND} in {_REMOVES}",
         ]
         if not self.upsert:
             changed = f"s.{KIND} = {RowKind.UPDATE_AFTER.code}"

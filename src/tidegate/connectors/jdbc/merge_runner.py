@@ -10,7 +10,7 @@ a row.
 
 from collections.abc import Callable, Sequence
 
-from tidegate.connectors.jdbc.merge_sql import Merge, MergeStatement
+from tidegate.connectors.jdbc.merge_sql import MergeSql, MergeStatement
 from tidegate.databases.errors import StatementRefused
 from tidegate.databases.session import Session
 from tidegate.databases.targets.rules import TargetRules
@@ -18,8 +18,14 @@ from tidegate.databases.url import System
 from tidegate.model.errors import TerminalError, UserError
 
 # Of MariaDB and MySQL, PostgreSQL (unique and exclusion), SQLite.
-TAKEN = ("1062", "23505", "23P01", "SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY")
-_TWICE_IN_ONE_STATEMENT = "21000"
+KEY_TAKEN_CODES = (
+    "1062",
+    "23505",
+    "23P01",
+    "SQLITE_CONSTRAINT_UNIQUE",
+    "SQLITE_CONSTRAINT_PRIMARYKEY",
+)
+_KEY_TWICE_IN_STATEMENT = "21000"
 
 
 class UniqueTaken(UserError):
@@ -97,58 +103,67 @@ class ValuesChanged(UserError):
         self.why = why
 
 
-class Merger:
+class MergeRunner:
     """One staging table with `rows` rows, within the transaction of the session."""
 
-    def __init__(self, session: Session, rules: TargetRules, merge: Merge, rows: int) -> None:
+    def __init__(self, session: Session, rules: TargetRules, merge: MergeSql, rows: int) -> None:
         self._session = session
         self._rules = rules
         self.merge = merge
         self._rows = rows
-        self._table = merge.info.name.path
+        self._table = merge.table_info.name.path
         self._where = str(session.address)
 
     def run(self) -> None:
         """All rows, whatever is in the target."""
         merge, system = self.merge, self.merge.dialect.system
-        refused = self.tried(merge.statements(distinct=False), *TAKEN, _TWICE_IN_ONE_STATEMENT)
+        refused = self.try_statements(
+            merge.statements(distinct=False), *KEY_TAKEN_CODES, _KEY_TWICE_IN_STATEMENT
+        )
         if (
             refused is not None
-            and refused.code == _TWICE_IN_ONE_STATEMENT
+            and refused.code == _KEY_TWICE_IN_STATEMENT
             and system is System.POSTGRES
         ):
-            refused = self.tried(merge.statements(distinct=True), *TAKEN, last=True)
+            refused = self.try_statements(
+                merge.statements(distinct=True), *KEY_TAKEN_CODES, last=True
+            )
         if refused is None:
             return
         if not merge.target.key or not (merge.upsert or merge.target.kinds):
             raise refused
         if merge.relation.cascades:
             raise UniqueTaken(self._where, self._table, refused.why, merge.relation.cascades)
-        if (again := self.tried(merge.replacing(), *TAKEN, last=True)) is not None:
+        if (
+            again := self.try_statements(merge.replace_statements(), *KEY_TAKEN_CODES, last=True)
+        ) is not None:
             raise UniqueTaken(self._where, self._table, again.why)
 
     def check_keys(self) -> None:
         """KeysMerged where primary_keys do not tell the rows of the source apart."""
         target = self.merge.target
-        for query in self.merge.merged_rows():
+        for query in self.merge.merged_key_queries():
             if found := self._session.query(query):
                 raise KeysMerged(target.path, self._table, target.key, target.source_key, found[0])
 
-    def take_away(self) -> None:
+    def delete_keys(self) -> None:
         """The first half of a replacement: all keys of the batch go."""
-        self._run([statement for statement in self.merge.replacing() if not statement.counts], True)
+        self._run(
+            [statement for statement in self.merge.replace_statements() if not statement.counts],
+            True,
+        )
 
-    def put_back(self) -> None:
+    def insert_rows(self) -> None:
         """The second half: its rows come."""
-        refused = self.tried(
-            [statement for statement in self.merge.replacing() if statement.counts],
-            *TAKEN,
+        refused = self.try_statements(
+            [statement for statement in self.merge.replace_statements() if statement.counts],
+            *KEY_TAKEN_CODES,
             last=True,
         )
         if refused is not None:
             raise UniqueTaken(self._where, self._table, refused.why)
 
-    def tried(
+    def try_statements(
         self, statements: Sequence[MergeStatement], *codes: str, last: bool | None = None
     ) -> StatementRefused | None:
         """Run them; the error where the database minds in such a way, and then nothing of them has
@@ -156,7 +171,7 @@ class Merger:
         """
         self._session.execute("savepoint tidegate_merge")
         try:
-            self._run(statements, self.merge.last if last is None else last)
+            self._run(statements, self.merge.puts_last_of_key if last is None else last)
         except StatementRefused as error:
             if error.code not in codes:
                 raise
@@ -167,12 +182,16 @@ class Merger:
 
     def _run(self, statements: Sequence[MergeStatement], last: bool) -> None:
         counting = any(statement.counts for statement in statements)
-        put = int(self._session.one(self.merge.count_puts())) if counting and last else self._rows
+        put = (
+            int(self._session.scalar(self.merge.count_puts_query()))
+            if counting and last
+            else self._rows
+        )
         counted = 0
         for statement in statements:
             changed = self._session.execute(statement.text)
             counted += changed if statement.counts else 0
-            if not self.merge.lossy and (why := self._rules.changed_values(self._session)):
+            if not self.merge.lossy and (why := self._rules.altered_values(self._session)):
                 raise ValuesChanged(self._where, self._table, why)
         doubled = any(statement.doubled for statement in statements)
         if counting and not put <= counted <= put * (2 if doubled else 1):
@@ -180,7 +199,7 @@ class Merger:
 
 
 def merge_parts(
-    session: Session, parts: Sequence[Merger], merge: Callable[[Session, Merger], None]
+    session: Session, parts: Sequence[MergeRunner], merge: Callable[[Session, MergeRunner], None]
 ) -> None:
     """All staging tables of one target.
 
@@ -200,7 +219,7 @@ def merge_parts(
             raise
         session.execute("rollback to savepoint tidegate_target")
         for part in parts:
-            part.take_away()
+            part.delete_keys()
         for part in parts:
-            part.put_back()
+            part.insert_rows()
     session.execute("release savepoint tidegate_target")

@@ -13,15 +13,15 @@ from tidegate.connectors.jdbc.staging import stage_type
 from tidegate.connectors.jdbc.target import JdbcTarget
 from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
 from tidegate.databases.dialect import Dialect
-from tidegate.databases.postgres.dialect import plain
+from tidegate.databases.postgres.dialect import base_type
 from tidegate.databases.targets.rules import TargetTable
 from tidegate.databases.url import System
 from tidegate.model.errors import UserError
 from tidegate.model.types import Column, RowKind
 
 _PUTS = f"({RowKind.INSERT.code}, {RowKind.UPDATE_AFTER.code})"
-_TAKES = f"({RowKind.UPDATE_BEFORE.code}, {RowKind.DELETE.code})"
-_WIDE = {"date": "timestamp without time zone", "bit": "bit varying"}
+_REMOVES = f"({RowKind.UPDATE_BEFORE.code}, {RowKind.DELETE.code})"
+_WIDER_TYPES = {"date": "timestamp without time zone", "bit": "bit varying"}
 """Types of PostgreSQL that cut what is cast to them, and which one does not."""
 _TEXTS = ("text", "character varying", "character", "bpchar")
 
@@ -54,7 +54,7 @@ class MergeStatement:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Merge:
+class MergeSql:
     """One staging table into one target.
 
     `inserts` tells that none of its rows updates or deletes, though the incoming table could have
@@ -66,7 +66,7 @@ class Merge:
     relation: TargetTable
     stage: TableName
     upsert: bool
-    inserts: bool = False
+    only_inserts: bool = False
     lossy: bool = False
     """Whether values may be rounded or cut: allow_lossy_types."""
     number: int = 0
@@ -77,16 +77,16 @@ class Merge:
     """
 
     @property
-    def info(self) -> TableInfo:
+    def table_info(self) -> TableInfo:
         return self.relation.info
 
     @property
-    def last(self) -> bool:
+    def puts_last_of_key(self) -> bool:
         """Whether only the last row of each key is put, by `statements(distinct=False)`."""
         if not self.target.key:
             return False
         return (
-            (self.target.kinds and not (self.inserts and self._by_index))
+            (self.target.kinds and not (self.only_inserts and self._by_index))
             or (self.upsert and not self._by_index)
             or self._by_update
         )
@@ -98,9 +98,9 @@ class Merge:
         """
         if not self.target.key:
             return [self._put(last=False)]
-        if self.target.kinds and not (self.inserts and self._by_index):
+        if self.target.kinds and not (self.only_inserts and self._by_index):
             return [
-                MergeStatement(self._delete(_TAKES if self._by_index else "", last=True)),
+                MergeStatement(self._delete(_REMOVES if self._by_index else "", last=True)),
                 *self._puts(),
             ]
         if not self.upsert:
@@ -109,40 +109,40 @@ class Merge:
             return [MergeStatement(self._delete("", last=False)), self._put(last=True)]
         return self._puts() if self._by_update else [self._put(last=distinct)]
 
-    def plain(self) -> list[MergeStatement]:
+    def plain_insert(self) -> list[MergeStatement]:
         """The same where no key is in the target yet and none is there twice: that costs about
         half. Empty where rows do more than insert; a key that is there is an error.
         """
-        only_inserts = self.inserts or not self.target.kinds
+        only_inserts = self.only_inserts or not self.target.kinds
         plain = self.target.key and only_inserts and self._by_index
         return (
             [MergeStatement(self._insert(last=False, conflict=False), counts=True)] if plain else []
         )
 
-    def replacing(self) -> list[MergeStatement]:
+    def replace_statements(self) -> list[MergeStatement]:
         """All keys of the batch go, then its rows come: no row of it can meet another one in
         between. Columns that only the target has are kept.
         """
-        own = {column.name for column in self._native(self.target.names())}
+        own = {column.name for column in self._native_columns(self.target.names())}
         extra = [
             column.name
-            for column in self.info.columns
+            for column in self.table_info.columns
             if column.name not in own and not column.generated
         ]
         delete = MergeStatement(self._delete("", last=False))
         if not extra:
             return [delete, MergeStatement(self._insert(last=True, conflict=False), counts=True)]
-        key = [column.name for column in self._native(self.target.key)]
+        key = [column.name for column in self._native_columns(self.target.key)]
         columns = self.dialect.names([*key, *extra])
         keep = (
-            f"create temporary table {self._kept} as select {columns} from"
+            f"create temporary table {self._kept_columns_table} as select {columns} from"
             f" {self._staged_rows_of_target()}"
         )
         return [
             MergeStatement(
-                f"drop table if exists {self._kept}"
+                f"drop table if exists {self._kept_columns_table}"
                 if self.dialect.system is not System.MYSQL
-                else f"drop temporary table if exists {self._kept}"
+                else f"drop temporary table if exists {self._kept_columns_table}"
             ),
             MergeStatement(keep),
             delete,
@@ -150,7 +150,7 @@ class Merge:
             MergeStatement(self._insert(last=True, conflict=False, kept=extra), counts=True),
         ]
 
-    def merged_rows(self) -> list[str]:
+    def merged_key_queries(self) -> list[str]:
         """Queries for keys that several rows of the source have: in the batch, and between the
         batch and the target. None where the key holds that of the source, and none for changes,
         which may move a key from one row to another.
@@ -158,8 +158,13 @@ class Merge:
         key, source = self.target.key, self.target.source_key
         if self.target.kinds or not key or not source or set(source) <= set(key):
             return []
-        columns = ", ".join(f"s.{self._staged(number)}" for number in self.target.positions(key))
-        stage, table = self.dialect.qualified(self.stage), self.dialect.qualified(self.info.name)
+        columns = ", ".join(
+            f"s.{self._staged_name(number)}" for number in self.target.positions(key)
+        )
+        stage, table = (
+            self.dialect.qualified(self.stage),
+            self.dialect.qualified(self.table_info.name),
+        )
         differs = " or ".join(
             f"t.{self.dialect.quote(native.name)} <> {self._value(n, native)}"
             for n, native in self._columns(source)
@@ -167,22 +172,22 @@ class Merge:
         return [
             f"select {columns} from {stage} s group by {columns} having count(*) > 1 limit 1",
             (
-                f"select {columns} from {stage} s join {table} t on {self._pairs('t', key)} where"
+                f"select {columns} from {stage} s join {table} t on {self._key_matches('t', key)} where"
                 f" {differs} limit 1"
             ),
         ]
 
     def _columns(self, names: tuple[str, ...]) -> list[tuple[int, NativeColumn]]:
-        return list(zip(self.target.positions(names), self._native(names), strict=True))
+        return list(zip(self.target.positions(names), self._native_columns(names), strict=True))
 
     @property
-    def _kept(self) -> str:
+    def _kept_columns_table(self) -> str:
         """The temporary table of what only the target has of rows that are replaced."""
         return f"tidegate_kept_{self.number}"
 
-    def count_puts(self) -> str:
+    def count_puts_query(self) -> str:
         """A query for the number of rows that are put where only the last of each key is."""
-        return f"select count(*) from {self._rows(last=True)} where {self._kinds()}"
+        return f"select count(*) from {self._staged_rows(last=True)} where {self._puts_condition()}"
 
     @property
     def _by_index(self) -> bool:
@@ -190,8 +195,8 @@ class Merge:
 
         Without such an index rows are deleted first: the result is the same.
         """
-        return self.upsert and self.relation.has(
-            [column.name for column in self._native(self.target.key)]
+        return self.upsert and self.relation.has_unique_index(
+            [column.name for column in self._native_columns(self.target.key)]
         )
 
     @property
@@ -199,20 +204,20 @@ class Merge:
         """Whether a row that is there must be found by its key alone: `on duplicate key` would take
         one that another unique index tells it of.
         """
-        key = [column.name for column in self._native(self.target.key)]
+        key = [column.name for column in self._native_columns(self.target.key)]
         return (
             self.dialect.system is System.MYSQL
             and self._by_index
-            and bool(self.relation.others(key))
+            and bool(self.relation.other_indexes(key))
         )
 
     def _puts(self) -> list[MergeStatement]:
         """The last row of each key, changed where its key is there, else inserted."""
         if not self._by_update:
             return [self._put(last=True)]
-        absent = self._pairs("t", self.target.key)
-        first = self.dialect.quote(self._native(self.target.key)[0].name)
-        table = self.dialect.qualified(self.info.name)
+        absent = self._key_matches("t", self.target.key)
+        first = self.dialect.quote(self._native_columns(self.target.key)[0].name)
+        table = self.dialect.qualified(self.table_info.name)
         insert = self._insert(
             last=True,
             conflict=False,
@@ -222,15 +227,15 @@ class Merge:
         others = [name for name in self.target.names() if name not in self.target.key]
         if not others:
             return [MergeStatement(insert)]
-        natives = self._native(others)
+        natives = self._native_columns(others)
         sets = ", ".join(
             f"t.{self.dialect.quote(c.name)} = {self._value(n, c)}"
             for n, c in zip(self.target.positions(tuple(others)), natives, strict=True)
         )
         # The insert first would find its own rows in the update.
         update = (
-            f"update {table} t join {self._rows(last=True)} on {absent} set {sets} where"
-            f" {self._kinds()}"
+            f"update {table} t join {self._staged_rows(last=True)} on {absent} set {sets} where"
+            f" {self._puts_condition()}"
         )
         return [MergeStatement(update, counts=True), MergeStatement(insert, counts=True)]
 
@@ -243,28 +248,32 @@ class Merge:
             doubled=conflict and self.dialect.system is System.MYSQL,
         )
 
-    def _kinds(self) -> str:
+    def _puts_condition(self) -> str:
         return f"s.kind in {_PUTS}" if self.target.kinds else "1 = 1"
 
-    def _pairs(self, table: str, key: tuple[str, ...]) -> str:
+    def _key_matches(self, table: str, key: tuple[str, ...]) -> str:
         """The condition that a row of a table has the key of a staged row."""
-        natives, numbers = self._native(key), self.target.positions(key)
+        natives, numbers = self._native_columns(key), self.target.positions(key)
         return " and ".join(
-            self._same(table, n, native) for n, native in zip(numbers, natives, strict=True)
+            self._column_matches(table, n, native)
+            for n, native in zip(numbers, natives, strict=True)
         )
 
     def _staged_rows_of_target(self) -> str:
         """The rows of the target that have a key of the batch."""
-        table, pairs = self.dialect.qualified(self.info.name), self._pairs("t", self.target.key)
+        table, pairs = (
+            self.dialect.qualified(self.table_info.name),
+            self._key_matches("t", self.target.key),
+        )
         return (
             f"{table} t where exists (select 1 from {self.dialect.qualified(self.stage)} s where"
             f" {pairs})"
         )
 
-    def _native(self, names: tuple[str, ...] | list[str]) -> list[NativeColumn]:
-        found = [(name, self.info.column(name)) for name in names]
+    def _native_columns(self, names: tuple[str, ...] | list[str]) -> list[NativeColumn]:
+        found = [(name, self.table_info.column(name)) for name in names]
         if missing := [name for name, column in found if column is None]:
-            raise ColumnMissing(self.info.name.path, missing)
+            raise ColumnMissing(self.table_info.name.path, missing)
         return [column for _, column in found if column is not None]
 
     def _insert(
@@ -280,7 +289,7 @@ class Merge:
         rows that had these columns in the target, or, where it is empty, only those that were not
         there.
         """
-        natives = self._native(self.target.names())
+        natives = self._native_columns(self.target.names())
         columns = self.dialect.names([*(native.name for native in natives), *(kept or ())])
         values = ", ".join(
             [
@@ -289,16 +298,16 @@ class Merge:
             ]
         )
         if kept is not None:
-            first = self.dialect.quote(self._native(self.target.key)[0].name)
+            first = self.dialect.quote(self._native_columns(self.target.key)[0].name)
             more = (
-                f" {'join' if kept else 'left join'} {self._kept} k on"
-                f" {self._pairs('k', self.target.key)}"
+                f" {'join' if kept else 'left join'} {self._kept_columns_table} k on"
+                f" {self._key_matches('k', self.target.key)}"
             )
             where = "" if kept else f" and k.{first} is null"
-        table = self.dialect.qualified(self.info.name)
+        table = self.dialect.qualified(self.table_info.name)
         text = (
-            f"insert into {table} ({columns}) select {values} from {self._rows(last=last)}{more}"
-            f" where {self._kinds()}{where}"
+            f"insert into {table} ({columns}) select {values} from {self._staged_rows(last=last)}{more}"
+            f" where {self._puts_condition()}{where}"
         )
         if (
             self.dialect.system is not System.POSTGRES
@@ -310,12 +319,14 @@ class Merge:
             else text
         )
 
-    def _rows(self, *, last: bool) -> str:
+    def _staged_rows(self, *, last: bool) -> str:
         """The staged rows; only the last of each key where that is wanted."""
         stage = self.dialect.qualified(self.stage)
         if not last:
             return f"{stage} s"
-        keys = ", ".join(self._staged(number) for number in self.target.positions(self.target.key))
+        keys = ", ".join(
+            self._staged_name(number) for number in self.target.positions(self.target.key)
+        )
         if self.shaped:
             return f"(select distinct on ({keys}) * from {stage} order by {keys}, ctid desc) s"
         return (
@@ -324,9 +335,11 @@ class Merge:
         )
 
     def _conflict(self) -> str:
-        key = [native.name for native in self._native(self.target.key)]
+        key = [native.name for native in self._native_columns(self.target.key)]
         others = [
-            native.name for native in self._native(self.target.names()) if native.name not in key
+            native.name
+            for native in self._native_columns(self.target.names())
+            if native.name not in key
         ]
         quote = self.dialect.quote
         if self.dialect.system is System.MYSQL:
@@ -341,10 +354,13 @@ class Merge:
 
     def _delete(self, kinds: str, *, last: bool) -> str:
         """The keys of staged rows go; only of those with these kinds, where some are given."""
-        table, rows = self.dialect.qualified(self.info.name), self._rows(last=last)
-        natives, numbers = self._native(self.target.key), self.target.positions(self.target.key)
+        table, rows = self.dialect.qualified(self.table_info.name), self._staged_rows(last=last)
+        natives, numbers = (
+            self._native_columns(self.target.key),
+            self.target.positions(self.target.key),
+        )
         chosen = f"s.kind in {kinds}" if kinds else "true"
-        pairs = self._pairs("t", self.target.key)
+        pairs = self._key_matches("t", self.target.key)
         match self.dialect.system:
             case System.MYSQL:
                 return f"delete t from {table} t join ({rows}) on {pairs} where {chosen}"
@@ -357,19 +373,19 @@ class Merge:
                     f" {', '.join(f'c{n}' for n in numbers)} from {rows} where {chosen})"
                 )
 
-    def _staged(self, number: int) -> str:
+    def _staged_name(self, number: int) -> str:
         """The name of a staged column."""
         return self.dialect.quote(self.target.columns[number].name) if self.shaped else f"c{number}"
 
     def _value(self, number: int, native: NativeColumn) -> str:
         """A staged column as a value of a target's column."""
         column: Column = self.target.columns[number]
-        name = f"s.{self._staged(number)}"
+        name = f"s.{self._staged_name(number)}"
         match self.dialect.system:
             case System.POSTGRES:
                 return _postgres_value(
                     name,
-                    plain(stage_type(column.type, self.dialect)),
+                    base_type(stage_type(column.type, self.dialect)),
                     native.native,
                     lossy=self.lossy,
                 )
@@ -378,7 +394,7 @@ class Merge:
             case _:
                 return name
 
-    def _same(self, table: str, number: int, native: NativeColumn) -> str:
+    def _column_matches(self, table: str, number: int, native: NativeColumn) -> str:
         """The condition that a column of a key has the staged value, so that an index is used."""
         mine = f"{table}.{self.dialect.quote(native.name)}"
         text = stage_type(self.target.columns[number].type, self.dialect).startswith("longtext")
@@ -386,7 +402,7 @@ class Merge:
             text and native.charset and native.collation
         ):
             return f"{mine} = {self._value(number, native)}"
-        staged = f"s.{self._staged(number)}"
+        staged = f"s.{self._staged_name(number)}"
         converted = f"convert({staged} using {native.charset})"
         same = f"{mine} = {converted} collate {native.collation}"
         if native.charset == "utf8mb4":
@@ -402,7 +418,7 @@ def _postgres_value(name: str, staged: str, native: str, *, lossy: bool) -> str:
     """A cast where PostgreSQL would not make one by itself; never one that cuts or rounds in
     silence, unless that is `lossy` on purpose.
     """
-    base = plain(native)
+    base = base_type(native)
     aliases = {"timestamp": "timestamp without time zone", "time": "time without time zone"}
     if aliases.get(staged, staged) == base or (staged in _TEXTS and base in _TEXTS):
         return name
@@ -411,7 +427,7 @@ def _postgres_value(name: str, staged: str, native: str, *, lossy: bool) -> str:
     value = (
         f"cast({name} as {native if staged == 'text' or base in ('bit', 'bit varying') else base})"
     )
-    wide = _WIDE.get(
+    wide = _WIDER_TYPES.get(
         base, base if "(" in native and staged == "text" and not native.endswith("[]") else ""
     )
     if lossy or staged != "text" or not wide:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 from tidegate.connectors.jdbc.jvm_sql import Brand
-from tidegate.connectors.jdbc.sink_query import parameters
+from tidegate.connectors.jdbc.sink_query import parse_parameters
 from tidegate.connectors.jdbc.source_options import TABLE_OPTIONS
-from tidegate.databases.url import is_known, parse_url, shown_url
+from tidegate.databases.url import has_native_dialect, parse_url, url_without_secrets
 from tidegate.model.problem import Problem, Severity
 from tidegate.plugin.javaregex import name_pattern_error
 from tidegate.plugin.option import Block, Values
@@ -17,7 +17,7 @@ from tidegate.plugin.placeholders import has_placeholder
 _JARS = 'driver = "its.class.Name" and its jar in env { jars = "/path/driver.jar" }'
 
 _NOT_READ_BY_SPARK = {"use_regex": "name the tables in table_list"}
-_NOT_SURE = {
+_WITHOUT_EXACTLY_ONCE = {
     "is_exactly_once": (
         "what its transactions hold together is not known, so rows come at least once"
     ),
@@ -79,7 +79,11 @@ def _check_table(block: Block, values: Values) -> Iterator[Problem]:
 
 def check_sink(block: Block, values: Values) -> Iterator[Problem]:
     """The problems of a sink block."""
-    yield from _check_url(block, values, {} if Brand.of(values["url"] or "").exact else _NOT_SURE)
+    yield from _check_url(
+        block,
+        values,
+        {} if Brand.of(values["url"] or "").has_known_transactions else _WITHOUT_EXACTLY_ONCE,
+    )
     generated = values["generate_sink_sql"] or values["table"] is not None
     if values["query"] and generated:
         message = (
@@ -91,7 +95,7 @@ def check_sink(block: Block, values: Values) -> Iterator[Problem]:
         yield block.problem(
             (), "what to write is missing: generate_sink_sql = true (with table), or query"
         )
-    names = parameters(values["query"])[1] if values["query"] else (None,)
+    names = parse_parameters(values["query"])[1] if values["query"] else (None,)
     if not names:
         yield block.problem(
             ("query",),
@@ -108,7 +112,7 @@ def check_sink(block: Block, values: Values) -> Iterator[Problem]:
         )
     if (
         values["url"]
-        and is_known(values["url"])
+        and has_native_dialect(values["url"])
         and generated
         and not values["query"]
         and not has_placeholder(f"{values['database']} {values['table']}")
@@ -140,8 +144,8 @@ def _check_url(block: Block, values: Values, not_by_spark: Mapping[str, str]) ->
     url = values["url"]
     if not url:
         return  # told already
-    if not is_known(url):
-        yield from _check_foreign(block, values, not_by_spark)
+    if not has_native_dialect(url):
+        yield from _check_jvm(block, values, not_by_spark)
         return
     try:
         parse_url(url)
@@ -149,11 +153,9 @@ def _check_url(block: Block, values: Values, not_by_spark: Mapping[str, str]) ->
         yield block.problem(("url",), str(error))
 
 
-def _check_foreign(
-    block: Block, values: Values, not_by_spark: Mapping[str, str]
-) -> Iterator[Problem]:
+def _check_jvm(block: Block, values: Values, not_by_spark: Mapping[str, str]) -> Iterator[Problem]:
     """A database that only Spark's JDBC can speak to: what it needs, and what it cannot do."""
-    name = shown_url(values["url"]).removeprefix("jdbc:").partition(":")[0]
+    name = url_without_secrets(values["url"]).removeprefix("jdbc:").partition(":")[0]
     if not values["url"].strip().startswith("jdbc:"):
         yield block.problem(
             ("url",),

@@ -5,10 +5,10 @@ Declarations only: no Arrow, no driver, so that validating is quick.
 
 from dataclasses import replace
 
-from tidegate.connectors.jdbc.option_checks import check_sink, check_source
 from tidegate.connectors.jdbc.jvm_sql import Brand
+from tidegate.connectors.jdbc.option_checks import check_sink, check_source
 from tidegate.connectors.jdbc.source_options import CONNECTION, SOURCE_OPTIONS, UNUSED
-from tidegate.databases.url import is_known
+from tidegate.databases.url import has_native_dialect
 from tidegate.model.job import BlockKind
 from tidegate.model.plan import Delivery
 from tidegate.model.types import RowKind
@@ -179,9 +179,9 @@ def _refine_sink(values: Values, capabilities: Capabilities) -> Capabilities:
     )
 
 
-def is_foreign(values: Values) -> bool:
+def needs_jvm(values: Values) -> bool:
     """Whether only Spark's JDBC can speak to the database."""
-    return not is_known(values["url"])
+    return not has_native_dialect(values["url"])
 
 
 _SOURCE, _SINK = (
@@ -225,20 +225,20 @@ _SOURCE, _SINK = (
     ),
 )
 
-_FOREIGN_SOURCE = replace(
+_JVM_SOURCE = replace(
     _SOURCE,
     capabilities=replace(_SOURCE.capabilities, fusable=False),
-    implementation="tidegate.connectors.jdbc.jvm_connector:ForeignSource",
+    implementation="tidegate.connectors.jdbc.jvm_connector:JvmSource",
     spark="tidegate.connectors.jdbc.spark:frame",
 )
-_FOREIGN_SINK = replace(
+_JVM_SINK = replace(
     _SINK,
     capabilities=replace(_SINK.capabilities, fusable=False),
-    implementation="tidegate.connectors.jdbc.jvm_connector:ForeignSink",
+    implementation="tidegate.connectors.jdbc.jvm_connector:JvmSink",
     spark="tidegate.connectors.jdbc.spark:save",
 )
-_ADDING_SINK = replace(
-    _FOREIGN_SINK,
+_DIRECT_SINK = replace(
+    _JVM_SINK,
     capabilities=Capabilities(
         delivery=Delivery.AT_LEAST_ONCE,
         go_back=GoBack.DUPLICATE,
@@ -248,20 +248,20 @@ _ADDING_SINK = replace(
     ),
     refine=None,
 )
-_UNSURE_SINK = replace(
-    _FOREIGN_SINK, capabilities=replace(_FOREIGN_SINK.capabilities, delivery=Delivery.AT_LEAST_ONCE)
+_AT_LEAST_ONCE_SINK = replace(
+    _JVM_SINK, capabilities=replace(_JVM_SINK.capabilities, delivery=Delivery.AT_LEAST_ONCE)
 )
 
 
-def _foreign_sink(values: Values) -> Connector:
+def _jvm_sink(values: Values) -> Connector:
     """Known databases exactly once; of others nobody knows what their transactions hold."""
-    if Brand.of(values["url"]).exact:
-        return _FOREIGN_SINK
+    if Brand.of(values["url"]).has_known_transactions:
+        return _JVM_SINK
     staged = values["query"] or (values["primary_keys"] and values["enable_upsert"])
-    return _UNSURE_SINK if staged else _ADDING_SINK
+    return _AT_LEAST_ONCE_SINK if staged else _DIRECT_SINK
 
 
 CONNECTORS = (
-    replace(_SOURCE, choose=lambda values: _FOREIGN_SOURCE if is_foreign(values) else None),
-    replace(_SINK, choose=lambda values: _foreign_sink(values) if is_foreign(values) else None),
+    replace(_SOURCE, choose=lambda values: _JVM_SOURCE if needs_jvm(values) else None),
+    replace(_SINK, choose=lambda values: _jvm_sink(values) if needs_jvm(values) else None),
 )

@@ -29,7 +29,7 @@ class TableNotPrepared(UserError):
     condition = "save-mode"
 
 
-class Preparation:
+class SaveModes:
     """The save modes of one sink."""
 
     def __init__(self, dialect: Dialect, values: Values) -> None:
@@ -40,14 +40,14 @@ class Preparation:
             values["data_save_mode"],
             values["custom_sql"],
         )
-        self._keyed = values["create_index"]
+        self._creates_key = values["create_index"]
 
     @property
     def removes_rows(self) -> bool:
         """Whether what others have written goes."""
         return bool(self._schema == "RECREATE_SCHEMA" or self._data == "DROP_DATA")
 
-    def carry_out(self, session: Session, target: JdbcTarget) -> None:
+    def apply(self, session: Session, target: JdbcTarget) -> None:
         """Once in the life of a lineage."""
         info = self._dialect.table_info(session, target.name)
         if info is None and self._schema == "ERROR_WHEN_SCHEMA_NOT_EXIST":
@@ -72,7 +72,7 @@ class Preparation:
             statement := create_namespace(self._dialect, target.name)
         ):
             session.execute(statement)
-        key = target.key if self._keyed else ()
+        key = target.key if self._creates_key else ()
         for statement in create_table(
             self._dialect,
             target.name,
@@ -88,17 +88,17 @@ class Preparation:
         columns = target.columns
         natives = [self._dialect.native_type(column.type) for column in columns]
         found = [
-            self._rules.new_type(c, native, target.origins.get(c.name))
+            self._rules.column_type(c, native, target.origins.get(c.name))
             for c, native in zip(columns, natives, strict=True)
         ]
         places = target.positions(target.key)
         try:
-            wide = self._rules.key_types(
+            wide = self._rules.key_column_types(
                 [columns[n] for n in places],
                 [found[n] for n in places],
                 target.origins,
                 session,
-                indexed=self._keyed,
+                indexed=self._creates_key,
             )
         except KeyTooLong as error:
             raise TableNotPrepared(
@@ -114,7 +114,7 @@ class Preparation:
         match self._dialect.system:
             case System.MYSQL:
                 return (
-                    session.one(
+                    session.scalar(
                         "select 1 from information_schema.schemata where schema_name = %s",
                         (name.database,),
                     )
@@ -122,7 +122,7 @@ class Preparation:
                 )
             case System.POSTGRES:
                 return (
-                    session.one("select 1 from pg_namespace where nspname = %s", (name.schema,))
+                    session.scalar("select 1 from pg_namespace where nspname = %s", (name.schema,))
                     is not None
                 )
             case System.SQLITE:
@@ -138,20 +138,20 @@ class Preparation:
                 f"there are rows in {name} already, and data_save_mode is ERROR_WHEN_DATA_EXISTS"
             )
 
-    def grow(self, session: Session, target: JdbcTarget, info: TableInfo) -> None:
+    def add_missing_columns(self, session: Session, target: JdbcTarget, info: TableInfo) -> None:
         """Add columns that the source has got since."""
         lacking = (
             [column for column in target.columns if info.column(column.name) is None]
-            if target.grows
+            if target.adds_columns
             else []
         )
         for column in lacking:
-            native = self._rules.new_type(
+            native = self._rules.column_type(
                 column, self._dialect.native_type(column.type), target.origins.get(column.name)
             )
             session.execute(add_column(self._dialect, target.name, column, native))
 
-    def found(self, session: Session, target: JdbcTarget) -> TableInfo:
+    def read_table(self, session: Session, target: JdbcTarget) -> TableInfo:
         """The target's table as it is now."""
         info = self._dialect.table_info(session, target.name)
         if info is None:

@@ -6,7 +6,7 @@ Joins its writer and its committer; does no I/O itself.
 from pathlib import Path
 
 from tidegate.connectors.jdbc.committer import JdbcCommitter
-from tidegate.connectors.jdbc.connection import address_of, existing
+from tidegate.connectors.jdbc.connection import address_of, without_create
 from tidegate.connectors.jdbc.writer import JdbcWriter
 from tidegate.databases.session import open_session
 from tidegate.databases.url import System
@@ -39,7 +39,7 @@ class JdbcSink(Sink):
         return True
 
     def writer(self, task: WriteTask) -> Writer:
-        return JdbcWriter(existing(self.address), self.values, self.context, task)
+        return JdbcWriter(without_create(self.address), self.values, self.context, task)
 
     def committer(self) -> Committer:
         return JdbcCommitter(self.address, self.values, self.context)

@@ -24,7 +24,7 @@ _TOKENS = re.compile(
 )
 
 
-def parameters(query: str, mark: str = "%s") -> tuple[str, tuple[str | None, ...]]:
+def parse_parameters(query: str, mark: str = "%s") -> tuple[str, tuple[str | None, ...]]:
     """A statement whose ? and :name are marks, and their names in order (None: by place).
 
     What stands in quotes and comments is left alone.
@@ -40,7 +40,7 @@ def parameters(query: str, mark: str = "%s") -> tuple[str, tuple[str | None, ...
     return _TOKENS.sub(token, query.strip().rstrip(";")), tuple(names)
 
 
-def columns_of(names: Sequence[str | None], columns: Sequence[str]) -> list[int]:
+def column_indexes(names: Sequence[str | None], columns: Sequence[str]) -> list[int]:
     """Which column each parameter takes: those with a name by it, all others in the order of the
     columns.
     """
@@ -72,8 +72,8 @@ def run_query(
     rows_max: int,
 ) -> None:
     """All rows of one staging table, in their order."""
-    statement, names = parameters(query)
-    places = columns_of(names, target.names())
+    statement, names = parse_parameters(query)
+    places = column_indexes(names, target.names())
     stage = dialect.qualified(place)
     if session.query(f"select 1 from {stage} where kind = {RowKind.DELETE.code} limit 1"):
         raise UserError(

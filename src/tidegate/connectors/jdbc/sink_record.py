@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.connectors.jdbc.stage_names import record_id
-from tidegate.connectors.jdbc.staging import stage_place
+from tidegate.connectors.jdbc.staging import staging_table_name
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.errors import StatementRefused
 from tidegate.databases.session import Session
@@ -23,9 +23,9 @@ from tidegate.plugin.contract import OperatorContext, SinkRestore
 TABLE = "tidegate_sink_record"
 _ALREADY_THERE = ("23505", "42P07", "1050", "42701", "1060")
 _NO_TABLE = ("42P01", "1146")
-_ADDED = {"token": "varchar(100)", "installation": "varchar(40)"}
+_ADDED_COLUMNS = {"token": "varchar(100)", "installation": "varchar(40)"}
 """Columns that tables of older releases lack."""
-_DROPPED = "dropped by "
+_DROPPED_PREFIX = "dropped by "
 """What a token begins with where the save mode of another job has removed this sink's rows."""
 
 
@@ -93,7 +93,7 @@ class SinkRecord:
     prepared: frozenset[str] = frozenset()
 
 
-class Records:
+class SinkRecordTable:
     """The record of one sink in one lineage."""
 
     def __init__(
@@ -108,54 +108,58 @@ class Records:
         self._installation = resume.installation
         lineage = resume.lineage
         self._id = record_id(context, lineage)
-        self._table = dialect.qualified(stage_place(address, TABLE))
+        self._table = dialect.qualified(staging_table_name(address, TABLE))
 
-    def create(self, session: Session) -> None:
+    def create_table(self, session: Session) -> None:
         """The table of records, with all columns; another sink may make it at the same moment."""
-        info = self._dialect.table_info(session, stage_place(self._address, TABLE))
+        info = self._dialect.table_info(session, staging_table_name(self._address, TABLE))
         if info is None:
             text = "longtext" if self._dialect.system is System.MYSQL else "text"
-            self._make(
+            self._create_if_missing(
                 session,
                 f"create table if not exists {self._table} (id varchar(64) primary key, lineage"
                 f" varchar(200), job bigint, pipeline integer, sink {text}, checkpoint bigint not"
                 f" null, generation bigint not null, offsets {text}, prepared {text}, "
-                + ", ".join(f"{name} {kind}" for name, kind in _ADDED.items())
+                + ", ".join(f"{name} {kind}" for name, kind in _ADDED_COLUMNS.items())
                 + ")",
             )
             return
-        for name, kind in _ADDED.items():
+        for name, kind in _ADDED_COLUMNS.items():
             if info.column(name) is None:
-                self._make(session, f"alter table {self._table} add column {name} {kind}")
+                self._create_if_missing(
+                    session, f"alter table {self._table} add column {name} {kind}"
+                )
 
     @staticmethod
-    def _make(session: Session, statement: str) -> None:
+    def _create_if_missing(session: Session, statement: str) -> None:
         try:
             session.execute(statement)
         except StatementRefused as error:
             if error.code not in _ALREADY_THERE and "duplicate column" not in str(error):
                 raise
 
-    def found(self, session: Session) -> int:
+    def read_checkpoint(self, session: Session) -> int:
         """The newest checkpoint that the target knows of; 0 where it knows nothing.
 
         Changes nothing, and needs no table.
         """
-        info = self._dialect.table_info(session, stage_place(self._address, TABLE))
+        info = self._dialect.table_info(session, staging_table_name(self._address, TABLE))
         if info is None:
             return 0
         dropped = (
-            f" and (token is null or token not like '{_DROPPED}%')"
+            f" and (token is null or token not like '{_DROPPED_PREFIX}%')"
             if info.column("token") is not None
             else ""
         )
-        checkpoint = session.one(
+        checkpoint = session.scalar(
             f"select checkpoint from {self._table} where id = %s{dropped.replace('%', '%%')}",
             (self._id,),
         )
         return int(checkpoint or 0)
 
-    def begin(self, session: Session, checkpoint: int, prepared: frozenset[str]) -> bool:
+    def insert_if_missing(
+        self, session: Session, checkpoint: int, prepared: frozenset[str]
+    ) -> bool:
         """Within a transaction: the row of this sink, unless it is there.
 
         Whether it was made now.
@@ -181,7 +185,7 @@ class Records:
         )
         return made > 0
 
-    def locked(self, session: Session) -> SinkRecord:
+    def lock(self, session: Session) -> SinkRecord:
         """Within a transaction: the row, which nobody else can have until its end. Fenced where it
         belongs to a higher generation, OtherCopy where another driver of this one has it,
         RecordGone where it is not there.
@@ -200,7 +204,7 @@ class Records:
         if not rows:
             raise RecordGone(str(self._address), self._context.operator)
         checkpoint, current, offsets, prepared, token = rows[0]
-        self._check(current, token or "")
+        self._check_owner(current, token or "")
         return SinkRecord(
             checkpoint=checkpoint,
             generation=current,
@@ -208,18 +212,18 @@ class Records:
             prepared=frozenset(json.loads(prepared) if prepared else ()),
         )
 
-    def _check(self, current: int, token: str) -> None:
+    def _check_owner(self, current: int, token: str) -> None:
         what = f"the Jdbc sink {self._context.operator} in {self._address}"
         if current > self._generation:
             raise Fenced(what, self._generation, current)
-        if token.startswith(_DROPPED) and current == self._generation:
+        if token.startswith(_DROPPED_PREFIX) and current == self._generation:
             raise SinkRowsDropped(
-                str(self._address), self._context.operator, token.removeprefix(_DROPPED)
+                str(self._address), self._context.operator, token.removeprefix(_DROPPED_PREFIX)
             )
         if current == self._generation and token and self._token and token != self._token:
             raise OtherCopy(what, self._generation)
 
-    def fence(self, session: Session) -> None:
+    def take_over(self, session: Session) -> None:
         """Within a transaction: from now on only this driver and higher generations."""
         session.execute(
             f"update {self._table} set generation = %s, token = %s, installation = %s where id"
@@ -227,7 +231,7 @@ class Records:
             (self._generation, self._token, self._installation, self._id),
         )
 
-    def drop_others(self, session: Session, path: str) -> None:
+    def fence_other_sinks(self, session: Session, path: str) -> None:
         """The rows of a table are about to be removed, as the save mode says: every other sink that
         has written to it is stopped by name.
         """
@@ -235,17 +239,17 @@ class Records:
             f"select id, prepared from {self._table} where id <> %s", (self._id,)
         ):
             if path in (json.loads(prepared) if prepared else ()):
-                by = f"{_DROPPED}job {self._context.job_id} ({self._context.job_name})"[:100]
+                by = f"{_DROPPED_PREFIX}job {self._context.job_id} ({self._context.job_name})"[:100]
                 session.execute(f"update {self._table} set token = %s where id = %s", (by, key))
 
-    def prepare(self, session: Session, prepared: frozenset[str]) -> None:
+    def save_prepared(self, session: Session, prepared: frozenset[str]) -> None:
         """Within a transaction: the save modes of these tables are done."""
         session.execute(
             f"update {self._table} set prepared = %s where id = %s",
             (json.dumps(sorted(prepared)), self._id),
         )
 
-    def move(self, session: Session, checkpoint: int, offsets: Mapping[str, Any]) -> None:
+    def advance(self, session: Session, checkpoint: int, offsets: Mapping[str, Any]) -> None:
         """Within a transaction: this batch is there."""
         session.execute(
             f"update {self._table} set checkpoint = %s, offsets = %s where id = %s",
@@ -260,7 +264,7 @@ class Records:
             f"delete from {self._table} where id = %s and generation <= %s and {mine}", given
         )
 
-    def has(
+    def includes(
         self, record: SinkRecord, checkpoint: int, offsets: Mapping[str, Any], ahead: int = 0
     ) -> bool:
         """Whether this very batch is there, or lies before the record in a chain up to `ahead` that

@@ -10,16 +10,16 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from tidegate.connectors.jdbc.connection import address_of
 from tidegate.connectors.jdbc.chunk_position import (
     ROW_BYTES,
     ChunkPosition,
     TableChunks,
-    latest_within,
-    thinned,
+    end_of_batch,
+    thin_edges,
 )
-from tidegate.connectors.jdbc.source_tables import TableRead, resolve
-from tidegate.databases.chunks import Chunk, ChunkStrategy, cut
+from tidegate.connectors.jdbc.connection import address_of
+from tidegate.connectors.jdbc.source_tables import TableRead, resolve_tables
+from tidegate.databases.chunks import Chunk, ChunkStrategy, split_into_chunks
 from tidegate.databases.dialect import dialect_of
 from tidegate.databases.session import Session, open_session
 from tidegate.model.errors import TerminalError
@@ -51,7 +51,7 @@ class JdbcSource(Source):
         """What is read; asked of the database once."""
         if self._reads is None:
             with open_session(self.address) as session:
-                self._reads = resolve(session, self.dialect, self.values)
+                self._reads = resolve_tables(session, self.dialect, self.values)
         return self._reads
 
     def tables(self) -> tuple[Table, ...]:
@@ -66,7 +66,7 @@ class JdbcSource(Source):
                 self._chunks(session, read, max(CHUNKS_EACH_MIN, CHUNKS_MAX // len(reads)))
                 for read in reads
             ]
-        return ChunkPosition(tables=thinned(tables)).to_json()
+        return ChunkPosition(tables=thin_edges(tables)).to_json()
 
     def _chunks(self, session: Session, read: TableRead, chunks_max: int) -> TableChunks:
         if not read.split_column:
@@ -86,8 +86,8 @@ class JdbcSource(Source):
             if read.filter
             else read.relation
         )
-        native = read.native(read.split_column)
-        found: list[Chunk] = cut(
+        native = read.native_column(read.split_column)
+        found: list[Chunk] = split_into_chunks(
             session,
             self.dialect,
             relation,
@@ -109,17 +109,17 @@ class JdbcSource(Source):
         """From the statistics, else counted: they say nothing about queries, views and new tables."""
         estimated = 0
         if read.name is not None and not read.filter and not self.values["use_select_count"]:
-            estimated = self.dialect.rows_estimated(session, read.name)
+            estimated = self.dialect.estimate_rows(session, read.name)
         where = f" where {read.filter}" if read.filter else ""
-        return estimated or int(session.one(f"select count(*) from {read.relation}{where}") or 0)
+        return estimated or int(session.scalar(f"select count(*) from {read.relation}{where}") or 0)
 
     def latest(self, start: Offset, limit: Limit) -> Offset:
         """As many chunks as the limit allows; at least one."""
-        return latest_within(start, limit)
+        return end_of_batch(start, limit)
 
     def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
         """Neighbouring chunks of a table together, one range each."""
-        begun, until = ChunkPosition.of(start), ChunkPosition.of(end).done
+        begun, until = ChunkPosition.from_json(start), ChunkPosition.from_json(end).done
         each = max(1, -(-(until - begun.done) // max(count, 1)))
         splits = []
         for index, first, last in begun.spans(until):
@@ -159,9 +159,9 @@ class JdbcSource(Source):
 
     def is_exhausted(self, offset: Offset) -> bool:
         """Whether all chunks are read."""
-        position = ChunkPosition.of(offset)
+        position = ChunkPosition.from_json(offset)
         return position.done >= position.total
 
     def progress(self, offset: Offset) -> Progress | None:
-        position = ChunkPosition.of(offset)
+        position = ChunkPosition.from_json(offset)
         return Progress(position.rows(position.done), max(1, position.rows(position.total)), "rows")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from tidegate.connectors.jdbc.chunk_position import Nulls
 from tidegate.connectors.jdbc.source_options import TABLE_OPTIONS
 from tidegate.databases.catalog import SOURCE_TYPES, NativeColumn, TableInfo, TableName
-from tidegate.databases.chunks import Bound, condition, splittable
+from tidegate.databases.chunks import Bound, range_condition, splittable
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.errors import TableMissing
 from tidegate.databases.session import Session
@@ -47,7 +47,7 @@ class TableRead:
             column.type for column in self.table.columns if column.name == self.split_column
         )
 
-    def native(self, column: str) -> NativeColumn:
+    def native_column(self, column: str) -> NativeColumn:
         """A column as its database has it."""
         return next(native for native in self.columns if native.name == column)
 
@@ -55,14 +55,14 @@ class TableRead:
         self, dialect: Dialect, column: str, low: Bound, high: Bound, nulls: str = Nulls.ALSO
     ) -> str:
         """The rows of one range."""
-        key = dialect.key_expression(self.native(column)) if column else ""
+        key = dialect.key_expression(self.native_column(column)) if column else ""
         chosen = (
             ""
             if not column
             else (
                 f"{key} is null"
                 if nulls == Nulls.ONLY
-                else condition(dialect, key, low, high, nulls=nulls == Nulls.ALSO)
+                else range_condition(dialect, key, low, high, nulls=nulls == Nulls.ALSO)
             )
         )
         where = " and ".join(part for part in (chosen, self.filter) if part)
@@ -73,14 +73,14 @@ class TableRead:
         return f"select {expressions} from {self.relation}" + (f" where {where}" if where else "")
 
 
-def resolve(session: Session, dialect: Dialect, values: Values) -> tuple[TableRead, ...]:
+def resolve_tables(session: Session, dialect: Dialect, values: Values) -> tuple[TableRead, ...]:
     """Everything that a source's options name."""
     reads: list[TableRead] = []
-    for entry in entries(values):
+    for entry in table_entries(values):
         reads += (
-            _pattern(session, dialect, values, entry)
+            _tables_matching(session, dialect, values, entry)
             if entry["use_regex"]
-            else [_one(session, dialect, values, entry)]
+            else [_table_or_query(session, dialect, values, entry)]
         )
     taken: set[str] = set()
     for read in reads:
@@ -92,7 +92,7 @@ def resolve(session: Session, dialect: Dialect, values: Values) -> tuple[TableRe
     return tuple(reads)
 
 
-def entries(values: Values) -> Iterator[Values]:
+def table_entries(values: Values) -> Iterator[Values]:
     """What each table is to be read with: the entries of table_list, else the block's own options."""
     for raw in values["table_list"] or [None]:
         if isinstance(raw, Mapping):
@@ -101,7 +101,9 @@ def entries(values: Values) -> Iterator[Values]:
             yield {option.key: values[option.key] for option in TABLE_OPTIONS.options}
 
 
-def _pattern(session: Session, dialect: Dialect, values: Values, entry: Values) -> list[TableRead]:
+def _tables_matching(
+    session: Session, dialect: Dialect, values: Values, entry: Values
+) -> list[TableRead]:
     pattern = compile_for_names(entry["table_path"])
     schema = dialect.parse_table("any", session.address).schema if session.address.database else ""
     rules = rules_of(session.address.system)
@@ -110,7 +112,7 @@ def _pattern(session: Session, dialect: Dialect, values: Values, entry: Values) 
         for name in dialect.tables(session, session.address.database)
         if _matches(pattern, name, schema)
     ]
-    found = [name for name in matching if not rules.kind_of(session, name)]
+    found = [name for name in matching if not rules.relation_kind(session, name)]
     if not found:
         only = (
             f" (only what is no table: {', '.join(name.path for name in matching[:10])})"
@@ -128,7 +130,7 @@ def _matches(pattern: re.Pattern[str], name: TableName, schema: str) -> bool:
     return any(pattern.fullmatch(text) for text in (name.path, within, *bare))
 
 
-def _one(session: Session, dialect: Dialect, values: Values, entry: Values) -> TableRead:
+def _table_or_query(session: Session, dialect: Dialect, values: Values, entry: Values) -> TableRead:
     name = None
     if entry["table_path"]:
         try:
@@ -159,7 +161,7 @@ def _table(
     if info is None:
         there = [other.path for other in dialect.tables(session, name.database)]
         raise TableMissing(str(session.address), name.path, closest_match(name.path, there))
-    if rules_of(session.address.system).kind_of(session, name) == "sequence":
+    if rules_of(session.address.system).relation_kind(session, name) == "sequence":
         raise UserError(f"{name} is a sequence, and has no rows to copy: name a table or a view")
     return _read(dialect, values, entry, info, dialect.qualified(name), name)
 
@@ -172,7 +174,7 @@ def _read(
     relation: str,
     name: TableName | None,
 ) -> TableRead:
-    columns = tuple(_widened(column, values) for column in info.columns)
+    columns = tuple(_narrowed(column, values) for column in info.columns)
     table = info.as_table({column.name: dialect.data_type(column) for column in columns})
     if name is None:
         table = replace(
@@ -190,7 +192,7 @@ def _read(
     )
 
 
-def _widened(column: NativeColumn, values: Values) -> NativeColumn:
+def _narrowed(column: NativeColumn, values: Values) -> NativeColumn:
     number = column.native.lower().startswith("tinyint(1)") and not values["int_type_narrowing"]
     return replace(column, native="tinyint(4)") if number else column
 
@@ -212,7 +214,7 @@ def _split_column(columns: Sequence[Column], info: TableInfo, entry: Values) -> 
     return ""
 
 
-def bare_condition(text: str) -> str:
+def strip_where(text: str) -> str:
     """A where_condition without its `where`."""
     return re.sub(r"^\s*where\s", "", text, flags=re.IGNORECASE).strip()
 
@@ -221,7 +223,7 @@ def _filter(dialect: Dialect, values: Values, entry: Values) -> str:
     """What holds for all rows: where_condition, and the bounds of the partition column."""
     parts = []
     if values["where_condition"]:
-        parts.append(f"({bare_condition(values['where_condition'])})")
+        parts.append(f"({strip_where(values['where_condition'])})")
     for key, sign in (("partition_lower_bound", ">="), ("partition_upper_bound", "<=")):
         if entry[key] is not None:
             parts.append(

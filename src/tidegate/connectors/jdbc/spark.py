@@ -17,21 +17,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructType
 
-from tidegate.connectors.jdbc.jvm_connector import ForeignRead, ForeignSink, ForeignSource
-from tidegate.connectors.jdbc.jvm_types import check_foreign_types
 from tidegate.connectors.jdbc.jvm_committer import FilledStage
+from tidegate.connectors.jdbc.jvm_connector import JvmRead, JvmSink, JvmSource
 from tidegate.connectors.jdbc.jvm_sql import KIND, SEQ, Brand, create_stage, stage_column
-from tidegate.connectors.jdbc.stage_names import Stage, lineage_digest, sink_digest
+from tidegate.connectors.jdbc.jvm_types import check_jvm_types
 from tidegate.connectors.jdbc.save_modes import TableNotPrepared
-from tidegate.connectors.jdbc.target import written
+from tidegate.connectors.jdbc.stage_names import StageName, lineage_digest, sink_digest
+from tidegate.connectors.jdbc.target import with_name_case
 from tidegate.databases.errors import (
     AccessDenied,
-    DatabaseTrouble,
     DatabaseUnreachable,
     StatementRefused,
     TableMissing,
+    TransientDatabaseError,
 )
-from tidegate.databases.url import masked_by, shown_url
+from tidegate.databases.url import mask_secrets, url_without_secrets
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import TidegateError, UserError
 from tidegate.model.types import ROW_KIND, RowKind, Table
@@ -60,11 +60,13 @@ class DriverMissing(UserError):
         self.where = where
 
 
-def found_table(values: Values, read: ForeignRead) -> Table:
+def read_table_schema(values: Values, read: JvmRead) -> Table:
     """The table as Spark sees it."""
     try:
         return table_of(
-            _asked(values, lambda: _rows(values, read.relation, []).limit(0).toArrow().schema),
+            _translating(
+                values, lambda: _rows(values, read.relation, []).limit(0).toArrow().schema
+            ),
             read.path,
         )
     except TypeError as error:
@@ -74,14 +76,14 @@ def found_table(values: Values, read: ForeignRead) -> Table:
         ) from error
 
 
-def low_high(values: Values, read: ForeignRead) -> tuple[int | None, int | None]:
+def column_bounds(values: Values, read: JvmRead) -> tuple[int | None, int | None]:
     """The whole numbers around all values of the partition column."""
     where = f" where {read.filter}" if read.filter else ""
     text = (
         f"(select min({read.column}) low_end, max({read.column}) high_end from"
         f" {read.relation}{where}) tidegate_bounds"
     )
-    low, high = _asked(values, lambda: _rows(values, text, []).collect()[0])
+    low, high = _translating(values, lambda: _rows(values, text, []).collect()[0])
     return _whole(low, ROUND_FLOOR), _whole(high, ROUND_CEILING)
 
 
@@ -98,17 +100,17 @@ def _whole(value: Any, rounding: str) -> int | None:
 
 
 def frame(
-    source: ForeignSource, spark: SparkSession, table: Table, start: Offset, end: Offset
+    source: JvmSource, spark: SparkSession, table: Table, start: Offset, end: Offset
 ) -> DataFrame:
     """The rows of one table between two offsets: a task for each condition."""
     read, predicates = source.predicates(table, start, end, spark.sparkContext.defaultParallelism)
-    rows = _asked(
+    rows = _translating(
         source.values, lambda: _rows(source.values, read.relation, predicates or ["1 = 0"], spark)
     )
     return rows.select(*[f.col(_quoted(name)) for name in table.names()])
 
 
-def save(sink: ForeignSink, df: DataFrame, table: Table, task: WriteTask) -> None:
+def save(sink: JvmSink, df: DataFrame, table: Table, task: WriteTask) -> None:
     """Stage the rows of one batch for the committer, or add them directly.
 
     The first write into a table does with it what the save modes say.
@@ -116,24 +118,24 @@ def save(sink: ForeignSink, df: DataFrame, table: Table, task: WriteTask) -> Non
     if not sink.direct:
         _stage(sink, df, table, task)
         return
-    values, place = sink.values, sink.place(table)
+    values, place = sink.values, sink.target_name(table)
     rows = _only_inserts(df) if table.kinds else df
-    rows = rows.toDF(*[written(name, values) for name in rows.columns])
-    mode, more = _prepared(values, place) if sink.begins(place, task) else ("append", {})
+    rows = rows.toDF(*[with_name_case(name, values) for name in rows.columns])
+    mode, more = _write_mode(values, place) if sink.is_first_write(place, task) else ("append", {})
     properties = {**_properties(values), **more, "batchsize": str(values["batch_size"])}
-    _asked(
+    _translating(
         values,
         lambda: rows.write.mode(mode).jdbc(values["url"], place, properties=properties),
         only_sql=True,
     )
 
 
-def _stage(sink: ForeignSink, df: DataFrame, table: Table, task: WriteTask) -> None:
+def _stage(sink: JvmSink, df: DataFrame, table: Table, task: WriteTask) -> None:
     """A staging table of this attempt, filled by Spark."""
     values, names = sink.values, table.names()
-    place = "" if values["query"] else sink.place(table)
+    place = "" if values["query"] else sink.target_name(table)
     digests = sink_digest(sink.context), lineage_digest(task.lineage)
-    stage = str(Stage(*digests, task.generation, task.checkpoint, task.token[:8], task.subtask))
+    stage = str(StageName(*digests, task.generation, task.checkpoint, task.token[:8], task.subtask))
     key = sink.key(table) if place else ()
     sink.check_input(place, table.path)
     with closing(connect(values)) as connection:
@@ -143,19 +145,19 @@ def _stage(sink: ForeignSink, df: DataFrame, table: Table, task: WriteTask) -> N
             # Of the frame only its schema: what is observed of it is told by the first action on
             # it.
             _prepare(sink, connection, StructType([df.schema[name] for name in names]), place, key)
-            columns = connection.columns(place, [written(name, values) for name in names])
+            columns = connection.columns(place, [with_name_case(name, values) for name in names])
             if not values["allow_lossy_types"]:
-                check_foreign_types(table, place, connection.described(place, columns))
+                check_jvm_types(table, place, connection.column_types(place, columns))
             brand = Brand.of(values["url"])
             if brand.stages_large_texts:
-                large = connection.texts(place, columns) - frozenset(key)
+                large = connection.short_texts(place, columns) - frozenset(key)
             statement = create_stage(brand, stage, place, columns, large)
             if statement:
                 connection.execute(statement)
                 _check_types(connection, place, columns, stage, large)
         connection.commit()
         folded = [
-            connection.folded(name)
+            connection.fold_case(name)
             for name in (SEQ, KIND, *(stage_column(n) for n in range(len(names))))
         ]
     kind = f.col(ROW_KIND).cast("int") if table.kinds else f.lit(RowKind.INSERT.code)
@@ -163,13 +165,13 @@ def _stage(sink: ForeignSink, df: DataFrame, table: Table, task: WriteTask) -> N
         f.monotonically_increasing_id(), kind, *[f.col(_quoted(name)) for name in names]
     ).toDF(*folded)
     properties = {**_properties(values), "batchsize": str(values["batch_size"])}
-    _asked(
+    _translating(
         values,
         lambda: rows.write.mode("append").jdbc(values["url"], stage, properties=properties),
         only_sql=True,
     )
     part = FilledStage(
-        place=place,
+        target=place,
         stage=stage,
         columns=columns,
         names=tuple(names),
@@ -177,7 +179,7 @@ def _stage(sink: ForeignSink, df: DataFrame, table: Table, task: WriteTask) -> N
         kinds=table.kinds,
         large=large,
     )
-    sink.staging.parts[task.checkpoint, task.subtask] = part
+    sink.staging.filled[task.checkpoint, task.subtask] = part
 
 
 def _check_types(
@@ -188,9 +190,9 @@ def _check_types(
     large: frozenset[int],
 ) -> None:
     """A staged column of another type could change a value, or lose it."""
-    staged = connection.types(stage, [stage_column(n) for n in range(len(columns))])
+    staged = connection.type_numbers(stage, [stage_column(n) for n in range(len(columns))])
     for number, (wanted, made) in enumerate(
-        zip(connection.types(place, columns), staged, strict=True)
+        zip(connection.type_numbers(place, columns), staged, strict=True)
     ):
         if number not in large and wanted != made:
             raise UserError(
@@ -200,7 +202,7 @@ def _check_types(
 
 
 def _prepare(
-    sink: ForeignSink,
+    sink: JvmSink,
     connection: "JvmConnection",
     shape: StructType,
     place: str,
@@ -211,13 +213,14 @@ def _prepare(
     May be repeated until the first commit: none of our rows is in the table before it.
     """
     values, staging = sink.values, sink.staging
-    if place in staging.fresh or (
-        place in staging.prepared and not (staging.renewed and not connection.is_there(place))
+    if place in staging.prepared_now or (
+        place in staging.prepared
+        and not (staging.record_recreated and not connection.table_exists(place))
     ):
         return
-    there = connection.is_there(place)
+    there = connection.table_exists(place)
     if not there and values["schema_save_mode"] in ("ERROR_WHEN_SCHEMA_NOT_EXIST", "IGNORE"):
-        raise TableMissing(shown_url(values["url"]), place)
+        raise TableMissing(url_without_secrets(values["url"]), place)
     failpoint("foreignsink.prepare.before")
     if there and values["schema_save_mode"] == "RECREATE_SCHEMA":
         connection.execute(f"drop table {place}")
@@ -239,14 +242,14 @@ def _prepare(
         connection.execute(values["custom_sql"])
         connection.commit()
     failpoint("foreignsink.prepare.after")
-    staging.fresh.add(place)
+    staging.prepared_now.add(place)
 
 
 def _create(
     values: Values, connection: "JvmConnection", shape: StructType, place: str, key: tuple[int, ...]
 ) -> None:
     """A table as Spark makes it of the columns; the key's texts are short enough to be compared."""
-    names = [written(name, values) for name in shape.names]
+    names = [with_name_case(name, values) for name in shape.names]
     texts = [_quoted(names[n]) for n in key if shape[n].dataType == StringType()]
     properties = dict(_properties(values))
     if texts:
@@ -254,7 +257,7 @@ def _create(
             f"{name} VARCHAR({KEY_TEXT_MAX})" for name in texts
         )
     empty = SparkSession.builder.getOrCreate().createDataFrame([], shape).toDF(*names)
-    _asked(
+    _translating(
         values,
         lambda: empty.write.mode("append").jdbc(values["url"], place, properties=properties),
         only_sql=True,
@@ -267,17 +270,17 @@ def _create(
         connection.commit()
 
 
-def engine_is_up() -> bool:
+def is_spark_running() -> bool:
     """Whether this process has a Spark session to ask through."""
     return SparkContext._active_spark_context is not None
 
 
 def connect(values: Values) -> "JvmConnection":
     """A connection of the JVM's driver, as the job's options say."""
-    return _asked(values, lambda: JvmConnection(values, _opened(values)))
+    return _translating(values, lambda: JvmConnection(values, _open_connection(values)))
 
 
-def _opened(values: Values) -> Any:
+def _open_connection(values: Values) -> Any:
     jvm: Any = SparkSession.builder.getOrCreate().sparkContext._jvm
     given = jvm.java.util.Properties()
     for name, text in _properties(values).items():
@@ -287,7 +290,9 @@ def _opened(values: Values) -> Any:
     loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
     connection = loader.loadClass(values["driver"]).newInstance().connect(values["url"], given)
     if connection is None:
-        raise DriverMissing(values["driver"], shown_url(values["url"]), "it does not take this URL")
+        raise DriverMissing(
+            values["driver"], url_without_secrets(values["url"]), "it does not take this URL"
+        )
     connection.setAutoCommit(False)
     return connection
 
@@ -305,7 +310,7 @@ class JvmConnection:
 
     def execute(self, sql: str, *given: Any) -> int:
         """Run a statement; how many rows it changed."""
-        return _asked(
+        return _translating(
             self._values,
             lambda: int(self._run(sql, given, lambda statement: statement.executeUpdate())),
         )
@@ -320,7 +325,7 @@ class JvmConnection:
                 made.append(tuple(found.getString(number) for number in range(1, width + 1)))
             return made
 
-        return _asked(self._values, lambda: self._run(sql, given, read))
+        return _translating(self._values, lambda: self._run(sql, given, read))
 
     def _run(self, sql: str, given: Sequence[Any], act: Callable[[Any], T]) -> T:
         with closing(self._java.prepareStatement(sql)) as statement:
@@ -337,7 +342,7 @@ class JvmConnection:
         def read() -> list[str]:
             with closing(
                 self._java.getMetaData().getTables(
-                    self._java.getCatalog(), None, f"{self.folded(prefix)}%", None
+                    self._java.getCatalog(), None, f"{self.fold_case(prefix)}%", None
                 )
             ) as found:
                 names = []
@@ -345,9 +350,9 @@ class JvmConnection:
                     names.append(str(found.getString("TABLE_NAME")).lower())
             return sorted({name for name in names if name.startswith(prefix)})
 
-        return _asked(self._values, read)
+        return _translating(self._values, read)
 
-    def is_there(self, place: str) -> bool:
+    def table_exists(self, place: str) -> bool:
         """Whether a table can be read."""
         try:
             self.rows(f"select count(*) from {place} where 1 = 0")
@@ -365,7 +370,7 @@ class JvmConnection:
                 str(about.getColumnName(number)) for number in range(1, about.getColumnCount() + 1)
             ]
 
-        own = _asked(
+        own = _translating(
             self._values, lambda: self._run(f"select * from {place} where 1 = 0", (), read)
         )
         known = {name.lower(): name for name in own} | {name: name for name in own}
@@ -374,19 +379,21 @@ class JvmConnection:
             raise UserError(
                 f"the table {place} has no column {', '.join(lacking)}: there are {', '.join(own)}"
             )
-        return tuple(self.quoted(known.get(name) or known[name.lower()]) for name in wanted)
+        return tuple(self.quote(known.get(name) or known[name.lower()]) for name in wanted)
 
-    def texts(self, place: str, columns: Sequence[str]) -> frozenset[int]:
+    def short_texts(self, place: str, columns: Sequence[str]) -> frozenset[int]:
         """Which of these columns are texts, and no large objects."""
         return frozenset(
-            number for number, kind in enumerate(self.types(place, columns)) if kind in _SHORT_TEXTS
+            number
+            for number, kind in enumerate(self.type_numbers(place, columns))
+            if kind in _SHORT_TEXTS
         )
 
-    def types(self, place: str, columns: Sequence[str]) -> list[int]:
+    def type_numbers(self, place: str, columns: Sequence[str]) -> list[int]:
         """The types of columns, as numbers of java.sql.Types."""
-        return [kind for kind, *_ in self.described(place, columns)]
+        return [kind for kind, *_ in self.column_types(place, columns)]
 
-    def described(self, place: str, columns: Sequence[str]) -> list[tuple[int, int, int]]:
+    def column_types(self, place: str, columns: Sequence[str]) -> list[tuple[int, int, int]]:
         """The types of columns, as numbers of java.sql.Types, with their digits and those after the
         point.
         """
@@ -398,12 +405,12 @@ class JvmConnection:
                 for n in range(1, len(columns) + 1)
             ]
 
-        return _asked(
+        return _translating(
             self._values,
             lambda: self._run(f"select {', '.join(columns)} from {place} where 1 = 0", (), read),
         )
 
-    def quoted(self, name: str) -> str:
+    def quote(self, name: str) -> str:
         """A name as it stands."""
         return (
             f"{self._quote}{name.replace(self._quote, self._quote * 2)}{self._quote}"
@@ -411,7 +418,7 @@ class JvmConnection:
             else name
         )
 
-    def folded(self, name: str) -> str:
+    def fold_case(self, name: str) -> str:
         """How the database keeps a name that is written without quotes."""
         return name.upper() if self._upper else name.lower() if self._lower else name
 
@@ -419,24 +426,24 @@ class JvmConnection:
         """A statement for every row of a query, with its values as parameters in order; the values
         stay in the JVM.
         """
-        _asked(
+        _translating(
             self._values,
             lambda: self._run(
                 query,
                 (),
                 lambda rows: self._run(
-                    statement, (), lambda put: _fed(rows.executeQuery(), put, rows_max)
+                    statement, (), lambda put: _copy_rows(rows.executeQuery(), put, rows_max)
                 ),
             ),
         )
 
     def commit(self) -> None:
         """The end of a transaction."""
-        _asked(self._values, self._java.commit)
+        _translating(self._values, self._java.commit)
 
     def rollback(self) -> None:
         """The end of a transaction, with nothing changed."""
-        _asked(self._values, self._java.rollback)
+        _translating(self._values, self._java.rollback)
 
     def close(self) -> None:
         """What was not committed is rolled back."""
@@ -453,7 +460,7 @@ _TEXTS, _BYTES = (
 )  # of java.sql.Types: large objects, which cannot be handed on as they are
 
 
-def _fed(rows: Any, put: Any, rows_max: int) -> None:
+def _copy_rows(rows: Any, put: Any, rows_max: int) -> None:
     """All rows into a prepared statement."""
     about = rows.getMetaData()
     kinds = [int(about.getColumnType(number)) for number in range(1, about.getColumnCount() + 1)]
@@ -484,11 +491,11 @@ def _put_value(rows: Any, put: Any, number: int, kind: int) -> None:
         put.setObject(number, value)
 
 
-def _prepared(values: Values, place: str) -> tuple[str, dict[str, str]]:
+def _write_mode(values: Values, place: str) -> tuple[str, dict[str, str]]:
     """The mode of a first write: what is there is looked at as the save modes ask."""
-    there = _is_there(values, place)
+    there = _table_exists(values, place)
     if not there and values["schema_save_mode"] in ("ERROR_WHEN_SCHEMA_NOT_EXIST", "IGNORE"):
-        raise TableMissing(shown_url(values["url"]), place)
+        raise TableMissing(url_without_secrets(values["url"]), place)
     if there and values["schema_save_mode"] == "RECREATE_SCHEMA":
         return "overwrite", {}
     if there and values["data_save_mode"] == "DROP_DATA":
@@ -496,7 +503,7 @@ def _prepared(values: Values, place: str) -> tuple[str, dict[str, str]]:
     if (
         there
         and values["data_save_mode"] == "ERROR_WHEN_DATA_EXISTS"
-        and _asked(values, lambda: _rows(values, place, []).limit(1).count())
+        and _translating(values, lambda: _rows(values, place, []).limit(1).count())
     ):
         raise TableNotPrepared(
             f"there are rows in {place} (maybe of an earlier try of this batch), and data_save_mode"
@@ -505,9 +512,9 @@ def _prepared(values: Values, place: str) -> tuple[str, dict[str, str]]:
     return "append", {}
 
 
-def _is_there(values: Values, place: str) -> bool:
+def _table_exists(values: Values, place: str) -> bool:
     try:
-        _asked(values, lambda: _rows(values, place, []).columns)
+        _translating(values, lambda: _rows(values, place, []).columns)
     except StatementRefused:
         return False
     return True
@@ -538,7 +545,7 @@ def _properties(values: Values) -> dict[str, str]:
     return given | {key: text for key, text in named.items() if text}
 
 
-def _asked(values: Values, act: Callable[[], T], *, only_sql: bool = False) -> T:
+def _translating(values: Values, act: Callable[[], T], *, only_sql: bool = False) -> T:
     """Do something that asks the database; what Spark throws is one of ours, without a password.
     `only_sql`: what is not from the database is left to the engine, as rows on their way into it
     come from anywhere.
@@ -549,12 +556,14 @@ def _asked(values: Values, act: Callable[[], T], *, only_sql: bool = False) -> T
         chain = _causes(error)
         if only_sql and not any(state or name.startswith("java.sql.") for name, _, state in chain):
             raise
-        raise _ours(values, chain or [("", str(error), "")]) from None
+        raise _translate(values, chain or [("", str(error), "")]) from None
 
 
-def _ours(values: Values, chain: list[tuple[str, str, str]]) -> TidegateError:
-    where = shown_url(values["url"])
-    line = masked_by(values["url"], values["password"], chain[-1][1].partition("\n")[0])[:LINE_MAX]
+def _translate(values: Values, chain: list[tuple[str, str, str]]) -> TidegateError:
+    where = url_without_secrets(values["url"])
+    line = mask_secrets(values["url"], values["password"], chain[-1][1].partition("\n")[0])[
+        :LINE_MAX
+    ]
     text = " ".join(f"{name}: {told}" for name, told, _ in chain)
     if any(
         words in text
@@ -574,7 +583,7 @@ def _ours(values: Values, chain: list[tuple[str, str, str]]) -> TidegateError:
         name.startswith("java.sql.") for name, _, _ in chain
     ):
         return StatementRefused(where, line, state)
-    return DatabaseTrouble(where, line, state)
+    return TransientDatabaseError(where, line, state)
 
 
 def _causes(error: PySparkException | Py4JJavaError) -> list[tuple[str, str, str]]:

@@ -16,7 +16,7 @@ _NAME = re.compile(rf"{PREFIX}([0-9a-f]{{8}})_([0-9a-f]{{6}})_(\d+)_(\d+)_([0-9a
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StageName:
     sink: str
     lineage: str
     generation: int
@@ -28,11 +28,11 @@ class Stage:
         return f"{PREFIX}{self.sink}_{self.lineage}_{self.generation}_{self.checkpoint}_{self.attempt}_{self.table}"
 
     @staticmethod
-    def read(name: str) -> "Stage | None":
+    def parse(name: str) -> "StageName | None":
         """From a name; None where it is none of ours."""
         found = _NAME.fullmatch(name)
         return (
-            Stage(found[1], found[2], int(found[3]), int(found[4]), found[5], int(found[6]))
+            StageName(found[1], found[2], int(found[3]), int(found[4]), found[5], int(found[6]))
             if found
             else None
         )
@@ -61,7 +61,7 @@ def stage_prefix(context: OperatorContext) -> str:
     return f"{PREFIX}{sink_digest(context)}_"
 
 
-def is_dead(stage: Stage, lineage: str, generation: int) -> bool:
+def is_dead(stage: StageName, lineage: str, generation: int) -> bool:
     """Whether nobody can need it when this generation opens: no task of it runs yet, and a job has
     one incarnation at a time.
     """

@@ -33,7 +33,7 @@ class StageLoader(ABC):
     @abstractmethod
     def create(self, name: TableName, types: list[DataType]) -> None: ...
 
-    def shape(
+    def create_like_target(
         self,
         name: TableName,  # noqa: ARG002  # most databases cannot
         target: TableName,  # noqa: ARG002  # as above
@@ -49,7 +49,7 @@ class StageLoader(ABC):
     def load(self, name: TableName, batch: pa.RecordBatch) -> None:
         """Add rows: seq, kind, c0, c1, ...; the target's columns where the table has its shape."""
 
-    def settle(self) -> None:  # noqa: B027  # what is loaded stays, in most
+    def finish(self) -> None:  # noqa: B027  # what is loaded stays, in most
         """After the last load: all of it stays."""
 
     @abstractmethod
@@ -59,7 +59,7 @@ class StageLoader(ABC):
     def close(self) -> None: ...
 
 
-def stage_place(address: Address, name: str) -> TableName:
+def staging_table_name(address: Address, name: str) -> TableName:
     """Where staging tables and records are: the database of the URL, in the first schema of its
     search path.
     """
@@ -72,7 +72,7 @@ def stage_place(address: Address, name: str) -> TableName:
             return TableName("", "", name)
 
 
-def as_text(kind: DataType, dialect: Dialect) -> bool:
+def is_staged_as_json(kind: DataType, dialect: Dialect) -> bool:
     """Whether a column is staged as JSON text."""
     if kind.name in NESTED:
         return True
@@ -88,7 +88,7 @@ def as_text(kind: DataType, dialect: Dialect) -> bool:
 
 def stage_type(kind: DataType, dialect: Dialect) -> str:
     """The type of a staging column."""
-    if as_text(kind, dialect) or kind.name is TypeName.NULL:
+    if is_staged_as_json(kind, dialect) or kind.name is TypeName.NULL:
         kind = DataType(TypeName.STRING)
     if dialect.system is System.MYSQL:
         if kind.name is TypeName.STRING:
@@ -100,9 +100,9 @@ def stage_type(kind: DataType, dialect: Dialect) -> str:
     return dialect.native_type(kind)
 
 
-def staged(column: Any, kind: DataType, dialect: Dialect) -> Any:
+def staged_column(column: Any, kind: DataType, dialect: Dialect) -> Any:
     """A column as it is staged."""
-    if as_text(kind, dialect):
+    if is_staged_as_json(kind, dialect):
         return pa.array(
             [None if value is None else to_json(value) for value in column.to_pylist()], pa.string()
         )
@@ -118,23 +118,23 @@ def staged(column: Any, kind: DataType, dialect: Dialect) -> Any:
 
 def to_json(value: Any) -> str:
     """Maps, rows and lists as JSON text; what JSON has no word for as text."""
-    return json.dumps(_plain(value), ensure_ascii=False, default=_word)
+    return json.dumps(_json_value(value), ensure_ascii=False, default=_json_text)
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if isinstance(value, list):
         if value and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value):
             return {
-                str(_word(key) if not isinstance(key, str) else key): _plain(below)
+                str(_json_text(key) if not isinstance(key, str) else key): _json_value(below)
                 for key, below in value
             }
-        return [_plain(below) for below in value]
+        return [_json_value(below) for below in value]
     if isinstance(value, dict):
-        return {str(key): _plain(below) for key, below in value.items()}
+        return {str(key): _json_value(below) for key, below in value.items()}
     return value
 
 
-def _word(value: Any) -> str:
+def _json_text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.hex()
     return value.isoformat() if hasattr(value, "isoformat") else str(value)

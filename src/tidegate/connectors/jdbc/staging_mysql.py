@@ -21,7 +21,7 @@ from tidegate.model.types import DataType
 
 # LOCAL is disabled: by the server, by the client, not supported by its version.
 _NO_LOCAL = ("1148", "3948", "4166", "2068")
-_INSERTED_AT_ONCE = 1000
+_ROWS_PER_INSERT = 1000
 
 
 class MySqlLoader(StageLoader):
@@ -30,8 +30,8 @@ class MySqlLoader(StageLoader):
     def __init__(self, address: Address, dialect: Dialect) -> None:
         self._dialect = dialect
         self._rules = MySqlRules()
-        self._session = MySqlSession(address, loads=True)
-        self._rules.verify(self._session)
+        self._session = MySqlSession(address, local_infile=True)
+        self._rules.prepare_session(self._session)
         self._local = True
         # Without a name: nothing is left of it, however this process ends.
         self._file = tempfile.TemporaryFile(  # noqa: SIM115  # closed with the loader
@@ -70,7 +70,7 @@ class MySqlLoader(StageLoader):
     def _load_file(self, name: TableName, batch: pa.RecordBatch) -> None:
         self._file.seek(0)
         self._file.truncate()
-        self._file.write(encoded(batch))
+        self._file.write(encode_rows(batch))
         self._file.flush()
         self._file.seek(0)
         binary = [pa.types.is_binary(field.type) for field in batch.schema]
@@ -86,24 +86,24 @@ class MySqlLoader(StageLoader):
             f" escaped by '\\\\' lines terminated by '\\n' ({places})"
             + (f" set {sets}" if sets else "")
         )
-        self._check_kept()
+        self._check_unchanged()
 
     def _insert(self, name: TableName, batch: pa.RecordBatch) -> None:
         names, marks = ", ".join(batch.schema.names), ", ".join(["%s"] * batch.num_columns)
         texts = [
-            _without_zone(column).cast(pa.string()) if _as_written(column.type) else column
+            _without_zone(column).cast(pa.string()) if _needs_text(column.type) else column
             for column in batch.columns
         ]
         rows = list(zip(*(column.to_pylist() for column in texts), strict=True))
-        for first in range(0, len(rows), _INSERTED_AT_ONCE):
+        for first in range(0, len(rows), _ROWS_PER_INSERT):
             self._session.execute_many(
                 f"insert into {self._dialect.qualified(name)} ({names}) values ({marks})",
-                rows[first : first + _INSERTED_AT_ONCE],
+                rows[first : first + _ROWS_PER_INSERT],
             )
 
-    def _check_kept(self) -> None:
+    def _check_unchanged(self) -> None:
         """LOAD DATA LOCAL changes values that do not fit and only warns, whatever the mode is."""
-        if why := self._rules.changed_values(self._session):
+        if why := self._rules.altered_values(self._session):
             raise StatementRefused(str(self._session.address), why)
 
     def drop(self, name: TableName) -> None:
@@ -115,14 +115,14 @@ class MySqlLoader(StageLoader):
         self._file.close()
 
 
-def encoded(batch: pa.RecordBatch) -> bytes:
+def encode_rows(batch: pa.RecordBatch) -> bytes:
     """Rows as LOAD DATA reads them: tabs between columns, \\N for null, everything that means
     something escaped.
     """
     if not batch.num_rows:
         return b""
     lines: Any = pc.binary_join_element_wise(
-        *[_texts(column) for column in batch.columns], pa.scalar("\t")
+        *[_text_column(column) for column in batch.columns], pa.scalar("\t")
     )
     whole: Any = pc.binary_join(
         pa.ListArray.from_arrays(pa.array([0, batch.num_rows], pa.int32()), lines), "\n"
@@ -131,7 +131,7 @@ def encoded(batch: pa.RecordBatch) -> bytes:
     return data + b"\n"
 
 
-def _texts(column: Any) -> Any:
+def _text_column(column: Any) -> Any:
     kind = column.type
     if pa.types.is_binary(kind):
         texts = pa.array(
@@ -161,7 +161,7 @@ def _without_zone(column: Any) -> Any:
     return column.cast(pa.timestamp("us")) if pa.types.is_timestamp(column.type) else column
 
 
-def _as_written(kind: Any) -> bool:
+def _needs_text(kind: Any) -> bool:
     """What pymysql would write in another way than we stage it."""
     return bool(
         pa.types.is_timestamp(kind)

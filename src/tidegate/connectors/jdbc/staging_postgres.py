@@ -26,7 +26,12 @@ from tidegate.connectors.jdbc.staging import StageLoader, stage_type
 from tidegate.databases.catalog import TableName
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.errors import StatementRefused
-from tidegate.databases.postgres.rows import FIRST_MICROS, connect, first_micros, translated
+from tidegate.databases.postgres.rows import (
+    FIRST_MICROS,
+    connect,
+    first_micros,
+    translate_adbc_error,
+)
 from tidegate.databases.postgres.session import PostgresSession
 from tidegate.databases.session import Session
 from tidegate.databases.url import Address
@@ -55,8 +60,8 @@ class PostgresLoader(StageLoader):
         self._dialect = dialect
         self._session = PostgresSession(address)
         self._arrow: Any = None
-        self._own: Any = None
-        self._shaped: set[TableName] = set()
+        self._own_transaction: Any = None
+        self._like_target: set[TableName] = set()
 
     @property
     def session(self) -> Session:
@@ -71,33 +76,35 @@ class PostgresLoader(StageLoader):
             f" {columns})"
         )
 
-    def shape(
+    def create_like_target(
         self, name: TableName, target: TableName, columns: Sequence[Column], rows: int
     ) -> bool:
         """Where the target is not there yet, and there are many rows."""
         if (
             rows <= FEW_ROWS
-            or self._session.one("select to_regclass(%s)::oid", (self._dialect.qualified(target),))
+            or self._session.scalar(
+                "select to_regclass(%s)::oid", (self._dialect.qualified(target),)
+            )
             is not None
         ):
             return False
-        if self._own is None:
-            self._own = connect(self._address, known=True, settings=_OWN_SETTINGS)
+        if self._own_transaction is None:
+            self._own_transaction = connect(self._address, checked=True, settings=_OWN_SETTINGS)
         text = ", ".join(
             f"{self._dialect.quote(column.name)} {stage_type(column.type, self._dialect)}"
             for column in columns
         )
         try:
-            with closing(self._own.cursor()) as cursor:
+            with closing(self._own_transaction.cursor()) as cursor:
                 cursor.execute(f"create table {self._dialect.qualified(name)} ({text})")
         except adbc_driver_manager.Error as error:
-            raise translated(self._address, error) from None
-        self._shaped.add(name)
+            raise translate_adbc_error(self._address, error) from None
+        self._like_target.add(name)
         return True
 
     def load(self, name: TableName, batch: pa.RecordBatch) -> None:
-        if name in self._shaped:
-            self._load_arrow(self._own, name, batch)
+        if name in self._like_target:
+            self._load_arrow(self._own_transaction, name, batch)
             return
         few = (
             self._arrow is None
@@ -107,7 +114,7 @@ class PostgresLoader(StageLoader):
         if few and self._load_text(name, batch):
             return
         if self._arrow is None:
-            self._arrow = connect(self._address, known=True)
+            self._arrow = connect(self._address, checked=True)
         self._load_arrow(self._arrow, name, batch)
 
     def _load_arrow(self, connection: Any, name: TableName, batch: pa.RecordBatch) -> None:
@@ -115,15 +122,15 @@ class PostgresLoader(StageLoader):
             with closing(connection.cursor()) as cursor:
                 cursor.adbc_ingest(name.table, batch, mode="append", db_schema_name=name.schema)
         except adbc_driver_manager.Error as error:
-            self._let_go()
-            raise self._refused(error, batch) from None
+            self._close_arrow()
+            raise self._copy_error(error, batch) from None
 
-    def _refused(self, error: adbc_driver_manager.Error, batch: pa.RecordBatch) -> TidegateError:
+    def _copy_error(self, error: adbc_driver_manager.Error, batch: pa.RecordBatch) -> TidegateError:
         """The driver breaks off without a reason where it cannot write a value; a connection that
         is lost has one.
         """
         if getattr(error, "sqlstate", None) or not str(error).rstrip().endswith("COPY data:"):
-            return translated(self._address, error)
+            return translate_adbc_error(self._address, error)
         for field, column in zip(batch.schema, batch.columns, strict=True):
             first = first_micros(column)
             if first is not None and first < FIRST_MICROS:
@@ -137,15 +144,15 @@ class PostgresLoader(StageLoader):
             str(self._address), f"a value cannot be written; it has one of these types: {types}"
         )
 
-    def _let_go(self) -> None:
+    def _close_arrow(self) -> None:
         """Close the Arrow driver's connections: one whose COPY failed would hold its table, and
         nobody could drop it.
         """
-        for connection in (self._arrow, self._own):
+        for connection in (self._arrow, self._own_transaction):
             if connection is not None:
                 with suppress(adbc_driver_manager.Error):
                     connection.close()
-        self._arrow = self._own = None
+        self._arrow = self._own_transaction = None
 
     def _load_text(self, name: TableName, batch: pa.RecordBatch) -> bool:
         """False where a value has no text that the server takes, such as a year before Christ: then
@@ -164,23 +171,23 @@ class PostgresLoader(StageLoader):
         except (psycopg.DataError, pa.ArrowInvalid):
             return False
         except psycopg.Error as error:
-            raise self._session.trouble(error) from None
+            raise self._session.error_of(error) from None
         return True
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """The end of the transaction."""
-        if self._own is None:
+        if self._own_transaction is None:
             return
         try:
-            self._own.commit()
+            self._own_transaction.commit()
         except adbc_driver_manager.Error as error:
-            raise translated(self._address, error) from None
+            raise translate_adbc_error(self._address, error) from None
 
     def drop(self, name: TableName) -> None:
         self._session.execute(f"drop table if exists {self._dialect.qualified(name)}")
 
     def close(self) -> None:
-        self._let_go()
+        self._close_arrow()
         self._session.close()
 
 

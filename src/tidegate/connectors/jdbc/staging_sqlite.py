@@ -40,7 +40,9 @@ class SqliteLoader(StageLoader):
     def load(self, name: TableName, batch: pa.RecordBatch) -> None:
         """All rows in one transaction."""
         marks = ", ".join(["%s"] * batch.num_columns)
-        columns = [[_stored(value) for value in column.to_pylist()] for column in batch.columns]
+        columns = [
+            [_sqlite_value(value) for value in column.to_pylist()] for column in batch.columns
+        ]
         with self._session.transaction():
             self._session.execute_many(
                 f"insert into {self._dialect.qualified(name)} values ({marks})",
@@ -54,7 +56,7 @@ class SqliteLoader(StageLoader):
         self._session.close()
 
 
-def _stored(value: Any) -> Any:
+def _sqlite_value(value: Any) -> Any:
     """A value as SQLite keeps it; times and decimals are texts."""
     match value:
         case bool():

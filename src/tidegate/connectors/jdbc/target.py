@@ -8,7 +8,7 @@ from typing import Any
 
 from tidegate.databases.catalog import TableName
 from tidegate.databases.dialect import Dialect
-from tidegate.databases.targets.rules import Origins, origins_of
+from tidegate.databases.targets.rules import SourceColumns, source_columns
 from tidegate.databases.url import Address, System
 from tidegate.model.errors import UserError
 from tidegate.model.types import Column, DataType, Table, TypeName, parse_type
@@ -41,11 +41,11 @@ class JdbcTarget:
     key: tuple[str, ...]
     kinds: bool
     comment: str
-    grows: bool
+    adds_columns: bool
     """Whether the source may have got columns that the target lacks, and they are to be added."""
     source_key: tuple[str, ...] = ()
     """The columns that tell rows apart at the source, by the target's names."""
-    origins: Origins = field(default_factory=dict)
+    origins: SourceColumns = field(default_factory=dict)
     """How the source calls the types of the columns, by the target's names."""
 
     def names(self) -> list[str]:
@@ -56,7 +56,7 @@ class JdbcTarget:
         return [own.index(name) for name in names]
 
 
-def written(text: str, values: Values) -> str:
+def with_name_case(text: str, values: Values) -> str:
     """A name as field_ide wants it."""
     match values.get("field_ide"):
         case "UPPERCASE":
@@ -75,7 +75,7 @@ def target_of(table: Table, values: Values, dialect: Dialect, address: Address) 
     )  # of columns that came later: what rows of before have in them
     columns = tuple(
         Column(
-            name=written(c.name, values),
+            name=with_name_case(c.name, values),
             type=c.type,
             nullable=c.nullable,
             comment=c.comment,
@@ -85,25 +85,30 @@ def target_of(table: Table, values: Values, dialect: Dialect, address: Address) 
     )
     return JdbcTarget(
         path=table.path,
-        name=_name(values, placeholder_values(table, _DOT), dialect, address),
+        name=_target_name(values, placeholder_values(table, _DOT), dialect, address),
         columns=columns,
-        key=_key(table, values, words),
+        key=_target_key(table, values, words),
         kinds=table.kinds,
         comment=table.comment,
-        grows=bool(table.options.get("schema-changes.enabled")),
-        source_key=tuple(written(name, values) for name in table.primary_key or table.unique_key),
+        adds_columns=bool(table.options.get("schema-changes.enabled")),
+        source_key=tuple(
+            with_name_case(name, values) for name in table.primary_key or table.unique_key
+        ),
         origins={
-            written(name, values): origin for name, origin in origins_of(table.options).items()
+            with_name_case(name, values): origin
+            for name, origin in source_columns(table.options).items()
         },
     )
 
 
-def fixed_name(values: Values, dialect: Dialect, address: Address) -> TableName:
+def single_target_name(values: Values, dialect: Dialect, address: Address) -> TableName:
     """The target of every incoming table, where the options have no placeholder."""
-    return _name(values, {}, dialect, address)
+    return _target_name(values, {}, dialect, address)
 
 
-def _name(values: Values, words: dict[str, str], dialect: Dialect, address: Address) -> TableName:
+def _target_name(
+    values: Values, words: dict[str, str], dialect: Dialect, address: Address
+) -> TableName:
     if values["query"]:
         return TableName("", "", "query")
     text = for_table(values["table"] or "${table_name}", words)
@@ -125,11 +130,11 @@ def _name(values: Values, words: dict[str, str], dialect: Dialect, address: Addr
         part.replace(_DOT, ".") for part in (name.database, name.schema, name.table)
     )
     return TableName(
-        database, schema, written(own, values)
+        database, schema, with_name_case(own, values)
     )  # database and schema are there under their own names
 
 
-def _key(table: Table, values: Values, words: dict[str, str]) -> tuple[str, ...]:
+def _target_key(table: Table, values: Values, words: dict[str, str]) -> tuple[str, ...]:
     """primary_keys, else the primary key of the incoming table, else its unique key, else none."""
     names = {name.lower(): name for name in table.names()}
     wanted = (
@@ -143,10 +148,10 @@ def _key(table: Table, values: Values, words: dict[str, str]) -> tuple[str, ...]
                 f"primary_keys names {name!r}, which is not a column of {table.path}: there are"
                 f" {', '.join(table.names())}"
             )
-    return tuple(written(names[name.lower()], values) for name in wanted)
+    return tuple(with_name_case(names[name.lower()], values) for name in wanted)
 
 
-def as_message(table: Table) -> dict[str, Any]:
+def table_to_message(table: Table) -> dict[str, Any]:
     """What a committer must know of a table, as JSON.
 
     Maps and rows are staged as texts: what is in them is no matter any more.
@@ -168,7 +173,7 @@ def _type_text(kind: DataType) -> str:
     return "map<string,string>" if kind.name in (TypeName.ROW, TypeName.MAP) else str(kind)
 
 
-def from_message(raw: Mapping[str, Any]) -> Table:
+def table_from_message(raw: Mapping[str, Any]) -> Table:
     """The table of a message."""
     return Table(
         path=raw["path"],

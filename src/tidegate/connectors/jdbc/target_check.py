@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from tidegate.connectors.jdbc.target import JdbcTarget
 from tidegate.connectors.jdbc.value_checks import ColumnCheck, ValueChecks
 from tidegate.databases.catalog import NativeColumn
-from tidegate.databases.targets.type_fit import CheckKind, ValueCheck, fit
 from tidegate.databases.targets.rules import TargetRules, TargetTable
+from tidegate.databases.targets.type_fit import CheckKind, ValueCheck, check_fit
 from tidegate.model.errors import UserError
 from tidegate.model.types import TypeName
 from tidegate.plugin.option import Values
@@ -55,20 +55,22 @@ def check_target(
     checks: list[ColumnCheck] = []
     for number, native in enumerate(natives):
         if native is not None and not values["allow_lossy_types"]:
-            problems += _types(target, number, native, rules, checks)
+            problems += _type_problems(target, number, native, rules, checks)
     if not values["allow_merged_keys"]:
-        problems += _keys(target, natives, relation, rules)
+        problems += _key_problems(target, natives, relation, rules)
     if problems:
         raise TargetUnfit(path, target.name.path, problems)
     padded = (
         ()
         if values["allow_merged_keys"]
-        else tuple(n for n in target.positions(target.key) if _pads(target, n, natives[n], rules))
+        else tuple(
+            n for n in target.positions(target.key) if _pads_blanks(target, n, natives[n], rules)
+        )
     )
     return TargetFit(relation, ValueChecks(target, rules, tuple(checks), padded))
 
 
-def _types(
+def _type_problems(
     target: JdbcTarget,
     number: int,
     native: NativeColumn,
@@ -76,7 +78,7 @@ def _types(
     checks: list[ColumnCheck],
 ) -> Iterator[str]:
     column, origin = target.columns[number], target.origins.get(target.columns[number].name)
-    found = fit(column.type, rules.holds(native), origin.fraction if origin else None)
+    found = check_fit(column.type, rules.capacity(native), origin.fraction if origin else None)
     if found.refusal:
         yield (
             f"column {column.name!r} is {origin.native if origin else column.type} and would become"
@@ -88,7 +90,7 @@ def _types(
         checks.append(ColumnCheck(number, found.check, native.native))
 
 
-def _keys(
+def _key_problems(
     target: JdbcTarget,
     natives: list[NativeColumn | None],
     relation: TargetTable,
@@ -98,8 +100,8 @@ def _keys(
         column, native = target.columns[number], natives[number]
         if native is None or column.type.name is not TypeName.STRING:
             continue
-        why = rules.merges_keys(native, target.origins.get(column.name))
-        if not why and native.name in relation.loose:
+        why = rules.why_keys_merge(native, target.origins.get(column.name))
+        if not why and native.name in relation.merging_columns:
             why = "its collation passes over cases, accents or blanks"
         if why:
             yield (
@@ -108,7 +110,9 @@ def _keys(
             )
 
 
-def _pads(target: JdbcTarget, number: int, native: NativeColumn | None, rules: TargetRules) -> bool:
+def _pads_blanks(
+    target: JdbcTarget, number: int, native: NativeColumn | None, rules: TargetRules
+) -> bool:
     column = target.columns[number]
     origin = target.origins.get(column.name)
     if (
@@ -117,7 +121,7 @@ def _pads(target: JdbcTarget, number: int, native: NativeColumn | None, rules: T
         or (origin is not None and origin.collation == native.collation)
     ):
         return False
-    return rules.pads_keys(native, origin)
+    return rules.ignores_trailing_blanks(native, origin)
 
 
 class NameUnfit(UserError):
@@ -149,7 +153,7 @@ def check_names(path: str, target: JdbcTarget, rules: TargetRules) -> None:
     seen: dict[str, str] = {}
     for column in target.columns:
         other = seen.setdefault(
-            column.name.lower() if rules.folds_columns else column.name, column.name
+            column.name.lower() if rules.ignores_column_case else column.name, column.name
         )
         if other is not column.name:
             problems.append(

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.connectors.jdbc.target import JdbcTarget
-from tidegate.databases.targets.type_fit import CheckKind, ValueCheck
 from tidegate.databases.targets.rules import TargetRules
+from tidegate.databases.targets.type_fit import CheckKind, ValueCheck
 from tidegate.model.errors import UserError
 from tidegate.model.types import ROW_KIND, DataType, RowKind, TypeName
 
@@ -69,7 +69,7 @@ class ValueChecks:
     columns: tuple[ColumnCheck, ...] = ()
     padded: tuple[int, ...] = ()
 
-    def passed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def check(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch; ValueUnfit for the first value that would not be kept. Of rows that only take
         something away the key alone counts: what cannot even be staged of their other columns is
         left out.
@@ -77,9 +77,9 @@ class ValueChecks:
         puts = pc.is_in(batch.column(ROW_KIND), value_set=_PUTS) if self.target.kinds else None
         arrays = list(batch.columns)
         for number, column in enumerate(self.target.columns):
-            for bad, why in _impossible(batch.column(number), column.type, self.rules):
+            for bad, why in _unsupported_values(batch.column(number), column.type, self.rules):
                 key = column.name in self.target.key
-                self._refuse(batch, number, bad if key else _both(bad, puts), why)
+                self._raise_for_first(batch, number, bad if key else _among_puts(bad, puts), why)
                 if puts is not None and not key and pc.any(bad).as_py():
                     arrays[number] = pc.if_else(
                         pc.fill_null(bad, False),
@@ -87,15 +87,15 @@ class ValueChecks:
                         arrays[number],
                     )
         for each in self.columns:
-            bad, why = _unfit(batch.column(each.number), each)
-            self._refuse(batch, each.number, _both(bad, puts), why)
+            bad, why = _failing_values(batch.column(each.number), each)
+            self._raise_for_first(batch, each.number, _among_puts(bad, puts), why)
         for number in self.padded:
-            self._refuse(
-                batch, number, _both(pc.ends_with(batch.column(number), " "), puts), _PADDED
+            self._raise_for_first(
+                batch, number, _among_puts(pc.ends_with(batch.column(number), " "), puts), _PADDED
             )
         return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
 
-    def _refuse(self, batch: pa.RecordBatch, number: int, bad: Any, why: str) -> None:
+    def _raise_for_first(self, batch: pa.RecordBatch, number: int, bad: Any, why: str) -> None:
         if not pc.any(bad).as_py():
             return
         row = pc.index(pc.fill_null(bad, False), True).as_py()
@@ -103,16 +103,18 @@ class ValueChecks:
             self.target.path,
             key_text(self.target, batch, row),
             self.target.columns[number].name,
-            shown(batch.column(number), row),
+            display_value(batch.column(number), row),
             why,
         )
 
 
-def _both(bad: Any, puts: Any) -> Any:
+def _among_puts(bad: Any, puts: Any) -> Any:
     return bad if puts is None else pc.and_(pc.fill_null(bad, False), puts)
 
 
-def _impossible(values: Any, kind: DataType, rules: TargetRules) -> Iterator[tuple[Any, str]]:
+def _unsupported_values(
+    values: Any, kind: DataType, rules: TargetRules
+) -> Iterator[tuple[Any, str]]:
     """Which values the database has no counterpart for."""
     if kind.name in (TypeName.FLOAT, TypeName.DOUBLE) and not (
         rules.keeps_nan and rules.keeps_infinity
@@ -124,13 +126,15 @@ def _impossible(values: Any, kind: DataType, rules: TargetRules) -> Iterator[tup
         day = _DAY_MICROSECONDS * (1000 if values.type.unit == "ns" else 1)
         yield pc.greater_equal(values.cast(pa.int64()), pa.scalar(day)), "is no time of day"
     if kind.name in _YEARS and rules.years is not None:
-        low, high = (_edge(year, values.type) for year in (rules.years[0], rules.years[1] + 1))
+        low, high = (
+            _year_start(year, values.type) for year in (rules.years[0], rules.years[1] + 1)
+        )
         numbers = values.cast(pa.int32() if kind.name is TypeName.DATE else pa.int64())
         why = f"is outside of the years {rules.years[0]} to {rules.years[1]} that the database has"
         yield pc.or_(pc.less(numbers, low), pc.greater_equal(numbers, high)), why
 
 
-def _edge(year: int, kind: Any) -> Any:
+def _year_start(year: int, kind: Any) -> Any:
     """The begin of a year as the number that Arrow keeps."""
     before = year - 1
     days = 365 * before + before // 4 - before // 100 + before // 400 - 719_162
@@ -141,13 +145,15 @@ def _edge(year: int, kind: Any) -> Any:
     )
 
 
-def _unfit(values: Any, each: ColumnCheck) -> tuple[Any, str]:
+def _failing_values(values: Any, each: ColumnCheck) -> tuple[Any, str]:
     check, there = each.check, f"and the column is {each.native} there"
     match check.kind:
         case CheckKind.NOT_NULL:
             return pc.is_null(values), f"is not allowed, {there}, not null"
         case CheckKind.RANGE:
-            low, high = (pa.scalar(_within(limit), pa.int64()) for limit in (check.low, check.high))
+            low, high = (
+                pa.scalar(_clamp_int64(limit), pa.int64()) for limit in (check.low, check.high)
+            )
             numbers = values.cast(pa.int64())
             return pc.or_(pc.less(numbers, low), pc.greater(numbers, high)), there
         case CheckKind.SCALE:
@@ -202,7 +208,7 @@ def _unfit(values: Any, each: ColumnCheck) -> tuple[Any, str]:
     raise AssertionError(check.kind)
 
 
-def _within(limit: int) -> int:
+def _clamp_int64(limit: int) -> int:
     return max(min(limit, 2**63 - 1), -(2**63))
 
 
@@ -210,26 +216,26 @@ def key_text(target: JdbcTarget, batch: pa.RecordBatch, row: int) -> str:
     """The key of a row in words."""
     return (
         ", ".join(
-            f"{target.columns[n].name} = {shown(batch.column(n), row)}"
+            f"{target.columns[n].name} = {display_value(batch.column(n), row)}"
             for n in target.positions(target.key)
         )
         or "none"
     )
 
 
-def shown(column: Any, row: int) -> str:
+def display_value(column: Any, row: int) -> str:
     """A value for people; those that Python has no counterpart for by their number."""
     if pa.types.is_time(column.type):
         number = column.cast(pa.int64())[row].as_py()
         return (
             "null"
             if number is None
-            else _clock(number // (1000 if column.type.unit == "ns" else 1))
+            else _time_text(number // (1000 if column.type.unit == "ns" else 1))
         )
     try:
         value = column[row].as_py()
     except (ValueError, OverflowError, pa.ArrowInvalid):
-        return _far(column[row])
+        return _date_beyond_python(column[row])
     if value is None:
         return "null"
     text = repr(value) if isinstance(value, str | bytes) else str(value)
@@ -238,14 +244,14 @@ def shown(column: Any, row: int) -> str:
     )
 
 
-def _clock(micros: int) -> str:
+def _time_text(micros: int) -> str:
     seconds, fraction = divmod(micros, 1_000_000)
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}" + (
         f".{fraction:06}" if fraction else ""
     )
 
 
-def _far(value: Any) -> str:
+def _date_beyond_python(value: Any) -> str:
     """A date or moment of a year that Python does not have, in the calendar that has a year 0 and
     years below it.
     """
@@ -262,6 +268,6 @@ def _far(value: Any) -> str:
     full = year + era * 400 + (shown_month <= 2)
     named = f"{1 - full:04}" if full < 1 else f"{full:04}"
     text = f"{named}-{shown_month:02}-{day - (153 * month + 2) // 5 + 1:02}" + (
-        "" if pa.types.is_date32(value.type) else f" {_clock(rest)}"
+        "" if pa.types.is_date32(value.type) else f" {_time_text(rest)}"
     )
     return f"{text} BC" if full < 1 else text

@@ -14,13 +14,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.connectors.jdbc.promotion import may_become
-from tidegate.connectors.jdbc.connection import opened_before
-from tidegate.connectors.jdbc.stage_names import Stage, lineage_digest, sink_digest
-from tidegate.connectors.jdbc.staging import StageLoader, loader_of, stage_place, staged
-from tidegate.connectors.jdbc.target import JdbcTarget, as_message, target_of
+from tidegate.connectors.jdbc.connection import retry_missing_file
+from tidegate.connectors.jdbc.promotion import can_promote
+from tidegate.connectors.jdbc.stage_names import StageName, lineage_digest, sink_digest
+from tidegate.connectors.jdbc.staging import (
+    StageLoader,
+    loader_of,
+    staged_column,
+    staging_table_name,
+)
+from tidegate.connectors.jdbc.target import JdbcTarget, table_to_message, target_of
 from tidegate.connectors.jdbc.target_check import TargetFit, check_names, check_target
-from tidegate.connectors.jdbc.value_checks import ValueChecks, key_text, shown
+from tidegate.connectors.jdbc.value_checks import ValueChecks, display_value, key_text
 from tidegate.databases.catalog import TableName
 from tidegate.databases.dialect import dialect_of
 from tidegate.databases.errors import StatementRefused
@@ -32,17 +37,17 @@ from tidegate.model.types import ROW_KIND, Column, RowKind, Table
 from tidegate.plugin.contract import Message, OperatorContext, Writer, WriteTask
 from tidegate.plugin.option import Values
 
-ROWS_HELD_MAX = 65_536
-BYTES_HELD_MAX = 16 << 20
-FITS_MAX = 1000
-_fits: dict[tuple[Any, ...], tuple[tuple[Column, ...], TargetFit]] = {}
+BUFFERED_ROWS_MAX = 65_536
+BUFFERED_BYTES_MAX = 16 << 20
+FIT_CACHE_MAX = 1000
+_fit_cache: dict[tuple[Any, ...], tuple[tuple[Column, ...], TargetFit]] = {}
 """How targets fit, of this process: tasks are many and short."""
 _STAGED_ROW = re.compile(r"at row (\d+)")
 _STAGED_COLUMN = re.compile(r"column \S*\bc(\d+)\b")
 
 
 @dataclass(slots=True)
-class _Staging:
+class _StagedInput:
     """The staging table of one incoming table; `held` are rows that are not loaded yet."""
 
     table: Table
@@ -69,7 +74,7 @@ class JdbcWriter(Writer):
         self._dialect = dialect_of(address.system)
         self._rules = rules_of(address.system)
         self._loader: StageLoader | None = None
-        self._stagings: dict[str, _Staging] = {}
+        self._stagings: dict[str, _StagedInput] = {}
 
     def write(self, table: Table, batch: pa.RecordBatch) -> None:
         """Hold a batch back until there is enough for a load."""
@@ -79,44 +84,44 @@ class JdbcWriter(Writer):
             )  # what does not fit is told before anything is staged
             if not self._values["query"]:
                 check_names(table.path, target, self._rules)
-            self._stagings[table.path] = _Staging(table, target)
+            self._stagings[table.path] = _StagedInput(table, target)
         staging = self._stagings[table.path]
         if not batch.num_rows:
             return
         staging.held.append(batch)
         staging.held_rows += batch.num_rows
         staging.held_bytes += batch.nbytes
-        if staging.held_rows >= ROWS_HELD_MAX or staging.held_bytes >= BYTES_HELD_MAX:
+        if staging.held_rows >= BUFFERED_ROWS_MAX or staging.held_bytes >= BUFFERED_BYTES_MAX:
             self._load(staging)
 
-    def _load(self, staging: _Staging) -> None:
+    def _load(self, staging: _StagedInput) -> None:
         if not staging.held:
             return
         if self._loader is None:
-            with opened_before(self._address):
+            with retry_missing_file(self._address):
                 self._loader = loader_of(self._address, self._dialect)
         if staging.place is None:
-            staging.fit = self._fit(self._loader, staging)
-            place = stage_place(self._address, self._name(staging))
+            staging.fit = self._target_fit(self._loader, staging)
+            place = staging_table_name(self._address, self._stage_name(staging))
             failpoint("jdbcsink.stage.before")
-            staging.shaped = self._shape(self._loader, place, staging)
+            staging.shaped = self._create_like_target(self._loader, place, staging)
             if not staging.shaped:
                 self._loader.create(place, [column.type for column in staging.table.columns])
             staging.place = place
             failpoint("jdbcsink.stage.middle")
-        for batch in _together(staging.held):
+        for batch in _combine_batches(staging.held):
             checks = staging.fit.checks if staging.fit else ValueChecks(staging.target, self._rules)
-            batch = checks.passed(batch)
+            batch = checks.check(batch)
             try:
-                self._loader.load(staging.place, self._rows(staging, batch))
+                self._loader.load(staging.place, self._staged_rows(staging, batch))
             except StatementRefused as error:
-                raise _named(error, staging, batch) from None
+                raise _with_user_names(error, staging, batch) from None
         failpoint("jdbcsink.stage.after")
         staging.held = []
         staging.held_rows = 0
         staging.held_bytes = 0
 
-    def _fit(self, loader: StageLoader, staging: _Staging) -> TargetFit | None:
+    def _target_fit(self, loader: StageLoader, staging: _StagedInput) -> TargetFit | None:
         """How the target fits, where it is there and stays: read once in each process.
 
         None: it is made of our own types.
@@ -132,7 +137,7 @@ class JdbcWriter(Writer):
             target.path,
             target.name.path,
         )
-        known = _fits.get(about)
+        known = _fit_cache.get(about)
         if known is not None and known[0] == target.columns:
             return known[1]
         info = self._dialect.table_info(loader.session, target.name)
@@ -141,24 +146,26 @@ class JdbcWriter(Writer):
         found = check_target(
             target.path,
             target,
-            self._rules.relation(loader.session, info),
+            self._rules.read_target(loader.session, info),
             self._rules,
             self._values,
         )
-        while len(_fits) >= FITS_MAX:
-            _fits.pop(next(iter(_fits)))
-        _fits[about] = (target.columns, found)
+        while len(_fit_cache) >= FIT_CACHE_MAX:
+            _fit_cache.pop(next(iter(_fit_cache)))
+        _fit_cache[about] = (target.columns, found)
         return found
 
-    def _shape(self, loader: StageLoader, place: TableName, staging: _Staging) -> bool:
+    def _create_like_target(
+        self, loader: StageLoader, place: TableName, staging: _StagedInput
+    ) -> bool:
         target = staging.target
-        return may_become(target, self._values, self._dialect, self._address) and loader.shape(
-            place, target.name, target.columns, staging.held_rows
-        )
+        return can_promote(
+            target, self._values, self._dialect, self._address
+        ) and loader.create_like_target(place, target.name, target.columns, staging.held_rows)
 
-    def _name(self, staging: _Staging) -> str:
+    def _stage_name(self, staging: _StagedInput) -> str:
         number = list(self._stagings).index(staging.table.path)
-        stage = Stage(
+        stage = StageName(
             sink_digest(self._context),
             lineage_digest(self._task.lineage),
             self._task.generation,
@@ -168,13 +175,13 @@ class JdbcWriter(Writer):
         )
         return str(stage)
 
-    def _rows(self, staging: _Staging, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _staged_rows(self, staging: _StagedInput, batch: pa.RecordBatch) -> pa.RecordBatch:
         """As they are staged: numbered, with their kinds, where the table has not the shape of its
         target.
         """
         first, staging.rows = staging.rows, staging.rows + batch.num_rows
         values: list[Any] = [
-            staged(batch.column(column.name), column.type, self._dialect)
+            staged_column(batch.column(column.name), column.type, self._dialect)
             for column in staging.table.columns
         ]
         if staging.shaped:
@@ -198,12 +205,12 @@ class JdbcWriter(Writer):
             self._load(staging)
         if self._loader is not None:
             failpoint("jdbcsink.settle.before")
-            self._loader.settle()
+            self._loader.finish()
             failpoint("jdbcsink.settle.after")
         self._release()
         tables = [
             {
-                "table": as_message(s.table),
+                "table": table_to_message(s.table),
                 "stage": s.place.table if s.place else "",
                 "rows": s.rows,
                 "subtask": self._task.subtask,
@@ -230,7 +237,9 @@ class JdbcWriter(Writer):
             self._loader = None
 
 
-def _named(error: StatementRefused, staging: _Staging, batch: pa.RecordBatch) -> StatementRefused:
+def _with_user_names(
+    error: StatementRefused, staging: _StagedInput, batch: pa.RecordBatch
+) -> StatementRefused:
     """With the names and the value that the user knows: staging tables have others."""
     found, columns = _STAGED_COLUMN.search(error.why), staging.table.columns
     column = (
@@ -244,14 +253,14 @@ def _named(error: StatementRefused, staging: _Staging, batch: pa.RecordBatch) ->
         row = int(line[1]) - 1
         about += (
             f", key {key_text(staging.target, batch, row)}, value"
-            f" {shown(batch.column(column.name), row)}"
+            f" {display_value(batch.column(column.name), row)}"
         )
     return StatementRefused(
         error.where, f"rows of table {staging.table.path!r}{about}: {error.why}", error.code
     )
 
 
-def _together(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+def _combine_batches(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """Neighbours of one layout as one: a load costs more than its rows where these are few."""
     if len({batch.schema.remove_metadata() for batch in batches}) > 1:
         return list(batches)

@@ -8,7 +8,7 @@ from typing import Any
 from pymysql.constants import FIELD_TYPE, FLAG
 
 from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
-from tidegate.databases.mysql.session import MySqlSession, translated
+from tidegate.databases.mysql.session import MySqlSession, translate_errors
 from tidegate.databases.session import Session
 
 SYSTEM_SCHEMAS = ("information_schema", "mysql", "performance_schema", "sys")
@@ -99,7 +99,7 @@ def table_info(session: Session, name: TableName) -> TableInfo | None:
         ),
         (),
     )
-    comment = session.one(_COMMENT, place)
+    comment = session.scalar(_COMMENT, place)
     return TableInfo(
         name=name,
         columns=columns,
@@ -113,7 +113,7 @@ def query_columns(session: Session, sql: str) -> list[NativeColumn]:
     """From the description of an empty result."""
     assert isinstance(session, MySqlSession)
     with session.connection.cursor() as cursor:
-        translated(
+        translate_errors(
             session.address, lambda: cursor.execute(f"select * from ({sql}) tidegate_query limit 0")
         )
         fields = cursor._result.fields  # the public description leaves signs and character sets out

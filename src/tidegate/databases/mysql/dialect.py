@@ -14,7 +14,7 @@ from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.mysql import catalog as mysql_catalogue
 from tidegate.databases.session import Session
-from tidegate.databases.types import base_and_sizes, decimal, simple
+from tidegate.databases.types import base_and_sizes, decimal_type, simple_type
 from tidegate.databases.url import Address, System
 from tidegate.model.types import DataType, TypeName
 
@@ -130,22 +130,22 @@ class MySqlDialect(Dialect):
         if (base == "tinyint" and sizes == [1] and not unsigned) or (
             base == "bit" and sizes in ([], [1])
         ):
-            return simple(TypeName.BOOLEAN)
+            return simple_type(TypeName.BOOLEAN)
         if base in ("decimal", "numeric", "dec", "fixed"):
             return (
-                decimal(*(sizes + [10, 0][len(sizes) :]))
+                decimal_type(*(sizes + [10, 0][len(sizes) :]))
                 if len(sizes) != 1
-                else decimal(sizes[0], 0)
+                else decimal_type(sizes[0], 0)
             )
         if base == "bigint" and unsigned:
-            return decimal(20, 0)
+            return decimal_type(20, 0)
         if base in _SIGNED:
-            return simple(_WIDER[base] if unsigned else _SIGNED[base])
+            return simple_type(_WIDER[base] if unsigned else _SIGNED[base])
         if base in _BYTES or base in _SPATIAL or base == "bit":
-            return simple(TypeName.BYTES)
+            return simple_type(TypeName.BYTES)
         if base == "time" and self.time_as_text:
-            return simple(TypeName.STRING)
-        return simple(_OTHERS.get(base, TypeName.STRING))
+            return simple_type(TypeName.STRING)
+        return simple_type(_OTHERS.get(base, TypeName.STRING))
 
     def native_type(self, kind: DataType, *, keys: int = 0) -> str:
         """The type for a new column.
@@ -220,28 +220,28 @@ class MySqlDialect(Dialect):
         native = column.native.lower()
         return f"cast({literal} as {native})" if native in ("uuid", "inet4", "inet6") else literal
 
-    def key_upto(self, column: NativeColumn, constant: str) -> str:
+    def key_at_most(self, column: NativeColumn, constant: str) -> str:
         """Timestamps as numbers, as the time zone of the connection may have an hour twice; the
         hours around them are for the index.
         """
         if not _is_moment(column):
-            return super().key_upto(column, constant)
+            return super().key_at_most(column, constant)
         name, moment = self.quote(column.name), _microseconds(constant)
         return (
             f"({name} <= from_unixtime({moment} / 1000000) + interval 3 hour and"
             f" unix_timestamp({name}) * 1000000 <= {moment})"
         )
 
-    def key_after(self, column: NativeColumn, constant: str) -> str:
+    def key_above(self, column: NativeColumn, constant: str) -> str:
         if not _is_moment(column):
-            return super().key_after(column, constant)
+            return super().key_above(column, constant)
         name, moment = self.quote(column.name), _microseconds(constant)
         return (
             f"({name} >= from_unixtime({moment} / 1000000) - interval 3 hour and"
             f" unix_timestamp({name}) * 1000000 > {moment})"
         )
 
-    def key_unread(self, column: NativeColumn, kind: DataType) -> str:
+    def key_read_as_null(self, column: NativeColumn, kind: DataType) -> str:
         """Dates that are not in the calendar."""
         return (
             f"not coalesce({_is_date(self.quote(column.name))}, false)"
@@ -249,7 +249,7 @@ class MySqlDialect(Dialect):
             else ""
         )
 
-    def key_edges(self, column: NativeColumn, kind: DataType) -> str:
+    def boundary_condition(self, column: NativeColumn, kind: DataType) -> str:
         dated = kind.name in (TypeName.DATE, TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
         return _is_date(self.quote(column.name)) if dated else ""
 
@@ -270,8 +270,8 @@ class MySqlDialect(Dialect):
         """The columns that a query gives."""
         return mysql_catalogue.query_columns(session, sql)
 
-    def rows_estimated(self, session: Session, name: TableName) -> int:
-        found = session.one(
+    def estimate_rows(self, session: Session, name: TableName) -> int:
+        found = session.scalar(
             "select table_rows from information_schema.tables where table_schema = %s and"
             " table_name = %s",
             (name.database, name.table),

@@ -15,19 +15,19 @@ import connectorx
 import pyarrow as pa
 import pymysql
 
-from tidegate.databases.errors import DatabaseTrouble, StatementRefused, ValueUnreadable
+from tidegate.databases.errors import StatementRefused, TransientDatabaseError, ValueUnreadable
 from tidegate.databases.mysql.binlog_columns import span_text
-from tidegate.databases.mysql.session import connect, tls_of, translated
+from tidegate.databases.mysql.session import connect, tls_of, translate_errors
 from tidegate.databases.session import check_session
-from tidegate.databases.tls import Mode
-from tidegate.databases.types import fit, fitted
+from tidegate.databases.tls import TlsMode
+from tidegate.databases.types import cast_batch, cast_column
 from tidegate.databases.url import Address
 from tidegate.model.errors import TidegateError
 from tidegate.model.types import DataType, TypeName
 from tidegate.plugin.arrow import arrow_type
 
 ROWS_MAX = 16_384
-_NO_VALUE = "Couldn't convert the value"
+_CONVERSION_FAILED = "Couldn't convert the value"
 _REFUSED = ("(42000)", "(42S02)", "(42S22)", "(22")
 
 
@@ -35,7 +35,7 @@ def batches(
     address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int
 ) -> Iterator[pa.RecordBatch]:
     """Batches of about rows_max rows."""
-    if tls_of(address).mode is not Mode.NONE:
+    if tls_of(address).mode is not TlsMode.NONE:
         yield from _encrypted(address, sql, columns, rows_max or ROWS_MAX)
         return
     check_session(address)
@@ -45,27 +45,27 @@ def batches(
         )
         for batch in reader:
             if batch.num_rows:
-                yield _fitted(batch, columns)
+                yield _cast_batch(batch, columns)
     except TidegateError:
         raise
     except (RuntimeError, pa.ArrowException) as error:
-        raise _ours(address, str(error), columns) from None
+        raise _translate_error(address, str(error), columns) from None
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        raise _ours(address, str(error), columns) from None
+        raise _translate_error(address, str(error), columns) from None
 
 
-def _fitted(batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]]) -> pa.RecordBatch:
+def _cast_batch(batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]]) -> pa.RecordBatch:
     """The batch in our types; an error tells the value that does not fit, and how its row begins."""
     try:
-        return fitted(batch, columns)
+        return cast_batch(batch, columns)
     except ValueUnreadable as error:
         index = [name for name, _ in columns].index(error.column)
-        raise _located(error, batch, columns, index) from None
+        raise _with_row(error, batch, columns, index) from None
 
 
-def _located(
+def _with_row(
     error: ValueUnreadable,
     batch: pa.RecordBatch,
     columns: Sequence[tuple[str, DataType]],
@@ -74,7 +74,7 @@ def _located(
     name, kind = columns[index]
     for row in range(batch.num_rows):
         try:
-            fit(batch.column(index).slice(row, 1), kind, name)
+            cast_column(batch.column(index).slice(row, 1), kind, name)
         except ValueUnreadable as found:
             value = batch.column(index)[row].as_py()
             spans = kind.name is TypeName.TIME and isinstance(value, int)
@@ -93,9 +93,11 @@ def _located(
     return error
 
 
-def _ours(address: Address, text: str, columns: Sequence[tuple[str, DataType]]) -> TidegateError:
-    text = address.masked(text)
-    if _NO_VALUE in text:  # connectorx does not tell the column
+def _translate_error(
+    address: Address, text: str, columns: Sequence[tuple[str, DataType]]
+) -> TidegateError:
+    text = address.mask(text)
+    if _CONVERSION_FAILED in text:  # connectorx does not tell the column
         return ValueUnreadable(
             " or ".join(
                 name for name, kind in columns if kind.name in (TypeName.STRING, TypeName.TIMESTAMP)
@@ -105,7 +107,7 @@ def _ours(address: Address, text: str, columns: Sequence[tuple[str, DataType]]) 
         )
     if any(state in text for state in _REFUSED):
         return StatementRefused(str(address), text)
-    return DatabaseTrouble(str(address), text)
+    return TransientDatabaseError(str(address), text)
 
 
 def _encrypted(
@@ -115,8 +117,8 @@ def _encrypted(
         closing(connect(address, conv={}, cursorclass=pymysql.cursors.SSCursor)) as connection,
         closing(connection.cursor()) as cursor,
     ):
-        translated(address, lambda: cursor.execute(sql))
-        while rows := translated(address, lambda: cursor.fetchmany(rows_max)):
+        translate_errors(address, lambda: cursor.execute(sql))
+        while rows := translate_errors(address, lambda: cursor.fetchmany(rows_max)):
             arrays: list[Any] = [
                 _column(values, kind, name)
                 for values, (name, kind) in zip(zip(*rows, strict=True), columns, strict=True)
@@ -134,7 +136,7 @@ def _column(values: Sequence[Any], kind: DataType, name: str) -> Any:
     try:
         match kind.name:
             case TypeName.BYTES | TypeName.BINARY_VECTOR:
-                return fit(pa.array(values, pa.binary()), kind, name)
+                return cast_column(pa.array(values, pa.binary()), kind, name)
             case (
                 TypeName.STRING
                 | TypeName.DECIMAL
@@ -142,8 +144,8 @@ def _column(values: Sequence[Any], kind: DataType, name: str) -> Any:
                 | TypeName.DOUBLE
                 | TypeName.TIMESTAMP
             ):
-                return fit(pa.array(values, pa.string()), kind, name)
+                return cast_column(pa.array(values, pa.string()), kind, name)
             case _:
-                return fit(pa.array(values, pa.string()).cast(pa.int64()), kind, name)
+                return cast_column(pa.array(values, pa.string()).cast(pa.int64()), kind, name)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise ValueUnreadable(name, str(kind), str(error)) from None

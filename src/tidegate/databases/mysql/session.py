@@ -16,13 +16,13 @@ from tidegate.databases import idle_connections as reuse
 from tidegate.databases.errors import (
     AccessDenied,
     DatabaseMissing,
-    DatabaseTrouble,
     DatabaseUnreachable,
     StatementRefused,
-    Untrusted,
+    TlsFailed,
+    TransientDatabaseError,
 )
 from tidegate.databases.session import Row, Session
-from tidegate.databases.tls import Mode, Tls, context, mysql_tls
+from tidegate.databases.tls import Tls, TlsMode, mysql_tls, tls_context
 from tidegate.databases.url import Address
 from tidegate.model.errors import TidegateError
 
@@ -39,7 +39,7 @@ _UNTRUSTED = (
 )
 # Connection lost, server shutting down, deadlock, lock wait, too many connections, read-only
 # failover: another try may end well.
-_PASSING = {
+_TRANSIENT = {
     1040,
     1053,
     1077,
@@ -67,7 +67,7 @@ _PASSING = {
 _NEEDS_ENCRYPTION = (  # pymysql says so where it cannot encrypt the password alone
     "caching_sha2_password"
 )
-SET_UP = (
+SESSION_SETUP = (
     "set session time_zone = '+00:00'",
     (
         "set session sql_mode ="
@@ -83,7 +83,9 @@ def connect(address: Address, **more: Any) -> "pymysql.Connection[Any]":
     """
     tls = tls_of(address)
     protection: dict[str, Any] = (
-        {"ssl_disabled": True} if tls.mode is Mode.NONE else {"ssl": context(tls, str(address))}
+        {"ssl_disabled": True}
+        if tls.mode is TlsMode.NONE
+        else {"ssl": tls_context(tls, str(address))}
     )
     given: dict[str, Any] = {
         "host": address.host,
@@ -98,11 +100,13 @@ def connect(address: Address, **more: Any) -> "pymysql.Connection[Any]":
         **protection,
         **more,
     }
-    connection: pymysql.Connection[Any] = translated(address, lambda: pymysql.connect(**given))
+    connection: pymysql.Connection[Any] = translate_errors(
+        address, lambda: pymysql.connect(**given)
+    )
     try:
         with connection.cursor() as cursor:
-            for statement in SET_UP:
-                translated(address, partial(cursor.execute, statement))
+            for statement in SESSION_SETUP:
+                translate_errors(address, partial(cursor.execute, statement))
     except BaseException:
         connection.close()
         raise
@@ -114,15 +118,15 @@ def tls_of(address: Address) -> Tls:
     try:
         return mysql_tls(address.properties)
     except ValueError as error:
-        raise Untrusted(str(address), str(error)) from None
+        raise TlsFailed(str(address), str(error)) from None
 
 
-def translated(address: Address, act: Callable[[], T]) -> T:
+def translate_errors(address: Address, act: Callable[[], T]) -> T:
     """Do something with the driver; its errors are ours."""
     try:
         return act()
     except pymysql.err.MySQLError as error:
-        raise _ours(address, error) from None
+        raise _translate_error(address, error) from None
     except (OSError, RuntimeError) as error:
         if _NEEDS_ENCRYPTION in str(error):
             raise AccessDenied(
@@ -130,63 +134,69 @@ def translated(address: Address, act: Callable[[], T]) -> T:
                 "this server takes the password of this user (caching_sha2_password) only"
                 " encrypted: add ?sslMode=REQUIRED to the URL",
             ) from None
-        raise DatabaseUnreachable(str(address), address.masked(str(error))) from None
+        raise DatabaseUnreachable(str(address), address.mask(str(error))) from None
 
 
-def _ours(address: Address, error: pymysql.err.MySQLError) -> TidegateError:
+def _translate_error(address: Address, error: pymysql.err.MySQLError) -> TidegateError:
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-    text = address.masked(str(error.args[1] if len(error.args) > 1 else error))
+    text = address.mask(str(error.args[1] if len(error.args) > 1 else error))
     where = str(address)
     if code in _DENIED:
         return AccessDenied(where, f"{text} ({code})")
     if any(sign in text.lower() for sign in _UNTRUSTED):
-        return Untrusted(where, text)
+        return TlsFailed(where, text)
     if code == 1049:
         return DatabaseMissing(where, text)
     if code in _LOST or (code == 2013 and "handshake" in text):
         return DatabaseUnreachable(where, text)
-    if code in _PASSING or code == 0 or isinstance(error, pymysql.err.InterfaceError):
-        return DatabaseTrouble(where, f"{text} ({code})", str(code))
+    if code in _TRANSIENT or code == 0 or isinstance(error, pymysql.err.InterfaceError):
+        return TransientDatabaseError(where, f"{text} ({code})", str(code))
     return StatementRefused(where, f"{text} ({code})", str(code))
 
 
 class MySqlSession(Session):
-    def __init__(self, address: Address, *, loads: bool = False) -> None:
+    def __init__(self, address: Address, *, local_infile: bool = False) -> None:
         """`loads` allows LOAD DATA LOCAL: only for who needs it, as a server that is not ours could
         then ask for any file.
         """
         super().__init__(address)
-        self._key = reuse.key_of(address, "loads" if loads else "")
+        self._key = reuse.connection_key(address, "loads" if local_infile else "")
         kept = reuse.take(self._key)
         self._opened_s = kept.opened_s if kept else time.monotonic()
-        self.connection: Any = kept.connection if kept else connect(address, local_infile=loads)
+        self.connection: Any = (
+            kept.connection if kept else connect(address, local_infile=local_infile)
+        )
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Run a statement; its rows."""
         with self.connection.cursor() as cursor:
-            translated(self.address, lambda: cursor.execute(sql, tuple(parameters) or None))
+            translate_errors(self.address, lambda: cursor.execute(sql, tuple(parameters) or None))
             return list(cursor.fetchall())
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         """Run a statement; how many rows it changed."""
         with self.connection.cursor() as cursor:
             return int(
-                translated(self.address, lambda: cursor.execute(sql, tuple(parameters) or None))
+                translate_errors(
+                    self.address, lambda: cursor.execute(sql, tuple(parameters) or None)
+                )
             )
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement for every row."""
         with self.connection.cursor() as cursor:
-            translated(self.address, lambda: cursor.executemany(sql, [tuple(row) for row in rows]))
+            translate_errors(
+                self.address, lambda: cursor.executemany(sql, [tuple(row) for row in rows])
+            )
 
     def begin(self) -> None:
-        translated(self.address, self.connection.begin)
+        translate_errors(self.address, self.connection.begin)
 
     def commit(self) -> None:
-        translated(self.address, self.connection.commit)
+        translate_errors(self.address, self.connection.commit)
 
     def rollback(self) -> None:
-        translated(self.address, self.connection.rollback)
+        translate_errors(self.address, self.connection.rollback)
 
     def close(self) -> None:
         connection = self.connection
@@ -200,15 +210,15 @@ class MySqlSession(Session):
         ):
             with suppress(pymysql.err.MySQLError, OSError, RuntimeError, TidegateError):
                 _reset(self.address, connection)
-                reuse.keep(
+                reuse.put(
                     self._key,
                     connection,
                     connection._sock.fileno(),
-                    lambda: _closed(connection),
+                    lambda: _close_quietly(connection),
                     self._opened_s,
                 )
                 return
-        _closed(connection)
+        _close_quietly(connection)
 
 
 def _reset(address: Address, connection: Any) -> None:
@@ -222,10 +232,10 @@ def _reset(address: Address, connection: Any) -> None:
     connection.set_character_set("utf8mb4")
     connection.autocommit(True)
     with connection.cursor() as cursor:
-        for statement in SET_UP:
-            translated(address, partial(cursor.execute, statement))
+        for statement in SESSION_SETUP:
+            translate_errors(address, partial(cursor.execute, statement))
 
 
-def _closed(connection: Any) -> None:
+def _close_quietly(connection: Any) -> None:
     with suppress(pymysql.err.MySQLError):
         connection.close()

@@ -1,7 +1,7 @@
 """PostgreSQL: tables, columns and keys, by its own catalogue. Called by postgres_dialect.py."""
 
 from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
-from tidegate.databases.postgres.session import PostgresSession, translated
+from tidegate.databases.postgres.session import PostgresSession, translate_errors
 from tidegate.databases.session import Session
 
 _TABLES = """
@@ -42,7 +42,7 @@ KINDS = {
 
 def tables(session: Session, database: str) -> list[TableName]:
     """All tables and views of the session's database; partitions are part of their table."""
-    own = str(session.one("select current_database()"))
+    own = str(session.scalar("select current_database()"))
     return (
         [TableName(own, schema, table) for schema, table in session.query(_TABLES)]
         if database in ("", own)
@@ -103,7 +103,7 @@ def query_columns(session: Session, sql: str) -> list[NativeColumn]:
     """From the description of an empty result."""
     assert isinstance(session, PostgresSession)
     with session.connection.cursor() as cursor:
-        translated(
+        translate_errors(
             session.address,
             lambda: cursor.execute(f"select * from ({sql}) tidegate_query limit 0".encode()),
         )
@@ -111,6 +111,8 @@ def query_columns(session: Session, sql: str) -> list[NativeColumn]:
             (column.name, column.type_code, column._fmod) for column in cursor.description or ()
         ]
     return [
-        NativeColumn(name=name, native=str(session.one("select format_type(%s, %s)", (oid, size))))
+        NativeColumn(
+            name=name, native=str(session.scalar("select format_type(%s, %s)", (oid, size)))
+        )
         for name, oid, size in described
     ]

@@ -16,10 +16,10 @@ from tidegate.databases.session import Session
 from tidegate.databases.types import (
     DECIMAL_DIGITS_MAX,
     UNBOUNDED_SCALE,
-    array,
+    array_type,
     base_and_sizes,
-    decimal,
-    simple,
+    decimal_type,
+    simple_type,
 )
 from tidegate.databases.url import Address, System
 from tidegate.model.types import DataType, TypeName
@@ -62,13 +62,13 @@ _NATIVE = {
     TypeName.FLOAT16_VECTOR: "real[]",
     TypeName.BFLOAT16_VECTOR: "real[]",
 }
-DIMENSIONS = "has more than one dimension"
-BOUNDS = "has bounds of its own, and does not begin at 1"
+MULTIPLE_DIMENSIONS = "has more than one dimension"
+CUSTOM_BOUNDS = "has bounds of its own, and does not begin at 1"
 """What the server says of arrays that do not travel."""
 _DATED = (TypeName.DATE, TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
 
 
-def plain(native: str) -> str:
+def base_type(native: str) -> str:
     """A type without its sizes: `timestamp(3) without time zone` -> `timestamp without time zone`."""
     return " ".join(re.sub(r"\([\d,\s-]*\)", "", native.lower()).split())
 
@@ -112,22 +112,24 @@ class PostgresDialect(Dialect):
                 NativeColumn(name=column.name, native=column.native.removesuffix("[]"))
             )
             return (
-                array(element)
-                if self._travels(plain(column.native.removesuffix("[]")))
-                else simple(TypeName.STRING)
+                array_type(element)
+                if self._is_readable_element(base_type(column.native.removesuffix("[]")))
+                else simple_type(TypeName.STRING)
             )
-        base = plain(column.native)
+        base = base_type(column.native)
         if base == "numeric":
             sizes = base_and_sizes(column.native)[1]
             if sizes and sizes[-1] < 0:
-                return decimal(sizes[0] - sizes[1], 0)
+                return decimal_type(sizes[0] - sizes[1], 0)
             return (
-                decimal(*sizes) if len(sizes) == 2 else decimal(DECIMAL_DIGITS_MAX, UNBOUNDED_SCALE)
+                decimal_type(*sizes)
+                if len(sizes) == 2
+                else decimal_type(DECIMAL_DIGITS_MAX, UNBOUNDED_SCALE)
             )
-        return simple(_TYPES.get(base, TypeName.STRING))
+        return simple_type(_TYPES.get(base, TypeName.STRING))
 
     @staticmethod
-    def _travels(base: str) -> bool:
+    def _is_readable_element(base: str) -> bool:
         """Whether arrays of this type are read as arrays."""
         return (
             base in _TEXTS
@@ -151,7 +153,7 @@ class PostgresDialect(Dialect):
 
     def expression(self, column: NativeColumn, kind: DataType) -> str:
         """What the Arrow driver reads exactly; the rest as text."""
-        name, base = self.quote(column.name), plain(column.native)
+        name, base = self.quote(column.name), base_type(column.native)
         if kind.name in _DATED:
             return f"case when isfinite({name}) then {name} end"
         if kind.name is TypeName.STRING and base not in _TEXTS[:3]:
@@ -169,7 +171,7 @@ class PostgresDialect(Dialect):
         words that tell why.
         """
         name, element = self.quote(column.name), kind.children[0].name
-        padded = plain(column.native.removesuffix("[]")) in (
+        padded = base_type(column.native.removesuffix("[]")) in (
             "character",
             "bpchar",
         )  # a cast to text would cut what fills them up
@@ -191,7 +193,7 @@ class PostgresDialect(Dialect):
         many, moved = (
             f"({self.text_literal(f'{column.name} {why} ')} ||"
             f" {name}::text)::integer::text::{native}"
-            for why in (DIMENSIONS, BOUNDS)
+            for why in (MULTIPLE_DIMENSIONS, CUSTOM_BOUNDS)
         )
         return (
             f"case when array_ndims({name}) > 1 then {many} when array_lower({name}, 1) <> 1 then"
@@ -208,11 +210,11 @@ class PostgresDialect(Dialect):
         typed = f"cast({literal} as {column.native})"
         return f"{typed} collate {column.collation}" if column.collation else typed
 
-    def key_unread(self, column: NativeColumn, kind: DataType) -> str:
+    def key_read_as_null(self, column: NativeColumn, kind: DataType) -> str:
         """What comes after all dates; what comes before them is in the first range anyway."""
         return f"{self.quote(column.name)} = 'infinity'" if kind.name in _DATED else ""
 
-    def key_edges(self, column: NativeColumn, kind: DataType) -> str:
+    def boundary_condition(self, column: NativeColumn, kind: DataType) -> str:
         name = self.quote(column.name)
         return f"{name} >= '0001-01-01' and {name} <= '9999-12-31'" if kind.name in _DATED else ""
 
@@ -234,16 +236,16 @@ class PostgresDialect(Dialect):
         """The columns that a query gives."""
         return postgres_catalogue.query_columns(session, sql)
 
-    def rows_estimated(self, session: Session, name: TableName) -> int:
+    def estimate_rows(self, session: Session, name: TableName) -> int:
         """From the statistics, with those of partitions."""
         sql = (
             "select sum(greatest(c.reltuples, 0))::bigint from pg_partition_tree(to_regclass(%s)) p"
             " join pg_class c on c.oid = p.relid where p.isleaf"
         )
-        parts = session.one(sql, (self.qualified(name),))
+        parts = session.scalar(sql, (self.qualified(name),))
         return int(
             parts
-            or session.one(
+            or session.scalar(
                 "select greatest(reltuples, 0)::bigint from pg_class where oid = to_regclass(%s)",
                 (self.qualified(name),),
             )

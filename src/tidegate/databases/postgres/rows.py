@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from adbc_driver_postgresql import StatementOptions, dbapi  # type: ignore[import-untyped]  # ships no types
 
-from tidegate.databases.errors import DatabaseTrouble, ValueUnreadable
-from tidegate.databases.postgres.dialect import BOUNDS, DIMENSIONS
-from tidegate.databases.postgres.session import ours, uri_of
+from tidegate.databases.errors import TransientDatabaseError, ValueUnreadable
+from tidegate.databases.postgres.dialect import CUSTOM_BOUNDS, MULTIPLE_DIMENSIONS
+from tidegate.databases.postgres.session import libpq_uri, translate_error
 from tidegate.databases.session import check_session
-from tidegate.databases.types import fitted
+from tidegate.databases.types import cast_batch
 from tidegate.databases.url import Address
 from tidegate.model.errors import TidegateError
 from tidegate.model.types import DataType, TypeName
@@ -24,7 +24,7 @@ from tidegate.model.types import DataType, TypeName
 ROW_BYTES = 256
 """A guess at the size of a row: the driver counts bytes."""
 DAY_NANOS = 86_400_000_000_000
-READING = {"row_security": "off"}
+READ_SETTINGS = {"row_security": "off"}
 """Rows that a policy hides from the user are an error, and never left out."""
 FIRST_MICROS = -210_866_803_200_000_000
 """The first moment that the server has, in 4714 before Christ.
@@ -36,29 +36,29 @@ One after the last that Arrow has, in the year 294247, comes round to before it.
 def connect(
     address: Address,
     *,
-    known: bool = False,
+    checked: bool = False,
     settings: Mapping[str, str] | None = None,
     autocommit: bool = False,
 ) -> dbapi.Connection:
     """A connection of the Arrow driver, in autocommit; `known` where another one was just made.
     With settings of its own it is for one transaction.
     """
-    if not known:
+    if not checked:
         check_session(address)  # it tells better what is wrong
     try:
         return dbapi.connect(
-            uri_of(address, settings or {}), autocommit=autocommit or settings is None
+            libpq_uri(address, settings or {}), autocommit=autocommit or settings is None
         )
     except adbc_driver_manager.Error as error:
-        raise translated(address, error) from None
+        raise translate_adbc_error(address, error) from None
 
 
-def translated(address: Address, error: adbc_driver_manager.Error) -> TidegateError:
+def translate_adbc_error(address: Address, error: adbc_driver_manager.Error) -> TidegateError:
     """Our error for one of the driver."""
     state = getattr(error, "sqlstate", None)
     if not state or state.strip("\0") == "":
-        return DatabaseTrouble(str(address), address.masked(str(error)))
-    return ours(address, state, str(error))
+        return TransientDatabaseError(str(address), address.mask(str(error)))
+    return translate_error(address, state, str(error))
 
 
 def batches(
@@ -66,7 +66,7 @@ def batches(
 ) -> Iterator[pa.RecordBatch]:
     """Batches of about rows_max rows."""
     with (
-        closing(connect(address, settings=READING, autocommit=True)) as connection,
+        closing(connect(address, settings=READ_SETTINGS, autocommit=True)) as connection,
         closing(connection.cursor()) as cursor,
     ):
         try:
@@ -78,16 +78,20 @@ def batches(
             with cursor.fetch_record_batch() as reader:
                 for batch in reader:
                     if batch.num_rows:
-                        yield _within_time(fitted(batch, columns), columns)
+                        yield _check_timestamps(cast_batch(batch, columns), columns)
         except adbc_driver_manager.Error as error:
-            raise _unreadable(str(error), columns) or translated(address, error) from None
+            raise _array_error(str(error), columns) or translate_adbc_error(
+                address, error
+            ) from None
         except (pa.ArrowInvalid, OSError) as error:
-            raise _unreadable(str(error), columns) or DatabaseTrouble(
-                str(address), address.masked(str(error))
+            raise _array_error(str(error), columns) or TransientDatabaseError(
+                str(address), address.mask(str(error))
             ) from None
 
 
-def _within_time(batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]]) -> pa.RecordBatch:
+def _check_timestamps(
+    batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]]
+) -> pa.RecordBatch:
     """The batch, where each of its moments is the server's."""
     for index, (name, kind) in enumerate(columns):
         first = first_micros(batch.column(index))
@@ -113,10 +117,10 @@ def first_micros(column: Any) -> int | None:
     return found
 
 
-def _unreadable(text: str, columns: Sequence[tuple[str, DataType]]) -> ValueUnreadable | None:
+def _array_error(text: str, columns: Sequence[tuple[str, DataType]]) -> ValueUnreadable | None:
     """What the server was made to say of a value that does not travel."""
     for name, kind in columns:
-        for why in (DIMENSIONS, BOUNDS):
+        for why in (MULTIPLE_DIMENSIONS, CUSTOM_BOUNDS):
             if f'"{name} {why} ' in text:
                 return ValueUnreadable(name, str(kind), f"it {why}")
     return None

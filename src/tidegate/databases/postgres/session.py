@@ -17,10 +17,10 @@ from tidegate.databases import idle_connections as reuse
 from tidegate.databases.errors import (
     AccessDenied,
     DatabaseMissing,
-    DatabaseTrouble,
     DatabaseUnreachable,
     StatementRefused,
-    Untrusted,
+    TlsFailed,
+    TransientDatabaseError,
 )
 from tidegate.databases.session import Row, Session
 from tidegate.databases.url import Address
@@ -29,7 +29,7 @@ from tidegate.model.errors import TidegateError
 T = TypeVar("T")
 # Classes of SQLSTATE: connection, transaction rollback (deadlock), resources, lock and operator
 # intervention, system.
-_PASSING = ("08", "40", "53", "55", "57", "58", "XX")
+_TRANSIENT = ("08", "40", "53", "55", "57", "58", "XX")
 _UNTRUSTED = (
     "certificate verify failed",
     "server certificate for",
@@ -61,7 +61,7 @@ _LIBPQ = (
 )
 
 
-def uri_of(address: Address, more: Mapping[str, str] = MappingProxyType({})) -> str:
+def libpq_uri(address: Address, more: Mapping[str, str] = MappingProxyType({})) -> str:
     """For libpq; holds the password, so it must not be shown.
 
     `more` are settings of the session beside ours.
@@ -94,43 +94,47 @@ def connect(address: Address, **more: Any) -> "psycopg.Connection[Any]":
     """A psycopg connection in autocommit, with our session settings; also for readers of
     replication slots.
     """
-    return translated(
-        address, lambda: psycopg.connect(uri_of(address), autocommit=True, **more), connecting=True
+    return translate_errors(
+        address,
+        lambda: psycopg.connect(libpq_uri(address), autocommit=True, **more),
+        connecting=True,
     )
 
 
-def translated(address: Address, act: Callable[[], T], *, connecting: bool = False) -> T:
+def translate_errors(address: Address, act: Callable[[], T], *, connecting: bool = False) -> T:
     """Do something with the driver; its errors are ours."""
     try:
         return act()
     except psycopg.Error as error:
-        raise ours(address, error.sqlstate, str(error), connecting) from None
+        raise translate_error(address, error.sqlstate, str(error), connecting) from None
 
 
-def ours(address: Address, state: str | None, text: str, connecting: bool = False) -> TidegateError:
+def translate_error(
+    address: Address, state: str | None, text: str, connecting: bool = False
+) -> TidegateError:
     """Our error for an SQLSTATE and the text beside it."""
-    where, text = str(address), " ".join(address.masked(text).split())
+    where, text = str(address), " ".join(address.mask(text).split())
     if state in ("42501", "28000", "28P01") or (
         connecting and ("authentication failed" in text or "no password supplied" in text)
     ):
         return AccessDenied(where, text)
     if connecting and state is None and any(sign in text for sign in _UNTRUSTED):
-        return Untrusted(where, text)
+        return TlsFailed(where, text)
     if connecting and (state is None or state.startswith("08") or state in ("57P03", "53300")):
         return (
             DatabaseMissing(where, text)
             if "does not exist" in text
             else DatabaseUnreachable(where, text)
         )
-    if state is None or state.startswith(_PASSING):
-        return DatabaseTrouble(where, text, state or "")
+    if state is None or state.startswith(_TRANSIENT):
+        return TransientDatabaseError(where, text, state or "")
     return StatementRefused(where, f"{text} ({state})", state)
 
 
 class PostgresSession(Session):
     def __init__(self, address: Address) -> None:
         super().__init__(address)
-        self._key = reuse.key_of(address)
+        self._key = reuse.connection_key(address)
         kept = reuse.take(self._key)
         self._opened_s = kept.opened_s if kept else time.monotonic()
         self.connection: Any = (
@@ -139,25 +143,25 @@ class PostgresSession(Session):
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Run a statement; its rows."""
-        return translated(self.address, lambda: self._run(sql, parameters).fetchall())
+        return translate_errors(self.address, lambda: self._run(sql, parameters).fetchall())
 
-    def query_often(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+    def query_prepared(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """As `query`, by a prepared statement; without one where the server does not find it again."""
         try:
-            return translated(
+            return translate_errors(
                 self.address, lambda: self._run(sql, parameters, prepare=True).fetchall()
             )
         except StatementRefused as error:
             if error.code not in _NOT_PREPARED:
                 raise
         self.reusable = False
-        return translated(
+        return translate_errors(
             self.address, lambda: self._run(sql, parameters, prepare=False).fetchall()
         )
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         """Run a statement; how many rows it changed."""
-        return translated(self.address, lambda: self._run(sql, parameters).rowcount)
+        return translate_errors(self.address, lambda: self._run(sql, parameters).rowcount)
 
     def _run(
         self, sql: str, parameters: Sequence[Any], prepare: bool | None = None
@@ -173,11 +177,11 @@ class PostgresSession(Session):
         with psycopg.ClientCursor(
             self.connection
         ) as cursor:  # values in the statement: the server need not guess the types of parameters
-            translated(self.address, lambda: cursor.executemany(sql.encode(), rows))
+            translate_errors(self.address, lambda: cursor.executemany(sql.encode(), rows))
 
-    def trouble(self, error: psycopg.Error) -> TidegateError:
+    def error_of(self, error: psycopg.Error) -> TidegateError:
         """Our error for one of the driver, of whoever uses its connection."""
-        return ours(self.address, error.sqlstate, str(error))
+        return translate_error(self.address, error.sqlstate, str(error))
 
     def begin(self) -> None:
         self.execute("begin isolation level read committed")
@@ -199,17 +203,17 @@ class PostgresSession(Session):
         ):
             with suppress(psycopg.Error):
                 connection.execute(_RESET)
-                reuse.keep(
+                reuse.put(
                     self._key,
                     connection,
                     connection.fileno(),
-                    lambda: _closed(connection),
+                    lambda: _close_quietly(connection),
                     self._opened_s,
                 )
                 return
-        _closed(connection)
+        _close_quietly(connection)
 
 
-def _closed(connection: "psycopg.Connection[Any]") -> None:
+def _close_quietly(connection: "psycopg.Connection[Any]") -> None:
     with suppress(psycopg.Error):
         connection.close()

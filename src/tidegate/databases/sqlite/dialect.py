@@ -16,8 +16,8 @@ from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
 from tidegate.databases.dialect import Dialect
 from tidegate.databases.errors import ValueUnreadable
 from tidegate.databases.session import Session
-from tidegate.databases.sqlite.session import SqliteSession, translated
-from tidegate.databases.types import UNBOUNDED_SCALE, base_and_sizes, decimal, simple
+from tidegate.databases.sqlite.session import SqliteSession, translate_errors
+from tidegate.databases.types import UNBOUNDED_SCALE, base_and_sizes, decimal_type, simple_type
 from tidegate.databases.url import Address, System
 from tidegate.model.types import DataType, TypeName
 
@@ -89,13 +89,13 @@ class SqliteDialect(Dialect):
         base, sizes = base_and_sizes(column.native)
         if base.startswith(("decimal", "numeric")):
             return (
-                decimal(*sizes)
+                decimal_type(*sizes)
                 if len(sizes) == 2
-                else decimal(sizes[0], 0)
+                else decimal_type(sizes[0], 0)
                 if sizes
-                else decimal(38, UNBOUNDED_SCALE)
+                else decimal_type(38, UNBOUNDED_SCALE)
             )
-        return simple(next((name for word, name in _WORDS if word in base), TypeName.STRING))
+        return simple_type(next((name for word, name in _WORDS if word in base), TypeName.STRING))
 
     def native_type(self, kind: DataType, *, keys: int = 0) -> str:  # noqa: ARG002  # any type can be a key here
         """The type for a new column."""
@@ -119,9 +119,9 @@ class SqliteDialect(Dialect):
         schema = pa.schema([pa.field(name, arrow_type(kind)) for name, kind in columns])
         with (
             SqliteSession(address) as session,
-            closing(translated(address, lambda: session.connection.execute(sql))) as cursor,
+            closing(translate_errors(address, lambda: session.connection.execute(sql))) as cursor,
         ):
-            while rows := translated(address, lambda: cursor.fetchmany(rows_max or ROWS_MAX)):
+            while rows := translate_errors(address, lambda: cursor.fetchmany(rows_max or ROWS_MAX)):
                 values = zip(*rows, strict=True)
                 arrays = [
                     _array(list(column), name, kind)
@@ -180,9 +180,9 @@ class SqliteDialect(Dialect):
         session.execute("drop view temp.tidegate_query")
         return [NativeColumn(name=name, native=native or "text") for _, name, native, *_ in rows]
 
-    def rows_estimated(self, session: Session, name: TableName) -> int:
+    def estimate_rows(self, session: Session, name: TableName) -> int:
         """By counting: a file is near."""
-        return int(session.one(f"select count(*) from {self.qualified(name)}") or 0)
+        return int(session.scalar(f"select count(*) from {self.qualified(name)}") or 0)
 
 
 def _array(values: list[Any], name: str, kind: DataType) -> Any:

@@ -11,8 +11,8 @@ from urllib.parse import quote
 from tidegate.databases.errors import (
     AccessDenied,
     DatabaseMissing,
-    DatabaseTrouble,
     StatementRefused,
+    TransientDatabaseError,
 )
 from tidegate.databases.session import Row, Session
 from tidegate.databases.url import Address
@@ -23,15 +23,15 @@ BUSY_S = 120.0
 _PARAMETER = re.compile(r"%(s|%)")
 
 
-def translated(address: Address, act: Callable[[], T]) -> T:
+def translate_errors(address: Address, act: Callable[[], T]) -> T:
     """Do something with the driver; its errors are ours."""
     try:
         return act()
     except sqlite3.Error as error:
-        raise _ours(address, error) from None
+        raise _translate_error(address, error) from None
 
 
-def _ours(address: Address, error: sqlite3.Error) -> TidegateError:
+def _translate_error(address: Address, error: sqlite3.Error) -> TidegateError:
     name = getattr(error, "sqlite_errorname", "")
     if name in ("SQLITE_CANTOPEN", "SQLITE_NOTADB"):
         if os.path.exists(address.database):
@@ -42,11 +42,11 @@ def _ours(address: Address, error: sqlite3.Error) -> TidegateError:
     if name.startswith(
         ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_IOERR", "SQLITE_FULL", "SQLITE_INTERRUPT")
     ):
-        return DatabaseTrouble(str(address), str(error), name)
+        return TransientDatabaseError(str(address), str(error), name)
     return StatementRefused(str(address), str(error), name)
 
 
-def positional(sql: str) -> str:
+def with_question_marks(sql: str) -> str:
     """%s as SQLite writes it."""
     return _PARAMETER.sub(lambda m: "?" if m[1] == "s" else "%", sql)
 
@@ -56,25 +56,29 @@ class SqliteSession(Session):
 
     def __init__(self, address: Address) -> None:
         super().__init__(address)
-        uri = f"file:{quote(address.database)}?mode={'rwc' if address.creates else 'rw'}"
-        self.connection = translated(
+        uri = f"file:{quote(address.database)}?mode={'rwc' if address.creates_file else 'rw'}"
+        self.connection = translate_errors(
             address, lambda: sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
         )
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Run a statement; its rows."""
-        return translated(self.address, lambda: self._run(sql, parameters).fetchall())
+        return translate_errors(self.address, lambda: self._run(sql, parameters).fetchall())
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         """Run a statement; how many rows it changed."""
-        return translated(self.address, lambda: self._run(sql, parameters).rowcount)
+        return translate_errors(self.address, lambda: self._run(sql, parameters).rowcount)
 
     def _run(self, sql: str, parameters: Sequence[Any]) -> sqlite3.Cursor:
-        return self.connection.execute(positional(sql) if parameters else sql, tuple(parameters))
+        return self.connection.execute(
+            with_question_marks(sql) if parameters else sql, tuple(parameters)
+        )
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement for every row."""
-        translated(self.address, lambda: self.connection.executemany(positional(sql), rows))
+        translate_errors(
+            self.address, lambda: self.connection.executemany(with_question_marks(sql), rows)
+        )
 
     def begin(self) -> None:
         """Begin a transaction, as the one writer."""

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
-from tidegate.databases.errors import DatabaseTrouble
+from tidegate.databases.errors import TransientDatabaseError
 from tidegate.databases.session import Session
-from tidegate.databases.targets.type_fit import Holds, Keeps
 from tidegate.databases.targets.rules import (
     KeyTooLong,
-    Origins,
     SourceColumn,
+    SourceColumns,
     TargetRules,
     TargetTable,
     UniqueIndex,
     qualified_names,
 )
+from tidegate.databases.targets.type_fit import ColumnCapacity, StoredKind
 from tidegate.databases.types import base_and_sizes
 from tidegate.model.types import Column, TypeName
 
@@ -35,14 +35,14 @@ STRICT = (
 )
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "integer": 32, "bigint": 64}
 _KEEPS = {
-    "date": Keeps.DATE,
-    "time": Keeps.TIME,
-    "datetime": Keeps.TIMESTAMP,
-    "timestamp": Keeps.MOMENT,
-    "char": Keeps.TEXT,
-    "varchar": Keeps.TEXT,
-    "binary": Keeps.BYTES,
-    "varbinary": Keeps.BYTES,
+    "date": StoredKind.DATE,
+    "time": StoredKind.TIME,
+    "datetime": StoredKind.TIMESTAMP,
+    "timestamp": StoredKind.MOMENT,
+    "char": StoredKind.TEXT,
+    "varchar": StoredKind.TEXT,
+    "binary": StoredKind.BYTES,
+    "varbinary": StoredKind.BYTES,
 }
 _DECIMALS = ("decimal", "numeric", "dec", "fixed")
 _LARGE = {
@@ -85,13 +85,13 @@ def exact_collation(session: Session) -> str:
 
 class MySqlRules(TargetRules):
     names_max: ClassVar[int] = 64
-    folds_columns: ClassVar[bool] = True
+    ignores_column_case: ClassVar[bool] = True
 
-    def folds_tables(self, session: Session) -> bool:
+    def ignores_table_case(self, session: Session) -> bool:
         """As the server is set."""
-        return str(session.one("select @@lower_case_table_names")) != "0"
+        return str(session.scalar("select @@lower_case_table_names")) != "0"
 
-    def holds(self, column: NativeColumn) -> Holds:
+    def capacity(self, column: NativeColumn) -> ColumnCapacity:
         """By the whole type; texts in a character set that lacks characters are refused by the
         server.
         """
@@ -103,51 +103,53 @@ class MySqlRules(TargetRules):
         unsigned = "unsigned" in text or "zerofill" in text
         if base in _BITS:
             bits = _BITS[base]
-            return Holds(
-                keeps=Keeps.WHOLE,
+            return ColumnCapacity(
+                kind=StoredKind.WHOLE,
                 low=0 if unsigned else -(2 ** (bits - 1)),
                 high=2 ** (bits if unsigned else bits - 1) - 1,
             )
         if base == "year":
-            return Holds(
-                keeps=Keeps.WHOLE, low=1901, high=2155
+            return ColumnCapacity(
+                kind=StoredKind.WHOLE, low=1901, high=2155
             )  # below 100 is taken for the end of a year
         if base in _DECIMALS:
-            return Holds(
-                keeps=Keeps.DECIMAL,
+            return ColumnCapacity(
+                kind=StoredKind.DECIMAL,
                 digits=sizes[0] if sizes else 10,
                 scale=sizes[1] if len(sizes) > 1 else 0,
             )
         if base in ("float", "double", "double precision", "real"):
-            return Holds(
-                keeps=Keeps.FLOAT,
+            return ColumnCapacity(
+                kind=StoredKind.FLOAT,
                 digits=24 if base == "float" else 53,
                 scale=sizes[1] if len(sizes) > 1 else None,
             )
         if base in _LARGE:
-            return Holds(
-                keeps=Keeps.TEXT if "text" in base else Keeps.BYTES
+            return ColumnCapacity(
+                kind=StoredKind.TEXT if "text" in base else StoredKind.BYTES
             )  # the server refuses longer ones
-        keeps = _KEEPS.get(base, Keeps.TEXT if base == "longtext" else Keeps.ANY)
+        keeps = _KEEPS.get(base, StoredKind.TEXT if base == "longtext" else StoredKind.ANY)
         size = sizes[0] if sizes else 0
-        if keeps in (Keeps.TEXT, Keeps.BYTES):
-            return Holds(
-                keeps=keeps,
+        if keeps in (StoredKind.TEXT, StoredKind.BYTES):
+            return ColumnCapacity(
+                kind=keeps,
                 length=size or (1 if base in _KEEPS else 0),
                 fixed=base in ("char", "binary"),
             )
         # A datetime takes moments in UTC: it is what a new table has for them.
-        return Holds(keeps=keeps, fraction=size, zoned=keeps is Keeps.MOMENT)
+        return ColumnCapacity(
+            kind=keeps, fraction=size, distinguishes_zones=keeps is StoredKind.MOMENT
+        )
 
-    def kind_of(self, session: Session, name: TableName) -> str:
+    def relation_kind(self, session: Session, name: TableName) -> str:
         sql = (
             "select table_type from information_schema.tables where table_schema = %s and"
             " table_name = %s"
         )
-        kind = str(session.one(sql, qualified_names(name)) or "")
+        kind = str(session.scalar(sql, qualified_names(name)) or "")
         return "" if kind in ("BASE TABLE", "SYSTEM VERSIONED") else kind.lower()
 
-    def relation(self, session: Session, info: TableInfo) -> TargetTable:
+    def read_target(self, session: Session, info: TableInfo) -> TargetTable:
         place = qualified_names(info.name)
         indexes: dict[str, list[str | None]] = {}
         prefixed: set[str] = set()
@@ -156,15 +158,18 @@ class MySqlRules(TargetRules):
             if part is not None:
                 prefixed.add(index)
         uniques = tuple(
-            UniqueIndex(name=name, columns=tuple(columns), whole=name not in prefixed)
+            UniqueIndex(name=name, columns=tuple(columns), identifies_rows=name not in prefixed)
             for name, columns in indexes.items()
         )
         cascades = tuple(str(text) for (text,) in session.query(_CASCADES, place))
         return TargetTable(
-            info=info, kind=self.kind_of(session, info.name), uniques=uniques, cascades=cascades
+            info=info,
+            kind=self.relation_kind(session, info.name),
+            uniques=uniques,
+            cascades=cascades,
         )
 
-    def merges_keys(self, column: NativeColumn, origin: SourceColumn | None) -> str:
+    def why_keys_merge(self, column: NativeColumn, origin: SourceColumn | None) -> str:
         """A collation that passes over cases or accents, unless the source has the same one."""
         collation = column.collation.lower()
         if (
@@ -175,14 +180,14 @@ class MySqlRules(TargetRules):
             return ""
         return f"its collation {column.collation} passes over cases or accents"
 
-    def pads_keys(self, column: NativeColumn, origin: SourceColumn | None) -> bool:  # noqa: ARG002  # texts of any source
+    def ignores_trailing_blanks(self, column: NativeColumn, origin: SourceColumn | None) -> bool:  # noqa: ARG002  # texts of any source
         """All old collations do, and all texts of a fixed length."""
         collation = column.collation.lower()
         if base_and_sizes(column.native)[0] == "char":
             return True
         return bool(collation) and "nopad" not in collation and "_0900_" not in collation
 
-    def new_type(self, column: Column, native: str, origin: SourceColumn | None) -> str:
+    def column_type(self, column: Column, native: str, origin: SourceColumn | None) -> str:
         """A moment may lie outside of 1970 to 2038, unless it comes from a timestamp of such a
         server itself.
         """
@@ -192,11 +197,11 @@ class MySqlRules(TargetRules):
             return native
         return "datetime(6)"
 
-    def key_types(
+    def key_column_types(
         self,
         columns: Sequence[Column],
         natives: Sequence[str],
-        origins: Origins,
+        origins: SourceColumns,
         session: Session,
         *,
         indexed: bool,
@@ -245,7 +250,7 @@ class MySqlRules(TargetRules):
             )
         return found
 
-    def verify(self, session: Session) -> None:
+    def prepare_session(self, session: Session) -> None:
         """A zero is a zero also where a column counts by itself.
 
         A proxy may have taken modes away that every session of ours sets.
@@ -253,15 +258,15 @@ class MySqlRules(TargetRules):
         session.execute(
             "set session sql_mode = concat(@@session.sql_mode, ',NO_AUTO_VALUE_ON_ZERO')"
         )
-        modes = str(session.one("select @@session.sql_mode")).upper().split(",")
+        modes = str(session.scalar("select @@session.sql_mode")).upper().split(",")
         if lacking := [mode for mode in STRICT if mode not in modes]:
             why = (
                 f"the session lacks the sql_mode {', '.join(lacking)} although it was set: values"
                 " that do not fit would be changed"
             )
-            raise DatabaseTrouble(str(session.address), why)
+            raise TransientDatabaseError(str(session.address), why)
 
-    def changed_values(self, session: Session) -> str:
+    def altered_values(self, session: Session) -> str:
         """Even in strict mode numbers are rounded, blanks are cut, and LOAD DATA LOCAL only warns."""
         return next(
             (

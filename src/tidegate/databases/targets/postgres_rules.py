@@ -3,28 +3,28 @@
 from typing import ClassVar
 
 from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
-from tidegate.databases.postgres.dialect import plain
+from tidegate.databases.postgres.dialect import base_type
 from tidegate.databases.session import Session
-from tidegate.databases.targets.type_fit import Holds, Keeps
 from tidegate.databases.targets.rules import SourceColumn, TargetRules, TargetTable, UniqueIndex
+from tidegate.databases.targets.type_fit import ColumnCapacity, StoredKind
 from tidegate.databases.types import base_and_sizes
 
 _WHOLE = {"smallint": 16, "integer": 32, "bigint": 64}
 _OTHERS = {
-    "boolean": Holds(keeps=Keeps.BOOLEAN),
-    "real": Holds(keeps=Keeps.FLOAT, digits=24),
-    "double precision": Holds(keeps=Keeps.FLOAT, digits=53),
-    "money": Holds(keeps=Keeps.DECIMAL, digits=19, scale=2),
-    "date": Holds(keeps=Keeps.DATE),
-    "bytea": Holds(keeps=Keeps.BYTES),
-    "text": Holds(keeps=Keeps.TEXT),
-    "name": Holds(keeps=Keeps.TEXT, length=63),
-    "oid": Holds(keeps=Keeps.WHOLE, low=0, high=2**32 - 1),
+    "boolean": ColumnCapacity(kind=StoredKind.BOOLEAN),
+    "real": ColumnCapacity(kind=StoredKind.FLOAT, digits=24),
+    "double precision": ColumnCapacity(kind=StoredKind.FLOAT, digits=53),
+    "money": ColumnCapacity(kind=StoredKind.DECIMAL, digits=19, scale=2),
+    "date": ColumnCapacity(kind=StoredKind.DATE),
+    "bytea": ColumnCapacity(kind=StoredKind.BYTES),
+    "text": ColumnCapacity(kind=StoredKind.TEXT),
+    "name": ColumnCapacity(kind=StoredKind.TEXT, length=63),
+    "oid": ColumnCapacity(kind=StoredKind.WHOLE, low=0, high=2**32 - 1),
 }
 _TIMES = {
-    "time without time zone": Keeps.TIME,
-    "timestamp without time zone": Keeps.TIMESTAMP,
-    "timestamp with time zone": Keeps.MOMENT,
+    "time without time zone": StoredKind.TIME,
+    "timestamp without time zone": StoredKind.TIMESTAMP,
+    "timestamp with time zone": StoredKind.MOMENT,
 }
 _KINDS = {"v": "view", "m": "materialized view", "S": "sequence", "c": "composite type"}
 _UNIQUES = """
@@ -48,46 +48,50 @@ class PostgresRules(TargetRules):
     years: ClassVar[tuple[int, int] | None] = None
     names_max: ClassVar[int] = 63
     names_unit: ClassVar[str] = "bytes"
-    folds_columns: ClassVar[bool] = False
+    ignores_column_case: ClassVar[bool] = False
 
     def too_long(self, name: str) -> bool:
         """By its bytes; the server cuts longer names without a word."""
         return len(name.encode()) > self.names_max
 
-    def folds_tables(self, session: Session) -> bool:  # noqa: ARG002  # names are always quoted
+    def ignores_table_case(self, session: Session) -> bool:  # noqa: ARG002  # names are always quoted
         return False
 
-    def holds(self, column: NativeColumn) -> Holds:
+    def capacity(self, column: NativeColumn) -> ColumnCapacity:
         """By the whole type, a list by its elements."""
         if column.native.endswith("[]"):
-            element = self.holds(
+            element = self.capacity(
                 NativeColumn(name=column.name, native=column.native.removesuffix("[]"))
             )
-            return Holds(keeps=Keeps.TEXT, element=element)
-        base, sizes = plain(column.native), base_and_sizes(column.native)[1]
+            return ColumnCapacity(kind=StoredKind.TEXT, element=element)
+        base, sizes = base_type(column.native), base_and_sizes(column.native)[1]
         if base in _WHOLE:
-            return Holds(
-                keeps=Keeps.WHOLE, low=-(2 ** (_WHOLE[base] - 1)), high=2 ** (_WHOLE[base] - 1) - 1
+            return ColumnCapacity(
+                kind=StoredKind.WHOLE,
+                low=-(2 ** (_WHOLE[base] - 1)),
+                high=2 ** (_WHOLE[base] - 1) - 1,
             )
         if base == "numeric":
-            return Holds(
-                keeps=Keeps.DECIMAL,
+            return ColumnCapacity(
+                kind=StoredKind.DECIMAL,
                 digits=sizes[0] if sizes else 0,
                 scale=(sizes[1] if len(sizes) > 1 else 0) if sizes else None,
             )
         if base in _TIMES:
-            return Holds(keeps=_TIMES[base], fraction=sizes[0] if sizes else 6)
+            return ColumnCapacity(kind=_TIMES[base], fraction=sizes[0] if sizes else 6)
         if base in ("character varying", "character", "bpchar"):
-            return Holds(
-                keeps=Keeps.TEXT, length=sizes[0] if sizes else 0, fixed=base != "character varying"
+            return ColumnCapacity(
+                kind=StoredKind.TEXT,
+                length=sizes[0] if sizes else 0,
+                fixed=base != "character varying",
             )
-        return _OTHERS.get(base, Holds(keeps=Keeps.ANY))
+        return _OTHERS.get(base, ColumnCapacity(kind=StoredKind.ANY))
 
-    def kind_of(self, session: Session, name: TableName) -> str:
+    def relation_kind(self, session: Session, name: TableName) -> str:
         """By the server's own catalogue."""
         return _KINDS.get(
             str(
-                session.one(
+                session.scalar(
                     "select relkind::text from pg_class where oid = to_regclass(%s)",
                     (_quoted(name),),
                 )
@@ -96,7 +100,7 @@ class PostgresRules(TargetRules):
             "",
         )
 
-    def relation(self, session: Session, info: TableInfo) -> TargetTable:
+    def read_target(self, session: Session, info: TableInfo) -> TargetTable:
         """By the server's own catalogue."""
         path = _quoted(info.name)
         indexes: dict[str, list[str | None]] = {}
@@ -105,28 +109,28 @@ class PostgresRules(TargetRules):
             indexes.setdefault(index, []).append(column)
             whole[index] = bool(usable)
         uniques = tuple(
-            UniqueIndex(name=name, columns=tuple(columns), whole=whole[name])
+            UniqueIndex(name=name, columns=tuple(columns), identifies_rows=whole[name])
             for name, columns in indexes.items()
         )
         cascades = tuple(str(text) for (text,) in session.query(_CASCADES, (path,)))
         loose = frozenset(str(name) for (name,) in session.query(_LOOSE, (path,)))
         return TargetTable(
             info=info,
-            kind=self.kind_of(session, info.name),
+            kind=self.relation_kind(session, info.name),
             uniques=uniques,
             cascades=cascades,
-            loose=loose,
+            merging_columns=loose,
         )
 
-    def merges_keys(self, column: NativeColumn, origin: SourceColumn | None) -> str:  # noqa: ARG002  # the source has another type
+    def why_keys_merge(self, column: NativeColumn, origin: SourceColumn | None) -> str:  # noqa: ARG002  # the source has another type
         """Only a type that passes over cases; collations that do are told by `Relation.loose`."""
-        return "its type citext passes over cases" if plain(column.native) == "citext" else ""
+        return "its type citext passes over cases" if base_type(column.native) == "citext" else ""
 
-    def pads_keys(self, column: NativeColumn, origin: SourceColumn | None) -> bool:
+    def ignores_trailing_blanks(self, column: NativeColumn, origin: SourceColumn | None) -> bool:
         """Texts of a fixed length, unless those of the source are such too."""
         padded = ("character", "bpchar", "char")
-        return plain(column.native) in padded and (
-            origin is None or plain(origin.native) not in padded
+        return base_type(column.native) in padded and (
+            origin is None or base_type(origin.native) not in padded
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from tidegate.databases.catalog import SOURCE_TYPES, NativeColumn, TableInfo, TableName
 from tidegate.databases.session import Session
-from tidegate.databases.targets.type_fit import Holds
+from tidegate.databases.targets.type_fit import ColumnCapacity
 from tidegate.databases.types import base_and_sizes
 from tidegate.databases.url import System
 from tidegate.model.types import Column
@@ -26,11 +26,11 @@ class UniqueIndex:
 
     name: str
     columns: tuple[str | None, ...]
-    whole: bool = True
+    identifies_rows: bool = True
 
-    def is_of(self, key: Sequence[str]) -> bool:
+    def covers(self, key: Sequence[str]) -> bool:
         """Whether it is the index of a key."""
-        return self.whole and {(name or "").lower() for name in self.columns} == {
+        return self.identifies_rows and {(name or "").lower() for name in self.columns} == {
             name.lower() for name in key
         }
 
@@ -47,16 +47,16 @@ class TargetTable:
     kind: str = ""
     uniques: tuple[UniqueIndex, ...] = ()
     cascades: tuple[str, ...] = ()
-    loose: frozenset[str] = frozenset()
+    merging_columns: frozenset[str] = frozenset()
     """Columns whose collation takes different texts for one, where the column itself does not tell."""
 
-    def others(self, key: Sequence[str]) -> list[UniqueIndex]:
+    def other_indexes(self, key: Sequence[str]) -> list[UniqueIndex]:
         """The unique indexes beside that of the key."""
-        return [index for index in self.uniques if not index.is_of(key)]
+        return [index for index in self.uniques if not index.covers(key)]
 
-    def has(self, key: Sequence[str]) -> bool:
+    def has_unique_index(self, key: Sequence[str]) -> bool:
         """Whether one of the unique indexes is that of the key."""
-        return bool(key) and any(index.is_of(key) for index in self.uniques)
+        return bool(key) and any(index.covers(key) for index in self.uniques)
 
 
 class KeyTooLong(ValueError):
@@ -89,10 +89,10 @@ class SourceColumn:
         return sizes[0] if sized and sizes else 0
 
 
-Origins = Mapping[str, SourceColumn]
+SourceColumns = Mapping[str, SourceColumn]
 
 
-def origins_of(options: Mapping[str, Any]) -> Origins:
+def source_columns(options: Mapping[str, Any]) -> SourceColumns:
     """How the source calls the types of its columns, where it says so."""
     return {name: SourceColumn(*told) for name, told in options.get(SOURCE_TYPES, {}).items()}
 
@@ -106,7 +106,7 @@ class TargetRules(ABC):
     """The first and the last year of dates and times; None where the server itself tells of others."""
     names_max: ClassVar[int]
     names_unit: ClassVar[str] = "characters"
-    folds_columns: ClassVar[bool]
+    ignores_column_case: ClassVar[bool]
     """Whether names of columns that differ in case only are one."""
 
     def too_long(self, name: str) -> bool:
@@ -114,40 +114,40 @@ class TargetRules(ABC):
         return len(name) > self.names_max
 
     @abstractmethod
-    def folds_tables(self, session: Session) -> bool:
+    def ignores_table_case(self, session: Session) -> bool:
         """Whether names of tables that differ in case only are one."""
 
     @abstractmethod
-    def holds(self, column: NativeColumn) -> Holds:
+    def capacity(self, column: NativeColumn) -> ColumnCapacity:
         """The values that a column keeps."""
 
     @abstractmethod
-    def kind_of(self, session: Session, name: TableName) -> str:
+    def relation_kind(self, session: Session, name: TableName) -> str:
         """What is under a name: empty for a table, else view, sequence and the like."""
 
     @abstractmethod
-    def relation(self, session: Session, info: TableInfo) -> TargetTable:
+    def read_target(self, session: Session, info: TableInfo) -> TargetTable:
         """What else is to be known of a table before rows are written to it."""
 
-    def merges_keys(self, column: NativeColumn, origin: SourceColumn | None) -> str:  # noqa: ARG002  # most compare texts by their bytes
+    def why_keys_merge(self, column: NativeColumn, origin: SourceColumn | None) -> str:  # noqa: ARG002  # most compare texts by their bytes
         """Why keys that differ at the source may be one in a column; empty where they cannot."""
         return ""
 
-    def pads_keys(self, column: NativeColumn, origin: SourceColumn | None) -> bool:  # noqa: ARG002  # most do not
+    def ignores_trailing_blanks(self, column: NativeColumn, origin: SourceColumn | None) -> bool:  # noqa: ARG002  # most do not
         """Whether keys that differ only in blanks at their end are one."""
         return False
 
-    def new_type(self, column: Column, native: str, origin: SourceColumn | None) -> str:  # noqa: ARG002  # most have one type for each of ours
+    def column_type(self, column: Column, native: str, origin: SourceColumn | None) -> str:  # noqa: ARG002  # most have one type for each of ours
         """The type of a column of a new table, that is no part of its key; `native` is what the
         dialect proposes.
         """
         return native
 
-    def key_types(
+    def key_column_types(
         self,
         columns: Sequence[Column],  # noqa: ARG002  # as above
         natives: Sequence[str],
-        origins: Origins,  # noqa: ARG002  # as above
+        origins: SourceColumns,  # noqa: ARG002  # as above
         session: Session,  # noqa: ARG002  # as above
         *,
         indexed: bool,  # noqa: ARG002  # as above
@@ -158,12 +158,12 @@ class TargetRules(ABC):
         """
         return list(natives)
 
-    def verify(self, session: Session) -> None:  # noqa: B027  # most have no modes
+    def prepare_session(self, session: Session) -> None:  # noqa: B027  # most have no modes
         """Make a session one that writes: it refuses values that do not fit; DatabaseTrouble where
         it would change them.
         """
 
-    def changed_values(self, session: Session) -> str:  # noqa: ARG002  # most refuse them
+    def altered_values(self, session: Session) -> str:  # noqa: ARG002  # most refuse them
         """What the last statement has done to values without refusing them, in the words of the
         server; empty where nothing.
         """

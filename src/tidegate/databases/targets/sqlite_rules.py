@@ -7,47 +7,47 @@ from typing import ClassVar
 from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
 from tidegate.databases.session import Session
 from tidegate.databases.sqlite.dialect import INTEGER_DIGITS, REAL_DIGITS
-from tidegate.databases.targets.type_fit import Holds, Keeps
 from tidegate.databases.targets.rules import TargetRules, TargetTable, UniqueIndex
+from tidegate.databases.targets.type_fit import ColumnCapacity, StoredKind
 
 
 class SqliteRules(TargetRules):
     keeps_infinity: ClassVar[bool] = True
     names_max: ClassVar[int] = 200
-    folds_columns: ClassVar[bool] = True
+    ignores_column_case: ClassVar[bool] = True
 
-    def folds_tables(self, session: Session) -> bool:  # noqa: ARG002  # a file is like any other
+    def ignores_table_case(self, session: Session) -> bool:  # noqa: ARG002  # a file is like any other
         return True
 
-    def holds(self, column: NativeColumn) -> Holds:
+    def capacity(self, column: NativeColumn) -> ColumnCapacity:
         """By the affinity of the declared type, as SQLite finds it."""
         declared = column.native.upper()
         if "INT" in declared:
-            return Holds(
-                keeps=Keeps.DECIMAL,
+            return ColumnCapacity(
+                kind=StoredKind.DECIMAL,
                 digits=REAL_DIGITS,
                 whole_digits=INTEGER_DIGITS,
                 scale=None,
                 numeric_texts=True,
             )
         if any(word in declared for word in ("CHAR", "CLOB", "TEXT", "BLOB")) or not declared:
-            return Holds(keeps=Keeps.ANY)
+            return ColumnCapacity(kind=StoredKind.ANY)
         if any(word in declared for word in ("REAL", "FLOA", "DOUB")):
-            return Holds(keeps=Keeps.FLOAT, digits=53, numeric_texts=True)
+            return ColumnCapacity(kind=StoredKind.FLOAT, digits=53, numeric_texts=True)
         if any(word in declared for word in ("DATE", "TIME")):
-            return Holds(keeps=Keeps.ANY, numeric_texts=True)
-        return Holds(
-            keeps=Keeps.DECIMAL,
+            return ColumnCapacity(kind=StoredKind.ANY, numeric_texts=True)
+        return ColumnCapacity(
+            kind=StoredKind.DECIMAL,
             digits=REAL_DIGITS,
             whole_digits=INTEGER_DIGITS,
             scale=None,
             numeric_texts=True,
         )
 
-    def kind_of(self, session: Session, name: TableName) -> str:
+    def relation_kind(self, session: Session, name: TableName) -> str:
         """By the schema of the file."""
         kind = str(
-            session.one(
+            session.scalar(
                 "select type from sqlite_master where type in ('table', 'view') and name = %s"
                 " collate nocase",
                 (name.table,),
@@ -56,7 +56,7 @@ class SqliteRules(TargetRules):
         )
         return "" if kind == "table" else kind
 
-    def relation(self, session: Session, info: TableInfo) -> TargetTable:
+    def read_target(self, session: Session, info: TableInfo) -> TargetTable:
         """By the schema of the file."""
         quoted = '"' + info.name.table.replace('"', '""') + '"'
         uniques = (
@@ -76,12 +76,14 @@ class SqliteRules(TargetRules):
             if origin != "pk":
                 uniques.append(
                     UniqueIndex(
-                        name=str(index), columns=tuple(row[2] for row in parts), whole=not partial
+                        name=str(index),
+                        columns=tuple(row[2] for row in parts),
+                        identifies_rows=not partial,
                     )
                 )
         return TargetTable(
             info=info,
-            kind=self.kind_of(session, info.name),
+            kind=self.relation_kind(session, info.name),
             uniques=tuple(uniques),
-            loose=frozenset(loose),
+            merging_columns=frozenset(loose),
         )

@@ -19,7 +19,7 @@ _WHOLE_BITS = {TypeName.TINYINT: 7, TypeName.SMALLINT: 15, TypeName.INT: 31, Typ
 _LISTS = (TypeName.FLOAT_VECTOR, TypeName.FLOAT16_VECTOR, TypeName.BFLOAT16_VECTOR)
 
 
-class Keeps(StrEnum):
+class StoredKind(StrEnum):
     """What kind of values a column keeps."""
 
     WHOLE = "whole numbers"
@@ -36,7 +36,7 @@ class Keeps(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Holds:
+class ColumnCapacity:
     """The values of a target's column, however its database calls them.
 
     `digits` counts significant digits (DECIMAL; `whole_digits` those of numbers without a fraction)
@@ -46,7 +46,7 @@ class Holds:
     one in the place of the other is a mistake.
     """
 
-    keeps: Keeps
+    kind: StoredKind
     low: int = 0
     high: int = 0
     digits: int = 0
@@ -55,10 +55,10 @@ class Holds:
     fraction: int = MICROSECONDS
     length: int = 0
     fixed: bool = False
-    zoned: bool = True
+    distinguishes_zones: bool = True
     numeric_texts: bool = False
     """Whether texts that look like numbers become numbers, as SQLite has it."""
-    element: "Holds | None" = None
+    element: "ColumnCapacity | None" = None
 
 
 class CheckKind(StrEnum):
@@ -86,7 +86,7 @@ class ValueCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class TypeFit:
     """How a column fits.
 
     `refusal` says in words what would happen to values; empty where nothing would.
@@ -96,19 +96,19 @@ class Fit:
     check: ValueCheck | None = None
 
 
-KEPT = Fit()
+FITS = TypeFit()
 
 
-def fit(kind: DataType, holds: Holds, source_fraction: int | None = None) -> Fit:
+def check_fit(kind: DataType, holds: ColumnCapacity, source_fraction: int | None = None) -> TypeFit:
     """Compare an incoming type with a target's column.
 
     `source_fraction`: digits of a second at the source, where known.
     """
-    if holds.keeps is Keeps.ANY or kind.name is TypeName.NULL:
+    if holds.kind is StoredKind.ANY or kind.name is TypeName.NULL:
         return (
-            Fit(check=ValueCheck(CheckKind.TEXT_AS_NUMBER))
+            TypeFit(check=ValueCheck(CheckKind.TEXT_AS_NUMBER))
             if holds.numeric_texts and kind.name is TypeName.STRING
-            else KEPT
+            else FITS
         )
     match kind.name:
         case TypeName.TINYINT | TypeName.SMALLINT | TypeName.INT | TypeName.BIGINT:
@@ -128,108 +128,110 @@ def fit(kind: DataType, holds: Holds, source_fraction: int | None = None) -> Fit
         case _ if kind.name in _LISTS and holds.element is not None:
             return _element(DataType(TypeName.FLOAT), holds.element, None)
         case _:
-            return KEPT
+            return FITS
 
 
-def _whole(name: TypeName, holds: Holds) -> Fit:
+def _whole(name: TypeName, holds: ColumnCapacity) -> TypeFit:
     bits = _WHOLE_BITS[name]
-    match holds.keeps:
-        case Keeps.WHOLE if holds.low > -(2**bits) or holds.high < 2**bits - 1:
-            return Fit(check=ValueCheck(CheckKind.RANGE, holds.low, holds.high))
-        case Keeps.DECIMAL if (
+    match holds.kind:
+        case StoredKind.WHOLE if holds.low > -(2**bits) or holds.high < 2**bits - 1:
+            return TypeFit(check=ValueCheck(CheckKind.RANGE, holds.low, holds.high))
+        case StoredKind.DECIMAL if (
             holds.scale is not None and holds.digits - holds.scale < _WHOLE_DIGITS[name]
         ):
             limit = 10 ** max(holds.digits - holds.scale, 0) - 1
-            return Fit(check=ValueCheck(CheckKind.RANGE, -limit, limit))
-        case Keeps.FLOAT if holds.digits < bits:
-            return Fit(f"numbers above {2**holds.digits} are rounded")
-        case Keeps.BOOLEAN:
-            return Fit(check=ValueCheck(CheckKind.RANGE, 0, 1))
-        case Keeps.DATE | Keeps.TIME | Keeps.TIMESTAMP | Keeps.MOMENT:
-            return Fit("numbers become times")
+            return TypeFit(check=ValueCheck(CheckKind.RANGE, -limit, limit))
+        case StoredKind.FLOAT if holds.digits < bits:
+            return TypeFit(f"numbers above {2**holds.digits} are rounded")
+        case StoredKind.BOOLEAN:
+            return TypeFit(check=ValueCheck(CheckKind.RANGE, 0, 1))
+        case StoredKind.DATE | StoredKind.TIME | StoredKind.TIMESTAMP | StoredKind.MOMENT:
+            return TypeFit("numbers become times")
         case _:
-            return KEPT
+            return FITS
 
 
-def _float(name: TypeName, holds: Holds) -> Fit:
+def _float(name: TypeName, holds: ColumnCapacity) -> TypeFit:
     bits = 24 if name is TypeName.FLOAT else 53
-    match holds.keeps:
-        case Keeps.FLOAT if holds.scale is not None:
-            return Fit(f"numbers are rounded to {holds.scale} digits after the point")
-        case Keeps.FLOAT if holds.digits < bits:
-            return Fit("numbers are rounded to about 7 digits")
-        case Keeps.WHOLE | Keeps.BOOLEAN:
-            return Fit("numbers are rounded to whole ones")
-        case Keeps.DECIMAL if holds.scale is not None:
-            return Fit(f"numbers are rounded to {holds.scale} digits after the point")
+    match holds.kind:
+        case StoredKind.FLOAT if holds.scale is not None:
+            return TypeFit(f"numbers are rounded to {holds.scale} digits after the point")
+        case StoredKind.FLOAT if holds.digits < bits:
+            return TypeFit("numbers are rounded to about 7 digits")
+        case StoredKind.WHOLE | StoredKind.BOOLEAN:
+            return TypeFit("numbers are rounded to whole ones")
+        case StoredKind.DECIMAL if holds.scale is not None:
+            return TypeFit(f"numbers are rounded to {holds.scale} digits after the point")
         case _:
-            return KEPT
+            return FITS
 
 
-def _decimal(kind: DataType, holds: Holds) -> Fit:
+def _decimal(kind: DataType, holds: ColumnCapacity) -> TypeFit:
     unbounded = (kind.precision, kind.scale) == (DECIMAL_DIGITS_MAX, UNBOUNDED_SCALE)
-    scale = 0 if holds.keeps in (Keeps.WHOLE, Keeps.BOOLEAN) else holds.scale
-    match holds.keeps:
-        case Keeps.WHOLE | Keeps.DECIMAL | Keeps.BOOLEAN if (
+    scale = 0 if holds.kind in (StoredKind.WHOLE, StoredKind.BOOLEAN) else holds.scale
+    match holds.kind:
+        case StoredKind.WHOLE | StoredKind.DECIMAL | StoredKind.BOOLEAN if (
             scale is not None and scale < kind.scale
         ):
             if unbounded:  # the column of the source says nothing about its digits
-                return Fit(check=ValueCheck(CheckKind.SCALE, scale))
-            return Fit(
+                return TypeFit(check=ValueCheck(CheckKind.SCALE, scale))
+            return TypeFit(
                 f"numbers are rounded to {scale} digits after the point"
                 if scale
                 else "numbers are rounded to whole ones"
             )
-        case Keeps.DECIMAL if (
+        case StoredKind.DECIMAL if (
             scale is None
             and 0 < (holds.digits if kind.scale else holds.whole_digits) < kind.precision
         ):
-            return Fit(f"numbers are rounded to about {holds.digits} digits")
-        case Keeps.FLOAT:
+            return TypeFit(f"numbers are rounded to about {holds.digits} digits")
+        case StoredKind.FLOAT:
             digits = 6 if holds.digits < 53 else 15
             if holds.scale is not None and holds.scale < kind.scale:
-                return Fit(f"numbers are rounded to {holds.scale} digits after the point")
+                return TypeFit(f"numbers are rounded to {holds.scale} digits after the point")
             return (
-                Fit(f"numbers are rounded to about {digits} digits")
+                TypeFit(f"numbers are rounded to about {digits} digits")
                 if kind.precision > digits
-                else KEPT
+                else FITS
             )
         case _:
-            return KEPT
+            return FITS
 
 
-def _time(name: TypeName, holds: Holds, source_fraction: int | None) -> Fit:
-    match holds.keeps:
-        case Keeps.DATE:
-            return Fit("the time of day is cut off")
-        case Keeps.TIME if name is not TypeName.TIME:
-            return Fit("the day is cut off")
-        case Keeps.TIMESTAMP | Keeps.MOMENT if name is TypeName.TIME:
-            return Fit("times of day get a day")
-        case Keeps.MOMENT if name is TypeName.TIMESTAMP and holds.zoned:
-            return Fit("timestamps without a zone become moments, as if they were in UTC")
-        case Keeps.TIMESTAMP if name is TypeName.TIMESTAMP_TZ and holds.zoned:
-            return Fit("moments lose their zone")
-        case Keeps.TIME | Keeps.TIMESTAMP | Keeps.MOMENT if holds.fraction < MICROSECONDS:
+def _time(name: TypeName, holds: ColumnCapacity, source_fraction: int | None) -> TypeFit:
+    match holds.kind:
+        case StoredKind.DATE:
+            return TypeFit("the time of day is cut off")
+        case StoredKind.TIME if name is not TypeName.TIME:
+            return TypeFit("the day is cut off")
+        case StoredKind.TIMESTAMP | StoredKind.MOMENT if name is TypeName.TIME:
+            return TypeFit("times of day get a day")
+        case StoredKind.MOMENT if name is TypeName.TIMESTAMP and holds.distinguishes_zones:
+            return TypeFit("timestamps without a zone become moments, as if they were in UTC")
+        case StoredKind.TIMESTAMP if name is TypeName.TIMESTAMP_TZ and holds.distinguishes_zones:
+            return TypeFit("moments lose their zone")
+        case StoredKind.TIME | StoredKind.TIMESTAMP | StoredKind.MOMENT if (
+            holds.fraction < MICROSECONDS
+        ):
             if source_fraction is not None and source_fraction > holds.fraction:
-                return Fit(
+                return TypeFit(
                     f"fractions of a second are rounded to {holds.fraction} digits"
                     if holds.fraction
                     else "fractions of a second are cut off"
                 )
-            return Fit(check=ValueCheck(CheckKind.FRACTION, holds.fraction))
-        case Keeps.WHOLE | Keeps.DECIMAL | Keeps.FLOAT | Keeps.BOOLEAN:
-            return Fit("times become numbers")
+            return TypeFit(check=ValueCheck(CheckKind.FRACTION, holds.fraction))
+        case StoredKind.WHOLE | StoredKind.DECIMAL | StoredKind.FLOAT | StoredKind.BOOLEAN:
+            return TypeFit("times become numbers")
         case _:
-            return KEPT
+            return FITS
 
 
-def _bytes(holds: Holds) -> Fit:
-    match holds.keeps:
-        case Keeps.TEXT:
-            return Fit("bytes become text")
-        case Keeps.BYTES if holds.length:
-            return Fit(
+def _bytes(holds: ColumnCapacity) -> TypeFit:
+    match holds.kind:
+        case StoredKind.TEXT:
+            return TypeFit("bytes become text")
+        case StoredKind.BYTES if holds.length:
+            return TypeFit(
                 check=ValueCheck(
                     CheckKind.FIXED_LENGTH if holds.fixed else CheckKind.LENGTH,
                     holds.length,
@@ -237,32 +239,34 @@ def _bytes(holds: Holds) -> Fit:
                 )
             )
         case _:
-            return KEPT
+            return FITS
 
 
-def _text(holds: Holds) -> Fit:
-    if holds.keeps is Keeps.TEXT and holds.length:
-        return Fit(check=ValueCheck(CheckKind.LENGTH, 0, holds.length))
+def _text(holds: ColumnCapacity) -> TypeFit:
+    if holds.kind is StoredKind.TEXT and holds.length:
+        return TypeFit(check=ValueCheck(CheckKind.LENGTH, 0, holds.length))
     if holds.numeric_texts:
-        return Fit(check=ValueCheck(CheckKind.TEXT_AS_NUMBER))
-    match holds.keeps:
-        case Keeps.WHOLE:
-            return Fit(check=ValueCheck(CheckKind.TEXT_AS_WHOLE))
-        case Keeps.FLOAT:
-            return Fit(check=ValueCheck(CheckKind.TEXT_DIGITS, 0, 6 if holds.digits < 53 else 15))
-        case Keeps.TIME | Keeps.TIMESTAMP | Keeps.MOMENT:
-            return Fit(check=ValueCheck(CheckKind.TEXT_FRACTION, 0, holds.fraction))
+        return TypeFit(check=ValueCheck(CheckKind.TEXT_AS_NUMBER))
+    match holds.kind:
+        case StoredKind.WHOLE:
+            return TypeFit(check=ValueCheck(CheckKind.TEXT_AS_WHOLE))
+        case StoredKind.FLOAT:
+            return TypeFit(
+                check=ValueCheck(CheckKind.TEXT_DIGITS, 0, 6 if holds.digits < 53 else 15)
+            )
+        case StoredKind.TIME | StoredKind.TIMESTAMP | StoredKind.MOMENT:
+            return TypeFit(check=ValueCheck(CheckKind.TEXT_FRACTION, 0, holds.fraction))
         case _:
-            return KEPT
+            return FITS
 
 
-def _element(kind: DataType, holds: Holds, source_fraction: int | None) -> Fit:
+def _element(kind: DataType, holds: ColumnCapacity, source_fraction: int | None) -> TypeFit:
     """Values inside of a list are not compared one by one: what types cannot tell and no database
     refuses by itself is refused here.
     """
-    found = fit(kind, holds, source_fraction)
+    found = check_fit(kind, holds, source_fraction)
     if found.check is None or found.check.kind in (CheckKind.RANGE, CheckKind.LENGTH):
-        return Fit(found.refusal)
+        return TypeFit(found.refusal)
     if found.check.kind is CheckKind.FRACTION and source_fraction is not None:
-        return KEPT
-    return Fit("values inside of the list may be rounded")
+        return FITS
+    return TypeFit("values inside of the list may be rounded")

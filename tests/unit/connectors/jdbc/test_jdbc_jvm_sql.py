@@ -4,7 +4,7 @@ is written only for those.
 
 import pytest
 
-from tidegate.connectors.jdbc.jvm_sql import Brand, ForeignMerge, create_record, create_stage
+from tidegate.connectors.jdbc.jvm_sql import Brand, JvmMergeSql, create_record_table, create_stage
 
 
 @pytest.mark.parametrize(
@@ -16,11 +16,11 @@ from tidegate.connectors.jdbc.jvm_sql import Brand, ForeignMerge, create_record,
 )  # fmt: skip
 def test_the_brand_is_told_by_the_url_and_unknown_ones_promise_less(url: str, brand: Brand) -> None:
     assert Brand.of(url) is brand
-    assert brand.exact == (brand is not Brand.GENERIC)
+    assert brand.has_known_transactions == (brand is not Brand.GENERIC)
 
 
 def merge(brand: Brand, key: tuple[int, ...] = (0,), *, upsert: bool = True) -> list[str]:
-    made = ForeignMerge(
+    made = JvmMergeSql(
         brand=brand,
         place="S.T",
         stage="st",
@@ -58,7 +58,7 @@ def test_the_words_of_a_merge_are_those_that_all_brands_share() -> None:
         ' cast(s.c1 as varchar(32672)) when not matched then insert ("ID", "N") values (s.c0,'
         " cast(s.c1 as varchar(32672)))"
     )
-    only_key = ForeignMerge(
+    only_key = JvmMergeSql(
         brand=Brand.H2, place="t", stage="s1", columns=("a",), key=(0,), upsert=True
     ).statements()[-1]
     assert "when matched" not in only_key
@@ -90,4 +90,4 @@ def test_a_staging_table_has_the_types_of_its_target_where_the_words_are_known(
         brand not in (Brand.GENERIC, Brand.H2)
     ), "to H2 that would be a null without a type"
     assert ("into st" in text) == (brand is Brand.SQLSERVER)
-    assert "bigint" not in create_record(brand)
+    assert "bigint" not in create_record_table(brand)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tidegate.connectors.jdbc.options import CONNECTORS
-from tidegate.databases.url import System, parse_url, shown_url
+from tidegate.databases.url import System, parse_url, url_without_secrets
 from tidegate.model.job import BlockKind
 from tidegate.model.plan import Delivery
 from tidegate.model.problem import Location, Problem
@@ -195,7 +195,7 @@ def test_a_url_is_read_and_never_shows_its_password() -> None:
         System.MYSQL, "db.example", 3307, "shop", "user", "s@cret",
     )  # fmt: skip
     assert "s@cret" not in f"{address} {address!r}"
-    assert address.masked("failed with s@cret, s%40cret") == "failed with ******, ******"
+    assert address.mask("failed with s@cret, s%40cret") == "failed with ******, ******"
     assert (
         parse_url("jdbc:postgresql://[::1]/db?user=u&password=p").uri("postgresql")
         == "postgresql://u:p@[::1]:5432/db"
@@ -206,7 +206,7 @@ def test_a_url_is_read_and_never_shows_its_password() -> None:
     )
     assert parse_url("jdbc:sqlite:/data/x.db?mode=ro").database == "/data/x.db"
     assert (
-        shown_url("jdbc:mysql://u:p@h/db?password=x&a=b")
+        url_without_secrets("jdbc:mysql://u:p@h/db?password=x&a=b")
         == "jdbc:mysql://u:******@h/db?password=******&a=b"
     )
 

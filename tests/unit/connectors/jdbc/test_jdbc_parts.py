@@ -8,22 +8,27 @@ from typing import Any
 
 import pytest
 
-from tidegate.connectors.jdbc.merge_sql import ColumnMissing, Merge
+from tidegate.connectors.jdbc.chunk_position import ChunkPosition, TableChunks, thin_edges
+from tidegate.connectors.jdbc.merge_sql import ColumnMissing, MergeSql
+from tidegate.connectors.jdbc.options import SINK_OPTIONS
+from tidegate.connectors.jdbc.sink_query import column_indexes, parse_parameters
 from tidegate.connectors.jdbc.stage_names import (
-    Stage,
+    StageName,
     is_dead,
     lineage_digest,
     record_id,
     sink_digest,
     stage_prefix,
 )
-from tidegate.connectors.jdbc.options import SINK_OPTIONS
-from tidegate.connectors.jdbc.chunk_position import ChunkPosition, TableChunks, thinned
-from tidegate.connectors.jdbc.sink_query import columns_of, parameters
-from tidegate.connectors.jdbc.staging_mysql import encoded
-from tidegate.connectors.jdbc.target import KeyMissing, as_message, from_message, target_of
+from tidegate.connectors.jdbc.staging_mysql import encode_rows
+from tidegate.connectors.jdbc.target import (
+    KeyMissing,
+    table_from_message,
+    table_to_message,
+    target_of,
+)
 from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
-from tidegate.databases.chunks import ChunkStrategy, as_bound, condition, even
+from tidegate.databases.chunks import ChunkStrategy, as_bound, even_chunks, range_condition
 from tidegate.databases.dialect import dialect_of
 from tidegate.databases.targets.rules import TargetTable, UniqueIndex
 from tidegate.databases.url import System, parse_url
@@ -76,10 +81,10 @@ def test_positions_count_chunks_over_all_tables() -> None:
         (10, None, "not"),
         (None, None, "also"),
     ]
-    assert ChunkPosition.of(position.to_json()) == position
+    assert ChunkPosition.from_json(position.to_json()) == position
     assert position.to_json()["version"] == 1, "as older releases understand it"
     with pytest.raises(TerminalError, match="version 3"):
-        ChunkPosition.of({"version": 3})
+        ChunkPosition.from_json({"version": 3})
 
 
 def test_rows_without_a_value_are_a_chunk_of_their_own() -> None:
@@ -96,12 +101,12 @@ def test_rows_without_a_value_are_a_chunk_of_their_own() -> None:
         (None, None, "not"),
     ]
     position = ChunkPosition(tables=(table,), done=1)
-    assert ChunkPosition.of(position.to_json()) == position
+    assert ChunkPosition.from_json(position.to_json()) == position
     assert position.to_json()["version"] == 2
 
 
 def test_too_many_edges_are_thinned_until_they_fit() -> None:
-    (table,) = thinned(
+    (table,) = thin_edges(
         [
             TableChunks(
                 path="a", column="k", edges=tuple(f"key {i:05}" for i in range(1000)), rows_each=10
@@ -115,11 +120,13 @@ def test_too_many_edges_are_thinned_until_they_fit() -> None:
 
 
 def test_names_of_staging_tables_are_short_and_tell_whose_they_are() -> None:
-    stage = Stage(sink_digest(CONTEXT), lineage_digest("L"), 123_456, 12_345_678, "0123456789", 999)
+    stage = StageName(
+        sink_digest(CONTEXT), lineage_digest("L"), 123_456, 12_345_678, "0123456789", 999
+    )
     assert len(str(stage)) <= 63
-    assert Stage.read(str(stage)) == stage
+    assert StageName.parse(str(stage)) == stage
     assert str(stage).startswith(stage_prefix(CONTEXT))
-    assert Stage.read("tidegate_s_users") is None
+    assert StageName.parse("tidegate_s_users") is None
     assert is_dead(stage, "L", 123_456)
     assert not is_dead(stage, "L", 123_455)
     assert is_dead(stage, "M", 1)
@@ -153,7 +160,7 @@ def test_a_dot_within_a_name_parts_nothing() -> None:
     )
 
     def arriving(name: TableName) -> Table:
-        return from_message(as_message(TableInfo(name=name, columns=()).as_table({})))
+        return table_from_message(table_to_message(TableInfo(name=name, columns=()).as_table({})))
 
     shop = arriving(TableName("shop", "", "a.b"))
     assert (
@@ -221,7 +228,7 @@ def test_a_table_in_a_message_comes_back() -> None:
             Column(name="r", type=parse_type({"a b": "int"})),
         ),
     )
-    back = from_message(as_message(rich))
+    back = table_from_message(table_to_message(rich))
     assert [str(c.type) for c in back.columns] == [
         "int",
         "string",
@@ -233,7 +240,7 @@ def test_a_table_in_a_message_comes_back() -> None:
 
 def merge(
     dialect: Any, *, kinds: bool = False, upsert: bool = True, key: tuple[str, ...] = ("Id",)
-) -> Merge:
+) -> MergeSql:
     target = target_of(
         replace(ORDERS, kinds=kinds, primary_key=key),
         values(),
@@ -248,7 +255,7 @@ def merge(
     )
     info = TableInfo(name=TableName("db", "s", "orders"), columns=columns, primary_key=("Id",))
     relation = TargetTable(info=info, uniques=(UniqueIndex(name="PRIMARY", columns=("Id",)),))
-    return Merge(
+    return MergeSql(
         dialect=dialect,
         target=target,
         relation=relation,
@@ -257,7 +264,7 @@ def merge(
     )
 
 
-def texts(merge: Merge, *, distinct: bool = False) -> list[str]:
+def texts(merge: MergeSql, *, distinct: bool = False) -> list[str]:
     return [statement.text for statement in merge.statements(distinct=distinct)]
 
 
@@ -297,21 +304,21 @@ def test_a_column_that_is_not_there_is_named() -> None:
 
 
 def test_a_query_of_ones_own_keeps_what_stands_in_quotes() -> None:
-    found = parameters("insert into t values (?, 'a?b%:x', \"c?\", ?) -- ? :y\n;")
+    found = parse_parameters("insert into t values (?, 'a?b%:x', \"c?\", ?) -- ? :y\n;")
     assert found == ("insert into t values (%s, 'a?b%%:x', \"c?\", %s) -- ? :y\n", (None, None))
-    assert parameters("insert into t values (:a, ':b', x::int, :a_2) /* :c */", "?") == (
+    assert parse_parameters("insert into t values (:a, ':b', x::int, :a_2) /* :c */", "?") == (
         "insert into t values (?, ':b', x::int, ?) /* :c */",
         ("a", "a_2"),
     )
-    assert columns_of(("b", "A", "b"), ["a", "b"]) == [1, 0, 1]
-    assert columns_of((None, None), ["a", "b"]) == [0, 1]
+    assert column_indexes(("b", "A", "b"), ["a", "b"]) == [1, 0, 1]
+    assert column_indexes((None, None), ["a", "b"]) == [0, 1]
     for names, wrong in [
         (("c",), "no such column: a, b"),
         ((None, "a"), "both \\? and :name"),
         ((None,), "1 times \\?"),
     ]:
         with pytest.raises(UserError, match=wrong):
-            columns_of(names, ["a", "b"])
+            column_indexes(names, ["a", "b"])
 
 
 def test_literals_cannot_end_early() -> None:
@@ -327,16 +334,16 @@ def test_literals_cannot_end_early() -> None:
 
 
 def test_chunks_leave_no_number_out_and_none_twice() -> None:
-    chunks = list(even(-7, 1000, ChunkStrategy(rows_each=10, rows=300)))
+    chunks = list(even_chunks(-7, 1000, ChunkStrategy(rows_each=10, rows=300)))
     assert (chunks[0].low, chunks[-1].high, len(chunks)) == (None, None, 30)
     assert all(a.high == b.low for a, b in pairwise(chunks))
-    assert condition(POSTGRES, '"id"', 5, None, nulls=False) == '("id" >= 5)'
+    assert range_condition(POSTGRES, '"id"', 5, None, nulls=False) == '("id" >= 5)'
     assert (
-        condition(POSTGRES, '"id"', None, as_bound(b"\x01"), nulls=True)
+        range_condition(POSTGRES, '"id"', None, as_bound(b"\x01"), nulls=True)
         == '("id" < \'\\x01\'::bytea or "id" is null)'
     )
-    assert condition(POSTGRES, '"id"', None, None, nulls=True) == ""
-    assert condition(POSTGRES, '"id"', None, None, nulls=False) == '"id" is not null'
+    assert range_condition(POSTGRES, '"id"', None, None, nulls=True) == ""
+    assert range_condition(POSTGRES, '"id"', None, None, nulls=False) == '"id" is not null'
 
 
 def test_rows_for_load_data_tell_null_from_empty() -> None:
@@ -349,5 +356,5 @@ def test_rows_for_load_data_tell_null_from_empty() -> None:
             "c": [True, None, False, True],
         }
     )
-    assert encoded(batch) == b"\tff\t1\n\\N\t\\N\t\\N\n\\\\N\t\t0\nt\\tn\\n\t00\t1\n"
-    assert encoded(batch.slice(0, 0)) == b""
+    assert encode_rows(batch) == b"\tff\t1\n\\N\t\\N\t\\N\n\\\\N\t\t0\nt\\tn\\n\t00\t1\n"
+    assert encode_rows(batch.slice(0, 0)) == b""
