@@ -4,7 +4,7 @@ Called by __main__.py.
 
 The server is a real process on SQLite; the jobs that run are the fleet's (fleet.py), those that
 have ended are in the store as their ends have left them (history.py). Each question is asked by one
-client and by sixteen, each of them again as soon as it is answered, while the fleet goes on.
+client and by sixteen, each of them again as soon as it is answered, while the fleet runs.
 """
 
 import json
@@ -39,7 +39,7 @@ CLIENTS = (1, 16)
 LISTENERS = 200
 ENDED_FOR_EACH = 10  # of jobs that have ended, for one that runs
 PAGE_MS_AIM, LIST_MS_AIM, REST_SHARE_AIM = 50.0, 100.0, 5.0
-SECONDS_MAX = 5.0  # of each question, and of each look at the processor
+SECONDS_MAX = 5.0  # of each request, and of each CPU measurement
 WRITES = 20  # jobs that listeners hear of, for each repeat
 HEARD_S_MAX = 60.0
 
@@ -67,7 +67,8 @@ class Place:
         return min(SECONDS_MAX, float(self.bench.repeats))
 
     def add(self, what: str, value: float, unit: str, **more: object) -> None:
-        self.bench.report.add(Figure(part=PART, name=what, value=value, unit=unit, **more))  # type: ignore[arg-type]  # fields of Figure
+        figure = Figure(part=PART, name=what, value=value, unit=unit, **more)  # type: ignore[arg-type]  # fields
+        self.bench.report.add(figure)
 
     def cpu_share(self) -> float:
         """Per cent of one core that the server uses, of a while."""

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -189,7 +190,7 @@ def submit_all(server: Server, clients: int, count: int) -> tuple[float, list[fl
 
 
 def reads(here: World, server: Server, jobs: int, when: str) -> None:
-    """Answers to one client, while the fleet goes on."""
+    """Answers to one client while the fleet runs."""
     with server.connect() as line:
         ids = [job["jobId"] for job in json.loads(line.get("/running-jobs"))]
         size = len(line.get("/running-jobs"))
@@ -289,8 +290,12 @@ def rest(here: World, server: Server, jobs: int) -> None:
     )
 
 
+def _sees_jobs(server: Server) -> bool:
+    return running(server) > 0
+
+
 def failover(here: World, leader: Server) -> None:
-    """Kill the leader; another one has to notice, take over, and look at every job."""
+    """Kill the leader; another one has to notice, take over and check every job."""
     seconds = []
     follower = here.server()
     try:
@@ -298,7 +303,7 @@ def failover(here: World, leader: Server) -> None:
         for turn in range(here.bench.repeats):
             seconds.append(taken_over(leader, follower, JOB_ID_MAX - here.bench.repeats + turn))
             leader, follower = follower, here.server()
-            until("the next server sees all jobs", 60, lambda server=follower: running(server) > 0)  # type: ignore[misc]  # a bound default
+            until("the next server sees all jobs", 60, partial(_sees_jobs, follower))
     finally:
         follower.stop()
         leader.stop()

@@ -168,8 +168,14 @@ def _ours(bench: Bench, place: Servers, side: Side, source: str) -> Way:
 
 
 def _spark(place: Servers, side: Side, source: str) -> Way:
-    target = f"jdbc:postgresql://127.0.0.1:{place.postgres.port}/{DATABASE}?user=postgres&password=any&reWriteBatchedInserts=true"
-    maria = f"jdbc:mysql://127.0.0.1:{place.maria.port}/{DATABASE}?user=root&useSSL=false&useCursorFetch=true&allowPublicKeyRetrieval=true"
+    target = (
+        f"jdbc:postgresql://127.0.0.1:{place.postgres.port}/{DATABASE}"
+        "?user=postgres&password=any&reWriteBatchedInserts=true"
+    )
+    maria = (
+        f"jdbc:mysql://127.0.0.1:{place.maria.port}/{DATABASE}"
+        "?user=root&useSSL=false&useCursorFetch=true&allowPublicKeyRetrieval=true"
+    )
     read = maria if source == "MariaDB" else target
     return Way(
         SPARK,

@@ -274,7 +274,7 @@ def _of_postgres(
 
 
 def read_alone(connector: str, options: dict[str, Any], wanted: int) -> dict[str, Any]:
-    """The log to Arrow, range by range, in this process and in one thread; the changes are counted."""
+    """Read the log to Arrow, range by range, in one thread of this process; count the changes."""
     found = find(BlockKind.SOURCE, connector)
     block = Block(options, lambda _: Location(""), "source[0]")
     values, _ = found.options.read(block)

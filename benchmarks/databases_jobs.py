@@ -23,7 +23,8 @@ def copy_job(directory: Path, place: Servers, source: str, table: str) -> Path:
     )
     path = directory / f"copy-{source}-{table}.conf"
     path.write_text(
-        f"""env {{ job.name = "copy-{source}-{table}", job.mode = "BATCH", parallelism = 2, spark.master = "local[2]" }}
+        f"""env {{ job.name = "copy-{source}-{table}", job.mode = "BATCH"
+  parallelism = 2, spark.master = "local[2]" }}
 source {{ Jdbc {{ {reader} }} }}
 sink {{ {jdbc_sink(place, "by_tidegate")} }}
 """
@@ -55,7 +56,8 @@ def follow_job(directory: Path, place: Servers, reader: str, name: str, interval
     )
     path = directory / f"{name}.conf"
     path.write_text(
-        f"""env {{ job.name = "{name}", job.mode = "STREAMING", parallelism = 2, {pace}, spark.master = "local[2]" }}
+        f"""env {{ job.name = "{name}", job.mode = "STREAMING", parallelism = 2
+  {pace}, spark.master = "local[2]" }}
 source {{ {reader} }}
 sink {{ {jdbc_sink(place, "by_tidegate")} }}
 """

@@ -62,7 +62,7 @@ def latency(bench: Bench, place: Servers) -> None:
 
 
 def _measured(bench: Bench, place: Servers, name: str, file: Path) -> tuple[list[float], float]:
-    """The latency of every commit, but for those of the first seconds, and the rate that was kept."""
+    """The latency of every commit after the first seconds, and the rate that was kept."""
     said = bench.place / f"steady-{name}.said"
     command = [
         str(Path(sys.executable).with_name("tidegate")),
@@ -177,7 +177,7 @@ def _watch(
             now_s > end_s + FIRST_S or _latencies(writer.commits[:], seen, begin_s)
         ):
             break
-        time.sleep(LOOK_S)  # between two looks at another process
+        time.sleep(LOOK_S)  # between two polls of another process
     return seen
 
 

@@ -41,7 +41,7 @@ class Peers:
 
 
 def peers() -> Peers:
-    """All that can be had here; what cannot is told, and left out."""
+    """All peers that are available here; reports and omits the others."""
     python = PLACE / "bin" / "python"
     if not python.exists():
         subprocess.run(

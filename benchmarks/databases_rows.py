@@ -30,18 +30,28 @@ POSTGRES_SETTINGS = {
     "max_wal_size": "8GB",
 }
 
-_MARIADB_COLUMNS = """id bigint primary key, customer int not null, rating smallint, name varchar(64) not null, amount decimal(12,2) not null,
-    made datetime(6) not null, details text not null, note text, weight double not null, seen datetime(6)"""
-_POSTGRES_COLUMNS = """id bigint primary key, customer int not null, rating smallint, name varchar(64) not null, amount decimal(12,2) not null,
-    made timestamp(6) not null, details text not null, note text, weight double precision not null, seen timestamp(6)"""
-_MARIADB_ROW = """seq, seq * 7919 % 1000003, if(seq % 5, seq % 100, null), concat('customer number ', seq * 31 % 77777), seq % 100000 / 100,
-    '2024-01-01' + interval seq second + interval seq % 1000000 microsecond, concat('{"order": ', seq, ', "lines": ', seq % 12, ', "city": "Lund"}'),
-    if(seq % 3, null, concat('left at the door ', seq % 1000)), seq / 4, if(seq % 2, '2025-06-01' + interval seq % 86400 second, null)"""
-_POSTGRES_ROW = """seq, seq * 7919 % 1000003, case when seq % 5 <> 0 then seq % 100 end, 'customer number ' || seq * 31 % 77777, seq % 100000 / 100.0,
-    timestamp '2024-01-01' + seq * interval '1 second' + seq % 1000000 * interval '1 microsecond',
-    '{"order": ' || seq || ', "lines": ' || seq % 12 || ', "city": "Lund"}', case when seq % 3 = 0 then 'left at the door ' || seq % 1000 end,
-    seq / 4.0::double precision, case when seq % 2 <> 0 then timestamp '2025-06-01' + seq % 86400 * interval '1 second' end"""
-_SUMS = """count(*), sum(id), sum(customer), sum(rating), sum(length(name)), sum(amount), sum(length(details)), count(note), sum(length(note)), sum(weight),
+_MARIADB_COLUMNS = """id bigint primary key, customer int not null, rating smallint,
+    name varchar(64) not null, amount decimal(12,2) not null, made datetime(6) not null,
+    details text not null, note text, weight double not null, seen datetime(6)"""
+_POSTGRES_COLUMNS = """id bigint primary key, customer int not null, rating smallint,
+    name varchar(64) not null, amount decimal(12,2) not null, made timestamp(6) not null,
+    details text not null, note text, weight double precision not null, seen timestamp(6)"""
+_MARIADB_ROW = """seq, seq * 7919 % 1000003, if(seq % 5, seq % 100, null),
+    concat('customer number ', seq * 31 % 77777), seq % 100000 / 100,
+    '2024-01-01' + interval seq second + interval seq % 1000000 microsecond,
+    concat('{"order": ', seq, ', "lines": ', seq % 12, ', "city": "Lund"}'),
+    if(seq % 3, null, concat('left at the door ', seq % 1000)), seq / 4,
+    if(seq % 2, '2025-06-01' + interval seq % 86400 second, null)"""
+_POSTGRES_ROW = """seq, seq * 7919 % 1000003, case when seq % 5 <> 0 then seq % 100 end,
+    'customer number ' || seq * 31 % 77777, seq % 100000 / 100.0,
+    timestamp '2024-01-01' + seq * interval '1 second'
+      + seq % 1000000 * interval '1 microsecond',
+    '{"order": ' || seq || ', "lines": ' || seq % 12 || ', "city": "Lund"}',
+    case when seq % 3 = 0 then 'left at the door ' || seq % 1000 end,
+    seq / 4.0::double precision,
+    case when seq % 2 <> 0 then timestamp '2025-06-01' + seq % 86400 * interval '1 second' end"""
+_SUMS = """count(*), sum(id), sum(customer), sum(rating), sum(length(name)),
+    sum(amount), sum(length(details)), count(note), sum(length(note)), sum(weight),
     sum(extract(epoch from made)), count(seen), sum(extract(epoch from seen))"""
 
 

@@ -87,7 +87,7 @@ class Hull:
         self.ledger.start({"source[0]": lambda: 0})
 
     def beat(self) -> None:
-        """A sign of life, with figures."""
+        """Send a heartbeat with metrics."""
         state, key = self.ledger.state, self.order.job_id
         figures = PipelineMetrics(
             pipeline=1,
@@ -128,7 +128,7 @@ class Hull:
             rows_written=ROWS,
         )
         self.ledger.complete(
-            ref, (), RETAINED, [doomed.path for doomed in self.ledger.state.pending_deletion]
+            ref, (), RETAINED, [each.path for each in self.ledger.state.pending_deletion]
         )
 
     def end(self) -> None:
@@ -225,7 +225,7 @@ class Fleet:
         self._started = 0
         self._lanes = [Lane(self) for _ in range(LANES)]
 
-    def start(self, order: DriverSpec, *, plain: bool) -> HullGrip:  # noqa: ARG002  # the launcher's signature
+    def start(self, order: DriverSpec, *, plain: bool) -> HullGrip:  # noqa: ARG002  # protocol
         self._started += 1
         hull = Hull(
             self.store,

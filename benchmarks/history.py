@@ -5,8 +5,8 @@ store. Called by api.py, before a server is there.
 from itertools import islice
 
 from tidegate.config.load import load_text
-from tidegate.coordinator.terminal_transaction import ending_of
 from tidegate.coordinator.job_snapshot import JobSnapshot, Stored
+from tidegate.coordinator.terminal_transaction import ending_of
 from tidegate.model.plan import Plan
 from tidegate.model.records import (
     JOB_OUTCOMES,
@@ -35,7 +35,8 @@ JOB = """
 env { job.mode = "BATCH", checkpoint.interval = 10000 }
 source { FakeSource { plugin_output = "orders", row.num = 1000, schema {
   fields { id = bigint, customer = string, city = string, price = double, paid = boolean } } } }
-transform { Sql { plugin_input = "orders", plugin_output = "paid", query = "select id, customer, price from orders where paid" } }
+transform { Sql { plugin_input = "orders", plugin_output = "paid"
+  query = "select id, customer, price from orders where paid" } }
 sink { Console { plugin_input = "paid" } }
 """
 

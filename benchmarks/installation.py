@@ -67,7 +67,7 @@ class Server:
             return bool(json.loads(line.get("/health"))["leading"])
 
     def kill(self) -> None:
-        """-9, and nobody is told."""
+        """Kill it with SIGKILL, without any notice."""
         self.process.kill()
         self._wait()
 
@@ -181,7 +181,7 @@ def helper(module: str, *arguments: str, said: Path) -> Iterator["subprocess.Pop
 
 
 def until(what: str, seconds: float, look: Callable[[], bool], *, every_s: float = POLL_S) -> float:
-    """Look again and again; how long it took."""
+    """Poll until it holds; return how long it took."""
     began_s = time.perf_counter()
     while not look():
         if time.perf_counter() - began_s > seconds:

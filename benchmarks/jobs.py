@@ -50,7 +50,8 @@ source {{
 }}
 {transform}
 sink {{
-  LocalFile {{ plugin_input = "{"chosen" if sql else "orders"}", path = "{target}", file_format_type = "parquet", compress_codec = "zstd" }}
+  LocalFile {{ plugin_input = "{"chosen" if sql else "orders"}", path = "{target}"
+    file_format_type = "parquet", compress_codec = "zstd" }}
 }}
 """
     path = place / f"{name}.conf"
@@ -62,7 +63,8 @@ def console_job(place: Path) -> Path:
     """A few rows that are made up, to the terminal."""
     path = place / "console.conf"
     path.write_text("""env { job.mode = "BATCH", job.name = "console", spark.master = "local[2]" }
-source { FakeSource { plugin_output = "t", row.num = 10, schema { fields { id = bigint, name = string } } } }
+source { FakeSource { plugin_output = "t", row.num = 10
+  schema { fields { id = bigint, name = string } } } }
 sink { Console { plugin_input = "t" } }
 """)
     return path

@@ -130,7 +130,7 @@ def race(
 ) -> None:
     """Every way in turn, again and again: what disturbs one disturbs the others.
 
-    The first turn warms up, the last one looks at memory.
+    The first turn warms up, the last one measures memory.
     """
     for way in ways:
         way.once()

@@ -33,7 +33,7 @@ PART = "growth"
 JOBS = 100
 FIRST = 1_000
 # The room that one change may take until the threshold is reached: a row of the change log, its
-# token, their indexes. Etcd keeps the whole documents too, in every version, until it is told to
+# token, their indexes. Etcd keeps the whole documents too, in every version, until it is requested to
 # forget them.
 CHANGE_BYTES, CHANGE_BYTES_ETCD = 1_024, 3_072
 WRITERS = 10
@@ -49,7 +49,7 @@ def growth(bench: Bench) -> None:
 
 
 def grow(bench: Bench, place: StorePlace, updates: int) -> None:
-    """Update, and look at the size at every power of ten."""
+    """Update, and measure the size at every power of ten."""
     store = open_store(place.url)
     try:
         made, sizes, began_s = 0, {}, time.perf_counter()

@@ -57,7 +57,7 @@ def _sqlite(name: str, directory: Path) -> Iterator[StorePlace]:
 
 
 @contextmanager
-def postgresql(directory: Path) -> Iterator[StorePlace]:  # noqa: ARG001  # it makes a place of its own
+def postgresql(directory: Path) -> Iterator[StorePlace]:  # noqa: ARG001  # own directory
     """A server of our own, with its own settings for everything; its log of changes is not counted,
     as it belongs to the server.
     """
@@ -66,7 +66,8 @@ def postgresql(directory: Path) -> Iterator[StorePlace]:  # noqa: ARG001  # it m
         def size() -> int:
             with psycopg.connect(server.url) as db:
                 found = db.execute(
-                    "select sum(pg_total_relation_size(oid)) from pg_class where relnamespace = 'tidegate'::regnamespace and relkind = 'r'"
+                    "select sum(pg_total_relation_size(oid)) from pg_class"
+                    " where relnamespace = 'tidegate'::regnamespace and relkind = 'r'"
                 )
                 return int((found.fetchone() or [0])[0])
 

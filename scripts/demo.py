@@ -1,9 +1,9 @@
-"""`make demo`: a streaming job is killed with -9, once its driver and once everything, goes on each
+"""`make demo`: a streaming job is killed with -9, first its driver, then everything; it resumes each
 time, and its rows are counted at the end.
 
-Uses `tidegate run` as a person would; looks into the store only to say what happens and to find
-whom to kill. Works in a directory of its own below the system's temporary one, and leaves no file
-and no process behind. Exit code 1 when a row is missing or there twice.
+Uses `tidegate run` as a user would, and reads the store only to report progress and to find the
+processes to kill. Works in a temporary directory and leaves no file and no process behind. Exit
+code 1 if a row is missing or duplicated.
 """
 
 import os
@@ -34,7 +34,7 @@ from tidegate.model.records import (
     PipelineState,
     ProcessRef,
 )
-from tidegate.runner.process import kill_session, reference, session_members
+from tidegate.runner.process import kill_session, process_ref, session_members
 from tidegate.store.base import Store
 from tidegate.store.open import open_store
 
@@ -48,7 +48,7 @@ SAY = Console(highlight=False, markup=False, soft_wrap=True)
 
 
 class Disappointment(Exception):
-    """The demonstration cannot go on; the text says why."""
+    """The demonstration cannot continue; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,6 @@ class Stage:
 
 
 # -- acts
-# ------------------------------------------------------------------------------------------------------------------------------------
 
 
 def play(stage: Stage) -> bool:
@@ -126,7 +125,7 @@ def play(stage: Stage) -> bool:
     )
     kill_everything(stage)
     say(
-        "the same command once more, as a scheduler would give it, goes on from the last completed"
+        "the same command once more, as a scheduler would give it, resumes from the last completed"
         " checkpoint"
     )
     start(stage, "--restore", "auto")
@@ -224,7 +223,7 @@ def kill_everything(stage: Stage) -> None:
     """SIGKILL to `tidegate run` first, so that nobody restarts anything, then to its driver."""
     assert stage.run is not None
     wait(stage, lambda: is_staging(stage), "a batch whose files are being written")
-    kill_session(reference(stage.run.pid))
+    kill_session(process_ref(stage.run.pid))
     end_driver(stage)
     stage.run.wait()
     stage.kills.append(Kill(now_ms(), "kill -9: everything"))
@@ -306,7 +305,6 @@ def count(stage: Stage) -> bool:
 
 
 # -- the chart
-# -------------------------------------------------------------------------------------------------------------------------------
 
 
 def chart(stage: Stage) -> Iterator[Text]:
@@ -348,7 +346,6 @@ def chart(stage: Stage) -> Iterator[Text]:
 
 
 # -- waiting, telling, ending
-# ----------------------------------------------------------------------------------------------------------------
 
 
 def wait(stage: Stage, fact: Callable[[], bool], what: str, *, ends: bool = False) -> None:
@@ -399,7 +396,7 @@ def end_driver(stage: Stage) -> None:
 def end(stage: Stage) -> None:
     """No process and no file stays."""
     if stage.run is not None and stage.run.poll() is None:
-        kill_session(reference(stage.run.pid))
+        kill_session(process_ref(stage.run.pid))
         stage.run.wait()
     end_driver(stage)
     if stage.store is not None:

@@ -14,34 +14,40 @@ from tidegate.api.context import ApiContext, ApiServer
 from tidegate.api.seatunnel.openapi import document
 from tidegate.api.v1.app import typed_api
 from tidegate.checkpoints.storage import CheckpointStorage
+from tidegate.clock import SystemClock
 from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.coordinator.commands import Commands
 from tidegate.model.engine import EngineSettings
-from tidegate.clock import SystemClock
 from tidegate.store.open import open_store
 
 METHODS = ("get", "post", "put", "patch", "delete")
 
 V1 = """# The typed API
 
-Below `/api/v1`; `GET /api/v1/openapi.json` is the same for machines. Numbers are numbers, times are ISO 8601 in UTC, lists come in pages (`limit`, and `next`
-of one page is the `cursor` of the following one). What is no success is `application/problem+json` with a `condition` that does not change from release to
-release. `GET /api/v1/events` is a stream of server-sent events for live views. A write may be repeated: with an `Idempotency-Key` a submit is the same job
-however often it is sent, and a wish about a job is the same wish."""
+Base path `/api/v1`. `GET /api/v1/openapi.json` returns the OpenAPI description. Numbers are JSON
+numbers, times are ISO 8601 in UTC. Lists are paged: `limit` sets the page size, and `next` of a
+page is the `cursor` of the following one. Errors are `application/problem+json` with a `condition`
+that is stable across releases. `GET /api/v1/events` is a stream of server-sent events.
 
-V2 = """# The API of the reference
+Writes are idempotent: submits with the same `Idempotency-Key` create one job, and a repeated stop
+or savepoint request is the same request."""
 
-The paths, parameters, keys and types of SeaTunnel's REST API v2; `GET /openapi.json` is the same for machines. Almost every scalar is text, as there. What is
-no success is `{"status": "fail", "message": "..."}`. The [typed API](api-v1.md) tells more.
+V2 = """# SeaTunnel's REST API
 
-In `metrics`, `SourceReceivedCount` and `SinkWriteCount` also count rows of the batch in hand; everything else counts what is committed, once, whatever was
-restarted in between: `SinkCommittedCount`, the keys with `Bytes`, and, where a job has several tables, the objects `TableSourceReceived...`,
-`TableSinkWrite...`, `TableSinkCommitted...` by table (of an operator's tables beyond the first 128 the sum, as `*`). Bytes are those of the rows in Arrow;
-what Spark itself reads or writes has none."""
+The paths, parameters, keys and types of SeaTunnel's REST API v2. `GET /openapi.json` returns the
+OpenAPI description. As in SeaTunnel, almost every scalar is a string. Errors are
+`{"status": "fail", "message": "..."}`. The [typed API](api-v1.md) returns more.
+
+In `metrics`, `SourceReceivedCount` and `SinkWriteCount` include rows of the current batch. All
+other counters count committed rows, once, however often the job was restarted:
+`SinkCommittedCount`, the keys with `Bytes`, and, if a job has several tables, the objects
+`TableSourceReceived...`, `TableSinkWrite...` and `TableSinkCommitted...` by table (`*` is the sum
+of an operator's tables after the first 128). Bytes are those of the rows in Arrow; data that Spark
+reads or writes itself is not counted in bytes."""
 
 ROLES = (
-    "Each route needs a role: `viewer` may look, `operator` may submit, stop, save and restore,"
-    " `admin` may do everything."
+    "Each route requires a role: `viewer` can read, `operator` can submit, stop, save and restore,"
+    " `admin` can do everything."
 )
 
 
@@ -57,7 +63,7 @@ def description() -> Any:
     clock, settings = SystemClock(), EngineSettings()
     with closing(open_store("memory:")) as store:
         commands = Commands(store, CheckpointStorage(Path("/nowhere")), settings, clock)
-        desk = ApiContext(
+        context = ApiContext(
             cache=ClusterCache(store, clock),
             commands=commands,
             store=store,
@@ -65,7 +71,7 @@ def description() -> Any:
             clock=clock,
             me=ApiServer(id="", address=""),
         )
-        return typed_api(desk).openapi()
+        return typed_api(context).openapi()
 
 
 def _page(head: str, described: Mapping[str, Any], prefix: str) -> Iterator[str]:

@@ -1,14 +1,13 @@
-"""The page about the states of a job, from the state machine itself. Loaded by scripts/docs.py,
-which writes it.
+"""Generate the page about job states from the state machine. Called by scripts/docs.py.
 
-It must not say what the code does not: exits, deadlines and the sentences come from
-tidegate.lifecycle.states.
+Exits, deadlines and descriptions come from tidegate.lifecycle.states only.
 """
 
 from collections.abc import Iterator
 
 from tidegate.lifecycle.machine import STATES, State, diagram
 from tidegate.lifecycle.observation import LifecycleLimits
+from tidegate.lifecycle.states.terminal import TerminalState
 from tidegate.lifecycle.stopping import ESCALATION
 from tidegate.model.records import DriverCommand
 
@@ -38,7 +37,7 @@ DOES = {
 
 
 def state_lines() -> Iterator[str]:
-    """The page, line by line."""
+    """Yield the lines of the page."""
     yield from (HEAD, "", "```mermaid", *diagram().splitlines(), "```", "")
     yield from ("| state | meaning | deadline | state after it |", "|---|---|---|---|")
     for state in STATES.values():
@@ -58,20 +57,22 @@ def state_lines() -> Iterator[str]:
     yield from ("| command | effect | time limit |", "|---|---|---|")
     limits = LifecycleLimits()
     times = {
-        DriverCommand.STOP: limits.ask_ms,
+        DriverCommand.STOP: limits.stop_ms,
         DriverCommand.INTERRUPT: limits.interrupt_ms,
         DriverCommand.TERMINATE: limits.terminate_ms,
         DriverCommand.KILL: limits.kill_ms,
     }
     yield from (
-        f"| {order} | {DOES[order]} | {times[order] // 1000} s |"
-        for order in ESCALATION
-        if order in times
+        f"| {command} | {DOES[command]} | {times[command] // 1000} s |"
+        for command in ESCALATION
+        if command in times
     )
 
 
 def _what(state: State) -> str:
-    """The first sentence of the module, without the name."""
+    """Return the docstring of the state without its name."""
+    if isinstance(state, TerminalState):
+        return state.meaning
     text = " ".join((state.__doc__ or "").split())
     return text.partition(": ")[2].rstrip(".")
 

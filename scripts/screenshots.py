@@ -1,4 +1,4 @@
-"""Pictures of the web pages for the docs, by `make screenshots`: a server in a folder of its own,
+"""Screenshots of the web pages for the docs (`make screenshots`): a server in a temporary home,
 some jobs, and Debian's Chromium.
 """
 
@@ -17,17 +17,20 @@ from typing import Any
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
-PICTURES = ROOT / "docs" / "pictures"
+SCREENSHOTS = ROOT / "docs" / "pictures"
 TIDEGATE = str(Path(sys.executable).parent / "tidegate")
-PATIENCE_S = 180
+TIMEOUT_S = 180
 STREAM = """env {{ job.mode = "STREAMING", job.name = "orders", checkpoint.interval = 1000 }}
-source {{ LocalFile {{ path = "{place}/in", file_format_type = "csv", plugin_output = "t", discovery_mode = "continuous", scan_interval = 500,
+source {{ LocalFile {{ path = "{place}/in", file_format_type = "csv", plugin_output = "t"
+  discovery_mode = "continuous", scan_interval = 500
   schema {{ fields {{ id = bigint, name = string }} }} }} }}
-transform {{ Sql {{ plugin_input = "t", plugin_output = "u", query = "select id, upper(name) as name from t where id > 0" }} }}
+transform {{ Sql {{ plugin_input = "t", plugin_output = "u"
+  query = "select id, upper(name) as name from t where id > 0" }} }}
 sink {{ LocalFile {{ plugin_input = "u", path = "{place}/out", file_format_type = "parquet" }} }}
 """
 BATCH = """env { job.mode = "BATCH", job.name = "import of people" }
-source { FakeSource { plugin_output = "t", row.num = 20000, schema { fields { id = bigint, name = string } } } }
+source { FakeSource { plugin_output = "t", row.num = 20000
+  schema { fields { id = bigint, name = string } } } }
 sink { Console { plugin_input = "t" } }
 """
 FLAGS = (
@@ -47,7 +50,7 @@ def ask(url: str, body: bytes | None = None) -> Any:
 
 
 def until(look: Any) -> None:
-    end_s = time.monotonic() + PATIENCE_S
+    end_s = time.monotonic() + TIMEOUT_S
     while time.monotonic() < end_s:
         try:
             if look():
@@ -63,7 +66,7 @@ def main() -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     base = f"http://127.0.0.1:{port}"
-    PICTURES.mkdir(exist_ok=True)
+    SCREENSHOTS.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(
         prefix="tidegate-pictures-", ignore_cleanup_errors=True
     ) as folder:
@@ -119,7 +122,7 @@ def take(base: str) -> None:
                 page.goto(base + path)
                 page.wait_for_timeout(400)
                 page.screenshot(
-                    path=str(PICTURES / f"{name}{'-dark' if scheme == 'dark' else ''}.png"),
+                    path=str(SCREENSHOTS / f"{name}{'-dark' if scheme == 'dark' else ''}.png"),
                     full_page=name == "job",
                 )
         browser.close()

@@ -41,7 +41,7 @@ SERVICE_POLICY = Path("/usr/sbin/policy-rc.d")  # Debian asks it before a packag
 
 
 class SetUpError(Exception):
-    """Why the set-up cannot go on, as one sentence for a person."""
+    """Why the set-up cannot continue, as one sentence."""
 
 
 def say(text):
@@ -79,7 +79,7 @@ def last_complaint(begin):
 
 
 def become_new_enough():
-    """Go on in a Python that is new enough, if this one is not."""
+    """Continue in a newer Python if this one is too old."""
     if sys.version_info >= PYTHON_MIN:
         return
     for minor in range(19, PYTHON_MIN[1] - 1, -1):
@@ -321,7 +321,7 @@ def main():
         print(f"setup: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("setup: interrupted; the next make goes on from here", file=sys.stderr)
+        print("setup: interrupted; the next make continues from here", file=sys.stderr)
         return 130
     return 0
 
