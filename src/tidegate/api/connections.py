@@ -1,20 +1,18 @@
-"""Bound the connections of the API: how many there are, from whom, and how long one may wait. Used
-by the server, around uvicorn.
+"""Limit the connections of the API: their number, those of one peer, and how long each may wait.
 
-uvicorn answers requests; it closes neither half-sent heads, nor silent TLS handshakes, nor bodies
-that never end, and takes every descriptor of the process. So asyncio accepts through `Listener`, a
-listening socket that counts a connection from accept to close, before TLS and before the first
-byte. Twice:
+uvicorn answers requests, but it closes neither half-sent headers, nor silent TLS handshakes, nor
+bodies that never end, and it takes every file descriptor of the process. So asyncio accepts through
+`Listener`, a listening socket that counts a connection from accept to close, before TLS and before
+the first byte. Limits apply at two points:
 
-* At a limit the oldest connection that waits for a request is closed to make room, first of the
-  peer
-  that has the most. Connections whose request is being answered, event streams among them, are never
-  closed for others; where there are only such, the new one is refused.
-* `sweep`, about once a second, closes what has waited too long: for a handshake, a head, a body, or
-  for
-  a client that does not read its answer. It reads uvicorn's own state, so a request costs nothing more.
+* When a limit is reached, the oldest connection that waits for a request is closed to make room,
+  first one of the peer with the most connections. Connections with a request in progress, including
+  event streams, are never closed for others; if there are only such, the new one is refused.
+* `sweep`, about once a second, closes connections that have waited too long: for a handshake, a
+  header, a body, or for a client that does not read its response. It reads uvicorn's own state, so
+  requests cost nothing extra.
 
-Some descriptors are never given to connections: drivers and the store need them (`limits`).
+Some descriptors are never used for connections: drivers and the store need them (`limits`).
 """
 
 import contextlib
@@ -30,18 +28,18 @@ from typing import Any
 
 from tidegate.model.engine import HttpSettings
 
-TOTAL_MAX = 10_000  # where the limit of descriptors says nothing
+TOTAL_MAX = 10_000  # even if the limit of descriptors allows more
 TOTAL_MIN = 16
 PER_PEER_MIN = 8
 RESERVED_MIN = 64
-CLOSING_S = 1.0  # how long a connection that was closed may take to be gone
-IPV6_NETWORK = 64  # bits: who has one address there has all
+CLOSING_S = 1.0  # how long a connection may take to close
+IPV6_NETWORK = 64  # bits: a host usually has a whole /64 network
 TIMEOUT_ANSWER = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """How many connections there may be."""
+    """Maximum numbers of connections."""
 
     total: int
     per_peer: int
@@ -50,16 +48,16 @@ class ConnectionLimits:
 class ConnectionPhase(Enum):
     """What a connection is doing."""
 
-    HANDSHAKE = 1  # nothing has been heard of it by uvicorn
+    HANDSHAKE = 1  # uvicorn does not know of it yet
     HEAD = 2
     BODY = 3
     IDLE = 4  # between two requests: uvicorn's own timeout ends it
     ANSWERED = 5
-    UNREAD = 6  # there is an answer that the client does not take
+    UNREAD = 6  # there is a response that the client does not read
 
     @property
     def waits(self) -> bool:
-        """Whether nothing is lost but a client's patience where it is closed."""
+        """Whether closing it interrupts no request in progress."""
         return self in (
             ConnectionPhase.HANDSHAKE,
             ConnectionPhase.HEAD,
@@ -70,31 +68,31 @@ class ConnectionPhase(Enum):
 
 @dataclass(slots=True)
 class OpenConnection:
-    """One that is open, and since when it has been doing the same."""
+    """An open connection, and since when it has made no progress."""
 
     peer: str
     progress: tuple[object, ...] = ()
     since_s: float = 0.0
-    closed_s: float | None = None  # when it was told to go
+    closed_s: float | None = None  # when closing it began
 
 
 class CountedSocket(socket.socket):
-    """A connection that is forgotten when it is closed, whoever closes it."""
+    """The socket of a connection; reports when it is closed, by any code."""
 
     on_close: Callable[["CountedSocket"], None] | None = None
 
     def close(self) -> None:
-        """Close it, and let the next one come."""
-        forget, self.on_close = self.on_close, None
-        if forget is not None:
-            forget(self)
+        """Close the socket and remove it from the table."""
+        on_close, self.on_close = self.on_close, None
+        if on_close is not None:
+            on_close(self)
         super().close()
 
 
 class ConnectionTable:
-    """All connections of one server.
+    """All connections of one server. Used by the thread of its event loop only.
 
-    Only the thread of its event loop calls it. `protocols` are those of uvicorn.
+    `protocols` returns the protocol objects of uvicorn.
     """
 
     def __init__(
@@ -107,7 +105,7 @@ class ConnectionTable:
         self.limits = limits
         self.protocols = protocols
         self.now_s = now_s
-        self.open: dict[CountedSocket, OpenConnection] = {}  # the oldest first
+        self.open: dict[CountedSocket, OpenConnection] = {}  # oldest first
         self.peers: Counter[str] = Counter()
         head_s, body_s = http.header_timeout_ms / 1000, http.body_timeout_ms / 1000
         self.timeouts_s = {
@@ -118,9 +116,7 @@ class ConnectionTable:
         }
 
     def make_room(self) -> None:
-        """Before a connection is accepted: BlockingIOError where one has to go first, and is on its
-        way.
-        """
+        """Close a connection if the table is full; BlockingIOError until it is closed."""
         if len(self.open) < self.limits.total:
             return
         now_s = self.now_s()
@@ -135,7 +131,7 @@ class ConnectionTable:
             raise BlockingIOError
 
     def admit(self, made: CountedSocket, address: Any) -> bool:
-        """Whether a connection that was just accepted may stay."""
+        """Add an accepted connection; False if it exceeds a limit."""
         peer = peer_of(address)
         if len(self.open) >= self.limits.total:
             return False
@@ -147,19 +143,19 @@ class ConnectionTable:
         return True
 
     def sweep(self) -> None:
-        """Close every connection that has been waiting for too long."""
+        """Close every connection that has waited longer than the timeout of its phase."""
         now_s, protocols = self.now_s(), self._protocols()
         for made, connection in list(self.open.items()):
             protocol = protocols.get(made.fileno())
-            phase, doing = progress_of(protocol)
-            if doing != connection.progress:
-                connection.progress = doing
+            phase, progress = progress_of(protocol)
+            if progress != connection.progress:
+                connection.progress = progress
                 connection.since_s = now_s
             elif phase in self.timeouts_s and now_s - connection.since_s >= self.timeouts_s[phase]:
                 self._end(made, protocol, phase)
 
     def _close_oldest(self, peer: str | None) -> bool:
-        """Close the oldest one that waits, of this peer or of any; whether there was one."""
+        """Close the oldest waiting connection of this peer, or of any; False if there is none."""
         protocols = self._protocols()
         for made, connection in self.open.items():
             if connection.closed_s is None and peer in (None, connection.peer):
@@ -171,9 +167,7 @@ class ConnectionTable:
         return False
 
     def _end(self, made: CountedSocket, protocol: Any, phase: ConnectionPhase) -> None:
-        """Close it. Without a protocol the transport is asyncio's alone: it sees the end of the
-        stream, and closes.
-        """
+        """Close a connection. One without a protocol belongs to asyncio, which closes it at EOF."""
         self.open[made].closed_s = self.now_s()
         if protocol is None:
             with contextlib.suppress(OSError):
@@ -204,20 +198,21 @@ class ConnectionTable:
 
 
 class Listener(socket.socket):
-    """A listening socket through which only so many come as there is room for."""
+    """A listening socket that accepts only as many connections as the table allows."""
 
     connections: ConnectionTable
 
     @classmethod
     def around(cls, listener: socket.socket, connections: ConnectionTable) -> "Listener":
-        """Take a listening socket over."""
+        """Wrap an existing listening socket."""
         made = cls(listener.family, listener.type, listener.proto, fileno=listener.detach())
         made.connections = connections
         return made
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """One connection; BlockingIOError or ConnectionAbortedError, which asyncio takes for none,
-        where there is no room.
+        """Accept a connection.
+
+        Raises BlockingIOError or ConnectionAbortedError at a limit; asyncio takes both for "none".
         """
         self.connections.make_room()
         descriptor, address = self._accept()  # type: ignore[attr-defined]  # as socket.accept does
@@ -229,7 +224,7 @@ class Listener(socket.socket):
 
 
 def progress_of(protocol: Any) -> tuple[ConnectionPhase, tuple[object, ...]]:
-    """What a connection is doing, and a value that stays the same while it makes no progress."""
+    """Return a connection's phase, and a value that is constant while it makes no progress."""
     if protocol is None:
         return ConnectionPhase.HANDSHAKE, (ConnectionPhase.HANDSHAKE,)
     cycle = protocol.cycle
@@ -250,9 +245,7 @@ def progress_of(protocol: Any) -> tuple[ConnectionPhase, tuple[object, ...]]:
 def limits(
     http: HttpSettings, descriptors: int | None = None, in_use: int | None = None
 ) -> ConnectionLimits:
-    """How many connections leave a quarter of the descriptors, and what is in use already, to
-    drivers and the store.
-    """
+    """Compute the limits: a quarter of the descriptors is reserved for drivers and the store."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if descriptors is None else descriptors
     total = TOTAL_MAX
     if soft != resource.RLIM_INFINITY:
@@ -265,25 +258,21 @@ def limits(
 
 
 def peer_of(address: Any) -> str:
-    """Who calls: an IPv4 address, or the network of an IPv6 one."""
+    """Identify the peer: its IPv4 address, or the /64 network of its IPv6 address."""
     try:
         found = ipaddress.ip_address(str(address[0]).partition("%")[0])
     except (ValueError, IndexError):
         return str(address)
     if isinstance(found, ipaddress.IPv6Address):
-        mapped = found.ipv4_mapped
-        return (
-            str(mapped)
-            if mapped
-            else str(
-                ipaddress.ip_network((int(found) >> IPV6_NETWORK << IPV6_NETWORK, IPV6_NETWORK))
-            )
-        )
+        if found.ipv4_mapped:
+            return str(found.ipv4_mapped)
+        network = int(found) >> IPV6_NETWORK << IPV6_NETWORK
+        return str(ipaddress.ip_network((network, IPV6_NETWORK)))
     return str(found)
 
 
 def _in_use() -> int:
-    """Descriptors that this process has open."""
+    """Count the open file descriptors of this process."""
     try:
         return len(os.listdir("/proc/self/fd"))
     except OSError:

@@ -1,8 +1,7 @@
-"""The figures of each job for scrapers, as text that is kept until something of the job changes.
-Called by prometheus, on the event loop only.
+"""Metrics of each job, as text that is cached until the job changes. Used on the event loop only.
 
-A family's samples must stand together, so the text of a job is kept by family, and what is sent is
-put together from them. Only the age of the last checkpoint is made for every answer.
+The samples of a family must be contiguous, so the text of a job is cached by family, and responses
+are assembled from these parts. Only the age of the last checkpoint is formatted for every response.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -22,12 +21,12 @@ FAMILIES: Mapping[str, tuple[str, str]] = {
     AGE: ("gauge", "Since the last checkpoint was made or confirmed."),
     "tidegate_job_status": ("gauge", "1, with the status as a label."),
     "tidegate_job_checkpoint_health": ("gauge", "0 OK, 1 LATE, 2 STALLED."),
-    "tidegate_job_restorable": ("gauge", "1 where there is a checkpoint to go on from."),
+    "tidegate_job_restorable": ("gauge", "1 if there is a checkpoint to resume from."),
     "tidegate_job_last_checkpoint_id": ("gauge", "The highest id of a completed checkpoint."),
     "tidegate_job_checkpoint_duration_seconds": (
         "gauge",
         (
-            "How long the last checkpoint took, from the begin of its batch; of several pipelines,"
+            "Duration of the last checkpoint, from the start of its batch; of several pipelines,"
             " the slowest."
         ),
     ),
@@ -35,13 +34,13 @@ FAMILIES: Mapping[str, tuple[str, str]] = {
         "gauge",
         "The size of the last checkpoint, of all pipelines.",
     ),
-    "tidegate_job_checkpoints_retained": ("gauge", "Checkpoints that are kept."),
+    "tidegate_job_checkpoints_retained": ("gauge", "Retained checkpoints."),
     "tidegate_job_checkpoints_retained_bytes": (
         "gauge",
-        "The size of all checkpoints that are kept.",
+        "The size of all retained checkpoints.",
     ),
     "tidegate_job_checkpoints_total": ("counter", "Completed checkpoints."),
-    "tidegate_job_generation": ("gauge", "Which attempt to run this job this is."),
+    "tidegate_job_generation": ("gauge", "The current attempt to run the job."),
     "tidegate_job_restarts": ("gauge", "All restarts of this run of the job."),
     "tidegate_job_restarts_without_progress": (
         "gauge",
@@ -49,20 +48,20 @@ FAMILIES: Mapping[str, tuple[str, str]] = {
     ),
     "tidegate_job_lag": (
         "gauge",
-        "What is still to be read, in the unit of the sources, where they can tell.",
+        "What is still to be read, in the unit of the sources, if they report it.",
     ),
-    "tidegate_job_rows_uncommitted": ("gauge", "Rows that are read, and in no checkpoint yet."),
+    "tidegate_job_rows_uncommitted": ("gauge", "Rows that are read and not in a checkpoint yet."),
     "tidegate_job_runway_level": (
         "gauge",
-        "Whether the sources hold what the oldest restore point needs: 0 OK, 1 LOW, 2 GONE.",
+        "Whether the sources retain what the oldest restore point needs: 0 OK, 1 LOW, 2 GONE.",
     ),
     "tidegate_job_runway_seconds": (
         "gauge",
-        "For how long they still hold it, where they can tell.",
+        "How long the sources will still retain it, if they report it.",
     ),
     "tidegate_job_runway_bytes": (
         "gauge",
-        "How much more they can write before they do not, where they can tell.",
+        "How much more log the sources can write until they drop it, if they report it.",
     ),
     "tidegate_job_rows_read_total": ("counter", "Rows read from the sources, committed."),
     "tidegate_job_rows_written_total": ("counter", "Rows written to the sinks, committed."),
@@ -85,9 +84,8 @@ FAMILIES: Mapping[str, tuple[str, str]] = {
         "Bytes written and committed, over the last 30 s; absent while a job starts.",
     ),
 }
-TEXT_REUSED_MS = (
-    200  # ages are late by so much at most: scrapers that come together are given the same text
-)
+# Scrapers that come at the same time get the same text; ages in it are late by this much at most.
+TEXT_REUSED_MS = 200
 _HEALTH = {level: number for number, level in enumerate(CheckpointHealth)}
 _RETENTION_LEVELS = {level: number for number, level in enumerate(RetentionLevel)}
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -96,35 +94,36 @@ Labels = tuple[tuple[str, str], ...]
 
 
 def label_text(labels: Labels) -> str:
-    """As they stand in braces."""
+    """Format labels for the braces of a sample."""
     return ",".join(f'{key}="{text.translate(_ESCAPES)}"' for key, text in labels)
 
 
 def number_text(value: float) -> str:
-    """A value as it is written."""
+    """Format the value of a sample."""
     return str(int(value)) if value == int(value) else f"{value:.3f}"
 
 
 @dataclass(frozen=True, slots=True)
 class JobSamples:
-    """The samples of one job by family, and what they were made from."""
+    """The samples of one job by family, and the versions they were rendered from."""
 
     key: Hashable
-    age: str  # the sample of its age, up to the number
+    age: str  # the sample of the checkpoint age, up to its value
     confirmed_ms: int
     families: Mapping[str, str]
 
 
 class JobMetricsCache:
-    """The figures of all jobs that have not ended. Not for threads."""
+    """Cached metrics text of all running jobs. Not thread-safe."""
 
     def __init__(self, cache: ClusterCache) -> None:
-        self.cache, self.refresh_queue = cache, RefreshQueue(cache, self._refresh)
+        self.cache = cache
+        self.refresh_queue = RefreshQueue(cache, self._refresh)
         self._jobs: dict[int, JobSamples] = {}
         self._text: tuple[int, str] | None = None
 
     def text(self, now_ms: int) -> str:
-        """All families that have a sample, as the picture has them now."""
+        """Return all families that have samples."""
         self.refresh_queue.refresh_all()
         if self._text is None or self._text[0] != now_ms // TEXT_REUSED_MS:
             self._text = now_ms // TEXT_REUSED_MS, self._render(now_ms)
@@ -133,7 +132,7 @@ class JobMetricsCache:
     def _render(self, now_ms: int) -> str:
         jobs = list(self._jobs.values())
         parts = []
-        for name, (kind, words) in FAMILIES.items():
+        for name, (kind, help) in FAMILIES.items():
             if name == AGE:
                 samples = "".join(
                     [
@@ -145,7 +144,7 @@ class JobMetricsCache:
             else:
                 samples = "".join([job.families.get(name, "") for job in jobs])
             if samples:
-                parts.append(f"# HELP {name} {words}\n# TYPE {name} {kind}\n{samples}")
+                parts.append(f"# HELP {name} {help}\n# TYPE {name} {kind}\n{samples}")
         return "".join(parts)
 
     def _refresh(self, job_id: int) -> None:
@@ -154,20 +153,16 @@ class JobMetricsCache:
         if job is None or job.state.status.terminal:
             self._text = None if self._jobs.pop(job_id, None) else self._text
             return
-        pipelines, metrics = (
-            self.cache.pipelines(job_id),
-            [m.value for m in self.cache.metrics(job_id)],
-        )
+        pipelines = self.cache.pipelines(job_id)
+        metrics = [m.value for m in self.cache.metrics(job_id)]
         counts = tuple(
             (m.generation, m.rows_read, m.done, m.total, m.unit, m.log_retention, m.rates)
             for m in metrics
         )
         key = (job.record.version, job.version, tuple(p.version for p in pipelines), counts)
         if known is None or known.key != key:
-            self._jobs[job_id], self._text = (
-                _render_job(job, key, [p.value for p in pipelines], metrics),
-                None,
-            )
+            self._jobs[job_id] = _render_job(job, key, [p.value for p in pipelines], metrics)
+            self._text = None
 
 
 def _render_job(
@@ -190,9 +185,9 @@ def _render_job(
 def samples(
     job: RunningJob, pipelines: Sequence[PipelineState], live: Sequence[PipelineMetrics]
 ) -> Iterator[tuple[str, Labels, float]]:
-    """Family, labels besides those of the job, and value.
+    """Yield family, labels other than those of the job, and value.
 
-    `live` is what the driver of this generation has said last.
+    `live` is the last report of this generation's driver.
     """
     state = job.state
     yield "tidegate_job_status", (("status", state.status.value),), 1
@@ -247,15 +242,11 @@ def _checkpoints(pipelines: Sequence[PipelineState]) -> Iterator[tuple[str, Labe
 
 
 def _log_retention(live: Sequence[PipelineMetrics]) -> Iterator[tuple[str, Labels, float]]:
-    figures = [figure for m in live for figure in m.log_retention]
-    if not figures:
+    sources = [source for m in live for source in m.log_retention]
+    if not sources:
         return
-    yield (
-        "tidegate_job_runway_level",
-        (),
-        max(_RETENTION_LEVELS[figure.level] for figure in figures),
-    )
-    if left := [figure.seconds_left for figure in figures if figure.seconds_left is not None]:
-        yield "tidegate_job_runway_seconds", (), min(left)
-    if room := [figure.bytes_left for figure in figures if figure.bytes_left is not None]:
+    yield "tidegate_job_runway_level", (), max(_RETENTION_LEVELS[each.level] for each in sources)
+    if seconds := [each.seconds_left for each in sources if each.seconds_left is not None]:
+        yield "tidegate_job_runway_seconds", (), min(seconds)
+    if room := [each.bytes_left for each in sources if each.bytes_left is not None]:
         yield "tidegate_job_runway_bytes", (), min(room)

@@ -1,8 +1,7 @@
-"""Figures for scrapers, in the text formats of Prometheus and of OpenMetrics. Called by app.py, on
-the event loop.
+"""Metrics for scrapers, in the text formats of Prometheus and OpenMetrics. Runs on the event loop.
 
-Where the store cannot be reached the jobs are left out instead of being shown as they were: an
-alert on `tidegate_store_reachable == 0` is then the right one.
+While the store cannot be reached, the metrics of jobs are left out rather than outdated: alert on
+`tidegate_store_reachable == 0`.
 """
 
 import re
@@ -36,7 +35,7 @@ class MetricFamily:
     samples: Iterable[tuple[Labels, float]]
 
     def lines(self) -> Iterator[str]:
-        """The family as text; nothing where there is no sample."""
+        """Format the family; no lines if it has no samples."""
         first = True
         for labels, value in self.samples:
             if first:
@@ -57,7 +56,7 @@ def gauge(name: str, help: str, value: float) -> MetricFamily:
 
 @dataclass(frozen=True, slots=True)
 class StoreSample:
-    """What the store was asked for, and when."""
+    """What was read from the store, and when."""
 
     at_s: float = float("-inf")
     sizes: Mapping[str, MapSize] | None = None
@@ -65,9 +64,9 @@ class StoreSample:
 
 
 class MetricsRenderer:
-    """Makes the text.
+    """Render all metrics of a server.
 
-    Remembers the sizes of the store's maps for a while: counting them reads all of it.
+    The sizes of the store's maps are kept for a while: counting them reads the whole store.
     """
 
     def __init__(self, context: ApiContext) -> None:
@@ -77,22 +76,22 @@ class MetricsRenderer:
         self._sample_lock = threading.Lock()
 
     async def catch_up(self) -> None:
-        """Before the text is made: so that making it takes little."""
+        """Refresh outdated data in small steps, so that rendering takes little time."""
         if self._stale():
             await run_in_threadpool(self._refresh)
         await self.jobs.refresh_queue.refresh_in_slices()
 
     def _stale(self) -> bool:
-        """Whether the store has to be asked again."""
+        """Return whether the store must be read again."""
         return (
             self.context.out_of_date() is None
             and self.context.clock.monotonic_s() - self._sample.at_s > SAMPLE_EVERY_S
         )
 
     def _refresh(self) -> None:
-        """Ask the store how big it is, and what the collector said last.
+        """Read the sizes of the store's maps and the last collector report.
 
-        Many who come together share it; where it fails, these figures are left out.
+        Concurrent callers share one read. If it fails, these metrics are left out.
         """
         with self._sample_lock:
             if not self._stale():
@@ -107,13 +106,14 @@ class MetricsRenderer:
 
     def text(self) -> str:
         cache = self.context.cache if self.context.out_of_date() is None else None
-        figures = [*self._server_families(cache), *(self._store_families() if cache else ())]
+        families = [*self._server_families(cache), *(self._store_families() if cache else ())]
         jobs = self.jobs.text(self.context.clock.now_ms()) if cache else ""
-        return "".join(f"{line}\n" for figure in figures for line in figure.lines()) + jobs
+        return "".join(f"{line}\n" for family in families for line in family.lines()) + jobs
 
     def open_text(self) -> str:
-        """The same in the text format of OpenMetrics: a counter's family is named without `_total`,
-        and the end is marked.
+        """Return the metrics in the text format of OpenMetrics.
+
+        There, a counter's family is named without `_total`, and the end is marked.
         """
         return re.sub(r"(?m)^(# (?:HELP|TYPE) \S+?)_total ", r"\1 ", self.text()) + "# EOF\n"
 
@@ -126,12 +126,12 @@ class MetricsRenderer:
         )
         yield gauge(
             "tidegate_store_reachable",
-            "1 where this server can read and write the store.",
+            "1 if this server can read and write the store.",
             not self.context.store_problem(),
         )
         yield gauge(
             "tidegate_store_damaged_documents",
-            "Documents of the store that are damaged, and not used.",
+            "Damaged documents of the store, which are ignored.",
             self.context.cache.damaged(),
         )
         if cache is None:
@@ -145,7 +145,7 @@ class MetricsRenderer:
         yield MetricFamily(
             "tidegate_leader_term",
             "gauge",
-            "How often leadership has changed hands.",
+            "How often the leader has changed.",
             [((), lease.value.term)] if lease else [],
         )
         yield gauge("node_count", "Workers.", len(cache.workers()))
@@ -159,19 +159,19 @@ class MetricsRenderer:
         yield from self._cleanup_families(cache)
 
     def _cleanup_families(self, cache: ClusterCache) -> Iterator[MetricFamily]:
-        """The queue of what ended jobs have left."""
+        """The queue of ended jobs whose state is to be deleted."""
         records, now_ms = (
             [seen.value for seen in cache.cleanups().values()],
             self.context.clock.now_ms(),
         )
         late_ms = [now_ms - record.due_ms for record in records if record.due_ms <= now_ms]
         yield gauge(
-            "tidegate_cleanup_pending", "Ended jobs whose remains wait to be deleted.", len(records)
+            "tidegate_cleanup_pending", "Ended jobs whose state waits to be deleted.", len(records)
         )
-        yield gauge("tidegate_cleanup_due", "Those of them whose time has come.", len(late_ms))
+        yield gauge("tidegate_cleanup_due", "Those of them that are due.", len(late_ms))
         yield gauge(
             "tidegate_cleanup_late_seconds",
-            "For how long the oldest of these has been due.",
+            "How long the oldest of these has been due.",
             max(late_ms, default=0) / 1000,
         )
         yield gauge(
@@ -181,7 +181,7 @@ class MetricsRenderer:
         )
 
     def _job_counts(self) -> MetricFamily:
-        """`job_count` with the types of the reference, and `pending`."""
+        """`job_count` with SeaTunnel's types, and `pending`."""
         names = {"canceling": "cancelling", "recovering": "pending", "initializing": "created"}
         counts = dict.fromkeys(
             (
@@ -197,10 +197,10 @@ class MetricsRenderer:
             ),
             0,
         )
-        roll = self.context.job_index
+        index = self.context.job_index
         for status, count in [
-            *((row.status, 1) for row in roll.rows(ended=False)),
-            *roll.ended_counts().items(),
+            *((row.status, 1) for row in index.rows(ended=False)),
+            *index.ended_counts().items(),
         ]:
             name = names.get(status.lower(), status.lower())
             counts[name] = counts.get(name, 0) + count
@@ -242,21 +242,21 @@ def _collector_families(report: CollectorReport, now_ms: int) -> Iterator[Metric
         "tidegate_collector_pass_duration_seconds", "How long it took.", report.took_ms / 1000
     )
     yield MetricFamily(
-        "tidegate_checkpoint_storage_bytes", "gauge", "What it has seen there, by kind.", kinds
+        "tidegate_checkpoint_storage_bytes", "gauge", "Bytes it has found there, by kind.", kinds
     )
     yield MetricFamily(
         "tidegate_checkpoint_storage_units",
         "gauge",
-        "The same in directories and files that belong together.",
+        "Units it has found there (directories or files that belong together), by kind.",
         units,
     )
+    yield gauge("tidegate_collector_due", "Units that were due to be moved or deleted.", report.due)
+    yield gauge("tidegate_collector_moved", "Units moved into quarantine.", report.moved)
+    yield gauge("tidegate_collector_deleted", "Units deleted.", report.deleted)
     yield gauge(
-        "tidegate_collector_due", "Units whose time to be moved or deleted had come.", report.due
+        "tidegate_collector_failures", "Units that could not be moved or deleted.", report.failures
     )
-    yield gauge("tidegate_collector_moved", "What it has moved into quarantine.", report.moved)
-    yield gauge("tidegate_collector_deleted", "What it has deleted.", report.deleted)
-    yield gauge("tidegate_collector_failures", "What it could not move or delete.", report.failures)
     if report.quota_bytes:
         yield gauge(
-            "tidegate_checkpoint_storage_quota_bytes", "How much there may be.", report.quota_bytes
+            "tidegate_checkpoint_storage_quota_bytes", "The configured quota.", report.quota_bytes
         )

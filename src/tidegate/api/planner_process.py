@@ -1,10 +1,8 @@
-"""Plan a large job text in a process of its own, with limits of time and memory. Called by
-job_text.
+"""Plan a large job file in a child process with limits of time and memory. Called by job_source.
 
-A server's threads share one interpreter: a text of megabytes that is parsed beside the leader
-delays its lease, and what it allocates is taken from the jobs. The limits are set by the child for
-itself, so that whatever the text does ends there. One text at a time; who waits too long is
-answered that the server is busy.
+A server's threads share one interpreter: parsing megabytes of text next to the leader delays its
+lease renewals, and the memory is missing for jobs. The child limits itself, so whatever the text
+causes ends there. One text at a time; a caller that waits too long gets PlannerBusy.
 """
 
 import json
@@ -32,13 +30,13 @@ PlanFunction = Callable[[str, str, str], tuple[Plan | None, list[Problem]]]
 
 
 class JobTooLarge(UserError):
-    """A job text whose reading exceeds a limit."""
+    """Planning a job file exceeds a limit."""
 
     condition = "job-too-large"
 
 
 class PlannerBusy(TransientError):
-    """Another large job text is being read."""
+    """Another large job file is being planned."""
 
     condition = "busy"
 
@@ -50,7 +48,7 @@ class PlanningResult:
 
 
 def plan_isolated(text: str, format: str, strictness: str) -> tuple[Plan | None, list[Problem]]:
-    """The plan and the problems of a text, as the planner in this process would give them."""
+    """Return the plan and the problems of a text, as the planner in this process would."""
     if not _one_child.acquire(timeout=WAIT_S_MAX):
         raise PlannerBusy("the server is reading another large job file; try again")
     try:
@@ -68,8 +66,8 @@ def plan_isolated(text: str, format: str, strictness: str) -> tuple[Plan | None,
         _one_child.release()
     if child.returncode:
         raise _too_large()
-    judged = from_document(PlanningResult, json.loads(child.stdout), "the plan of a job")
-    return judged.plan, list(judged.problems)
+    result = from_document(PlanningResult, json.loads(child.stdout), "the plan of a job")
+    return result.plan, list(result.problems)
 
 
 def _too_large() -> JobTooLarge:
@@ -80,13 +78,13 @@ def _too_large() -> JobTooLarge:
 
 
 def serve(plan_text: PlanFunction, cpu_s: int, memory_bytes: int) -> None:
-    """Read one text from standard input and print what the planner says of it."""
+    """Read one text from standard input, and print its plan and problems."""
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    asked: dict[str, Any] = json.loads(sys.stdin.buffer.read())
-    plan, problems = plan_text(asked["text"], asked["format"], asked["strictness"])
-    answer = to_document(PlanningResult(plan=plan, problems=tuple(problems)))
-    sys.stdout.write(json.dumps(answer))
+    request: dict[str, Any] = json.loads(sys.stdin.buffer.read())
+    plan, problems = plan_text(request["text"], request["format"], request["strictness"])
+    result = to_document(PlanningResult(plan=plan, problems=tuple(problems)))
+    sys.stdout.write(json.dumps(result))
 
 
 if __name__ == "__main__":

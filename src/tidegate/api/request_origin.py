@@ -1,10 +1,9 @@
-"""Decide whether a request was meant for this server, and whether a foreign web page sent it. Pure;
-called by access.
+"""Check that a request is meant for this server, and was not sent by a foreign web page. Pure.
 
-On loopback everybody is the local admin, and a browser on this machine carries out what any page
-asks of it. Two checks keep such pages out. *Host*: a page that rebinds its own name to 127.0.0.1
-still sends that name. *Origin*: a page that posts to our address sends its own origin. Clients that
-are no browsers (curl, the command line, SeaTunnel's clients) send no Origin and no Sec-Fetch-Site.
+On loopback every caller is the local admin, and a browser on this host sends whatever requests a
+web page makes. Two checks stop such pages. *Host*: a page that rebinds its own name to 127.0.0.1
+still sends that name. *Origin*: a page that posts to our address sends its own origin. Clients
+other than browsers (curl, the CLI, SeaTunnel's clients) send no Origin and no Sec-Fetch-Site.
 
 Headers that a proxy adds (X-Forwarded-Host, Forwarded) are not read: any client can send them. The
 public address of a proxy is a setting, `http.external-url`.
@@ -19,20 +18,20 @@ from tidegate.model.engine import HttpSettings
 from tidegate.model.url_authority import Authority, ip_of, origin_of, parse_authority, parse_origin
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-OWN_PAGES = ("same-origin", "none")  # values of Sec-Fetch-Site; `none`: a person, not a page
+OWN_PAGES = ("same-origin", "none")  # values of Sec-Fetch-Site; `none`: the user, not a page
 SHOWN_CHARS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request is not served."""
+    """Why a request is rejected."""
 
     status: int
     message: str
 
 
 class RequestCheck:
-    """The hosts and origins of one server. `address` is where the server says it answers."""
+    """The accepted hosts and origins of one server. `address` is the one that it announces."""
 
     def __init__(self, http: HttpSettings, address: str) -> None:
         self.scheme = "https" if http.https else "http"
@@ -49,12 +48,12 @@ class RequestCheck:
         }
 
     def refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
-        """Why this request must not be served; None where it may."""
+        """Return why this request must be rejected; None if it may be served."""
         given = headers.getlist("host")
         if not scope["path"].startswith("/"):
             return Refusal(
                 400,
-                "the request target has to be a path that begins with /: this server is no proxy",
+                "the request target must be a path that begins with /: this server is not a proxy",
             )
         host = parse_authority(given[0].strip()) if len(given) == 1 else None
         if host is None:
@@ -63,17 +62,17 @@ class RequestCheck:
                 "the request needs exactly one Host header, with a name or an address and a port",
             )
         if not self._known(host, scope):
-            text = f"this server does not answer for the host {given[0][:SHOWN_CHARS_MAX]!r}"
+            text = f"this server does not serve the host {given[0][:SHOWN_CHARS_MAX]!r}"
             return Refusal(
                 421,
-                f"{text}: call it by its address, or add the name to http.allowed-hosts in the"
-                " engine's file",
+                f"{text}: use its address, or add the name to http.allowed-hosts in the engine"
+                " configuration",
             )
         if scope["method"] in SAFE_METHODS or self._from_own_page(host, headers):
             return None
         text = (
-            "a page of another origin may not do this. Where a proxy is in front of this server,"
-            " set http.external-url"
+            "cross-origin requests are not allowed. If this server is behind a proxy, set"
+            " http.external-url"
         )
         return Refusal(403, f"{text} to the address that browsers use")
 
@@ -81,9 +80,8 @@ class RequestCheck:
         if host.loopback or host in self.hosts or Authority(host.host) in self.hosts:
             return True
         here = ip_of(str((scope.get("server") or ("",))[0]).partition("%")[0])
-        return (
-            self.reachable and here is not None and ip_of(host.host) == here
-        )  # an address in digits cannot be rebound
+        # DNS rebinding cannot use a numeric address
+        return self.reachable and here is not None and ip_of(host.host) == here
 
     def _from_own_page(self, host: Authority, headers: Headers) -> bool:
         sites = [value.strip().lower() for value in headers.getlist("sec-fetch-site")]

@@ -1,11 +1,9 @@
-"""The JSON text of each job, kept until its records change: listing thousands of jobs must not make
-thousands of documents.
+"""Cached JSON text of each job, so that listing thousands of jobs serializes only changed ones.
 
-Called by reads, on the event loop only. The board is told by the picture which jobs have changed
-and looks at those alone. A running job is three pieces of text: what never changes (by the version
-of its record), what changes with its state, pipelines and row counts, and the age of its last
-checkpoint, which is made for every answer. A sign of life that counts no new rows makes nothing
-again.
+Used on the event loop only. The cluster cache reports which jobs have changed. A running job is
+three pieces of text: what never changes (by the version of its record), what changes with its
+state, pipelines and row counts, and the age of its last checkpoint, which is formatted for every
+response. A heartbeat without new row counts does not rebuild anything.
 """
 
 import json
@@ -14,31 +12,31 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.api.refresh_queue import RefreshQueue
-from tidegate.api.seatunnel import serializers as shapes
+from tidegate.api.seatunnel import serializers
 from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.model.errors import TidegateError
 from tidegate.model.records import JobOutcome, JobRecord, JobState
 from tidegate.store.follow import CachedEntry
 
-# the list of all jobs is made once in so long, and sooner where a job has changed: ages in it are
-# late by so much at most
+# The list of all jobs is reused for this long unless a job changes: ages in it are late by this
+# much at most.
 LIST_REUSED_MS = 200
-STALE_TEXTS_MAX = 256  # texts of forgotten jobs that may lie around before they are thrown away
+STALE_TEXTS_MAX = 256  # texts of deleted jobs that are kept before the cache is pruned
 dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
 class RunningJob:
-    """A job among the running ones, and its state with its version."""
+    """A job that has a running record, with its displayed state."""
 
     record: CachedEntry[JobRecord]
     state: JobState
-    version: Hashable  # of what is shown of the state
+    version: Hashable  # of the displayed state
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CachedFragment:
-    """The text of a running job up to the age of its last checkpoint, and what it was made from."""
+    """The text of a running job up to the age of its last checkpoint, and its source versions."""
 
     job: RunningJob
     identity: str
@@ -59,16 +57,17 @@ class CachedFragment:
 
 
 class RunningJobsCache:
-    """The jobs that have not ended, the newest first. Not for threads."""
+    """Running jobs, newest first. Not thread-safe."""
 
     def __init__(self, cache: ClusterCache) -> None:
-        self.cache, self.refresh_queue = cache, RefreshQueue(cache, self._refresh)
+        self.cache = cache
+        self.refresh_queue = RefreshQueue(cache, self._refresh)
         self._entries: dict[int, CachedFragment] = {}
         self._order: list[CachedFragment] | None = []
         self._all: tuple[list[CachedFragment], int, bytes] | None = None
 
     def entries(self) -> list[CachedFragment]:
-        """All of them, as the picture has them now."""
+        """Return all running jobs, up to date with the cluster cache."""
         self.refresh_queue.refresh_all()
         if self._order is None:
             self._order = sorted(
@@ -77,7 +76,7 @@ class RunningJobsCache:
         return self._order
 
     def all_json(self, now_ms: int) -> bytes:
-        """All of them as one JSON list: many who ask at the same time are given the same bytes."""
+        """Return all running jobs as a JSON list. Simultaneous callers get the same bytes."""
         entries, slot = self.entries(), now_ms // LIST_REUSED_MS
         if self._all is None or self._all[0] is not entries or self._all[1] != slot:
             self._all = (
@@ -88,7 +87,7 @@ class RunningJobsCache:
         return self._all[2]
 
     def entry(self, job_id: int) -> CachedFragment | None:
-        """One job with a record among the running ones, even if that is a leftover."""
+        """Return a job that has a running record, even if the record is a leftover."""
         record = self.cache.jobs().get(job_id)
         job = running_job_of(self.cache, record) if record is not None else None
         return _entry(self.cache, job, self._entries.get(job_id)) if job is not None else None
@@ -107,7 +106,7 @@ class RunningJobsCache:
 
 
 def _entry(cache: ClusterCache, job: RunningJob, known: CachedFragment | None) -> CachedFragment:
-    """The entry of a job: the known one where nothing that it shows has changed."""
+    """Return the cached text of a job, rebuilt if anything that it shows has changed."""
     job_id = job.state.job_id
     pipelines, metrics = cache.pipelines(job_id), cache.metrics(job_id)
     counts = tuple(
@@ -127,12 +126,12 @@ def _entry(cache: ClusterCache, job: RunningJob, known: CachedFragment | None) -
     identity = (
         known.identity
         if known is not None and same
-        else dumps(shapes.identity(job.record.value))[:-1]
+        else dumps(serializers.identity(job.record.value))[:-1]
     )
-    places = [p.value for p in pipelines]
-    last = shapes.lagging(places)
+    states = [p.value for p in pipelines]
+    last = serializers.lagging(states)
     progress = dumps(
-        shapes.progress(job.state, job.record.value.plan, places, [m.value for m in metrics])
+        serializers.progress(job.state, job.record.value.plan, states, [m.value for m in metrics])
     )[1:-1]
     text = f'{identity},{progress},"secondsSinceLastCheckpoint":'
     return CachedFragment(
@@ -140,12 +139,12 @@ def _entry(cache: ClusterCache, job: RunningJob, known: CachedFragment | None) -
         identity=identity,
         key=key,
         text=text,
-        confirmed_ms=shapes.confirmed_ms(last) if last else 0,
+        confirmed_ms=serializers.confirmed_ms(last) if last else 0,
     )
 
 
 class FinishedJobsCache:
-    """The texts of jobs that have ended. Not for threads."""
+    """JSON texts of jobs that have ended. Not thread-safe."""
 
     def __init__(self) -> None:
         self._texts: dict[int, tuple[int, str]] = {}
@@ -160,7 +159,7 @@ class FinishedJobsCache:
         return text
 
     def prune(self, cache: ClusterCache) -> None:
-        """Throw away what belongs to jobs that are gone, now and then."""
+        """Drop the texts of deleted jobs once there are enough of them."""
         if len(self._texts) <= self._prune_above:
             return
         outcomes = cache.outcomes()
@@ -169,9 +168,9 @@ class FinishedJobsCache:
 
 
 def running_jobs(cache: ClusterCache) -> list[RunningJob]:
-    """Jobs that have not ended.
+    """Return the jobs that have not ended.
 
-    A record whose state is terminal or missing is a leftover, and no running job.
+    A record whose state is terminal or missing is a leftover, not a running job.
     """
     return [
         job
@@ -181,24 +180,19 @@ def running_jobs(cache: ClusterCache) -> list[RunningJob]:
 
 
 def running_job_of(cache: ClusterCache, record: CachedEntry[JobRecord]) -> RunningJob | None:
-    """A job with its state; None where it has none."""
+    """Return a job with its state; None if it has no state."""
     job_id = record.value.job_id
-    seen, state, instead = (
-        cache.state(job_id),
-        cache.shown_state(job_id),
-        cache.shown_health(job_id),
-    )
-    return (
-        RunningJob(record, state, (seen.version, instead) if instead else seen.version)
-        if seen is not None and state is not None
-        else None
-    )
+    stored, state = cache.state(job_id), cache.shown_state(job_id)
+    if stored is None or state is None:
+        return None
+    health = cache.shown_health(job_id)  # differs from the stored one during an outage
+    return RunningJob(record, state, (stored.version, health) if health else stored.version)
 
 
 def _finished(outcome: CachedEntry[JobOutcome], job_id: int) -> dict[str, Any]:
-    """Whatever is wrong with one record, the others must be shown."""
+    # One damaged record must not hide the others.
     try:
-        return shapes.finished(outcome.value)
+        return serializers.finished(outcome.value)
     except Exception as error:
         why = str(error) if isinstance(error, TidegateError) else type(error).__name__
         shown = {

@@ -1,6 +1,4 @@
-"""POST: wishes in other wrappings than one by one: lists of jobs, a job as an uploaded file.
-Handlers for app.py, on top of `writes`.
-"""
+"""POST: submit or stop lists of jobs, and submit a job as an uploaded file."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -31,18 +29,15 @@ class BulkCommands:
         self.commands = writes
 
     async def submit_jobs(self, request: Request) -> Response:
-        """Each item is a job with `params` besides.
-
-        Each is taken in by itself; the answer tells what became of it.
-        """
+        """Submit a list of jobs, each with its `params`; each item has its own result."""
         items = _object_list(await read_body(request))
-        answers = [
+        results = [
             await run_in_threadpool(self._submit_one, item, i, principal_of(request).name)
             for i, item in enumerate(items)
         ]
-        taken = [answer["jobId"] for answer in answers if "jobId" in answer]
-        audit_facts(request, action="submit", jobs=taken, refused=len(answers) - len(taken))
-        return JSONResponse(answers)
+        accepted = [result["jobId"] for result in results if "jobId" in result]
+        audit_facts(request, action="submit", jobs=accepted, refused=len(results) - len(accepted))
+        return JSONResponse(results)
 
     def _submit_one(self, item: Mapping[str, Any], index: int, by: str) -> dict[str, str]:
         params = item.get("params", {})
@@ -62,25 +57,25 @@ class BulkCommands:
         return {"jobId": str(record.job_id), "jobName": record.name}
 
     async def stop_jobs(self, request: Request) -> Response:
-        """Every id must be one before any job is stopped."""
+        """Stop a list of jobs. All ids are validated before any job is stopped."""
         items = _object_list(await read_body(request))
-        wishes = [
+        stops = [
             (job_id_of(scalar_text(item.get("jobId"))), parse_stop_mode(item)) for item in items
         ]
         audit_facts(
-            request, action="stop", jobs=[f"{job_id} {wish.value}" for job_id, wish in wishes]
+            request, action="stop", jobs=[f"{job_id} {mode.value}" for job_id, mode in stops]
         )
-        for job_id, wish in wishes:
-            await run_in_threadpool(self.commands.stop, job_id, wish, principal_of(request).name)
-        return JSONResponse([{"jobId": job_id} for job_id, _ in wishes])
+        for job_id, mode in stops:
+            await run_in_threadpool(self.commands.stop, job_id, mode, principal_of(request).name)
+        return JSONResponse([{"jobId": job_id} for job_id, _ in stops])
 
     async def upload(self, request: Request) -> Response:
-        """A job file as a form's part `config_file`; its name says what it is written in."""
+        """Submit a job file sent as form part `config_file`; its name determines the format."""
         name, content = part_of(request.headers.get("content-type", ""), await read_body(request))
         format = FORMATS.get(PurePosixPath(name).suffix.lower())
         if format is None:
             raise UserError(
-                f"the file {name!r} is no job file: its name must end with {', '.join(FORMATS)}"
+                f"the file {name!r} is not a job file: its name must end with {', '.join(FORMATS)}"
             )
         record = await run_in_threadpool(
             self.commands.submit,
@@ -106,10 +101,10 @@ def _object_list(body: bytes) -> list[Mapping[str, Any]]:
 
 
 def part_of(content_type: str, body: bytes) -> tuple[str, bytes]:
-    """File name and content of the part `config_file` of a form."""
+    """Return file name and content of the part `config_file` of a form."""
     if not content_type.lower().startswith("multipart/form-data"):
         raise UserError(
-            f"the request is no form: send the job file as the part {PART} of multipart/form-data"
+            f"the request is not a form: send the job file as part {PART} of multipart/form-data"
         )
     for name, file, content in parts_of(content_type, body):
         if name == PART:
@@ -118,7 +113,7 @@ def part_of(content_type: str, body: bytes) -> tuple[str, bytes]:
 
 
 def parts_of(content_type: str, body: bytes) -> Iterator[tuple[str, str, bytes]]:
-    """Name, file name and content of every part of a form."""
+    """Yield name, file name and content of every part of a form."""
     message = BytesParser(policy=HTTP).parsebytes(
         b"Content-Type: " + content_type.encode("latin-1") + b"\r\n\r\n" + body
     )

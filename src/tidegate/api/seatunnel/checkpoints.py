@@ -1,8 +1,7 @@
-"""GET: the checkpoints of a job, pipeline by pipeline, in the reference's shape: numbers are
-numbers here, times are milliseconds.
+"""GET: checkpoints of a job by pipeline, in SeaTunnel's format.
 
-Handlers for app.py, answered from the picture. The history is bounded where it is written; what is
-asked for is cut once more.
+Unlike in the other routes numbers are numbers, and times are milliseconds. Answered from the
+cluster cache. The history is limited where it is written; requests can limit it further.
 """
 
 from collections.abc import Sequence
@@ -38,7 +37,7 @@ class CheckpointQueries:
         self.context = context
 
     async def overview(self, request: Request) -> Response:
-        """Counts, the latest ones and the history of every pipeline."""
+        """Return counts, the latest checkpoints and the history of every pipeline."""
         job_id, cache = job_id_of(request.path_params["job_id"]), self.context.current()
         pipelines = pipelines_of(cache, job_id)
         updated = max(
@@ -57,19 +56,17 @@ class CheckpointQueries:
         return JSONResponse(document)
 
     async def history(self, request: Request) -> Response:
-        """The last checkpoints, the newest first: of one pipeline or of all."""
+        """Return the last checkpoints of one pipeline or of all, newest first."""
         job_id, cache = job_id_of(request.path_params["job_id"]), self.context.current()
-        wanted, limit, status = (
-            positive(request, "pipelineId"),
-            positive(request, "limit") or HISTORY_DEFAULT,
-            request.query_params.get("status", "").upper(),
-        )
+        pipeline = positive(request, "pipelineId")
+        limit = positive(request, "limit") or HISTORY_DEFAULT
+        status = request.query_params.get("status", "").upper()
         if status and status not in STATUSES:
-            raise UserError(f"status={status} is not known: say {', '.join(STATUSES)}")
+            raise UserError(f"status={status} is unknown: use {', '.join(STATUSES)}")
         found = [
             (ref.completed_ms, {"pipelineId": p.value.pipeline, "checkpoint": _checkpoint(ref)})
             for p in cache.pipelines(job_id)
-            if wanted in (None, p.value.pipeline) and status in ("", "COMPLETED")
+            if pipeline in (None, p.value.pipeline) and status in ("", "COMPLETED")
             for ref in _history(cache, p.value)
         ]
         found.sort(key=lambda each: each[0], reverse=True)
@@ -85,8 +82,7 @@ def _pipeline(cache: ClusterCache, state: PipelineState) -> dict[str, Any]:
         "counts": {
             "triggered": state.checkpoints + len(begun),
             "completed": state.checkpoints,
-            # a batch is repeated until it is complete, or the job has failed: there is no
-            # checkpoint that was given up
+            # a batch is repeated until it is complete or the job fails: checkpoints never fail
             "failed": 0,
             "inProgress": len(begun),
             "restored": int(state.restarts > 0),

@@ -1,7 +1,7 @@
-"""POST: wishes.
+"""POST: submit and stop jobs.
 
-Handlers for app.py. What they do to the store is done in threads, and durable before the answer;
-the answer does not wait for its effect.
+A command is written to the store by a thread, and is durable before the response; the response does
+not wait until the command takes effect.
 """
 
 import hashlib
@@ -27,11 +27,18 @@ from tidegate.model.table_changes import AcceptedChange
 
 
 class StopMode(StrEnum):
-    """How a job shall end."""
+    """How to stop a job."""
 
     CANCEL = "cancel"  # at its next checkpoint
     SAVEPOINT = "savepoint"  # with a savepoint
-    FORCE = "force-stop"  # killed now
+    FORCE = "force-stop"  # kill it now
+
+
+# a savepoint is a request of its own, not a desired state
+DESIRED_STATES = {
+    StopMode.CANCEL: DesiredState.CANCEL,
+    StopMode.FORCE: DesiredState.FORCE_STOP,
+}
 
 
 class JobCommands:
@@ -39,7 +46,7 @@ class JobCommands:
         self.context = context
 
     async def submit_job(self, request: Request) -> Response:
-        """Take a job in; the answer has its id."""
+        """Submit a job; the response has its id."""
         query, body = request.query_params, await read_body(request)
         record = await run_in_threadpool(
             self.submit, body, format_of(query.get("format")), query, principal_of(request).name
@@ -50,13 +57,12 @@ class JobCommands:
     def submit(
         self, body: bytes, format: Format, query: Mapping[str, str], by: str, request_key: str = ""
     ) -> JobRecord:
-        """Take a job in, in a thread; `query` are the parameters of the request."""
+        """Submit a job; blocks. `query` has the parameters of the request."""
         if "dryRun" in query:
             raise UserError(
-                "dryRun is not known here: `tidegate validate` judges a job file without starting"
-                " anything"
+                "dryRun is not supported: `tidegate validate` checks a job file without starting it"
             )
-        wish, name = restore_options(query), query.get("jobName") or None
+        options, name = restore_options(query), query.get("jobName") or None
         job_id = job_id_of(query["jobId"]) if "jobId" in query else None
         if request_key and job_id is None:
             job_id = id_of_key(request_key, by)
@@ -67,7 +73,7 @@ class JobCommands:
                 file="",
                 job_id=job_id,
                 name=name,
-                restore=wish,
+                restore=options,
                 by=by,
                 key=digest_of(request_key),
             )
@@ -77,7 +83,7 @@ class JobCommands:
         return record
 
     def accept_change(self, job_id: int, change: AcceptedChange, request: Request) -> JobRecord:
-        """Resume a job with a decision about the change that has stopped it, in a thread."""
+        """Resume a job with a decision about the change that has stopped it; blocks."""
         audit_facts(request, action="accept-change", change=str(change)[:200])
         try:
             record = self.context.commands.accept_change(
@@ -89,27 +95,21 @@ class JobCommands:
         return record
 
     async def stop_job(self, request: Request) -> Response:
-        """Want a job to end.
-
-        An id that nobody knows is answered like any other, as the reference does.
-        """
+        """Request that a job stops. Like in SeaTunnel, an unknown id gets the same response."""
         given = json_object(await read_body(request))
         job_id = job_id_of(scalar_text(given.get("jobId")))
-        how = parse_stop_mode(given)
-        audit_facts(request, jobId=str(job_id), action=how.value)
-        await run_in_threadpool(self.stop, job_id, how, principal_of(request).name)
+        mode = parse_stop_mode(given)
+        audit_facts(request, jobId=str(job_id), action=mode.value)
+        await run_in_threadpool(self.stop, job_id, mode, principal_of(request).name)
         return JSONResponse({"jobId": str(job_id)})
 
-    def stop(self, job_id: int, how: StopMode, by: str) -> None:
-        """Record the wish, in a thread.
-
-        A job that has ended, or was never there, stays as it is.
-        """
+    def stop(self, job_id: int, mode: StopMode, by: str) -> None:
+        """Record a stop request; blocks. Has no effect on an ended or unknown job."""
         try:
-            if how is StopMode.SAVEPOINT:
+            if mode is StopMode.SAVEPOINT:
                 self.context.commands.savepoint(job_id, stop=True, by=by)
             else:
-                self.context.commands.stop(job_id, DesiredState(how.value), by=by)
+                self.context.commands.stop(job_id, DESIRED_STATES[mode], by=by)
         except UserError as error:
             if error.condition not in ("unknown-job", "job-ended"):
                 raise
@@ -117,25 +117,25 @@ class JobCommands:
 
 
 async def read_body(request: Request) -> bytes:
-    """The whole body, within the limit."""
-    parts = [part async for part in request.stream()]  # BodyTooLarge comes from the door
+    """Read the whole body. AuthMiddleware raises BodyTooLarge at the limit."""
+    parts = [part async for part in request.stream()]
     if not any(parts):
         raise UserError("the body of the request is empty")
     return b"".join(parts)
 
 
 def id_of_key(key: str, by: str) -> int:
-    """The id of a job that has none: the same for the same key of the same caller."""
+    """Derive a job id from an idempotency key: the same for the same key of the same caller."""
     return int.from_bytes(hashlib.sha256(f"{by}\n{key}".encode()).digest()[:8]) % JOB_ID_MAX + 1
 
 
 def digest_of(key: str) -> str:
-    """What is kept of an idempotency key."""
+    """Return the digest of an idempotency key that is stored; empty without a key."""
     return hashlib.sha256(key.encode()).hexdigest() if key else ""
 
 
 def json_object(body: bytes) -> Mapping[str, Any]:
-    """A body that is a JSON object."""
+    """Parse a body that must be a JSON object."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
@@ -146,18 +146,16 @@ def json_object(body: bytes) -> Mapping[str, Any]:
 
 
 def parse_stop_mode(given: Mapping[str, Any]) -> StopMode:
-    """What a request to stop wants."""
+    """Read the stop mode from the body of a stop request."""
     if flag(given, "isStopWithSavePoint"):
         return StopMode.SAVEPOINT
     return StopMode.FORCE if flag(given, "force") else StopMode.CANCEL
 
 
 def scalar_text(value: Any) -> str:
-    """A plain value as text; empty where there is none."""
-    return (
-        str(value)
-        if isinstance(value, int | str) and not isinstance(value, bool)
-        else ""
-        if value is None
-        else json.dumps(value)
-    )
+    """Format a scalar as text; empty for null."""
+    if value is None:
+        return ""
+    if isinstance(value, int | str) and not isinstance(value, bool):
+        return str(value)
+    return json.dumps(value)

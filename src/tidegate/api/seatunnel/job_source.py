@@ -1,8 +1,7 @@
-"""A job that came as the body of a request -> Plan, or everything that is wrong with it. Called by
-writes, in a thread, as checks may look at the disk.
+"""Turn the job file in a request body into a Plan, or a list of all its problems.
 
-A request has no place on the server's disk and no part in its environment: it can include no files,
-and `${NAME}` finds no variable of the server's process.
+Called in a thread, as checks may read the disk. A job file in a request cannot include files of the
+server, and `${NAME}` is not replaced by environment variables of the server process.
 """
 
 from tidegate.api.planner_process import plan_isolated
@@ -13,28 +12,28 @@ from tidegate.model.plan import Plan
 from tidegate.model.problem import BadJob, Problem, Severity, Strictness
 from tidegate.planner.plan import in_file_order, plan
 
-NAME = "job"  # how problems name the text, and the job's name where nobody gave one
+NAME = "job"  # file name in problems, and default name of the job
 ISOLATED_CHARS_MIN = 32_768
-"""From this length on a text is planned in a process of its own; below it, it costs milliseconds."""
+"""Texts of this length are planned in a child process; shorter ones take milliseconds."""
 
 
 def format_of(text: str | None) -> Format:
-    """The `format` of a request; JSON where nothing is said."""
+    """Parse the parameter `format`; JSON by default."""
     try:
         return Format((text or Format.JSON.value).lower())
     except ValueError:
-        raise UserError(f"format={text} is not known: say json, hocon or sql") from None
+        raise UserError(f"format={text} is unknown: use json, hocon or sql") from None
 
 
 def strictness_of(lenient: str | None) -> Strictness:
-    """The `lenient` of a request."""
+    """Parse the parameter `lenient`."""
     if (lenient or "false").lower() not in ("true", "false"):
-        raise UserError(f"lenient={lenient} is not known: say true or false")
+        raise UserError(f"lenient={lenient} is invalid: use true or false")
     return Strictness.LENIENT if lenient and lenient.lower() == "true" else Strictness.NORMAL
 
 
 def decode_body(body: bytes) -> str:
-    """The text of a body."""
+    """Decode a body as UTF-8."""
     try:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -42,7 +41,7 @@ def decode_body(body: bytes) -> str:
 
 
 def plan_text(text: str, format: Format, strictness: Strictness = Strictness.NORMAL) -> Plan:
-    """The plan of a job; BadJob with all problems."""
+    """Plan a job; raises BadJob with all errors."""
     planned, problems = plan_with_problems(text, format, strictness)
     if planned is None:
         raise BadJob([problem for problem in problems if problem.severity is Severity.ERROR])
@@ -52,7 +51,7 @@ def plan_text(text: str, format: Format, strictness: Strictness = Strictness.NOR
 def plan_with_problems(
     text: str, format: Format, strictness: Strictness = Strictness.NORMAL
 ) -> tuple[Plan | None, list[Problem]]:
-    """The plan of a job, where it has one, and all its problems, warnings too."""
+    """Return the plan of a job, None if it has errors, and all problems including warnings."""
     if len(text) >= ISOLATED_CHARS_MIN:
         return plan_isolated(text, format.value, strictness.value)
     return plan_in_process(text, format, strictness)
@@ -61,7 +60,7 @@ def plan_with_problems(
 def plan_in_process(
     text: str, format: Format, strictness: Strictness = Strictness.NORMAL
 ) -> tuple[Plan | None, list[Problem]]:
-    """The same in this process."""
+    """Plan a job in this process; see plan_with_problems."""
     reading = read_text(text, NAME, format, read=_no_file)
     if reading.spec is None:
         return None, list(reading.problems)

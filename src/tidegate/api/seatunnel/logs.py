@@ -1,8 +1,8 @@
-"""GET: the log files of this server's home. Handlers for app.py; files are read in threads.
+"""GET: log files of this server's home; files are read in threads.
 
-A file is named by where it lies below the log folder (`server-8080.log`, `77/driver.log`); nothing
-outside of it can be named, by no spelling and by no link. Only the last part of a large file is
-sent.
+A file is named by its path below the log directory (`server-8080.log`, `77/driver.log`). Paths
+outside of it are not reachable, in no spelling and through no link. Only the last part of a large
+file is sent.
 """
 
 import html
@@ -24,25 +24,22 @@ SUFFIXES = (".log", ".err")
 
 
 class NoSuchLog(UserError):
-    """No log file of this name."""
+    """This server has no log file of this name."""
 
     condition = "unknown-log"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"there is no log file {name!r} on this server")
+        super().__init__(f"log file {name!r} does not exist on this server")
 
 
 class LogQueries:
-    """The handlers. Without a folder there are no logs to show."""
+    """Handlers for log files. Without a log directory there are none."""
 
     def __init__(self, context: ApiContext) -> None:
         self.context = context
 
     async def listed(self, request: Request) -> Response:
-        """Links to the files of this server: all of them, or those of one job.
-
-        Or, where the name is a file's, its text.
-        """
+        """List links to the log files of this server or of one job; or return one file."""
         name = request.path_params.get("name", "")
         if name.endswith(SUFFIXES):
             return await self._text(name)
@@ -61,7 +58,7 @@ class LogQueries:
         return _page([(link["logLink"], f"{link['node']}-{link['logName']}") for link in links])
 
     async def here(self, request: Request) -> Response:
-        """The same for this node alone, with links below it."""
+        """List the log files of this node as a page with relative links; or return one file."""
         name = request.path_params.get("name", "")
         if name:
             return await self._text(name)
@@ -78,18 +75,17 @@ class LogQueries:
         return f"/{path}" if path else ""
 
     def file_names(self) -> list[str]:
-        """What there is, below the folder."""
+        """List the log files by their paths below the log directory."""
         folder = self.context.logs
         return (
             sorted(path.relative_to(folder).as_posix() for path in _files(folder)) if folder else []
         )
 
     def tail(self, name: str, bytes_max: int = BYTES_MAX) -> str:
-        """The last part of a file."""
+        """Return the last part of a file, redacted."""
         folder = self.context.logs
-        if (
-            folder is None or name not in self.file_names()
-        ):  # only what is listed can be asked for: no path is ever made of what was sent
+        # Only listed names are accepted: a path is never built from request data.
+        if folder is None or name not in self.file_names():
             raise NoSuchLog(name)
         try:
             with open(folder / name, "rb") as file:
@@ -100,9 +96,7 @@ class LogQueries:
             raise NoSuchLog(name) from None
 
     def _secrets(self, name: str) -> frozenset[str]:
-        """What the job whose file this is must not show: a JVM, or a library, may have written it
-        there.
-        """
+        """Return the secrets of the job that owns a file: a JVM or a library may have logged them."""
         word, cache = name.partition("/")[0], self.context.cache
         job_id = whole_number(word, 1, JOB_ID_MAX)
         if job_id is None:
@@ -113,7 +107,7 @@ class LogQueries:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Plain log files in the folder and in those of jobs; links are not followed."""
+    """Yield regular log files of the directory and of its job directories; no links."""
     for path in [*folder.glob("*"), *folder.glob("*/*")]:
         if (
             path.suffix in SUFFIXES

@@ -1,8 +1,7 @@
-"""This process, for operators: how it does, what its threads do, how loud its logs are, the tags of
-its worker. Handlers for app.py.
+"""This server process for operators: metrics, threads, log levels, tags of its worker.
 
-The reference asks every member for its figures. Servers here do not call each other: this one
-answers with figures for itself, and names the others.
+In SeaTunnel a node collects the metrics of every member. Servers here do not call each other: a
+server returns its own metrics, and the addresses of the others.
 """
 
 import logging
@@ -53,13 +52,11 @@ class NodeHandlers:
         self.context = context
 
     async def monitoring(self, _request: Request) -> Response:
-        """One object for each member, all values text: this server with its figures, the others
-        with the address that has theirs.
-        """
+        """Return one object per member: this server's metrics, and the addresses of the others."""
         lease = self.context.cache.lease()
         leader = lease.value.address if lease else ""
-        mine = await run_in_threadpool(node_metrics)
-        members = [_member(self.context.me.address, leader) | mine]
+        own = await run_in_threadpool(node_metrics)
+        members = [_member(self.context.me.address, leader) | own]
         known = living(
             self.context.cache, self.context.settings.coordinator.lease_ms, self.context.clock
         )
@@ -74,7 +71,7 @@ class NodeHandlers:
         )
 
     async def thread_dump(self, _request: Request) -> Response:
-        """What every thread of this server does at this moment."""
+        """Return the stack of every thread of this server."""
         frames, current = sys._current_frames(), threading.get_ident()
         dump = [
             {
@@ -92,10 +89,7 @@ class NodeHandlers:
         return JSONResponse(dump)
 
     async def running_threads(self, _request: Request) -> Response:
-        """The names of the threads.
-
-        Python has no class loaders: the interpreter stands in their place.
-        """
+        """List the threads. Python has no class loaders: the interpreter is shown instead."""
         return JSONResponse(
             [
                 {"threadName": thread.name, "classLoader": sys.implementation.cache_tag}
@@ -104,7 +98,7 @@ class NodeHandlers:
         )
 
     async def update_tags(self, request: Request) -> Response:
-        """Other tags for the worker of this server; an empty object takes all of them away."""
+        """Replace the tags of this server's worker; an empty object removes them."""
         try:
             given = json_object(await read_body(request))
         except UserError as error:
@@ -121,8 +115,7 @@ class NodeHandlers:
             raise UserError(f"the tags {', '.join(bad)} are not plain values")
         if self.context.set_worker_tags is None:
             raise UserError(
-                "this server has no worker whose tags could be changed: ask the server or worker"
-                " that has it"
+                "this server has no worker whose tags could be changed: call the server that has it"
             )
         self.context.set_worker_tags(
             {
@@ -133,11 +126,11 @@ class NodeHandlers:
         return JSONResponse({"status": "success", "message": "update node tags done."})
 
     async def loggers(self, request: Request) -> Response:
-        """Levels of the logs of this process; POST or PUT sets one, DELETE puts it back."""
+        """Return log levels of this process; POST or PUT sets one, DELETE resets it."""
         name = request.path_params.get("name", "")
         if request.query_params.get("scope", "node").lower() != "node":
             raise UserError(
-                "scope=cluster is not known here: servers do not call each other, so ask each of"
+                "scope=cluster is not supported: servers do not call each other, so call each of"
                 " them"
             )
         if request.method == "GET":
@@ -163,9 +156,9 @@ def _member(address: str, leader: str) -> dict[str, str]:
 
 
 def node_metrics() -> dict[str, str]:
-    """This host and this process in the reference's words.
+    """Return the metrics of this host and process under SeaTunnel's names.
 
-    A heap is the memory of this process; what only a JVM has is 0.
+    "heap" is the memory of this process; what only a JVM has is 0.
     """
     memory, pages = _kilobytes("/proc/meminfo"), _kilobytes("/proc/self/status")
     used, total = pages.get("VmRSS", 0), memory.get("MemTotal", 0)
@@ -210,7 +203,7 @@ def node_metrics() -> dict[str, str]:
 
 
 def _kilobytes(path: str) -> dict[str, int]:
-    """Lines of the form `Name:  123 kB`."""
+    """Parse the lines `Name:  123 kB` of a file in /proc."""
     found = {}
     with open(path, encoding="ascii", errors="replace") as file:
         for line in file:
@@ -227,7 +220,7 @@ def _process_seconds() -> float:
 
 
 def _uptime_seconds() -> float:
-    """How long this process has lived."""
+    """Return how long this process has been running."""
     with open("/proc/self/stat", encoding="ascii") as file:
         started = int(file.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
     with open("/proc/uptime", encoding="ascii") as file:
@@ -250,12 +243,12 @@ def _loggers() -> list[logging.Logger]:
 
 
 def _logger(name: str) -> logging.Logger:
-    """A logger that is there: naming one does not make it."""
-    wanted = ROOT if name.lower() in ("root", "rootlogger") else name
+    """Return an existing logger: a request does not create one."""
+    full_name = ROOT if name.lower() in ("root", "rootlogger") else name
     for logger in _loggers():
-        if logger.name == wanted:
+        if logger.name == full_name:
             return logger
-    raise UserError(f"there is no logger {name!r}: GET /loggers lists them")
+    raise UserError(f"logger {name!r} does not exist: GET /loggers lists them")
 
 
 def _level(logger: logging.Logger) -> Mapping[str, Any]:
@@ -271,13 +264,13 @@ def _level_name(number: int) -> str:
 
 
 async def _requested_level(request: Request) -> int:
-    """The level of a request; the log of all is put back to INFO."""
+    """Return the level that a request sets; deleting that of the root logger means INFO."""
     if request.method == "DELETE":
         return logging.INFO
     text = request.query_params.get("level") or json_object(await read_body(request)).get("level")
     if not isinstance(text, str) or text.upper() not in LEVELS:
         raise UserError(
-            f"the level is missing or not known: say one of {', '.join(LEVELS)}, as ?level= or in"
+            f"the level is missing or unknown: use one of {', '.join(LEVELS)}, as ?level= or in"
             " the body"
         )
     return _NUMBERS[text.upper()]

@@ -1,8 +1,7 @@
-"""What the reference's API is here, as an OpenAPI document: `/openapi.json`. The typed API
-describes itself.
+"""The OpenAPI document of SeaTunnel's API (`/openapi.json`). The typed API generates its own.
 
-One table, so that a route that is not in it, and an entry that is no route, are found by a test.
-Almost every scalar is a string, as in the reference.
+One table of operations; a test compares it with the routes. Almost every scalar is a string, as in
+SeaTunnel.
 """
 
 from collections.abc import Mapping
@@ -20,10 +19,10 @@ WHOLE: Mapping[str, Any] = {"type": "integer", "minimum": 1, "maximum": 2**31 - 
 ID: Mapping[str, Any] = {"type": "string", "pattern": "^[1-9][0-9]{0,17}$"}
 ANY: Mapping[str, Any] = {"type": "object"}
 ERRORS = {
-    400: "what the caller can repair",
-    401: "the caller is unknown",
-    403: "the caller may not",
-    413: "too large",
+    400: "invalid request",
+    401: "authentication required",
+    403: "the caller's role does not allow this",
+    413: "the request body is too large",
     503: "the store cannot be reached; try again",
 }
 
@@ -33,12 +32,12 @@ def listed(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def named(name: str) -> dict[str, str]:
-    """A schema of the components."""
+    """Reference a schema of the components."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def texts(*keys: str, more: bool = True) -> dict[str, Any]:
-    """An object whose values are text."""
+    """The schema of an object with these text values."""
     return {
         "type": "object",
         "properties": dict.fromkeys(keys, TEXT),
@@ -56,7 +55,7 @@ class OperationDescription:
     summary: str
     response: Mapping[str, Any] | None = None  # None: text
     media: str = JSON
-    other_media: tuple[str, ...] = ()  # other forms of the same
+    other_media: tuple[str, ...] = ()  # other media types of the response
     query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     body: Mapping[str, Any] | None = None
     body_media: str = JSON
@@ -64,8 +63,10 @@ class OperationDescription:
 
     @property
     def role(self) -> Role:
-        """What a caller must be."""
-        return Role.ADMIN if self.admin else Role.VIEWER if self.method == "get" else Role.OPERATOR
+        """The role that a caller needs."""
+        if self.admin:
+            return Role.ADMIN
+        return Role.VIEWER if self.method == "get" else Role.OPERATOR
 
 
 _PAGED = {"page": WHOLE, "rows": WHOLE}
@@ -110,32 +111,32 @@ _LEVEL = {
 OPERATIONS = (
     OperationDescription(
         path="/overview",
-        summary="How many workers, slots and jobs",
+        summary="Counts of workers, slots and jobs",
         response=texts("projectVersion", "totalSlot", "workers", "runningJobs"),
     ),
     OperationDescription(
         path="/running-jobs",
-        summary="Jobs that have not ended, the newest first",
+        summary="Jobs that have not ended, newest first",
         response=_JOBS,
         query=_PAGED,
     ),
     OperationDescription(
-        path="/running-jobs/summary", summary="The same", response=_JOBS, query=_PAGED
+        path="/running-jobs/summary", summary="As /running-jobs", response=_JOBS, query=_PAGED
     ),
     OperationDescription(
         path="/pending-jobs",
-        summary="What waits, and why",
+        summary="Waiting jobs and their reasons",
         response=ANY,
         query={"jobId": ID, "limit": WHOLE, "pretty": FLAG},
     ),
     OperationDescription(
         path="/job-info/{job_id}",
-        summary="One job, running or ended; an unknown id is answered with itself",
+        summary="One job, running or ended; for an unknown id only the id",
         response=texts("jobId"),
     ),
     OperationDescription(
         path="/job-info/{job_id}/failures",
-        summary="What went wrong, the newest first",
+        summary="Failures of a job, newest first",
         response=listed(ANY),
         query={"limit": WHOLE},
     ),
@@ -149,14 +150,17 @@ OPERATIONS = (
         query=_PAGED,
     ),
     OperationDescription(
-        path="/finished-jobs/{state}", summary="Those of one state", response=_ENDED, query=_PAGED
+        path="/finished-jobs/{state}",
+        summary="Jobs that have ended in this state",
+        response=_ENDED,
+        query=_PAGED,
     ),
     OperationDescription(
         path="/jobs/checkpoints/{job_id}", summary="Checkpoints by pipeline", response=ANY
     ),
     OperationDescription(
         path="/jobs/checkpoints/history/{job_id}",
-        summary="The last checkpoints, the newest first",
+        summary="The last checkpoints, newest first",
         response=listed(ANY),
         query={
             "pipelineId": WHOLE,
@@ -166,15 +170,15 @@ OPERATIONS = (
     ),
     OperationDescription(
         path="/system-monitoring-information",
-        summary="How this server does",
+        summary="Metrics of this server and addresses of the others",
         response=listed(texts("host", "port", "isMaster")),
     ),
     OperationDescription(
-        path="/thread-dump", summary="What the threads of this server do", response=listed(ANY)
+        path="/thread-dump", summary="Stack traces of this server's threads", response=listed(ANY)
     ),
     OperationDescription(
         path="/running-threads",
-        summary="Their names",
+        summary="Names of this server's threads",
         response=listed(texts("threadName", "classLoader")),
     ),
     OperationDescription(
@@ -186,7 +190,7 @@ OPERATIONS = (
     ),
     OperationDescription(
         path="/logs/{name}",
-        summary="Those of a job, or the text of a file",
+        summary="Links to the log files of a job, or the text of a file",
         response=listed(texts("node")),
         other_media=("text/html", "text/plain"),
         query={"format": {"type": "string", "enum": ["json"]}},
@@ -204,9 +208,11 @@ OPERATIONS = (
         response=ANY,
         query={"type": {"type": "string", "enum": ["source", "transform", "sink"]}, "plugin": TEXT},
     ),
-    OperationDescription(path="/metrics", summary="Figures for Prometheus", media="text/plain"),
+    OperationDescription(path="/metrics", summary="Metrics for Prometheus", media="text/plain"),
     OperationDescription(
-        path="/openmetrics", summary="The same as OpenMetrics", media="application/openmetrics-text"
+        path="/openmetrics",
+        summary="The same metrics in the OpenMetrics format",
+        media="application/openmetrics-text",
     ),
     OperationDescription(
         path="/health",
@@ -219,11 +225,11 @@ OPERATIONS = (
         response=ANY,
     ),
     OperationDescription(path="/loggers", summary="Log levels", response=listed(_LEVEL)),
-    OperationDescription(path="/loggers/{name}", summary="One of them", response=_LEVEL),
+    OperationDescription(path="/loggers/{name}", summary="Level of one logger", response=_LEVEL),
     OperationDescription(
         method="post",
         path="/loggers/{name}",
-        summary="Set it",
+        summary="Set the level of a logger",
         response=_LEVEL,
         query={"level": TEXT},
         admin=True,
@@ -231,27 +237,31 @@ OPERATIONS = (
     OperationDescription(
         method="put",
         path="/loggers/{name}",
-        summary="Set it",
+        summary="Set the level of a logger",
         response=_LEVEL,
         query={"level": TEXT},
         admin=True,
     ),
     OperationDescription(
-        method="delete", path="/loggers/{name}", summary="Put it back", response=_LEVEL, admin=True
+        method="delete",
+        path="/loggers/{name}",
+        summary="Reset the level of a logger",
+        response=_LEVEL,
+        admin=True,
     ),
     OperationDescription(
         method="post",
         path="/submit-job",
-        summary="Take a job in",
-        response=named("Taken"),
+        summary="Submit a job",
+        response=named("SubmittedJob"),
         query=_SUBMIT,
         body=ANY,
     ),
     OperationDescription(
         method="post",
         path="/submit-job/upload",
-        summary="A job as a file",
-        response=named("Taken"),
+        summary="Submit a job as a file",
+        response=named("SubmittedJob"),
         query=_SUBMIT,
         body=ANY,
         body_media="multipart/form-data",
@@ -259,35 +269,35 @@ OPERATIONS = (
     OperationDescription(
         method="post",
         path="/submit-jobs",
-        summary="Several jobs",
+        summary="Submit several jobs",
         response=listed(ANY),
         body=listed(ANY),
     ),
     OperationDescription(
         method="post",
         path="/stop-job",
-        summary="Want a job to end",
+        summary="Stop a job",
         response=texts("jobId"),
         body=_STOP,
     ),
     OperationDescription(
         method="post",
         path="/stop-jobs",
-        summary="Several",
+        summary="Stop several jobs",
         response=listed(ANY),
         body=listed(_STOP),
     ),
     OperationDescription(
         method="post",
         path="/encrypt-config",
-        summary="A job with its secrets shaded",
+        summary="Encrypt the secrets of a job file",
         response=ANY,
         body=ANY,
     ),
     OperationDescription(
         method="post",
         path="/update-tags",
-        summary="Other tags for this server's worker",
+        summary="Replace the tags of this server's worker",
         response=texts("status"),
         body={"type": "object", "additionalProperties": TEXT},
         admin=True,
@@ -299,7 +309,7 @@ _SCHEMAS = {
         "properties": {"status": {"const": "fail"}, "message": TEXT},
         "required": ["status", "message"],
     },
-    "Taken": texts("jobId", "jobName"),
+    "SubmittedJob": texts("jobId", "jobName"),
     "Job": {
         "type": "object",
         "properties": {
@@ -363,7 +373,7 @@ _SCHEMAS = {
 
 
 def document(prefix: str) -> dict[str, Any]:
-    """The whole description; `prefix` stands in front of every path."""
+    """Build the document; `prefix` is the context path of the server."""
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method] = _operation(operation)
@@ -387,30 +397,30 @@ def document(prefix: str) -> dict[str, Any]:
 
 def _operation(operation: OperationDescription) -> dict[str, Any]:
     names = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
-    inside = [
+    path_parameters = [
         {"name": name, "in": "path", "required": True, "schema": ID if name == "job_id" else TEXT}
         for name in names
     ]
-    asked = [
+    query_parameters = [
         {"name": name, "in": "query", "required": False, "schema": schema}
         for name, schema in operation.query.items()
     ]
     error = {"content": {JSON: {"schema": named("Error")}}}
-    forms = {
+    content = {
         operation.media: {"schema": operation.response or TEXT},
         **{media: {"schema": TEXT} for media in operation.other_media},
     }
-    answers: dict[str, Any] = {"200": {"description": "done", "content": forms}}
-    errors = {**ERRORS, **({404: "nothing can have this name"} if set(names) - {"job_id"} else {})}
-    answers |= {
+    responses: dict[str, Any] = {"200": {"description": "success", "content": content}}
+    errors = {**ERRORS, **({404: "not found"} if set(names) - {"job_id"} else {})}
+    responses |= {
         str(status): {"description": why, **error} for status, why in sorted(errors.items())
     }
     described: dict[str, Any] = {
         "operationId": f"{operation.method}{operation.path}",
         "summary": operation.summary,
         "x-role": operation.role.value,
-        "parameters": [*inside, *asked],
-        "responses": answers,
+        "parameters": [*path_parameters, *query_parameters],
+        "responses": responses,
     }
     if operation.body is not None:
         described["requestBody"] = {

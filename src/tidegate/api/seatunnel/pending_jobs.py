@@ -1,8 +1,8 @@
-"""GET /pending-jobs: what waits, why, and what there would be to run it. Numbers are numbers, times
-are milliseconds unless `pretty=true`.
+"""GET /pending-jobs: waiting jobs with their reasons, and the resources of the cluster.
 
-A job here is placed as a whole: one slot for its driver. So a waiting job lacks one task group, the
-driver, and its pipelines are listed with the same reason.
+Numbers are numbers, and times are milliseconds unless `pretty=true`. A job is scheduled as a whole:
+it needs one slot, for its driver. So a waiting job lacks one task group, and all its pipelines have
+the same reason.
 """
 
 from collections.abc import Sequence
@@ -26,23 +26,21 @@ class PendingJobQueries:
         self.context = context
 
     async def jobs(self, request: Request) -> Response:
-        """The queue, the workers, and every waiting job with its reason."""
-        cache, query, now_ms = (
-            self.context.current(),
-            request.query_params,
-            self.context.clock.now_ms(),
-        )
-        everything = running_jobs(cache)
-        waiting = sorted((job for job in everything if job.state.status in WAITING), key=_since)
+        """Return the queue, the workers, and every waiting job with its reason."""
+        cache = self.context.current()
+        query = request.query_params
+        now_ms = self.context.clock.now_ms()
+        all_jobs = running_jobs(cache)
+        waiting = sorted((job for job in all_jobs if job.state.status in WAITING), key=_since)
         shown = waiting
         if "jobId" in query:
-            wanted = job_id_of(query["jobId"])
-            shown = [job for job in waiting if job.state.job_id == wanted]
+            job_id = job_id_of(query["jobId"])
+            shown = [job for job in waiting if job.state.job_id == job_id]
         shown = shown[: positive(request, "limit") or LIMIT_DEFAULT]
         pretty = query.get("pretty", "").lower() == "true"
         document = {
             "queueSummary": _queue(waiting, pretty),
-            "clusterSnapshot": _cluster(cache, everything),
+            "clusterSnapshot": _cluster(cache, all_jobs),
             "pendingJobs": [_job(job, now_ms, pretty) for job in shown],
         }
         return JSONResponse(document)
@@ -68,28 +66,26 @@ def _queue(waiting: Sequence[RunningJob], pretty: bool) -> dict[str, Any]:
 
 
 def _cluster(cache: ClusterCache, jobs: Sequence[RunningJob]) -> dict[str, Any]:
-    held: dict[str, list[str]] = {}
+    assigned: dict[str, list[str]] = {}  # job ids by worker
     for job in jobs:
         assignment = cache.assignment(job.state.job_id)
         if assignment is not None:
-            held.setdefault(assignment.value.worker, []).append(str(job.state.job_id))
+            assigned.setdefault(assignment.value.worker, []).append(str(job.state.job_id))
     workers = [
         {
             "address": worker.value.address or worker.value.host,
             "tags": dict(worker.value.tags),
             "totalSlots": worker.value.slots,
-            "freeSlots": max(0, worker.value.slots - len(held.get(key, ()))),
+            "freeSlots": max(0, worker.value.slots - len(assigned.get(key, ()))),
             "dynamicSlot": False,
             "cpuUsage": None,
             "memUsage": None,
-            "runningJobIds": held.get(key, []),
+            "runningJobIds": assigned.get(key, []),
         }
         for key, worker in cache.workers().items()
     ]
-    total, free = (
-        sum(w.value.slots for w in cache.workers().values()),
-        sum(int(str(w["freeSlots"])) for w in workers),
-    )
+    total = sum(w.value.slots for w in cache.workers().values())
+    free = sum(int(str(w["freeSlots"])) for w in workers)
     return {
         "totalSlots": total,
         "freeSlots": free,

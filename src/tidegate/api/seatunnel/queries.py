@@ -1,7 +1,4 @@
-"""GET: what the server knows, from its picture of the store.
-
-Handlers for app.py; none of them touches the store or waits for anything.
-"""
+"""GET: jobs and overview, answered from the cluster cache without reading the store or waiting."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
@@ -12,12 +9,12 @@ from starlette.responses import JSONResponse, Response
 from tidegate import __version__
 from tidegate.api.context import ApiContext
 from tidegate.api.running_jobs import FinishedJobsCache, RunningJob, RunningJobsCache, dumps
-from tidegate.api.seatunnel import serializers as shapes
+from tidegate.api.seatunnel import serializers
 from tidegate.api.seatunnel.serializers import WAITING
 from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.model.errors import UserError
 from tidegate.model.ids import JOB_ID_MAX, whole_number
-from tidegate.model.records import JobStatus
+from tidegate.model.records import Failure, JobStatus
 from tidegate.store.errors import StoreDamaged
 
 T = TypeVar("T")
@@ -27,7 +24,7 @@ SHOWN_CHARS_MAX = 80
 
 
 class JobQueries:
-    """The handlers, with the texts of the jobs that they share."""
+    """Handlers, with the cached texts of the jobs that they share."""
 
     def __init__(self, context: ApiContext) -> None:
         self.context = context
@@ -35,20 +32,15 @@ class JobQueries:
         self.finished = FinishedJobsCache()
 
     async def overview(self, request: Request) -> Response:
-        """How many workers, slots and jobs.
-
-        Query parameters are tags that a worker must have to be counted.
-        """
+        """Count workers, slots and jobs. Query parameters select workers by their tags."""
         await self.running.refresh_queue.refresh_in_slices()
         cache = self.context.current()
-        jobs, ended = (
-            [entry.job for entry in self.running.entries()],
-            self.context.job_index.ended_counts(),
-        )
+        jobs = [entry.job for entry in self.running.entries()]
+        ended = self.context.job_index.ended_counts()
         return JSONResponse(overview(cache, jobs, ended, dict(request.query_params)))
 
     async def running_jobs(self, request: Request) -> Response:
-        """Jobs that have not ended, the newest first."""
+        """List jobs that have not ended, newest first."""
         await self.running.refresh_queue.refresh_in_slices()
         self.context.current()
         now_ms, page = self.context.clock.now_ms(), _page(request)
@@ -59,19 +51,20 @@ class JobQueries:
         )
 
     async def finished_jobs(self, request: Request) -> Response:
-        """Jobs that have ended, the last one first; `state` in any case, a state that does not
-        exist has no jobs.
+        """List jobs that have ended, the last one first.
+
+        `state` is case-insensitive; an unknown state has no jobs.
         """
-        cache, wanted = self.context.current(), request.path_params.get("state", "").upper()
+        cache, state = self.context.current(), request.path_params.get("state", "").upper()
         self.finished.prune(cache)
         return _listed(
-            self.context.job_index.finished(wanted),
+            self.context.job_index.finished(state),
             lambda row: self.finished.json(row.outcome),
             _page(request),
         )
 
     async def job_info(self, request: Request) -> Response:
-        """One job, running or ended. An unknown id is answered with itself."""
+        """Return a job, running or ended. For an unknown id the response has only the id."""
         job_id, cache = job_id_of(request.path_params.get("job_id", "")), self.context.current()
         entry, outcome = self.running.entry(job_id), cache.outcome(job_id)
         if entry is not None and (outcome is None or not entry.job.state.status.terminal):
@@ -83,21 +76,16 @@ class JobQueries:
         )
 
     async def failures(self, request: Request) -> Response:
-        """What went wrong with a job, the newest first; bounded where it is written."""
-        job_id, cache, limit = (
-            job_id_of(request.path_params["job_id"]),
-            self.context.current(),
-            positive(request, "limit") or FAILURES_DEFAULT,
-        )
+        """List the failures of a job, newest first. Their number is limited where they are written."""
+        job_id, cache = job_id_of(request.path_params["job_id"]), self.context.current()
+        limit = positive(request, "limit") or FAILURES_DEFAULT
         state, outcome = cache.state(job_id), cache.outcome(job_id)
-        failures = (
-            state.value.failures
-            if state and (state.value.failures or outcome is None)
-            else outcome.value.failures
-            if outcome
-            else ()
-        )
-        return JSONResponse([shapes.failure(each) for each in reversed(failures)][:limit])
+        failures: Sequence[Failure] = ()
+        if state and (state.value.failures or outcome is None):
+            failures = state.value.failures
+        elif outcome:
+            failures = outcome.value.failures
+        return JSONResponse([serializers.failure(each) for each in reversed(failures)][:limit])
 
 
 def overview(
@@ -106,20 +94,20 @@ def overview(
     ended: Mapping[str, int],
     tags: Mapping[str, str],
 ) -> dict[str, str]:
-    """The counts, all of them text."""
+    """Return the counts of the overview, all as text."""
     workers = {
         key: w.value
         for key, w in cache.workers().items()
         if all(w.value.tags.get(tag) == value for tag, value in tags.items())
     }
     slots = sum(worker.slots for worker in workers.values())
-    held = [
+    assigned = [
         a for job in jobs if (a := cache.assignment(job.state.job_id)) and a.value.worker in workers
     ]
     waiting = sum(job.state.status in WAITING for job in jobs)
     counts = {
         "totalSlot": slots,
-        "unassignedSlot": max(0, slots - len(held)),
+        "unassignedSlot": max(0, slots - len(assigned)),
         "workers": len(workers),
         "runningJobs": len(jobs) - waiting,
         "pendingJobs": waiting,
@@ -135,20 +123,20 @@ def overview(
 
 
 def job_id_of(text: str) -> int:
-    """A job id as people write it."""
+    """Parse a job id."""
     if not text:
         raise UserError("the jobId is missing")
     job_id = whole_number(text, 1, JOB_ID_MAX)
     if job_id is None:
         raise UserError(
-            f"{text[:SHOWN_CHARS_MAX]!r} is not a jobId: that is a whole number from 1 to"
+            f"{text[:SHOWN_CHARS_MAX]!r} is not a jobId, which is a whole number from 1 to"
             f" {JOB_ID_MAX}"
         )
     return job_id
 
 
 def _page(request: Request) -> slice | None:
-    """The part of a list that is asked for; None = all of it."""
+    """Return the requested part of a list; None = all of it."""
     page, rows = positive(request, "page"), positive(request, "rows")
     if page is None:
         return None
@@ -157,14 +145,14 @@ def _page(request: Request) -> slice | None:
 
 
 def _listed(items: Sequence[T], text: Callable[[T], str], page: slice | None) -> Response:
-    """All items, or one page of them and how many there are."""
+    """Return all items, or one page of them with the total."""
     if page is None:
         return json_text(f"[{','.join(map(text, items))}]")
     return json_text(f'{{"data":[{",".join(map(text, items[page]))}],"total":{len(items)}}}')
 
 
 def positive(request: Request, name: str) -> int | None:
-    """A parameter that is a whole number from 1; None where it is not given."""
+    """Parse a parameter that must be a whole number from 1; None if it is not given."""
     given = request.query_params.get(name)
     if given is None:
         return None
@@ -177,5 +165,5 @@ def positive(request: Request, name: str) -> int | None:
 
 
 def json_text(text: str | bytes) -> Response:
-    """JSON that is text already."""
+    """Respond with JSON that is already serialized."""
     return Response(text, media_type="application/json")

@@ -1,5 +1,6 @@
-"""From where a submitted job shall go on, as query parameters: ours, and the reference's
-isStartWithSavePoint and restoreMode. Called by writes.
+"""Restore options of a submitted job as query parameters.
+
+Both ours, and SeaTunnel's isStartWithSavePoint and restoreMode.
 """
 
 import json
@@ -37,7 +38,7 @@ FLAGS = {"--takeover": "takeover=true", "--allow-duplicates": "allowDuplicates=t
 
 
 def flag(values: Mapping[str, Any], name: str) -> bool:
-    """A boolean, or its text."""
+    """Parse a boolean or its text; false if it is missing."""
     match values.get(name, False):
         case bool(value):
             return value
@@ -50,13 +51,13 @@ def flag(values: Mapping[str, Any], name: str) -> bool:
 def submit_query(
     id: str | None, name: str | None, restore: str | None, on_sink_lost: str | None
 ) -> dict[str, str]:
-    """The fields of a submission as the parameters of a request."""
+    """Return the fields of a submission as query parameters."""
     given = {"jobId": id, "jobName": name, "restore": restore, "onSinkLost": on_sink_lost}
     return {key: value for key, value in given.items() if value}
 
 
 def restore_options(query: Mapping[str, str]) -> RestoreOptions:
-    """From where the job shall go on; a UserError where that cannot be understood."""
+    """Parse the restore options of a request; UserError if they are invalid."""
     try:
         return _parse(query)
     except UserError as error:
@@ -85,7 +86,7 @@ def _parse(query: Mapping[str, str]) -> RestoreOptions:
     )
     if _flag(query, "isStartWithSavePoint"):
         if "jobId" not in query:
-            raise UserError("isStartWithSavePoint=true needs the jobId of the job that shall go on")
+            raise UserError("isStartWithSavePoint=true needs the jobId of the job to resume")
         wish = (
             replace(wish, start=RestoreSource.LATEST) if wish.start is RestoreSource.ASK else wish
         )
@@ -94,26 +95,22 @@ def _parse(query: Mapping[str, str]) -> RestoreOptions:
 
 
 def _all(query: Mapping[str, str], name: str) -> list[str]:
-    """All values of a parameter that may be given several times; several lines are several values
-    too.
-    """
+    """Return all values of a repeatable parameter; each line of a value is a value too."""
     given = query.getlist(name) if isinstance(query, QueryParams) else [query.get(name, "")]
     return [line for text in given for line in text.splitlines() if line.strip()]
 
 
 def _source(query: Mapping[str, str]) -> int | None:
-    """Whose state: restoreFrom, or the reference's restoreMode=CHECKPOINT&restoreSourceJobId."""
+    """Return the job to restore from: restoreFrom, or SeaTunnel's restoreSourceJobId."""
     mode = query.get("restoreMode")
     if mode is None:
         if "restoreSourceJobId" in query:
-            raise UserError("restoreSourceJobId goes with restoreMode=CHECKPOINT")
+            raise UserError("restoreSourceJobId needs restoreMode=CHECKPOINT")
         return job_id_of(query["restoreFrom"]) if "restoreFrom" in query else None
     if mode.upper() not in ("CHECKPOINT", "SAVEPOINT"):
-        raise UserError(f"restoreMode={mode} is not known: say CHECKPOINT")
+        raise UserError(f"restoreMode={mode} is unknown: use CHECKPOINT")
     if "restoreSourceJobId" not in query:
-        raise UserError(
-            f"restoreMode={mode} needs restoreSourceJobId, the job whose state shall be restored"
-        )
+        raise UserError(f"restoreMode={mode} needs restoreSourceJobId, the job to restore from")
     return job_id_of(query["restoreSourceJobId"])
 
 

@@ -1,9 +1,8 @@
-"""Records -> the reference's JSON, pure: almost every scalar is a string, times are `yyyy-MM-dd
-HH:mm:ss` in the zone of the server.
+"""Convert records to SeaTunnel's JSON. Pure.
 
-Called by fragments. Options of plugins are not shown at all, and of `env` only what is no secret.
-What the reference does not have (checkpoints and their health, why a job waits, restarts) is added,
-never put in the place of something.
+Almost every scalar is a string, and times are `yyyy-MM-dd HH:mm:ss` in the server's time zone.
+Options of plugins are not shown, and secrets in `env` are masked. What SeaTunnel does not have
+(checkpoint health, why a job waits, restarts) is added under new keys and replaces nothing.
 """
 
 import json
@@ -58,12 +57,12 @@ _ENV_KEYS = {
 
 
 def shown_status(status: JobStatus) -> str:
-    """The status in the reference's words: it has no RECOVERING."""
+    """Return SeaTunnel's name of a status: it has no RECOVERING."""
     return JobStatus.PENDING.value if status is JobStatus.RECOVERING else status.value
 
 
 def time_text(ms: int) -> str:
-    """A moment in the zone of the server; empty where there was none."""
+    """Format a time in the server's time zone; empty for 0."""
     return _second_text(ms // 1000) if ms else ""
 
 
@@ -73,7 +72,7 @@ def _second_text(second: int) -> str:
 
 
 def identity(record: JobRecord) -> dict[str, Any]:
-    """What does not change in the life of an incarnation."""
+    """Return the part of a running job that is constant for an incarnation."""
     graph = dag(record.job_id, record.name, record.plan)
     return {
         "jobId": str(record.job_id),
@@ -93,7 +92,7 @@ def progress(
     pipelines: Sequence[PipelineState],
     metrics: Sequence[PipelineMetrics],
 ) -> dict[str, Any]:
-    """What changes while a job lives. Ages are not in it: they change all the time."""
+    """Return the part of a running job that changes, except ages, which change constantly."""
     last = lagging(pipelines)
     return {
         "jobStatus": shown_status(state.status),
@@ -116,7 +115,7 @@ def progress(
 
 
 def finished(outcome: JobOutcome) -> dict[str, Any]:
-    """A job that has ended."""
+    """Return the document of a job that has ended."""
     plan = outcome.plan
     return {
         "jobId": str(outcome.job_id),
@@ -141,7 +140,7 @@ def finished(outcome: JobOutcome) -> dict[str, Any]:
 
 
 def dag(job_id: int, name: str, plan: Plan) -> dict[str, Any]:
-    """The graph. Vertexes are counted over the whole job, from 1."""
+    """Return the graph of a job. Vertices are numbered over the whole job, from 1."""
     numbers: dict[tuple[int, str], int] = {}
     for pipeline in plan.pipelines:
         for action in pipeline.actions:
@@ -199,7 +198,7 @@ def _table_name(block: Mapping[str, Any]) -> str:
 
 
 def env_options(env: JobEnv, name: str) -> dict[str, str]:
-    """The env block as text: what was set, and the three that every reader looks for."""
+    """Return the env block as text: options that were set, and three that are always present."""
     options: dict[str, Any] = {
         "job.mode": env.mode.value,
         "job.name": name,
@@ -227,21 +226,21 @@ def _option_text(value: Any) -> str:
 
 
 def log_retention(state: JobState, metrics: Sequence[PipelineMetrics]) -> dict[str, Any]:
-    """How long the sources hold what the oldest restore point needs, as they said last."""
-    figures = [
-        figure for m in metrics if m.generation == state.generation for figure in m.log_retention
+    """Return how long the sources still keep the log that the oldest restore point needs."""
+    reports = [
+        report for m in metrics if m.generation == state.generation for report in m.log_retention
     ]
-    found = log_retention_status(figures)
+    found = log_retention_status(reports)
     sources = [
         {
-            "source": figure.source,
-            "level": figure.level.value,
-            "checkpointId": str(figure.checkpoint),
-            "secondsLeft": figure.seconds_left,
-            "bytesLeft": figure.bytes_left,
-            "reason": figure.reason,
+            "source": report.source,
+            "level": report.level.value,
+            "checkpointId": str(report.checkpoint),
+            "secondsLeft": report.seconds_left,
+            "bytesLeft": report.bytes_left,
+            "reason": report.reason,
         }
-        for figure in figures
+        for report in reports
     ]
     return {"level": found.level.value, "reason": found.reason, "sources": sources}
 
@@ -252,9 +251,10 @@ def running_metrics(
     pipelines: Sequence[PipelineState],
     metrics: Sequence[PipelineMetrics],
 ) -> dict[str, Any]:
-    """Rows that were read and written, also those that are not committed yet; committed ones by
-    themselves, with their bytes and tables. Rates are of committed rows; a job that has none yet
-    shows 0, as SeaTunnel has no other word.
+    """Return the metrics of a running job.
+
+    Rows read and written include uncommitted ones. Committed rows are separate, with bytes and
+    tables. Rates count committed rows; 0 if there is no rate yet, as SeaTunnel knows no null.
     """
     read, written = rows_so_far(pipelines, [m for m in metrics if m.generation == state.generation])
     rates = rates_of(state, metrics)
@@ -266,23 +266,21 @@ def running_metrics(
 def rows_so_far(
     pipelines: Sequence[PipelineState], live: Sequence[PipelineMetrics]
 ) -> tuple[int, int]:
-    """Rows that were read and written, also those that are not committed yet.
+    """Return the rows read and written, including uncommitted ones.
 
-    `live` is what the driver of this generation has said last.
+    `live` is the last report of this generation's driver.
     """
-    said = {m.pipeline: m for m in live}
-    read = sum(
-        max(p.rows_read, said[p.pipeline].rows_read if p.pipeline in said else 0) for p in pipelines
-    )
-    written = sum(
-        max(p.rows_written, said[p.pipeline].rows_written if p.pipeline in said else 0)
-        for p in pipelines
-    )
+    reports = {m.pipeline: m for m in live}
+    read = written = 0
+    for p in pipelines:
+        report = reports.get(p.pipeline)
+        read += max(p.rows_read, report.rows_read if report else 0)
+        written += max(p.rows_written, report.rows_written if report else 0)
     return read, written
 
 
 def finished_metrics(outcome: JobOutcome) -> dict[str, Any]:
-    """The same of a job that has ended, with the average rates of its run."""
+    """Return the metrics of a job that has ended, with the average rates of its run."""
     rates = average_rates(outcome)
     return _counts(
         outcome.rows_read, outcome.rows_written, outcome.rows_written, rates
@@ -302,27 +300,28 @@ def _counts(read: int, written: int, committed: int, rates: PipelineRates | None
 
 
 def restarts_of(run: JobState | JobOutcome) -> int:
-    """All restarts of a run; of one that began under an older release, those that were counted."""
+    """Return the restarts of a run; older releases counted only those without progress."""
     return max(run.restarts_total, run.restarts)
 
 
 def lagging(pipelines: Sequence[PipelineState]) -> PipelineState | None:
-    """The unfinished pipeline whose last checkpoint is the oldest: a job is only as safe as that
-    one. Of a job whose pipelines have all ended, the newest.
+    """Return the unfinished pipeline with the oldest checkpoint: the job is as old as that one.
+
+    If all pipelines have finished, the one with the newest checkpoint.
     """
-    going = [p for p in pipelines if p.status is not PipelineStatus.FINISHED]
-    if going:
-        return min(going, key=confirmed_ms)
+    unfinished = [p for p in pipelines if p.status is not PipelineStatus.FINISHED]
+    if unfinished:
+        return min(unfinished, key=confirmed_ms)
     return max(pipelines, key=confirmed_ms, default=None)
 
 
 def restorable(pipelines: Sequence[PipelineState]) -> bool:
-    """Whether there is a checkpoint to go on from."""
+    """Return whether there is a checkpoint to resume from."""
     return any(p.latest for p in pipelines)
 
 
 def confirmed_ms(pipeline: PipelineState) -> int:
-    """When it was last known that everything up to now is in a checkpoint; 0 = never."""
+    """Return when a checkpoint last covered everything that had been read; 0 = never."""
     latest: CheckpointRef | None = pipeline.latest
     return max(pipeline.confirmed_ms, latest.completed_ms if latest else 0)
 
@@ -332,7 +331,7 @@ def error_text(failures: Sequence[Failure]) -> str | None:
 
 
 def failure(failed: Failure) -> dict[str, Any]:
-    """One entry of the failure history."""
+    """Return one entry of the failure history."""
     return {
         "timestamp": failed.at_ms,
         "time": time_text(failed.at_ms),

@@ -1,6 +1,4 @@
-"""What helps to write job files: secrets made unreadable, and the options of every connector.
-Handlers for app.py; nothing is kept and nothing is started.
-"""
+"""Tools for job files: encryption of secrets, and options of connectors. Stateless."""
 
 import json
 from collections.abc import Iterator
@@ -24,7 +22,10 @@ KINDS = {"source": BlockKind.SOURCE, "transform": BlockKind.TRANSFORM, "sink": B
 
 
 async def encrypt_config(request: Request) -> Response:
-    """The job of the body, with its sensitive options shaded as its `env.shade.identifier` asks."""
+    """Return the job file of the body with its sensitive options encrypted.
+
+    `env.shade.identifier` of the job file selects the encryption.
+    """
     body = await read_body(request)
     return JSONResponse(await run_in_threadpool(_encrypt, body))
 
@@ -38,27 +39,27 @@ def _encrypt(body: bytes) -> Any:
 
 
 async def option_rules(request: Request) -> Response:
-    """The options of one connector and the rules between them."""
+    """Return the options of one connector and the rules between them."""
     query = request.query_params
     kind, name = query.get("type", "").lower(), query.get("plugin", "")
     if kind not in KINDS or not name:
         raise UserError(
-            "type=source|transform|sink and plugin=<name> are needed: `tidegate connectors list`"
-            " names them"
+            "type=source|transform|sink and plugin=<name> are required: `tidegate connectors list`"
+            " shows the names"
         )
     return JSONResponse(rules(find(KINDS[kind], name)))
 
 
 def rules(connector: Connector) -> dict[str, Any]:
-    """A connector in the reference's shape."""
-    options, known = connector.options, {option.key: option for option in connector.options.options}
+    """Describe a connector in SeaTunnel's format."""
+    options, by_key = connector.options, {each.key: each for each in connector.options.options}
     required = [
         _rule("ABSOLUTELY_REQUIRED", [option]) for option in options.options if option.required
     ]
-    required += [_rule("EXCLUSIVE", [known[key] for key in group]) for group in options.exclusive]
-    required += [_rule("BUNDLED", [known[key] for key in group]) for group in options.bundled]
+    required += [_rule("EXCLUSIVE", [by_key[key] for key in group]) for group in options.exclusive]
+    required += [_rule("BUNDLED", [by_key[key] for key in group]) for group in options.bundled]
     required += [
-        _conditional(when.key, when.values, [known[key] for key in when.required])
+        _conditional(when.key, when.values, [by_key[key] for key in when.required])
         for when in options.conditions
     ]
     in_rules = {key for group in (*options.exclusive, *options.bundled) for key in group} | {

@@ -1,7 +1,6 @@
-"""What has passed a job's sources and sinks, in the words of the reference: bytes, and rows by
-table. All of it is committed. Pure.
-"""
+"""Committed bytes, and rows by table, of a job's sources and sinks, with SeaTunnel's keys. Pure."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -20,10 +19,7 @@ from tidegate.model.throughput import (
 
 
 def metrics(plan: Plan | None, volumes: Volumes, rates: PipelineRates | None) -> dict[str, Any]:
-    """The keys with `Bytes`, and those with `Table` where there are several.
-
-    Of a single table the totals tell all.
-    """
+    """Return the `...Bytes...` keys, and the `Table...` keys if there are several tables."""
     speed = rates.operators if rates else {}
     read, written = (_of_kind(plan, volumes, kind) for kind in (BlockKind.SOURCE, BlockKind.SINK))
     read_rates, written_rates = (
@@ -52,7 +48,7 @@ def metrics(plan: Plan | None, volumes: Volumes, rates: PipelineRates | None) ->
 
 
 def byte_counts(plan: Plan | None, volumes: Volumes) -> tuple[int, int]:
-    """Bytes that were read and written."""
+    """Return the bytes read and the bytes written."""
     read, written = (
         total_volume(_of_kind(plan, volumes, kind)).bytes
         for kind in (BlockKind.SOURCE, BlockKind.SINK)
@@ -63,9 +59,9 @@ def byte_counts(plan: Plan | None, volumes: Volumes) -> tuple[int, int]:
 def with_zeros(
     parts: Sequence[PipelinePlan], volumes: Volumes, rows_read: int, rows_written: int
 ) -> Volumes:
-    """The same, and 0 for sources and sinks through which nothing has passed.
+    """Add zeros for sources and sinks through which nothing has passed.
 
-    Only where all rows are accounted for: else nobody knows what passed the rest.
+    Only if all rows are accounted for: otherwise it is unknown what has passed the others.
     """
     result = dict(volumes)
     for kind, rows in ((BlockKind.SOURCE, rows_read), (BlockKind.SINK, rows_written)):
@@ -76,12 +72,12 @@ def with_zeros(
 
 
 def merged(pipelines: Iterable[PipelineState]) -> Volumes:
-    """What all pipelines of a job have counted: an operator is in one of them only."""
+    """Merge the volumes of all pipelines of a job: an operator is in one of them only."""
     return {operator: tables for each in pipelines for operator, tables in each.volumes.items()}
 
 
 def byte_rates(plan: Plan | None, rates: PipelineRates) -> tuple[float, float]:
-    """Bytes per second that are read and written."""
+    """Return the bytes read and written per second."""
     read, written = (
         sum(_rates_of_kind(plan, rates.operators, kind).values(), Rate()).bytes
         for kind in (BlockKind.SOURCE, BlockKind.SINK)
@@ -121,9 +117,7 @@ def _texts(volume: Volume, rate: Rate) -> Mapping[str, str]:
 
 
 def decimal(value: float) -> str:
-    """Plain decimal text, never with an exponent."""
-    return (
-        f"{value:.3f}".rstrip("0").rstrip(".")
-        if value == value and abs(value) != float("inf")
-        else "0"
-    )
+    """Format a number as plain decimal text, never with an exponent."""
+    if not math.isfinite(value):
+        return "0"
+    return f"{value:.3f}".rstrip("0").rstrip(".")
