@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import Any
 
 import psutil
 
@@ -67,7 +68,8 @@ class Place:
         return min(SECONDS_MAX, float(self.bench.repeats))
 
     def add(self, what: str, value: float, unit: str, **more: object) -> None:
-        figure = Figure(part=PART, name=what, value=value, unit=unit, **more)  # type: ignore[arg-type]  # fields
+        fields: dict[str, Any] = {"name": what, "value": value, "unit": unit, **more}
+        figure = Figure(part=PART, **fields)
         self.bench.report.add(figure)
 
     def cpu_share(self) -> float:

@@ -33,8 +33,8 @@ PART = "growth"
 JOBS = 100
 FIRST = 1_000
 # The room that one change may take until the threshold is reached: a row of the change log, its
-# token, their indexes. Etcd keeps the whole documents too, in every version, until it is requested to
-# forget them.
+# token, their indexes. Etcd keeps the whole documents too, in every version, until it is
+# compacted.
 CHANGE_BYTES, CHANGE_BYTES_ETCD = 1_024, 3_072
 WRITERS = 10
 SHARES = {"etcd": 20}  # it takes so many times fewer updates: each costs an fsync of its own

@@ -159,7 +159,7 @@ def start(stage: Stage, *more: str) -> None:
     ]
     SAY.print(
         Text(
-            f"  $ tidegate run examples/{JOB_FILE.name} --job-id {JOB_ID} {' '.join(more)}".rstrip(),
+            f"  $ tidegate run examples/{JOB_FILE.name} --job-id {JOB_ID} {' '.join(more)}",
             style="bold",
         )
     )
