@@ -1,6 +1,6 @@
-"""How long a job may be in a state, and what becomes of it then.
+"""How long a job may stay in a state, and which states may follow.
 
-Declared by the states, shown in the docs; the states themselves keep to it.
+Declared by the states and shown in the docs; the states themselves enforce it.
 """
 
 from collections.abc import Callable
@@ -12,15 +12,13 @@ from tidegate.model.records import JobStatus
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Deadline:
-    """The longest time that the state lasts without a new fact; `then` names every place where that
-    can lead.
-    """
+    """The longest time that a state lasts without a new fact; `then` may follow it."""
 
     ms: Callable[[LifecycleLimits], int]
     then: frozenset[JobStatus]
     what: str  # for the docs
 
 
-def ladder_ms(limits: LifecycleLimits) -> int:
-    """All steps of a stop, one after the other."""
-    return limits.ask_ms + limits.interrupt_ms + limits.terminate_ms + limits.kill_ms
+def escalation_ms(limits: LifecycleLimits) -> int:
+    """Return the total time limit of all steps of a stop."""
+    return limits.stop_ms + limits.interrupt_ms + limits.terminate_ms + limits.kill_ms

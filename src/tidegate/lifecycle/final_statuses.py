@@ -1,6 +1,6 @@
-"""How the pipelines of a job end with it: none of them runs any more.
+"""Final statuses of the pipelines of an ended job: none of them runs any more.
 
-Pure; called by whoever ends a job, and by those who show one that has ended.
+Pure; called by the process that ends a job, and by displays of an ended one.
 """
 
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from tidegate.model.records import JobStatus, PipelineState, PipelineStatus
 ENDED = frozenset({PipelineStatus.FINISHED, PipelineStatus.CANCELED, PipelineStatus.FAILED})
 
 
-def ended_statuses(pipelines: Sequence[PipelineState], job: JobStatus) -> list[PipelineStatus]:
-    """Of each pipeline, how it ended.
+def final_statuses(pipelines: Sequence[PipelineState], job: JobStatus) -> list[PipelineStatus]:
+    """Return how each pipeline ended.
 
-    One that had not ended by itself has failed where the whole job did, and was canceled where
-    another one is to blame.
+    One that had not ended by itself has failed if the whole job did, and was canceled if another
+    pipeline is to blame.
     """
     failed = any(p.status is PipelineStatus.FAILED for p in pipelines)
     match job:
@@ -28,12 +28,12 @@ def ended_statuses(pipelines: Sequence[PipelineState], job: JobStatus) -> list[P
     return [p.status if p.status in ENDED else other for p in pipelines]
 
 
-def shown_ended(pipelines: Sequence[PipelineState], job: JobStatus) -> list[PipelineState]:
-    """The pipelines of a job that has ended, as they are shown: no batch is being made.
+def displayed_pipelines(pipelines: Sequence[PipelineState], job: JobStatus) -> list[PipelineState]:
+    """Return the pipelines of an ended job for display: without a pending batch.
 
-    The record of one stays stored, as who resumes the job repeats it.
+    The pending batch stays stored, since a resume repeats it.
     """
     return [
         replace(p, status=status, pending=None)
-        for p, status in zip(pipelines, ended_statuses(pipelines, job), strict=True)
+        for p, status in zip(pipelines, final_statuses(pipelines, job), strict=True)
     ]

@@ -1,15 +1,14 @@
-"""Whether RUNNING means progress: OK, LATE, STALLED, and why. Pure; the observer measures the ages
-and keeps them.
+"""Whether a RUNNING job makes progress: OK, LATE, STALLED, and why.
 
-Progress is a completed checkpoint, or the confirmation that there is nothing to read. A pipeline is
-LATE when it has made none for one interval and one timeout, STALLED after the window: max(interval,
-timeout) x (tolerable failures + 2). While it starts or restores it has the start window on top of
-that; when it has started, the count begins anew. A job without an interval is a single batch that
-may take what it takes: there only the driver's signs of life count.
+Pure; the observer measures the ages and keeps them. Progress is a completed checkpoint, or the
+confirmation that there is nothing to read. A pipeline is LATE when it has made none for one
+interval and one timeout, STALLED after the window: max(interval, timeout) x (tolerable failures +
+2). While it starts or restores, the start window is added; when it has started, its age restarts at
+zero. A job without an interval is a single batch of any length: only the driver's heartbeats count.
 
-There are two clocks and one function. What is done is decided with ages on the leader's monotonic
-clock (`Mark`: the age begins anew when it changes); what is shown may use the wall
-(`shown_age_ms`). Reasons hold no ages, so that an unchanged state has an unchanged reason.
+There are two clocks and one function. Decisions use ages on the leader's monotonic clock (an age
+restarts when the `ProgressMarker` changes); displays may use the wall clock (`displayed_age_ms`).
+Reasons contain no ages, so that an unchanged state has an unchanged reason.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,8 +27,8 @@ START_MS = 120_000
 STARTING_PHASES = ("", "restoring", "starting")
 
 
-class Stall(StrEnum):
-    """What holds a pipeline up, as far as it can be known from outside."""
+class StallCause(StrEnum):
+    """What blocks a pipeline, as far as it can be observed from outside."""
 
     NO_TRIGGER = "no trigger"  # no next batch is begun
     BATCH_TOO_LONG = "batch too long"
@@ -37,19 +36,19 @@ class Stall(StrEnum):
     SOURCE_UNREACHABLE = "source unreachable"
     STORE_UNREACHABLE = "store unreachable"
     DRIVER_GONE = "driver gone"
-    DRIVER_HELD_UP = "driver held up"
+    DRIVER_BLOCKED = "driver blocked"
     STARTING = "starting"
     ATTEMPTS_FAIL = "attempts fail"
 
 
-# What the loop of a pipeline does (the phases of its meter) when it does not get on.
+# The cause of a stall by the phase of the batch loop, with a description.
 BY_PHASE = {
-    "planning": (Stall.SOURCE_UNREACHABLE, "the source has not said what there is to read"),
-    "writing": (Stall.BATCH_TOO_LONG, "its rows are being read and staged"),
-    "committing": (Stall.SINK_BLOCKED, "the sink has not committed"),
-    "finishing": (Stall.SINK_BLOCKED, "the sink has not closed"),
-    "publishing": (Stall.STORE_UNREACHABLE, "the checkpoint storage has not taken it"),
-    "retrying": (Stall.ATTEMPTS_FAIL, "one try after the other"),
+    "planning": (StallCause.SOURCE_UNREACHABLE, "the source has not reported what to read"),
+    "writing": (StallCause.BATCH_TOO_LONG, "its rows are being read and staged"),
+    "committing": (StallCause.SINK_BLOCKED, "the sink has not committed"),
+    "finishing": (StallCause.SINK_BLOCKED, "the sink has not closed"),
+    "publishing": (StallCause.STORE_UNREACHABLE, "the checkpoint storage has not stored it"),
+    "retrying": (StallCause.ATTEMPTS_FAIL, "every attempt has failed"),
 }
 
 
@@ -61,13 +60,13 @@ class ProgressPolicy:
     timeout_ms: int
     tolerable_failures: int = 0
     start_ms: int = START_MS
-    concurrency: int | None = None  # how many pipelines run at the same time; None: all
+    concurrency: int | None = None  # pipelines that run at the same time; None: all
 
     @staticmethod
     def of(env: JobEnv, settings: CheckpointSettings, start_ms: int = START_MS) -> "ProgressPolicy":
-        """The job's own values, else the engine's.
+        """Build the policy from the job's own values, else the engine's.
 
-        A BATCH job has an interval only where its file gives one.
+        A BATCH job has an interval only if its file gives one.
         """
         general = (
             settings.interval_ms or STREAMING_INTERVAL_MS if env.mode is JobMode.STREAMING else None
@@ -88,25 +87,25 @@ class ProgressPolicy:
 
     @property
     def late_ms(self) -> int:
-        """One interval, and what a checkpoint may take."""
+        """The age after which a pipeline is LATE: one interval and one checkpoint timeout."""
         return (self.interval_ms or 0) + self.timeout_ms
 
     @property
     def window_ms(self) -> int:
-        """After this, something has to be done. Never shorter than `late_ms`."""
+        """The age after which a pipeline is STALLED; never shorter than `late_ms`."""
         return max(self.interval_ms or 0, self.timeout_ms) * (self.tolerable_failures + 2)
 
     def level(self, age_ms: int, grace_ms: int = 0) -> CheckpointHealth:
-        """The level of an age: the one rule for what is done and what is shown."""
+        """Return the health level of an age: one rule for decisions and displays."""
         if age_ms > self.window_ms + grace_ms:
             return CheckpointHealth.STALLED
         return CheckpointHealth.LATE if age_ms > self.late_ms + grace_ms else CheckpointHealth.OK
 
 
 class ProgressMarker(NamedTuple):  # one is created and compared in each check of a pipeline
-    """What changes with progress.
+    """The facts that change with progress.
 
-    The age of a pipeline's progress begins anew whenever this is another one.
+    The age of a pipeline's progress restarts whenever its marker changes.
     """
 
     generation: int
@@ -118,17 +117,17 @@ class ProgressMarker(NamedTuple):  # one is created and compared in each check o
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelineSignals:
-    """One pipeline as it is seen from outside."""
+    """One pipeline as observed from outside."""
 
     state: PipelineState
     metrics: PipelineMetrics | None = None
-    age_ms: int = 0  # since its Mark changed
-    silent_ms: int = 0  # since its figures were last written
-    seen: bool = True  # whether a living worker watches the driver's process
+    age_ms: int = 0  # since its ProgressMarker changed
+    silent_ms: int = 0  # since its metrics were last written
+    observed: bool = True  # whether a live worker supervises the driver's process
 
 
-def mark(state: PipelineState, metrics: PipelineMetrics | None) -> ProgressMarker:
-    """The mark of a pipeline as it is now."""
+def progress_marker(state: PipelineState, metrics: PipelineMetrics | None) -> ProgressMarker:
+    """Return the current marker of a pipeline."""
     return ProgressMarker(
         state.generation,
         state.status,
@@ -142,7 +141,7 @@ def is_starting(state: PipelineState, metrics: PipelineMetrics | None) -> bool:
     """Whether the driver still starts, or the pipeline restores.
 
     The phase is written less often than checkpoints complete: once this generation has completed
-    one, only a phase that says "starting" itself (a batch that waits for executors) counts.
+    one, only an explicit "starting" phase (a batch that waits for executors) counts.
     """
     if state.status is PipelineStatus.CREATED:
         return True
@@ -153,30 +152,31 @@ def is_starting(state: PipelineState, metrics: PipelineMetrics | None) -> bool:
     return phase in STARTING_PHASES
 
 
-def shown_age_ms(state: PipelineState, now_ms: int) -> int | None:
-    """How old the last progress is, by the clocks on the walls; None before the first. For
-    displays: the two clocks may differ.
+def displayed_age_ms(state: PipelineState, now_ms: int) -> int | None:
+    """Return the age of the last progress by wall clocks, for display; None before the first.
+
+    The two hosts' clocks may differ.
     """
     last_ms = max(state.confirmed_ms, state.latest.completed_ms if state.latest else 0)
     return max(0, now_ms - last_ms) if last_ms else None
 
 
-def pipeline_health(rhythm: ProgressPolicy, signs: PipelineSignals) -> JobHealth:
-    """The health of one pipeline of a running job. One that has ended is not judged here."""
-    if signs.state.status not in (PipelineStatus.CREATED, PipelineStatus.RUNNING):
+def pipeline_health(policy: ProgressPolicy, signals: PipelineSignals) -> JobHealth:
+    """Return the health of one pipeline of a running job; OK for one that has ended."""
+    if signals.state.status not in (PipelineStatus.CREATED, PipelineStatus.RUNNING):
         return JobHealth()
-    starting = is_starting(signs.state, signs.metrics)
-    grace_ms = rhythm.start_ms if starting else 0
-    silent = rhythm.level(signs.silent_ms, grace_ms)
+    starting = is_starting(signals.state, signals.metrics)
+    grace_ms = policy.start_ms if starting else 0
+    silent = policy.level(signals.silent_ms, grace_ms)
     slow = (
-        rhythm.level(signs.age_ms, grace_ms)
-        if rhythm.interval_ms is not None or starting
+        policy.level(signals.age_ms, grace_ms)
+        if policy.interval_ms is not None or starting
         else CheckpointHealth.OK
     )
     if silent is not CheckpointHealth.OK and SEVERITY[silent] >= SEVERITY[slow]:
-        return JobHealth(silent, _silence(signs))
+        return JobHealth(silent, _silence(signals))
     return (
-        JobHealth(slow, _reason(signs, starting))
+        JobHealth(slow, _reason(signals, starting))
         if slow is not CheckpointHealth.OK
         else JobHealth()
     )
@@ -187,50 +187,52 @@ def health_of(
     settings: CheckpointSettings,
     pipelines: Sequence[PipelineState],
     metrics: Mapping[int, PipelineMetrics],
-    ages: Mapping[int, int],
+    progress_ages: Mapping[int, int],
     silences: Mapping[int, int] = MappingProxyType({}),
     *,
-    seen: bool = True,
+    observed: bool = True,
     start_ms: int = START_MS,
 ) -> JobHealth:
-    """The health of a job, from its records and, by pipeline: how long its `mark` has been the
-    same, and how long its figures have not been written.
+    """Return the health of a job, from its records and the ages of each pipeline.
+
+    `progress_ages`: how long its `progress_marker` is unchanged; `silences`: how long its metrics
+    have not been written.
     """
-    signs = [
+    signals = [
         PipelineSignals(
             state=p,
             metrics=metrics.get(p.pipeline),
-            age_ms=ages.get(p.pipeline, 0),
+            age_ms=progress_ages.get(p.pipeline, 0),
             silent_ms=silences.get(p.pipeline, 0),
-            seen=seen,
+            observed=observed,
         )
         for p in pipelines
     ]
-    return job_health(ProgressPolicy.of(env, settings, start_ms), signs)
+    return job_health(ProgressPolicy.of(env, settings, start_ms), signals)
 
 
-def job_health(rhythm: ProgressPolicy, pipelines: Sequence[PipelineSignals]) -> JobHealth:
-    """The worst of its pipelines; of equal ones the first.
+def job_health(policy: ProgressPolicy, pipelines: Sequence[PipelineSignals]) -> JobHealth:
+    """Return the worst health of the pipelines; among equals the first.
 
-    Those that wait for their turn are not judged.
+    Pipelines that are queued by the concurrency limit are not checked.
     """
     running = sum(s.state.status is PipelineStatus.RUNNING for s in pipelines)
-    queued = rhythm.concurrency is not None and running >= rhythm.concurrency
-    judged = [s for s in pipelines if not (queued and s.state.status is PipelineStatus.CREATED)]
-    found = [(signs, pipeline_health(rhythm, signs)) for signs in judged]
-    signs, worst = max(found, key=lambda pair: SEVERITY[pair[1].level], default=(None, JobHealth()))
-    if signs is None or len(pipelines) == 1 or worst.level is CheckpointHealth.OK:
+    queued = policy.concurrency is not None and running >= policy.concurrency
+    checked = [s for s in pipelines if not (queued and s.state.status is PipelineStatus.CREATED)]
+    found = [(signs, pipeline_health(policy, signs)) for signs in checked]
+    signals, worst = max(
+        found, key=lambda pair: SEVERITY[pair[1].level], default=(None, JobHealth())
+    )
+    if signals is None or len(pipelines) == 1 or worst.level is CheckpointHealth.OK:
         return worst
-    return JobHealth(worst.level, f"pipeline {signs.state.pipeline}: {worst.reason}")
+    return JobHealth(worst.level, f"pipeline {signals.state.pipeline}: {worst.reason}")
 
 
-def explained(health: JobHealth, held_up: str) -> JobHealth:
-    """The same health with what the driver's host says of its process, which is the better reason
-    where it says something.
-    """
-    if health.level is CheckpointHealth.OK or not held_up:
+def explain(health: JobHealth, blocked: str) -> JobHealth:
+    """Replace the reason by the host's report about the driver process, if there is one."""
+    if health.level is CheckpointHealth.OK or not blocked:
         return health
-    return JobHealth(health.level, f"{Stall.DRIVER_HELD_UP}: {held_up}")
+    return JobHealth(health.level, f"{StallCause.DRIVER_BLOCKED}: {blocked}")
 
 
 SEVERITY = {CheckpointHealth.OK: 0, CheckpointHealth.LATE: 1, CheckpointHealth.STALLED: 2}
@@ -240,33 +242,33 @@ def _phase(state: PipelineState, metrics: PipelineMetrics | None) -> str:
     return metrics.phase if metrics is not None and metrics.generation == state.generation else ""
 
 
-def _silence(signs: PipelineSignals) -> str:
-    if signs.seen:
+def _silence(signals: PipelineSignals) -> str:
+    if signals.observed:
         return (
-            f"{Stall.STORE_UNREACHABLE}: the driver's process is there, but nothing of it reaches"
-            " the store"
+            f"{StallCause.STORE_UNREACHABLE}: the driver's process runs, but none of its writes"
+            " reaches the store"
         )
-    return f"{Stall.DRIVER_GONE}: it gives no sign of life, and no worker sees it"
+    return f"{StallCause.DRIVER_GONE}: it sends no heartbeat, and no worker can see it"
 
 
-def _reason(signs: PipelineSignals, starting: bool) -> str:
-    """In words: what it is, where it is, and the last error if there was one."""
-    state = signs.state
+def _reason(signals: PipelineSignals, starting: bool) -> str:
+    """Describe the stall: cause, location, and the last error if there was one."""
+    state = signals.state
     error = f"; last error: {state.error.message}" if state.error else ""
     if starting:
         waits_for = (
-            signs.metrics.waits_for if _phase(state, signs.metrics) and signs.metrics else ""
+            signals.metrics.waits_for if _phase(state, signals.metrics) and signals.metrics else ""
         )
-        return f"{Stall.STARTING}: {waits_for or 'the pipeline is not up yet'}{error}"
+        return f"{StallCause.STARTING}: {waits_for or 'the pipeline has not started yet'}{error}"
     stall, what = BY_PHASE.get(
-        _phase(state, signs.metrics), (Stall.NO_TRIGGER, "the loop begins no batch")
+        _phase(state, signals.metrics), (StallCause.NO_TRIGGER, "the loop starts no batch")
     )
     batch = f"checkpoint {state.pending.checkpoint}: " if state.pending else ""
     waits_for = (
-        signs.metrics.waits_for
-        if signs.metrics is not None and _phase(state, signs.metrics)
+        signals.metrics.waits_for
+        if signals.metrics is not None and _phase(state, signals.metrics)
         else ""
     )
     if waits_for:
-        return f"{Stall.STORE_UNREACHABLE}: {batch}{waits_for}"
+        return f"{StallCause.STORE_UNREACHABLE}: {batch}{waits_for}"
     return f"{stall}: {batch}{what}{error}"

@@ -1,43 +1,39 @@
-"""The table of all states, and the one door to them. Called by the reconciler; asks a state, and
-refuses what the state does not list.
+"""The table of all states, and the only way to call them.
 
-Jobs that `tidegate run` leads are left alone while that process lives, or cannot be seen from here;
-when it has died, they fail, and can be resumed.
+Called by the reconciler. Calls the current state, and rejects transitions that it does not list.
+Jobs that `tidegate run` leads are left alone while that process is alive or cannot be seen from
+here; when it has died, they fail and can be resumed.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Protocol
 
-from tidegate.lifecycle.deadline import Deadline, ladder_ms
+from tidegate.lifecycle.deadline import Deadline, escalation_ms
 from tidegate.lifecycle.decision import Decision, NoTransition, Transition
 from tidegate.lifecycle.observation import JobObservation
 from tidegate.lifecycle.recovery import fail
 from tidegate.lifecycle.states import (
-    canceled,
     canceling,
     created,
     doing_savepoint,
-    failed,
     failing,
-    finished,
     initializing,
     pending,
     recovering,
     running,
-    savepoint_done,
     scheduled,
-    unknowable,
 )
+from tidegate.lifecycle.states.terminal import TERMINAL_STATES
 from tidegate.lifecycle.stopping import Gone, driver_liveness
 from tidegate.model.errors import TerminalError
 from tidegate.model.records import DesiredState, DriverCommand, Failure, JobStatus
 
-OBEYED_MS = 15_000  # a force stop kills the driver at once
+FORCE_STOP_TIMEOUT_MS = 15_000  # a force stop kills the driver at once
 
 
 class State(Protocol):
-    """What every module of states/ has."""
+    """The interface of the modules of states/, and of the terminal states."""
 
     @property
     def NAME(self) -> JobStatus: ...
@@ -47,12 +43,12 @@ class State(Protocol):
 
     @property
     def DEADLINE(self) -> Deadline | None:
-        """How long it may last."""
+        """The longest time that the state may last."""
 
     def decide(self, view: JobObservation, /) -> Decision: ...
 
 
-_ALL: tuple[State, ...] = (
+ALL_STATES: tuple[State, ...] = (
     initializing,
     created,
     pending,
@@ -62,17 +58,13 @@ _ALL: tuple[State, ...] = (
     doing_savepoint,
     canceling,
     failing,
-    finished,
-    savepoint_done,
-    canceled,
-    failed,
-    unknowable,
+    *TERMINAL_STATES,
 )
-STATES: dict[JobStatus, State] = {state.NAME: state for state in _ALL}
+STATES: dict[JobStatus, State] = {state.NAME: state for state in ALL_STATES}
 
 
 class IllegalTransition(TerminalError):
-    """A state wants to go where it may not: our mistake, and only this job stops moving."""
+    """A state decided on an exit that it does not list: a bug, and only this job stops progressing."""
 
     condition = "illegal-transition"
 
@@ -84,42 +76,42 @@ class IllegalTransition(TerminalError):
 
 
 def decide(view: JobObservation) -> Decision:
-    """The next step of a job. Pure: the same view gives the same answer."""
+    """Decide the next step of a job. Pure: equal observations give equal decisions."""
     decision = _decide(view)
     if isinstance(decision, Transition):
-        check(view.record.job_id, view.state.status, decision.to)
-    elif _too_late(view):
-        return replace(decision, savepoint=doing_savepoint.overdue(view))
+        check_transition(view.record.job_id, view.state.status, decision.to)
+    elif _savepoint_overdue(view):
+        return replace(decision, savepoint=doing_savepoint.overdue_reason(view))
     return decision
 
 
-def _too_late(view: JobObservation) -> bool:
-    """Whether a savepoint is wanted that does not come, whatever the job does meanwhile.
+def _savepoint_overdue(view: JobObservation) -> bool:
+    """Whether a requested savepoint is overdue, whatever the job does meanwhile.
 
-    Who leads it with `tidegate run` sees to that himself.
+    A run that leads its job with `tidegate run` checks this itself.
     """
     return (
-        view.saving
+        view.savepoint_wanted
         and view.savepoint_age_ms >= view.limits.savepoint_ms
         and view.state.leader is None
     )
 
 
-def check(job_id: int, before: JobStatus, after: JobStatus) -> None:
-    """Refuse an exit that the state does not list."""
+def check_transition(job_id: int, before: JobStatus, after: JobStatus) -> None:
+    """Raise IllegalTransition for an exit that the state does not list."""
     if after not in STATES[before].GOES_TO:
         raise IllegalTransition(job_id, before, after)
 
 
 def edges() -> Iterator[tuple[JobStatus, JobStatus]]:
-    """Every allowed step, in the order of the table."""
+    """Yield every allowed transition, in the order of the table."""
     order = list(STATES)
-    for state in _ALL:
+    for state in ALL_STATES:
         yield from ((state.NAME, to) for to in sorted(state.GOES_TO, key=order.index))
 
 
 def diagram() -> str:
-    """All states and exits as Mermaid text."""
+    """Return all states and transitions as Mermaid text."""
     lines = [
         "stateDiagram-v2",
         f"    [*] --> {JobStatus.CREATED}",
@@ -127,24 +119,31 @@ def diagram() -> str:
     ]
     ends = [
         state.NAME
-        for state in _ALL
+        for state in ALL_STATES
         if state.NAME.terminal and any(after is state.NAME for _, after in edges())
     ]
     return "\n".join([*lines, *(f"    {end} --> [*]" for end in ends)]) + "\n"
 
 
-def _overdue(view: JobObservation) -> bool:
-    """Whether the `tidegate run` that leads a job has not obeyed a stop for longer than its own
-    steps of a stop take: it hangs, or is stopped (SIGSTOP).
+def _stop_overdue(view: JobObservation) -> bool:
+    """Whether the `tidegate run` that leads a job has ignored a stop for longer than its
+    escalation.
+
+    The process hangs, or is stopped (SIGSTOP).
     """
-    patience_ms = OBEYED_MS if view.wish is DesiredState.FORCE_STOP else ladder_ms(view.limits)
-    can_be_ended = view.driver is None or bool(view.adopter) or not view.driver_lives
-    return view.stop_wanted and can_be_ended and view.wish_age_ms >= patience_ms
+    timeout_ms = (
+        FORCE_STOP_TIMEOUT_MS
+        if view.desired is DesiredState.FORCE_STOP
+        else escalation_ms(view.limits)
+    )
+    can_be_ended = view.driver is None or bool(view.adopter) or not view.driver_may_live
+    return view.stop_requested and can_be_ended and view.desired_age_ms >= timeout_ms
 
 
-def _disobeyed(view: JobObservation) -> Decision:
-    """The servers end it themselves: a worker of its host kills the driver, and the run finds the
-    job ended when it wakes.
+def _end_unresponsive_run(view: JobObservation) -> Decision:
+    """End a run that does not respond to a stop.
+
+    A worker on its host kills the driver; the run finds the job ended when it wakes up.
     """
     leader, status = view.state.leader, view.state.status
     assert leader is not None
@@ -153,16 +152,19 @@ def _disobeyed(view: JobObservation) -> Decision:
         if isinstance(gone, Gone):
             return Transition(to=JobStatus.CANCELED, reason=view.state.reason, proof=gone.proof)
         return NoTransition(
-            order=DriverCommand.KILL, worker=view.adopter or None, reason=view.state.reason
+            command=DriverCommand.KILL, worker=view.adopter or None, reason=view.state.reason
         )
     if JobStatus.CANCELING not in STATES[status].GOES_TO:
         return NoTransition()
     reason = (
         f"process {leader.pid} on {leader.host}, which leads this job with `tidegate run`, does not"
-        " obey the stop: its driver is killed"
+        " respond to the stop: its driver is killed"
     )
     return Transition(
-        to=JobStatus.CANCELING, order=DriverCommand.KILL, worker=view.adopter or None, reason=reason
+        to=JobStatus.CANCELING,
+        command=DriverCommand.KILL,
+        worker=view.adopter or None,
+        reason=reason,
     )
 
 
@@ -172,8 +174,8 @@ def _decide(view: JobObservation) -> Decision:
         return state.decide(view)
     leader = view.state.leader
     if view.embedded_alive is not False:
-        return _disobeyed(view) if _overdue(view) else NoTransition()
-    if view.stop_wanted or JobStatus.FAILING not in state.GOES_TO:
+        return _end_unresponsive_run(view) if _stop_overdue(view) else NoTransition()
+    if view.stop_requested or JobStatus.FAILING not in state.GOES_TO:
         return state.decide(view)
     message = (
         f"process {leader.pid} on {leader.host}, which led this job with `tidegate run`, has died."
@@ -188,5 +190,5 @@ def _decide(view: JobObservation) -> Decision:
             domain="external",
             message=message,
         ),
-        order=DriverCommand.KILL,
+        command=DriverCommand.KILL,
     )

@@ -1,6 +1,6 @@
-"""What is known of a job when its next step is decided.
+"""All facts about a job that its next decision depends on.
 
-Made by coordinator/observe; read by the states.
+Made by the reconciler; read by the states.
 """
 
 from collections.abc import Mapping
@@ -24,33 +24,33 @@ from tidegate.model.records import (
 
 
 class DriverSupervision(StrEnum):
-    """Who looks after the driver of a job."""
+    """Which worker supervises the driver of a job."""
 
     NONE = "none"  # nothing is assigned
     ALIVE = "alive"  # the assigned worker holds its lease
-    # it does not, and another worker on the same host and boot can adopt the driver
+    # It does not, and another worker on the same host and boot can adopt the driver.
     REPLACEABLE = "replaceable"
-    GONE = "gone"  # it does not, and nobody else can see that host
+    GONE = "gone"  # it does not, and no other worker can see that host
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A worker that can take the job."""
+    """A worker with a free slot for the job."""
 
     worker: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unplaceable:
-    """Why the job cannot start yet, for a person."""
+    """Why the job cannot start yet, for users."""
 
     reason: str
-    rejected: bool = False  # nor shall it wait: it fails
+    rejected: bool = False  # it must not wait either: it fails
 
 
 @dataclass(frozen=True, slots=True)
 class JobHealth:
-    """Whether RUNNING means progress, and if not, what is known about why."""
+    """Whether a RUNNING job makes progress, and if not, the likely cause."""
 
     level: CheckpointHealth = CheckpointHealth.OK
     reason: str = ""
@@ -58,14 +58,14 @@ class JobHealth:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LifecycleLimits:
-    """Deadlines, from the engine's settings; all in milliseconds."""
+    """Deadlines from the engine's settings, in milliseconds."""
 
     start_ms: int = 120_000  # SCHEDULED: from the assignment to the driver's name in the store
-    ask_ms: int = 30_000  # a stop: how long each step may take before the next one
+    stop_ms: int = 30_000  # a stop: time limit of each step before the next one
     interrupt_ms: int = 10_000
     terminate_ms: int = 5_000
-    kill_ms: int = 60_000  # until a killed session must be gone
-    linger_ms: int = 30_000  # a driver whose pipelines have all ended
+    kill_ms: int = 60_000  # until every process of a killed session must be dead
+    exit_ms: int = 30_000  # until a driver must exit whose pipelines have all ended
     accept_ms: int = 60_000  # INITIALIZING, CREATED
     savepoint_ms: int = 600_000  # DOING_SAVEPOINT: a whole batch may come before it
 
@@ -74,7 +74,7 @@ class LifecycleLimits:
 class JobObservation:
     """One job at one moment.
 
-    Ages are measured on the leader's monotonic clock, so that no step of a wall clock can end a
+    Ages are measured on the leader's monotonic clock, so that no change of a wall clock can end a
     deadline.
     """
 
@@ -84,45 +84,43 @@ class JobObservation:
     pipelines: tuple[PipelineState, ...] = ()
     driver: DriverRecord | None = None  # of the newest generation that has registered one
     assignment: Assignment | None = None
-    watcher: DriverSupervision = DriverSupervision.NONE
-    adopter: str = ""  # with REPLACEABLE: who
-    driver_silent: bool = False  # no sign of life for longer than its lease
+    supervision: DriverSupervision = DriverSupervision.NONE
+    adopter: str = ""  # with REPLACEABLE: the worker that can adopt the driver
+    driver_silent: bool = False  # no heartbeat for longer than its lease
     state_age_ms: int = 0  # how long it has been in this state, as far as this leader knows
-    order_age_ms: int = 0  # how long the standing order has been given
-    savepoint: SavepointRequest | None = None  # the last one that was asked for of this incarnation
-    savepoint_age_ms: int = 0  # how long it has been as it is
+    command_age_ms: int = 0  # since the current command was given
+    savepoint: SavepointRequest | None = None  # the last request to this incarnation
+    savepoint_age_ms: int = 0  # since that request changed
     health: JobHealth = JobHealth()
     log_retention: LogRetentionStatus = field(default_factory=LogRetentionStatus)
-    place: Placement | Unplaceable = Unplaceable("not looked for yet")
+    placement: Placement | Unplaceable = Unplaceable("no worker was chosen yet")
     limits: LifecycleLimits = field(default_factory=LifecycleLimits)
-    wish_age_ms: int = 0  # how long the standing wish has been known to this leader
-    embedded_alive: bool | None = (
-        # of a job that `tidegate run` leads: whether that process lives; None where servers lead,
-        # or it cannot be seen from here
-        None
-    )
+    desired_age_ms: int = 0  # since this leader first saw the desired state
+    # Of a job that `tidegate run` leads: whether that process is alive; None if servers lead it, or
+    # it runs on another host.
+    embedded_alive: bool | None = None
 
     @property
-    def wish(self) -> DesiredState:
+    def desired(self) -> DesiredState:
         return self.record.intent.desired
 
     @property
-    def stop_wanted(self) -> bool:
-        """Whether people want it to end without more ado."""
-        return self.wish in (DesiredState.CANCEL, DesiredState.FORCE_STOP)
+    def stop_requested(self) -> bool:
+        """Whether users requested a stop without a savepoint."""
+        return self.desired in (DesiredState.CANCEL, DesiredState.FORCE_STOP)
 
     @property
-    def saving(self) -> bool:
-        """Whether a savepoint is wanted."""
+    def savepoint_wanted(self) -> bool:
+        """Whether a savepoint is requested and not complete."""
         return self.savepoint is not None and self.savepoint.status is SavepointStatus.WANTED
 
     @property
-    def stops_saved(self) -> bool:
-        """Whether a savepoint is wanted, and the job is to end with it."""
-        return self.saving and self.savepoint is not None and self.savepoint.stop
+    def stops_with_savepoint(self) -> bool:
+        """Whether a savepoint is requested and the job ends with it."""
+        return self.savepoint_wanted and self.savepoint is not None and self.savepoint.stop
 
     @property
-    def saved(self) -> bool:
+    def stop_savepoint_done(self) -> bool:
         """Whether the job was to end with a savepoint, and that is done."""
         return (
             self.savepoint is not None
@@ -131,23 +129,23 @@ class JobObservation:
         )
 
     @property
-    def standing(self) -> DriverCommand | None:
-        """The order that the worker and the driver can read now; None where nothing is assigned."""
-        return self.assignment.order if self.assignment else None
+    def current_command(self) -> DriverCommand | None:
+        """The command that worker and driver can read now; None if nothing is assigned."""
+        return self.assignment.command if self.assignment else None
 
     @property
-    def driven(self) -> bool:
+    def has_driver(self) -> bool:
         """Whether the current generation has a driver on record, alive or not."""
         return self.driver is not None and self.driver.generation == self.state.generation
 
     @property
-    def driver_lives(self) -> bool:
-        """Whether a process may still be there, of the current generation or an older one."""
+    def driver_may_live(self) -> bool:
+        """Whether a driver process of this or an older generation may still be alive."""
         return self.driver is not None and self.driver.end is None
 
     @property
     def outcome(self) -> PipelineStatus | None:
-        """What the pipelines amount to; None while one of them has not ended."""
+        """The combined status of the pipelines; None while one of them has not ended."""
         statuses = {p.status for p in self.pipelines}
         if not statuses or statuses & {PipelineStatus.CREATED, PipelineStatus.RUNNING}:
             return PipelineStatus.FAILED if PipelineStatus.FAILED in statuses else None
@@ -161,7 +159,7 @@ class JobObservation:
 
     @property
     def checkpoints(self) -> int:
-        """Completed checkpoints of all pipelines, ever."""
+        """The number of checkpoints that all pipelines have completed in this lineage."""
         return sum(p.checkpoints for p in self.pipelines)
 
     @property

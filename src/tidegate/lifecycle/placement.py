@@ -1,8 +1,7 @@
-"""Which worker may take which waiting job, and if none can, why. Pure; called by the leader once a
-turn with all of its queue.
+"""Which worker may take which waiting job, and if none can, why.
 
-The queue is looked at in order, but nobody waits for the one before: a job that cannot run never
-blocks one that can.
+Pure; called by the leader once per reconcile cycle with its whole queue. Jobs are placed in order,
+but a job that cannot run never blocks one that can.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,22 +12,20 @@ from tidegate.lifecycle.observation import Placement, Unplaceable
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueuedJob:
-    """A job in the queue."""
+    """A job that waits for a worker."""
 
     job_id: int
     tags: Mapping[str, str] = field(default_factory=dict)  # the worker must have all of them
-    held: str = (
-        ""  # why it may not start at all yet, for a person: the old incarnation is being cleaned up
-    )
-    avoid: frozenset[str] = (
-        frozenset()
-    )  # workers that are taken only if there is no other: where its last driver did not start
-    rejects: bool = False  # it shall fail rather than wait for a slot
+    # Why it may not start at all yet, for users: the old incarnation is being cleaned up.
+    blocked: str = ""
+    # Workers used only if there is no other: its last driver did not start there.
+    avoid: frozenset[str] = frozenset()
+    reject_when_full: bool = False  # fails rather than waits for a slot
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Offer:
-    """A living worker, and how many jobs it has."""
+class WorkerOffer:
+    """A live worker, and how many jobs it runs."""
 
     id: str
     slots: int
@@ -37,16 +34,16 @@ class Offer:
 
     @property
     def free(self) -> int:
-        """How many more it can take."""
+        """The number of free slots."""
         return max(0, self.slots - self.taken)
 
 
-def place(
-    waiting: Sequence[QueuedJob], offers: Sequence[Offer]
+def place_jobs(
+    waiting: Sequence[QueuedJob], offers: Sequence[WorkerOffer]
 ) -> dict[int, Placement | Unplaceable]:
-    """A worker for each job, as far as the slots go.
+    """Choose a worker for each job, as far as the slots suffice.
 
-    The same queue and offers give the same answer.
+    The same queue and offers give the same result.
     """
     left = {offer.id: offer for offer in offers}
     answers: dict[int, Placement | Unplaceable] = {}
@@ -58,13 +55,13 @@ def place(
     return answers
 
 
-def _choose(job: QueuedJob, offers: Mapping[str, Offer]) -> Placement | Unplaceable:
-    if job.held:
-        return Unplaceable(job.held)
-    fitting = [offer for offer in offers.values() if not missing(job.tags, offer.tags)]
+def _choose(job: QueuedJob, offers: Mapping[str, WorkerOffer]) -> Placement | Unplaceable:
+    if job.blocked:
+        return Unplaceable(job.blocked)
+    fitting = [offer for offer in offers.values() if not missing_tags(job.tags, offer.tags)]
     free = [offer for offer in fitting if offer.free]
     if not free:
-        return Unplaceable(_why(job, list(offers.values()), fitting), job.rejects)
+        return Unplaceable(_why(job, list(offers.values()), fitting), job.reject_when_full)
     best = min(
         free,
         key=lambda offer: (offer.id in job.avoid, offer.taken / offer.slots, -offer.free, offer.id),
@@ -72,21 +69,21 @@ def _choose(job: QueuedJob, offers: Mapping[str, Offer]) -> Placement | Unplacea
     return Placement(best.id)
 
 
-def missing(wanted: Mapping[str, str], tags: Mapping[str, str]) -> dict[str, str]:
-    """The tags that a worker does not have."""
+def missing_tags(wanted: Mapping[str, str], tags: Mapping[str, str]) -> dict[str, str]:
+    """Return the wanted tags that a worker does not have."""
     return {key: value for key, value in wanted.items() if tags.get(key) != value}
 
 
-def _why(job: QueuedJob, offers: Sequence[Offer], fitting: Sequence[Offer]) -> str:
+def _why(job: QueuedJob, offers: Sequence[WorkerOffer], fitting: Sequence[WorkerOffer]) -> str:
     if not offers:
-        return "no worker is there"
+        return "no worker is running"
     if not fitting:
         fewest = min(
-            (missing(job.tags, offer.tags) for offer in offers),
+            (missing_tags(job.tags, offer.tags) for offer in offers),
             key=lambda tags: (len(tags), sorted(tags.items())),
         )
         lacking = ", ".join(f"{key}={value}" for key, value in sorted(fewest.items()))
-        return f"no worker has the tags that the job asks for; the nearest one lacks {lacking}"
+        return f"no worker has the tags that the job requires; the closest one lacks {lacking}"
     slots = sum(offer.slots for offer in fitting)
     which = " of the workers with its tags" if job.tags else ""
     return (

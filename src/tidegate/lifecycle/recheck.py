@@ -1,9 +1,9 @@
-"""Which jobs get on by themselves, and how long they may be left alone. Pure; called by the
-reconciler after each look at a job.
+"""Which jobs need no attention, and for how long.
 
-A calm job runs under the eyes of its worker, makes progress, and nobody wants anything of it.
-Whatever ends that is a change of its records, which is looked at at once, or a progress that does
-not come: so it is enough to look again within a part of the time after which it would be late.
+Pure; called by the reconciler after each decision. A stable job runs under the supervision of its
+worker, makes progress, and no command is pending. What ends that is a change of its records, which
+is handled at once, or missing progress: so it is enough to check it again within a share of the
+time after which it would be late.
 """
 
 from tidegate.lifecycle.decision import Decision, NoTransition
@@ -11,39 +11,37 @@ from tidegate.lifecycle.health import STARTING_PHASES, ProgressPolicy
 from tidegate.lifecycle.observation import JobObservation
 from tidegate.model.records import CheckpointHealth, JobStatus, PipelineMetrics, PipelineState
 
-PART = 4  # of the time after which it would be late
-AS_IT_IS = NoTransition()
+LATE_SHARE = 4  # a stable job is rechecked this often before it would be late
+UNCHANGED = NoTransition()
 
 
 def is_stable(view: JobObservation, decision: Decision) -> bool:
-    """Whether only a change, or the lack of any, can call for something else.
+    """Whether only a change, or the lack of any, can require another decision.
 
-    One that is led by `tidegate run` never is: that process is looked for.
+    A job that `tidegate run` leads is never stable: its process is checked every time.
     """
     return (
         view.state.status is JobStatus.RUNNING
-        and decision == AS_IT_IS
+        and decision == UNCHANGED
         and view.health.level is CheckpointHealth.OK
         and view.state.leader is None
-        and not view.saving
+        and not view.savepoint_wanted
         and view.outcome is None
     )
 
 
-def recheck_after_ms(rhythm: ProgressPolicy) -> int:
-    """How long a calm job may be left alone."""
-    return rhythm.late_ms // PART
+def recheck_after_ms(policy: ProgressPolicy) -> int:
+    """Return how long a stable job may stay unchecked."""
+    return policy.late_ms // LATE_SHARE
 
 
-def state_mark(state: PipelineState) -> object:
-    """What of a pipeline's record calls for a look at once when it is another one; the rest is its
-    progress.
-    """
+def state_marker(state: PipelineState) -> object:
+    """The part of a pipeline's record whose change needs a check; the rest is progress."""
     return state.status, state.generation, state.error
 
 
-def figures_mark(metrics: PipelineMetrics) -> object:
-    """The same of its figures."""
+def metrics_marker(metrics: PipelineMetrics) -> object:
+    """The part of a pipeline's metrics whose change needs a check at once."""
     return (
         metrics.generation,
         metrics.phase in STARTING_PHASES,

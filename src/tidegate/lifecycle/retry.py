@@ -1,9 +1,9 @@
-"""How often a job may be started again, and how soon. Pure arithmetic; called by the states.
+"""How often a job may be restarted, and how soon. Pure; called by the states.
 
-The budget (`job.retry.times`) counts restarts in a row without getting on between them: it shall
-tell "cannot get on" from "stumbles". A generation has got on when every pipeline that it began has
-completed a checkpoint, or has found nothing to read; then the count begins anew. All of them,
-because a pipeline that thrives must not pay for another one that kills the driver over and over.
+The budget (`job.retry.times`) counts restarts in a row without progress between them, to tell a job
+that cannot run from one with a passing failure. A generation has progressed when every pipeline
+that it began has completed a checkpoint, or has found nothing to read; then the count restarts.
+Every pipeline, because one that works must not pay for another that kills the driver repeatedly.
 """
 
 from collections.abc import Iterable
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from tidegate.model.records import DriverRecord, PipelineState, PipelineStatus
 
-DOUBLINGS_MAX = 3  # the pause grows to eight times the interval, no further
+DOUBLINGS_MAX = 3  # the pause grows to at most eight times the interval
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """One more time. `number` counts from 1; `healed`: the count began anew."""
+    """One more restart. `number` counts from 1; `healed`: the count restarted."""
 
     number: int
     healed: bool
@@ -24,20 +24,21 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Exhausted:
-    """All restarts are used up."""
+    """No restarts are left."""
 
     times: int
 
 
-def next_retry(*, restarts: int, times: int, got_on: bool) -> Retry | Exhausted:
-    """Whether a job that has been restarted so often may be restarted once more."""
-    number = (0 if got_on else restarts) + 1
-    return Retry(number, got_on) if number <= times else Exhausted(times)
+def next_retry(*, restarts: int, times: int, progressed: bool) -> Retry | Exhausted:
+    """Decide whether a job with this many restarts may be restarted once more."""
+    number = (0 if progressed else restarts) + 1
+    return Retry(number, progressed) if number <= times else Exhausted(times)
 
 
 def backoff_ms(interval_s: float, number: int) -> int:
-    """The pause before a restart: the interval, doubled with each one in a row, up to eight times.
-    None before one that does not count.
+    """Return the pause before a restart: the interval, doubled for each one in a row.
+
+    No pause before a restart that does not count.
     """
     if number < 1:
         return 0
@@ -48,10 +49,10 @@ def backoff_ms_max(interval_s: float) -> int:
     return int(interval_s * 1000 * 2**DOUBLINGS_MAX)
 
 
-def got_on(
+def has_progressed(
     driver: DriverRecord | None, generation: int, pipelines: Iterable[PipelineState]
 ) -> bool:
-    """Whether this generation's driver has done what it is there for."""
+    """Whether every pipeline that this generation's driver began has made progress."""
     if driver is None or driver.generation != generation:
         return False
     begun = [
@@ -60,18 +61,20 @@ def got_on(
         if p.status not in (PipelineStatus.CREATED, PipelineStatus.FINISHED)
         or _completed(p, generation)
     ]
-    return bool(begun) and all(_got_on(p, generation) for p in begun)
+    return bool(begun) and all(_pipeline_progressed(p, generation) for p in begun)
 
 
-def _got_on(pipeline: PipelineState, generation: int) -> bool:
-    """`confirmed_ms` begins at 0 with each generation: when it was written is of some host's clock,
-    that it was written is of this generation.
+def _pipeline_progressed(pipeline: PipelineState, generation: int) -> bool:
+    """Whether a pipeline made progress in this generation.
+
+    `confirmed_ms` begins at 0 with each generation: its value is of some host's clock, but that it
+    was written is a fact of this generation.
     """
     return _completed(pipeline, generation) or pipeline.confirmed_ms > 0
 
 
 def _completed(pipeline: PipelineState, generation: int) -> bool:
-    """Also of one that has finished: whether it was this generation that got it there.
+    """Whether this generation completed a checkpoint, also of a pipeline that has finished.
 
     One that was finished before says nothing about this driver.
     """

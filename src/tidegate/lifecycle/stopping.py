@@ -1,15 +1,14 @@
-"""Ending a driver: whether it is gone, and how hard to press next. Called by the states that wait
-for an end; decides, and acts on nothing.
+"""How a driver is stopped: whether it is dead, and which command comes next.
 
-A stop is a ladder: ask, interrupt, terminate, kill. Each step has its time, on the leader's
-monotonic clock, from the moment the order was given; the standing order is in the store, so the
-next leader goes on from the same step. The driver reads the first two by itself; the last two need
-a worker that sees its host.
+Called by the states that wait for an end; decides, and acts on nothing. A stop escalates: stop,
+interrupt, terminate, kill. Each command has a time limit on the leader's monotonic clock from the
+moment it was given. The current command is in the store, so the next leader continues from the same
+step. The driver reads the first two itself; the last two need a worker that sees its host.
 """
 
 from dataclasses import dataclass
 
-from tidegate.lifecycle.deadline import ladder_ms
+from tidegate.lifecycle.deadline import escalation_ms
 from tidegate.lifecycle.decision import NoTransition
 from tidegate.lifecycle.observation import DriverSupervision, JobObservation, LifecycleLimits
 from tidegate.model.records import DesiredState, DriverCommand, Failure, ProcessRef
@@ -25,78 +24,82 @@ LEASE_EXPIRED = "lease expired"
 
 
 @dataclass(frozen=True, slots=True)
-class Lives:
-    """A process may still be there."""
+class MaybeAlive:
+    """A process of the driver may still be alive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """No process can be there. `proof` where this is concluded now, and not on record yet."""
+    """No process of the driver can be alive.
+
+    `proof` if this is concluded now and not yet on record.
+    """
 
     proof: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Overdue:
-    """It was killed and is still there. `failure` names it."""
+class KillOverdue:
+    """The driver was killed and is still alive. `failure` names it."""
 
     failure: Failure
 
 
-def driver_liveness(view: JobObservation) -> Lives | Gone:
-    """Whether the driver is there.
+def driver_liveness(view: JobObservation) -> MaybeAlive | Gone:
+    """Decide whether the driver is alive.
 
-    One that nobody can see, and that has shown no sign for its lease, counts as gone: its
-    generation is fenced next.
+    A driver that no worker can see, and that has sent no heartbeat for its lease, counts as dead:
+    its generation is fenced next.
     """
-    if not view.driver_lives:
+    if not view.driver_may_live:
         return Gone()
-    if view.watcher in (DriverSupervision.GONE, DriverSupervision.NONE) and view.driver_silent:
+    if view.supervision in (DriverSupervision.GONE, DriverSupervision.NONE) and view.driver_silent:
         return Gone(LEASE_EXPIRED)
-    return Lives()
+    return MaybeAlive()
 
 
-def first_order(view: JobObservation) -> DriverCommand:
-    """How a wish to stop begins; never weaker than what stands."""
+def first_command(view: JobObservation) -> DriverCommand:
+    """Return the first command of a requested stop, never weaker than the current one."""
     return stronger(
-        DriverCommand.KILL if view.wish is DesiredState.FORCE_STOP else DriverCommand.STOP,
-        view.standing,
+        DriverCommand.KILL if view.desired is DesiredState.FORCE_STOP else DriverCommand.STOP,
+        view.current_command,
     )
 
 
-def stronger(order: DriverCommand, other: DriverCommand | None) -> DriverCommand:
-    """The stronger one of two."""
-    return order if other is None else max(order, other, key=ESCALATION.index)
+def stronger(command: DriverCommand, other: DriverCommand | None) -> DriverCommand:
+    """Return the stronger of two commands."""
+    return command if other is None else max(command, other, key=ESCALATION.index)
 
 
 def escalate(
-    view: JobObservation, first: DriverCommand, *, ask_ms: int | None = None
-) -> NoTransition | Overdue:
-    """The next step of the ladder, from `first` on: Stay with the order that shall stand now, in
-    the hands of whoever can carry it out.
+    view: JobObservation, first: DriverCommand, *, stop_ms: int | None = None
+) -> NoTransition | KillOverdue:
+    """Return the next step of the escalation, beginning with `first`.
+
+    NoTransition with the command that applies now, assigned to a worker that can carry it out.
     """
-    if view.watcher is DriverSupervision.REPLACEABLE:
+    if view.supervision is DriverSupervision.REPLACEABLE:
         return NoTransition(
-            order=stronger(first, view.standing), worker=view.adopter, reason=view.state.reason
+            command=stronger(first, view.current_command),
+            worker=view.adopter,
+            reason=view.state.reason,
         )
     if _overdue(view):
-        return Overdue(unkillable_failure(view))
+        return KillOverdue(unkillable_failure(view))
     return NoTransition(
-        order=_due(view, first, ask_ms), worker=target_worker(view), reason=view.state.reason
+        command=_due(view, first, stop_ms), worker=target_worker(view), reason=view.state.reason
     )
 
 
 def target_worker(view: JobObservation) -> str | None:
-    """Who has to be given the order, where nothing is assigned: the worker that started the driver.
-    None: as it stands.
-    """
-    if view.assignment is not None or view.driver is None or not view.driver_lives:
+    """Return the worker that started the driver, if nothing is assigned; else None: unchanged."""
+    if view.assignment is not None or view.driver is None or not view.driver_may_live:
         return None
     return view.driver.worker or None
 
 
 def unkillable_failure(view: JobObservation) -> Failure:
-    """The failure that names a process which does not die."""
+    """Return the failure that names the driver process that survives a kill."""
     process = view.driver.process if view.driver else None
     return unkillable(process, view.limits, view.now_ms, view.state.generation)
 
@@ -104,11 +107,11 @@ def unkillable_failure(view: JobObservation) -> Failure:
 def unkillable(
     process: ProcessRef | None, limits: LifecycleLimits, now_ms: int, generation: int
 ) -> Failure:
-    """The failure that names a killed process which is still there."""
+    """Return the failure that names a killed process that is still alive."""
     who = f"process {process.pid} on {process.host}" if process else "the driver"
     message = (
-        f"{who} did not end within {limits.kill_ms // 1000} s after it was to be killed. "
-        "Its generation is fenced: it can make nothing visible any more; end it by hand"
+        f"{who} did not end within {limits.kill_ms // 1000} s after the kill. "
+        "Its generation is fenced, so it can make nothing visible any more; end it manually"
     )
     return Failure(
         at_ms=now_ms,
@@ -119,32 +122,34 @@ def unkillable(
     )
 
 
-def after(order: DriverCommand) -> DriverCommand:
-    """The next stronger order; a kill stays a kill."""
-    return ESCALATION[min(ESCALATION.index(order) + 1, len(ESCALATION) - 1)]
+def next_command(command: DriverCommand) -> DriverCommand:
+    """Return the next stronger command; KILL stays KILL."""
+    return ESCALATION[min(ESCALATION.index(command) + 1, len(ESCALATION) - 1)]
 
 
-def _due(view: JobObservation, first: DriverCommand, ask_ms: int | None) -> DriverCommand:
-    order = stronger(first, view.standing)
-    if order is view.standing and view.order_age_ms >= patience_ms(order, view.limits, ask_ms):
-        return after(order)
-    return order
+def _due(view: JobObservation, first: DriverCommand, stop_ms: int | None) -> DriverCommand:
+    command = stronger(first, view.current_command)
+    if command is view.current_command and view.command_age_ms >= command_timeout_ms(
+        command, view.limits, stop_ms
+    ):
+        return next_command(command)
+    return command
 
 
-def patience_ms(order: DriverCommand, limits: LifecycleLimits, ask_ms: int | None = None) -> int:
-    """How long an order may stand before the next stronger one follows."""
+def command_timeout_ms(
+    command: DriverCommand, limits: LifecycleLimits, stop_ms: int | None = None
+) -> int:
+    """Return how long to wait for a command before the next stronger one."""
     steps = {
-        DriverCommand.STOP: ask_ms if ask_ms is not None else limits.ask_ms,
+        DriverCommand.STOP: stop_ms if stop_ms is not None else limits.stop_ms,
         DriverCommand.INTERRUPT: limits.interrupt_ms,
         DriverCommand.TERMINATE: limits.terminate_ms,
     }
-    return steps.get(order, 0)
+    return steps.get(command, 0)
 
 
 def _overdue(view: JobObservation) -> bool:
-    if (
-        view.assignment is None
-        # nobody is there to be ordered: then the state itself may last no longer than a whole ladder
-    ):
-        return view.state_age_ms >= ladder_ms(view.limits)
-    return view.standing is DriverCommand.KILL and view.order_age_ms >= view.limits.kill_ms
+    # Without an assignment no worker can be commanded: the state may last one whole escalation.
+    if view.assignment is None:
+        return view.state_age_ms >= escalation_ms(view.limits)
+    return view.current_command is DriverCommand.KILL and view.command_age_ms >= view.limits.kill_ms

@@ -68,7 +68,7 @@ class Make:
 
     def assignment(self, order: DriverCommand = DriverCommand.RUN, worker: str = "w") -> Assignment:
         return Assignment(
-            job_id=JOB, initialization_ms=1, generation=GENERATION, worker=worker, order=order
+            job_id=JOB, initialization_ms=1, generation=GENERATION, worker=worker, command=order
         )
 
     def pipeline(
@@ -125,7 +125,7 @@ class Make:
             "pipelines": (self.pipeline(),),
             "driver": self.driver(),
             "assignment": self.assignment(),
-            "watcher": DriverSupervision.ALIVE,
+            "supervision": DriverSupervision.ALIVE,
         }
         return JobObservation(
             now_ms=NOW_MS,
@@ -141,7 +141,7 @@ class Make:
         nothing: dict[str, Any] = {
             "driver": None,
             "assignment": None,
-            "watcher": DriverSupervision.NONE,
+            "supervision": DriverSupervision.NONE,
             "pipelines": (self.pipeline(PipelineStatus.CREATED),),
         }
         return self.view(status, wish, **{**nothing, **fields})
@@ -150,7 +150,7 @@ class Make:
         self, view: JobObservation, order: DriverCommand, age_ms: int = 0
     ) -> JobObservation:
         """The same job with an order that was given so long ago."""
-        return replace(view, assignment=self.assignment(order), order_age_ms=age_ms)
+        return replace(view, assignment=self.assignment(order), command_age_ms=age_ms)
 
 
 @pytest.fixture

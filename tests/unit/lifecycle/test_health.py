@@ -10,13 +10,13 @@ from tidegate.lifecycle.health import (
     START_MS,
     PipelineSignals,
     ProgressPolicy,
-    explained,
+    displayed_age_ms,
+    explain,
     health_of,
     is_starting,
     job_health,
-    mark,
     pipeline_health,
-    shown_age_ms,
+    progress_marker,
 )
 from tidegate.lifecycle.observation import JobHealth
 from tidegate.model.engine import CheckpointSettings
@@ -246,7 +246,7 @@ def test_the_health_of_a_job_comes_from_its_records_and_ages(make, signs) -> Non
         env, CheckpointSettings(), [make.pipeline()], metrics, {1: 50_000}
     ) == JobHealth(LATE, "batch too long: its rows are being read and staged")
     gone = health_of(
-        env, CheckpointSettings(), [make.pipeline()], metrics, {1: 0}, {1: 61_000}, seen=False
+        env, CheckpointSettings(), [make.pipeline()], metrics, {1: 0}, {1: 61_000}, observed=False
     )
     assert gone.reason.startswith("driver gone")
     assert health_of(
@@ -265,39 +265,41 @@ def test_the_age_begins_anew_with_a_checkpoint_a_confirmation_and_the_end_of_the
         signs("writing").metrics,
         signs("restoring").metrics,
     )
-    before = mark(state, writing)
-    assert mark(state, replace(writing, phase="committing", rows_read=5, at_ms=7)) == before
+    before = progress_marker(state, writing)
+    assert (
+        progress_marker(state, replace(writing, phase="committing", rows_read=5, at_ms=7)) == before
+    )
     for other in (
         replace(state, checkpoints=1),
         replace(state, confirmed_ms=1),
         replace(state, generation=9),
         replace(state, status=PipelineStatus.FINISHED),
     ):
-        assert mark(other, writing) != before
-    assert mark(state, restoring) != before
+        assert progress_marker(other, writing) != before
+    assert progress_marker(state, restoring) != before
 
 
 def test_the_age_that_is_shown_is_of_the_last_checkpoint_or_confirmation(make) -> None:
-    assert shown_age_ms(make.pipeline(), 10**6) is None
+    assert displayed_age_ms(make.pipeline(), 10**6) is None
     checkpoint = make.checkpoint()
-    assert shown_age_ms(make.pipeline(retained=(checkpoint,)), checkpoint.completed_ms + 5) == 5
+    assert displayed_age_ms(make.pipeline(retained=(checkpoint,)), checkpoint.completed_ms + 5) == 5
     assert (
-        shown_age_ms(
+        displayed_age_ms(
             make.pipeline(retained=(checkpoint,), confirmed_ms=checkpoint.completed_ms + 3),
             checkpoint.completed_ms + 5,
         )
         == 2
     )
-    assert shown_age_ms(make.pipeline(confirmed_ms=10), 5) == 0
+    assert displayed_age_ms(make.pipeline(confirmed_ms=10), 5) == 0
 
 
 def test_what_the_host_says_of_the_process_is_the_better_reason() -> None:
     late = JobHealth(CheckpointHealth.LATE, "store unreachable: nothing of it reaches the store")
-    assert explained(late, "the driver's process 7 is stopped") == JobHealth(
-        CheckpointHealth.LATE, "driver held up: the driver's process 7 is stopped"
+    assert explain(late, "the driver's process 7 is stopped") == JobHealth(
+        CheckpointHealth.LATE, "driver blocked: the driver's process 7 is stopped"
     )
-    assert explained(late, "") == late
-    assert explained(JobHealth(), "the driver's process 7 is stopped") == JobHealth()
+    assert explain(late, "") == late
+    assert explain(JobHealth(), "the driver's process 7 is stopped") == JobHealth()
 
 
 def test_a_start_that_waits_for_a_cluster_names_it() -> None:

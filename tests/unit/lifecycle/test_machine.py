@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.lifecycle import machine
-from tidegate.lifecycle.deadline import ladder_ms
+from tidegate.lifecycle.deadline import escalation_ms
 from tidegate.lifecycle.decision import NoTransition, Transition
 from tidegate.lifecycle.observation import (
     DriverSupervision,
@@ -115,11 +115,11 @@ VIEWS = st.builds(
         worker=st.just("w"),
         order=st.sampled_from(DriverCommand),
     ),
-    watcher=st.sampled_from(DriverSupervision),
+    supervision=st.sampled_from(DriverSupervision),
     adopter=st.just("w2"),
     driver_silent=st.booleans(),
     state_age_ms=AGES,
-    order_age_ms=AGES,
+    command_age_ms=AGES,
     savepoint=st.none()
     | st.builds(
         SavepointRequest,
@@ -150,10 +150,10 @@ def test_whatever_is_seen_is_answered_with_a_listed_exit_that_is_whole(
         return
     assert decision.to in machine.STATES[view.state.status].GOES_TO
     assert (decision.worker is not None) or decision.to is not JobStatus.SCHEDULED
-    assert (decision.order is None) == (
+    assert (decision.command is None) == (
         decision.to not in (JobStatus.RECOVERING, JobStatus.FAILING, JobStatus.CANCELING)
     )
-    assert not decision.proof or (view.driver_lives and view.driver_silent)
+    assert not decision.proof or (view.driver_may_live and view.driver_silent)
     if decision.restart:
         assert (
             0 if decision.healed else view.state.restarts
@@ -166,7 +166,9 @@ def test_nothing_is_scheduled_or_ended_while_a_driver_may_live_unless_it_was_kil
     view: JobObservation,
 ) -> None:
     decision = machine.decide(view)
-    settled = not view.driver_lives or (isinstance(decision, Transition) and bool(decision.proof))
+    settled = not view.driver_may_live or (
+        isinstance(decision, Transition) and bool(decision.proof)
+    )
     if isinstance(decision, Transition) and not settled:
         assert decision.to is not JobStatus.SCHEDULED
         if decision.to.terminal:
@@ -187,18 +189,20 @@ def test_a_state_with_a_deadline_ends_in_time_if_nothing_else_happens(view: JobO
         return
     age_ms, since_ms, step_ms = 0, 0, 5_000
     view = replace(
-        view, watcher=DriverSupervision.ALIVE if view.assignment else DriverSupervision.NONE
+        view, supervision=DriverSupervision.ALIVE if view.assignment else DriverSupervision.NONE
     )
     while isinstance(
         decision := machine.decide(
-            replace(view, state_age_ms=age_ms, order_age_ms=age_ms - since_ms)
+            replace(view, state_age_ms=age_ms, command_age_ms=age_ms - since_ms)
         ),
         NoTransition,
     ):
-        assert age_ms < state.DEADLINE.ms(view.limits) + ladder_ms(view.limits), "it waits for ever"
-        if view.assignment is not None and decision.order not in (None, view.standing):
+        assert age_ms < state.DEADLINE.ms(view.limits) + escalation_ms(view.limits), (
+            "it waits for ever"
+        )
+        if view.assignment is not None and decision.command not in (None, view.current_command):
             view, since_ms = (
-                replace(view, assignment=replace(view.assignment, order=decision.order)),
+                replace(view, assignment=replace(view.assignment, command=decision.command)),
                 age_ms,
             )
         age_ms += step_ms
@@ -273,19 +277,25 @@ def test_a_run_that_does_not_obey_a_stop_is_ended_by_the_servers_after_its_time(
     led = {"leader": make.process(1)}
     alone = {
         "assignment": None,
-        "watcher": DriverSupervision.NONE,
+        "supervision": DriverSupervision.NONE,
         "embedded_alive": True,
         "adopter": "w2",
         "driver": make.driver(worker=""),
     }
     patient = make.view(
-        JobStatus.RUNNING, wish, state=led, **alone, wish_age_ms=machine.OBEYED_MS - 1
+        JobStatus.RUNNING,
+        wish,
+        state=led,
+        **alone,
+        desired_age_ms=machine.FORCE_STOP_TIMEOUT_MS - 1,
     )
     assert machine.decide(patient) == NoTransition()
-    overdue = make.view(JobStatus.RUNNING, wish, state=led, **alone, wish_age_ms=ladder_ms(limits))
+    overdue = make.view(
+        JobStatus.RUNNING, wish, state=led, **alone, desired_age_ms=escalation_ms(limits)
+    )
     decision = machine.decide(overdue)
     assert isinstance(decision, Transition)
-    assert (decision.to, decision.order, decision.worker) == (
+    assert (decision.to, decision.command, decision.worker) == (
         JobStatus.CANCELING,
         DriverCommand.KILL,
         "w2",
@@ -294,16 +304,20 @@ def test_a_run_that_does_not_obey_a_stop_is_ended_by_the_servers_after_its_time(
     killed = {
         **alone,
         "assignment": make.assignment(DriverCommand.KILL, "w2"),
-        "watcher": DriverSupervision.ALIVE,
+        "supervision": DriverSupervision.ALIVE,
     }
     waits = machine.decide(
-        make.view(JobStatus.CANCELING, wish, state=led, **killed, wish_age_ms=ladder_ms(limits))
+        make.view(
+            JobStatus.CANCELING, wish, state=led, **killed, desired_age_ms=escalation_ms(limits)
+        )
     )
     assert isinstance(waits, NoTransition)
-    assert waits.order is DriverCommand.KILL
+    assert waits.command is DriverCommand.KILL
     killed["driver"] = make.driver(end=-9, worker="")
     ended = machine.decide(
-        make.view(JobStatus.CANCELING, wish, state=led, **killed, wish_age_ms=ladder_ms(limits))
+        make.view(
+            JobStatus.CANCELING, wish, state=led, **killed, desired_age_ms=escalation_ms(limits)
+        )
     )
     assert isinstance(ended, Transition)
     assert ended.to is JobStatus.CANCELED

@@ -9,7 +9,7 @@ from tidegate.lifecycle.retry import (
     Retry,
     backoff_ms,
     backoff_ms_max,
-    got_on,
+    has_progressed,
     next_retry,
 )
 from tidegate.model.records import PipelineStatus
@@ -18,7 +18,7 @@ from tidegate.model.records import PipelineStatus
 @given(times=st.integers(0, 20))
 def test_without_progress_there_are_exactly_as_many_restarts_as_allowed(times: int) -> None:
     restarts = 0
-    while isinstance(retry := next_retry(restarts=restarts, times=times, got_on=False), Retry):
+    while isinstance(retry := next_retry(restarts=restarts, times=times, progressed=False), Retry):
         assert (retry.number, retry.healed) == (restarts + 1, False)
         restarts = retry.number
     assert retry == Exhausted(times)
@@ -27,11 +27,11 @@ def test_without_progress_there_are_exactly_as_many_restarts_as_allowed(times: i
 
 @given(restarts=st.integers(0, 100), times=st.integers(1, 20))
 def test_who_gets_on_may_stumble_for_ever(restarts: int, times: int) -> None:
-    assert next_retry(restarts=restarts, times=times, got_on=True) == Retry(1, True)
+    assert next_retry(restarts=restarts, times=times, progressed=True) == Retry(1, True)
 
 
 def test_a_job_without_retries_has_none_however_well_it_went() -> None:
-    assert next_retry(restarts=0, times=0, got_on=True) == Exhausted(0)
+    assert next_retry(restarts=0, times=0, progressed=True) == Exhausted(0)
 
 
 @given(interval_s=st.floats(0, 1e5), number=st.integers(1, 10**6))
@@ -59,8 +59,10 @@ def test_the_first_pauses_are_as_written_in_the_docs() -> None:
 
 
 def test_a_checkpoint_of_this_generation_is_progress_and_one_of_an_older_is_not(make) -> None:
-    assert got_on(make.driver(), make.generation, [make.pipeline(retained=(make.checkpoint(),))])
-    assert not got_on(
+    assert has_progressed(
+        make.driver(), make.generation, [make.pipeline(retained=(make.checkpoint(),))]
+    )
+    assert not has_progressed(
         make.driver(),
         make.generation,
         [make.pipeline(retained=(make.checkpoint(make.generation - 1),))],
@@ -69,20 +71,20 @@ def test_a_checkpoint_of_this_generation_is_progress_and_one_of_an_older_is_not(
 
 def test_finding_nothing_to_read_is_progress_if_this_driver_found_it(make) -> None:
     driver = make.driver()
-    assert got_on(driver, make.generation, [make.pipeline(confirmed_ms=driver.started_ms - 1)]), (
-        "clocks of hosts are not compared"
-    )
-    assert not got_on(driver, make.generation, [make.pipeline(confirmed_ms=0)])
+    assert has_progressed(
+        driver, make.generation, [make.pipeline(confirmed_ms=driver.started_ms - 1)]
+    ), "clocks of hosts are not compared"
+    assert not has_progressed(driver, make.generation, [make.pipeline(confirmed_ms=0)])
 
 
 def test_one_pipeline_that_thrives_does_not_pay_for_another(make) -> None:
     thrives, kills = make.pipeline(retained=(make.checkpoint(),)), make.pipeline(number=2)
-    assert not got_on(make.driver(), make.generation, [thrives, kills])
+    assert not has_progressed(make.driver(), make.generation, [thrives, kills])
 
 
 @pytest.mark.parametrize("status", [PipelineStatus.CREATED, PipelineStatus.FINISHED])
 def test_pipelines_that_wait_for_their_turn_or_have_finished_hold_nobody_up(make, status) -> None:
-    assert got_on(
+    assert has_progressed(
         make.driver(),
         make.generation,
         [make.pipeline(retained=(make.checkpoint(),)), make.pipeline(status, 2)],
@@ -94,8 +96,8 @@ def test_what_an_earlier_generation_has_finished_is_no_progress_of_this_one(make
         PipelineStatus.FINISHED, retained=(make.checkpoint(make.generation - 1),)
     )
     waits = make.pipeline(PipelineStatus.CREATED, 2)
-    assert not got_on(make.driver(), make.generation, [earlier, waits])
-    assert got_on(
+    assert not has_progressed(make.driver(), make.generation, [earlier, waits])
+    assert has_progressed(
         make.driver(),
         make.generation,
         [make.pipeline(PipelineStatus.FINISHED, retained=(make.checkpoint(),)), waits],
@@ -104,6 +106,8 @@ def test_what_an_earlier_generation_has_finished_is_no_progress_of_this_one(make
 
 def test_a_generation_without_a_driver_or_a_pipeline_has_done_nothing(make) -> None:
     done = [make.pipeline(retained=(make.checkpoint(),))]
-    assert not got_on(None, make.generation, done)
-    assert not got_on(make.driver(generation=make.generation - 1), make.generation, done)
-    assert not got_on(make.driver(), make.generation, [make.pipeline(PipelineStatus.CREATED)])
+    assert not has_progressed(None, make.generation, done)
+    assert not has_progressed(make.driver(generation=make.generation - 1), make.generation, done)
+    assert not has_progressed(
+        make.driver(), make.generation, [make.pipeline(PipelineStatus.CREATED)]
+    )

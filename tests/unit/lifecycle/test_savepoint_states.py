@@ -30,7 +30,7 @@ def test_only_a_running_job_begins_a_savepoint_that_ends_it(make) -> None:
     )
     assert (
         decide(
-            make.undriven(JobStatus.PENDING, savepoint=make.savepoint(), place=Placement("w"))
+            make.undriven(JobStatus.PENDING, savepoint=make.savepoint(), placement=Placement("w"))
         ).to
         is JobStatus.SCHEDULED
     )
@@ -39,15 +39,15 @@ def test_only_a_running_job_begins_a_savepoint_that_ends_it(make) -> None:
 def test_the_driver_is_left_alone_while_it_makes_the_savepoint(make) -> None:
     assert decide(saving(make)) == NoTransition()
     assert decide(
-        saving(make, watcher=DriverSupervision.REPLACEABLE, adopter="w2")
+        saving(make, supervision=DriverSupervision.REPLACEABLE, adopter="w2")
     ) == NoTransition(worker="w2")
 
 
 def test_the_job_is_done_when_the_savepoint_is_whole_and_the_driver_has_ended(make, limits) -> None:
     whole = saving(make, savepoint=make.savepoint(DONE))
-    assert decide(whole) == NoTransition(order=DriverCommand.STOP)
+    assert decide(whole) == NoTransition(command=DriverCommand.STOP)
     assert decide(make.ordered(whole, DriverCommand.STOP, limits.linger_ms)) == NoTransition(
-        order=DriverCommand.INTERRUPT
+        command=DriverCommand.INTERRUPT
     )
     assert decide(
         saving(make, savepoint=make.savepoint(DONE), driver=make.driver(end=0))
@@ -65,7 +65,7 @@ def test_a_driver_that_was_quicker_than_every_leader_has_done_its_part(make, cod
     }
     assert decide(make.view(JobStatus.RUNNING, **ended)) == Transition(to=JobStatus.DOING_SAVEPOINT)
     assert decide(
-        make.undriven(JobStatus.PENDING, savepoint=make.savepoint(DONE), place=Placement("w"))
+        make.undriven(JobStatus.PENDING, savepoint=make.savepoint(DONE), placement=Placement("w"))
     ) == Transition(to=JobStatus.SAVEPOINT_DONE)
 
 
@@ -122,4 +122,4 @@ def test_a_stop_without_more_ado_is_stronger_than_a_savepoint(make) -> None:
     decision = decide(
         make.view(JobStatus.DOING_SAVEPOINT, DesiredState.CANCEL, savepoint=make.savepoint())
     )
-    assert (decision.to, decision.order) == (JobStatus.CANCELING, DriverCommand.STOP)
+    assert (decision.to, decision.command) == (JobStatus.CANCELING, DriverCommand.STOP)

@@ -17,7 +17,7 @@ from tidegate.model.records import (
 
 STOPS = pytest.mark.parametrize("wish", [DesiredState.CANCEL, DesiredState.FORCE_STOP])
 STALLED = JobHealth(CheckpointHealth.STALLED, "batch too long")
-GONE_AND_SILENT = {"watcher": DriverSupervision.GONE, "driver_silent": True}
+GONE_AND_SILENT = {"supervision": DriverSupervision.GONE, "driver_silent": True}
 LIVING = [
     JobStatus.SCHEDULED,
     JobStatus.RUNNING,
@@ -36,7 +36,7 @@ WAITS_FOR = {
 
 def gone(decision) -> tuple[JobStatus, DriverCommand | None]:
     assert isinstance(decision, Transition), decision
-    return decision.to, decision.order
+    return decision.to, decision.command
 
 
 # --- before a driver
@@ -65,27 +65,31 @@ def test_a_canceled_job_whose_older_driver_may_live_waits_for_its_end(make, wish
 
 
 def test_a_pending_job_with_a_place_is_scheduled_there(make) -> None:
-    assert decide(make.undriven(JobStatus.PENDING, place=Placement("w9"))) == Transition(
+    assert decide(make.undriven(JobStatus.PENDING, placement=Placement("w9"))) == Transition(
         to=JobStatus.SCHEDULED, worker="w9"
     )
 
 
 def test_a_pending_job_without_a_place_says_why(make) -> None:
     assert decide(
-        make.undriven(JobStatus.PENDING, place=Unplaceable("all 2 slots are taken"))
+        make.undriven(JobStatus.PENDING, placement=Unplaceable("all 2 slots are taken"))
     ) == NoTransition(reason="all 2 slots are taken")
 
 
 def test_a_pending_job_that_shall_not_wait_fails(make) -> None:
     decision = decide(
-        make.undriven(JobStatus.PENDING, place=Unplaceable("all 2 slots are taken", rejected=True))
+        make.undriven(
+            JobStatus.PENDING, placement=Unplaceable("all 2 slots are taken", rejected=True)
+        )
     )
     assert gone(decision) == (JobStatus.FAILED, None)
     assert decision.failure.condition == "no-place"
 
 
 def test_a_pending_job_starts_nothing_beside_an_older_driver(make) -> None:
-    decision = decide(make.undriven(JobStatus.PENDING, place=Placement("w9"), driver=make.driver()))
+    decision = decide(
+        make.undriven(JobStatus.PENDING, placement=Placement("w9"), driver=make.driver())
+    )
     assert gone(decision) == (JobStatus.RECOVERING, DriverCommand.KILL)
     assert (decision.worker, decision.restart) == ("w", False)
 
@@ -96,12 +100,12 @@ def test_a_retry_waits_for_its_time_and_says_after_what(make) -> None:
         "restarts": 2,
         "failures": (make.failure("no route"),),
     }
-    waiting = make.undriven(JobStatus.PENDING, place=Placement("w9"), state=state)
+    waiting = make.undriven(JobStatus.PENDING, placement=Placement("w9"), state=state)
     assert decide(waiting) == NoTransition(
         reason="retry 2 of 3 comes 6 s after the failure: no route"
     )
     due = make.undriven(
-        JobStatus.PENDING, place=Placement("w9"), state={**state, "not_before_ms": make.now_ms}
+        JobStatus.PENDING, placement=Placement("w9"), state={**state, "not_before_ms": make.now_ms}
     )
     assert decide(due) == Transition(to=JobStatus.SCHEDULED, worker="w9")
 
@@ -111,7 +115,7 @@ def test_a_clock_that_was_set_back_does_not_hold_a_retry(make) -> None:
     assert isinstance(
         decide(
             make.undriven(
-                JobStatus.PENDING, place=Placement("w9"), state=state, state_age_ms=23_999
+                JobStatus.PENDING, placement=Placement("w9"), state=state, state_age_ms=23_999
             )
         ),
         NoTransition,
@@ -119,7 +123,7 @@ def test_a_clock_that_was_set_back_does_not_hold_a_retry(make) -> None:
     assert isinstance(
         decide(
             make.undriven(
-                JobStatus.PENDING, place=Placement("w9"), state=state, state_age_ms=24_000
+                JobStatus.PENDING, placement=Placement("w9"), state=state, state_age_ms=24_000
             )
         ),
         Transition,
@@ -133,7 +137,7 @@ def scheduled(make, wish=DesiredState.RUN, **fields):
     return make.undriven(
         JobStatus.SCHEDULED,
         wish,
-        **{"assignment": make.assignment(), "watcher": DriverSupervision.ALIVE, **fields},
+        **{"assignment": make.assignment(), "supervision": DriverSupervision.ALIVE, **fields},
     )
 
 
@@ -158,7 +162,7 @@ def test_a_driver_that_was_too_quick_to_be_seen_running_is_judged_by_its_pipelin
     "watcher", [DriverSupervision.GONE, DriverSupervision.REPLACEABLE, DriverSupervision.NONE]
 )
 def test_a_worker_lost_before_the_start_costs_no_retry(make, watcher) -> None:
-    decision = decide(scheduled(make, watcher=watcher, adopter="w2", env={"retry_times": 0}))
+    decision = decide(scheduled(make, supervision=watcher, adopter="w2", env={"retry_times": 0}))
     assert gone(decision) == (JobStatus.RECOVERING, DriverCommand.KILL)
     assert (decision.restart, decision.failure.condition) == (False, "worker-lost")
 
@@ -207,12 +211,12 @@ def test_a_driver_that_lingers_after_its_work_is_pressed_and_the_job_finishes_ev
     make, limits
 ) -> None:
     view = make.view(JobStatus.RUNNING, pipelines=(make.pipeline(PipelineStatus.FINISHED),))
-    assert decide(view) == NoTransition(order=DriverCommand.STOP)
+    assert decide(view) == NoTransition(command=DriverCommand.STOP)
     assert decide(make.ordered(view, DriverCommand.STOP, limits.linger_ms)) == NoTransition(
-        order=DriverCommand.INTERRUPT
+        command=DriverCommand.INTERRUPT
     )
     assert decide(make.ordered(view, DriverCommand.TERMINATE, limits.terminate_ms)) == NoTransition(
-        order=DriverCommand.KILL
+        command=DriverCommand.KILL
     )
     decision = decide(make.ordered(view, DriverCommand.KILL, limits.kill_ms))
     assert gone(decision) == (JobStatus.FINISHED, None)
@@ -301,14 +305,14 @@ def test_a_driver_that_was_told_to_end_from_outside_goes_on_at_no_cost(make) -> 
 
 def test_another_worker_on_the_host_adopts_the_driver(make) -> None:
     assert decide(
-        make.view(JobStatus.RUNNING, watcher=DriverSupervision.REPLACEABLE, adopter="w2")
+        make.view(JobStatus.RUNNING, supervision=DriverSupervision.REPLACEABLE, adopter="w2")
     ) == NoTransition(worker="w2")
 
 
 def test_a_driver_without_a_worker_goes_on_while_it_gives_signs_of_life(make) -> None:
-    decision = decide(make.view(JobStatus.RUNNING, watcher=DriverSupervision.GONE))
+    decision = decide(make.view(JobStatus.RUNNING, supervision=DriverSupervision.GONE))
     assert isinstance(decision, NoTransition)
-    assert decision.order is None
+    assert decision.command is None
     assert "signs of life" in decision.reason
 
 
@@ -328,7 +332,7 @@ def test_a_silent_driver_that_a_worker_sees_does_not_count_as_dead(make) -> None
         make.view(
             JobStatus.RUNNING,
             driver_silent=True,
-            watcher=DriverSupervision.REPLACEABLE,
+            supervision=DriverSupervision.REPLACEABLE,
             adopter="w2",
         )
     ) == NoTransition(worker="w2")
@@ -336,8 +340,8 @@ def test_a_silent_driver_that_a_worker_sees_does_not_count_as_dead(make) -> None
 
 def test_a_running_job_that_lost_its_assignment_gets_it_back(make) -> None:
     assert decide(
-        make.view(JobStatus.RUNNING, assignment=None, watcher=DriverSupervision.NONE)
-    ) == NoTransition(order=DriverCommand.RUN, worker="w")
+        make.view(JobStatus.RUNNING, assignment=None, supervision=DriverSupervision.NONE)
+    ) == NoTransition(command=DriverCommand.RUN, worker="w")
 
 
 def test_a_running_job_without_a_driver_on_record_is_started_again(make) -> None:
@@ -407,8 +411,8 @@ def test_a_stop_climbs_the_ladder_step_by_step(make, status, limits) -> None:
         (DriverCommand.KILL, limits.kill_ms - 1, DriverCommand.KILL),
     ]
     for standing, age_ms, due in steps:
-        assert decide(make.ordered(view, standing, age_ms - 1)) == NoTransition(order=standing)
-        assert decide(make.ordered(view, standing, age_ms)) == NoTransition(order=due)
+        assert decide(make.ordered(view, standing, age_ms - 1)) == NoTransition(command=standing)
+        assert decide(make.ordered(view, standing, age_ms)) == NoTransition(command=due)
 
 
 @pytest.mark.parametrize(
@@ -430,20 +434,20 @@ def test_a_stop_ends_even_if_the_process_does_not_die_and_names_it(
 def test_force_kills_at_once_even_after_a_cancel_has_begun(make) -> None:
     assert decide(
         make.ordered(make.view(JobStatus.CANCELING, DesiredState.FORCE_STOP), DriverCommand.STOP)
-    ) == NoTransition(order=DriverCommand.KILL)
+    ) == NoTransition(command=DriverCommand.KILL)
     assert decide(
         make.ordered(make.view(JobStatus.FAILING, DesiredState.FORCE_STOP), DriverCommand.STOP)
-    ) == NoTransition(order=DriverCommand.KILL)
+    ) == NoTransition(command=DriverCommand.KILL)
 
 
 def test_an_order_never_becomes_weaker(make) -> None:
     assert decide(
         make.ordered(make.view(JobStatus.CANCELING, DesiredState.CANCEL), DriverCommand.TERMINATE)
-    ) == NoTransition(order=DriverCommand.TERMINATE)
+    ) == NoTransition(command=DriverCommand.TERMINATE)
 
 
 def test_a_failing_job_without_an_order_is_killed(make) -> None:
-    assert decide(make.view(JobStatus.FAILING)) == NoTransition(order=DriverCommand.KILL)
+    assert decide(make.view(JobStatus.FAILING)) == NoTransition(command=DriverCommand.KILL)
 
 
 @pytest.mark.parametrize("status", WAITS_FOR)
@@ -459,31 +463,33 @@ class TestWaitingForTheEndOfADriver:
         assert (decision.to, decision.proof) == (WAITS_FOR[status], "lease expired")
 
     def test_one_that_is_heard_is_not(self, make, status) -> None:
-        assert isinstance(decide(make.view(status, watcher=DriverSupervision.GONE)), NoTransition)
+        assert isinstance(
+            decide(make.view(status, supervision=DriverSupervision.GONE)), NoTransition
+        )
 
     def test_another_worker_on_the_host_carries_the_order_on(self, make, status) -> None:
         view = make.ordered(
             make.view(
-                status, watcher=DriverSupervision.REPLACEABLE, adopter="w2", driver_silent=True
+                status, supervision=DriverSupervision.REPLACEABLE, adopter="w2", driver_silent=True
             ),
             DriverCommand.KILL,
             10**9,
         )
-        assert decide(view) == NoTransition(order=DriverCommand.KILL, worker="w2")
+        assert decide(view) == NoTransition(command=DriverCommand.KILL, worker="w2")
 
     def test_without_an_assignment_the_worker_that_started_it_gets_the_order(
         self, make, status
     ) -> None:
-        decision = decide(make.view(status, assignment=None, watcher=DriverSupervision.NONE))
+        decision = decide(make.view(status, assignment=None, supervision=DriverSupervision.NONE))
         assert isinstance(decision, NoTransition)
         assert decision.worker == "w"
-        assert decision.order in (DriverCommand.STOP, DriverCommand.KILL)
+        assert decision.command in (DriverCommand.STOP, DriverCommand.KILL)
 
     def test_without_anyone_to_be_ordered_it_still_ends(self, make, status) -> None:
         view = make.view(
             status,
             assignment=None,
-            watcher=DriverSupervision.NONE,
+            supervision=DriverSupervision.NONE,
             driver=make.driver(worker=""),
             state_age_ms=10**9,
         )
@@ -522,7 +528,7 @@ def test_a_restart_that_does_not_count_waits_for_nothing(make) -> None:
 def test_a_process_that_does_not_die_keeps_the_job_from_starting_again(make, limits) -> None:
     view = make.view(JobStatus.RECOVERING)
     assert decide(make.ordered(view, DriverCommand.KILL, limits.kill_ms - 1)) == NoTransition(
-        order=DriverCommand.KILL
+        command=DriverCommand.KILL
     )
     decision = decide(make.ordered(view, DriverCommand.KILL, limits.kill_ms))
     assert gone(decision) == (JobStatus.FAILING, DriverCommand.KILL)
@@ -602,7 +608,7 @@ def test_a_job_whose_run_has_died_fails_and_says_so(make, status) -> None:
 def test_terminal_is_terminal_whatever_is_seen(make, status, wish) -> None:
     for seen in (
         make.view(status, wish),
-        make.undriven(status, wish, place=Placement("w")),
+        make.undriven(status, wish, placement=Placement("w")),
         make.view(status, wish, driver=make.driver(end=-9), health=STALLED),
     ):
         assert decide(seen) == NoTransition()

@@ -274,7 +274,7 @@ class World:
         if mine is None or mine.worker != worker or self.random.random() < 0.3:
             return
         if (
-            mine.order is DriverCommand.RUN
+            mine.command is DriverCommand.RUN
             and (worker, mine.generation) not in self.started
             and self.driver_of(mine.generation) is None
         ):
@@ -290,7 +290,7 @@ class World:
         for process in self.processes:
             if process.generation != mine.generation or self.host(process) != HOSTS[worker]:
                 continue
-            if mine.order in (DriverCommand.TERMINATE, DriverCommand.KILL):
+            if mine.command in (DriverCommand.TERMINATE, DriverCommand.KILL):
                 process.alive = process.alive and process.unkillable_failure
             if not process.alive:
                 self._report(process)
@@ -327,7 +327,7 @@ class World:
             return
         process.sign_ms = self.now_ms
         order = (
-            self.assignment.order
+            self.assignment.command
             if self.assignment and self.assignment.generation == process.generation
             else DriverCommand.RUN
         )
@@ -434,15 +434,15 @@ class World:
             pipelines=tuple(self.pipelines),
             driver=self.driver,
             assignment=self.assignment,
-            watcher=watcher,
+            supervision=watcher,
             adopter=adopter,
             driver_silent=silent,
             state_age_ms=self.now_ms - self.state_since_ms,
-            order_age_ms=self.now_ms - self.order_since_ms,
+            command_age_ms=self.now_ms - self.order_since_ms,
             savepoint=self.savepoint,
             savepoint_age_ms=self.now_ms - self.savepoint_since_ms,
             health=JobHealth(CheckpointHealth.STALLED, "no trigger") if hung else JobHealth(),
-            place=(
+            placement=(
                 Placement(self.random.choice(places))
                 if places
                 else Unplaceable("no worker is there", rejected=self.random.random() < 0.1)
@@ -477,7 +477,7 @@ class World:
         self._answer(decision.savepoint)
         before = self.assignment
         if before is None:
-            if decision.order is None or decision.worker is None:
+            if decision.command is None or decision.worker is None:
                 return
             generation = self.driver.generation if self.driver else self.state.generation
             self.assignment = Assignment(
@@ -485,12 +485,12 @@ class World:
                 initialization_ms=1,
                 generation=generation,
                 worker=decision.worker,
-                order=decision.order,
+                command=decision.command,
             )
         else:
             self.assignment = replace(
                 before,
-                order=decision.order or before.order,
+                command=decision.command or before.command,
                 worker=decision.worker or before.worker,
             )
         if self.assignment != before:

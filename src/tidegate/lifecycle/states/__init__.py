@@ -1,10 +1,10 @@
-"""One file a state. Each has
+"""One module per state, and one for the terminal states. Each has
 
     NAME        its status
-    GOES_TO     its exits; the machine refuses any other
-    DEADLINE    how long it may last; None for those that may last for ever
-    decide      what shall be, by what is known: Stay (with the order that stands) or Go
+    GOES_TO     its exits; the machine rejects any other
+    DEADLINE    how long it may last; None for no limit
+    decide      NoTransition (with the command that applies) or Transition, by what is observed
 
-States that end in -ing have work to do; the others are at rest. A wish to stop is looked at in
-every state, and so is the one fact that is stronger than a wish: that all pipelines have finished.
+States that end in -ing wait for an effect; the others do not. Every state handles a requested stop,
+and the one fact that takes precedence over it: that all pipelines have finished.
 """

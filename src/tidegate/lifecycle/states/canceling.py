@@ -1,34 +1,35 @@
-"""CANCELING: somebody wants it to end; waits for the end of the driver, with growing force."""
+"""CANCELING: a stop was requested; waits for the end of the driver, and escalates."""
 
-from tidegate.lifecycle.deadline import Deadline, ladder_ms
+from tidegate.lifecycle.deadline import Deadline, escalation_ms
 from tidegate.lifecycle.decision import Decision, Transition
 from tidegate.lifecycle.observation import JobObservation
 from tidegate.lifecycle.recovery import pipeline_failure
-from tidegate.lifecycle.stopping import Gone, Overdue, driver_liveness, escalate, first_order
+from tidegate.lifecycle.stopping import Gone, KillOverdue, driver_liveness, escalate, first_command
 from tidegate.model.records import JobStatus, PipelineStatus
 
 NAME = JobStatus.CANCELING
 GOES_TO = frozenset({JobStatus.CANCELED, JobStatus.FINISHED})
 DEADLINE: Deadline | None = Deadline(
-    ms=ladder_ms,
+    ms=escalation_ms,
     then=frozenset({JobStatus.CANCELED}),
-    what="ask, interrupt, terminate, kill; a forced stop begins with the kill",
+    what="stop, interrupt, terminate, kill; a forced stop begins with the kill",
 )
 
 
 def decide(view: JobObservation) -> Decision:
-    """CANCELED without a driver; but a job that has finished before it could be stopped has
-    FINISHED. One that does not die is fenced, and named.
+    """CANCELED once the driver is dead; FINISHED if the job finished before it could be stopped.
+
+    A driver that survives the kill is fenced and named in a failure.
     """
     gone = driver_liveness(view)
     if isinstance(gone, Gone):
-        if view.driven and view.outcome is PipelineStatus.FINISHED:
+        if view.has_driver and view.outcome is PipelineStatus.FINISHED:
             return Transition(to=JobStatus.FINISHED, proof=gone.proof)
-        failure = pipeline_failure(view) if view.driven else None
+        failure = pipeline_failure(view) if view.has_driver else None
         return Transition(to=JobStatus.CANCELED, failure=failure, proof=gone.proof)
-    pressed = escalate(view, first_order(view))
+    escalated = escalate(view, first_command(view))
     return (
-        Transition(to=JobStatus.CANCELED, failure=pressed.failure)
-        if isinstance(pressed, Overdue)
-        else pressed
+        Transition(to=JobStatus.CANCELED, failure=escalated.failure)
+        if isinstance(escalated, KillOverdue)
+        else escalated
     )

@@ -1,6 +1,6 @@
 """CREATED: accepted and durable.
 
-The first look of a leader gives it to a worker where there is room, else it puts it into the queue.
+The leader assigns it to a worker with a free slot, or puts it into the queue.
 """
 
 from tidegate.lifecycle.deadline import Deadline
@@ -13,16 +13,22 @@ GOES_TO = frozenset({JobStatus.PENDING, JobStatus.SCHEDULED, JobStatus.CANCELED,
 DEADLINE: Deadline | None = Deadline(
     ms=lambda limits: limits.accept_ms,
     then=frozenset({JobStatus.PENDING}),
-    what="from the first look of a leader, which moves it on at once",
+    what="from the first check by a leader, which moves it on at once",
 )
 
 
 def decide(view: JobObservation) -> Decision:
-    """To a worker, or to the queue; or to the end where it is not wanted any more and nothing of an
-    earlier incarnation runs.
+    """Assign the job to a worker, queue it, or cancel it.
+
+    It is canceled at once only if no driver of an earlier incarnation runs.
     """
-    if view.stop_wanted and not view.driver_lives:
+    if view.stop_requested and not view.driver_may_live:
         return Transition(to=JobStatus.CANCELED, reason="canceled before it started")
-    if view.stop_wanted or view.driver_lives or view.saved or isinstance(view.place, Unplaceable):
+    if (
+        view.stop_requested
+        or view.driver_may_live
+        or view.stop_savepoint_done
+        or isinstance(view.placement, Unplaceable)
+    ):
         return Transition(to=JobStatus.PENDING)
-    return Transition(to=JobStatus.SCHEDULED, worker=view.place.worker)
+    return Transition(to=JobStatus.SCHEDULED, worker=view.placement.worker)

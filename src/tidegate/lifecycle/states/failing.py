@@ -1,27 +1,29 @@
-"""FAILING: it will be FAILED; waits for the end of the driver."""
+"""FAILING: the job has failed; waits for the end of the driver."""
 
-from tidegate.lifecycle.deadline import Deadline, ladder_ms
+from tidegate.lifecycle.deadline import Deadline, escalation_ms
 from tidegate.lifecycle.decision import Decision, Transition
 from tidegate.lifecycle.observation import JobObservation
-from tidegate.lifecycle.stopping import Gone, Overdue, driver_liveness, escalate
+from tidegate.lifecycle.stopping import Gone, KillOverdue, driver_liveness, escalate
 from tidegate.model.records import DesiredState, DriverCommand, JobStatus, PipelineStatus
 
 NAME = JobStatus.FAILING
 GOES_TO = frozenset({JobStatus.FAILED, JobStatus.FINISHED})
 DEADLINE: Deadline | None = Deadline(
-    ms=ladder_ms,
+    ms=escalation_ms,
     then=frozenset({JobStatus.FAILED}),
-    what="ask, interrupt, terminate, kill; a driver that has stalled is killed at once",
+    what="stop, interrupt, terminate, kill; a driver that has stalled is killed at once",
 )
 
 
 def decide(view: JobObservation) -> Decision:
-    """A driver that has itself reported the failure is asked first, so that its other pipelines end
-    at a checkpoint: FAILED can be resumed.
+    """FAILED once the driver is dead.
+
+    A driver that has itself reported the failure is stopped gently first, so that its other
+    pipelines end at a checkpoint and the job can be resumed.
     """
     gone = driver_liveness(view)
     if isinstance(gone, Gone):
-        finished = view.driven and view.outcome is PipelineStatus.FINISHED
+        finished = view.has_driver and view.outcome is PipelineStatus.FINISHED
         return Transition(
             to=JobStatus.FINISHED if finished else JobStatus.FAILED,
             reason="" if finished else view.state.reason,
@@ -29,12 +31,13 @@ def decide(view: JobObservation) -> Decision:
         )
     first = (
         DriverCommand.KILL
-        if view.wish is DesiredState.FORCE_STOP or view.standing in (None, DriverCommand.RUN)
+        if view.desired is DesiredState.FORCE_STOP
+        or view.current_command in (None, DriverCommand.RUN)
         else DriverCommand.STOP
     )
-    pressed = escalate(view, first)
+    escalated = escalate(view, first)
     return (
-        Transition(to=JobStatus.FAILED, reason=view.state.reason, failure=pressed.failure)
-        if isinstance(pressed, Overdue)
-        else pressed
+        Transition(to=JobStatus.FAILED, reason=view.state.reason, failure=escalated.failure)
+        if isinstance(escalated, KillOverdue)
+        else escalated
     )

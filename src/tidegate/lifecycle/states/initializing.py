@@ -1,4 +1,4 @@
-"""INITIALIZING: known by name only. Nothing runs; decided like CREATED."""
+"""INITIALIZING: only its name is known. Nothing runs; decided like CREATED."""
 
 from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision

@@ -1,4 +1,6 @@
-"""RECOVERING: the driver died, or has to; once that is proven, the job waits for its next start."""
+"""RECOVERING: the driver died or must be killed; once it is proven dead, the job waits for a
+restart.
+"""
 
 from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision, Transition
@@ -7,10 +9,10 @@ from tidegate.lifecycle.recovery import fail, pipeline_failure
 from tidegate.lifecycle.retry import backoff_ms
 from tidegate.lifecycle.stopping import (
     Gone,
-    Overdue,
+    KillOverdue,
     driver_liveness,
     escalate,
-    first_order,
+    first_command,
     target_worker,
 )
 from tidegate.model.records import DriverCommand, JobStatus, PipelineStatus
@@ -20,28 +22,27 @@ GOES_TO = frozenset({JobStatus.PENDING, JobStatus.FINISHED, JobStatus.FAILING, J
 DEADLINE: Deadline | None = Deadline(
     ms=lambda limits: limits.kill_ms,
     then=frozenset({JobStatus.FAILING}),
-    what="from the order to kill the old driver to the proof that it is dead",
+    what="from the kill command to the proof that the old driver is dead",
 )
 
 
 def decide(view: JobObservation) -> Decision:
-    """Nothing starts before the old driver is dead.
+    """Restart only after the old driver is proven dead.
 
-    What it has managed to say in its last moments holds.
+    What the driver reported before its end still counts.
     """
     gone = driver_liveness(view)
-    outcome = (
-        view.outcome if view.driven else None
-    )  # what an earlier incarnation left says nothing about this one
+    # The records of an earlier incarnation say nothing about this one.
+    outcome = view.outcome if view.has_driver else None
     if isinstance(gone, Gone) and outcome is PipelineStatus.FINISHED:
         return Transition(to=JobStatus.FINISHED, proof=gone.proof)
-    if view.stop_wanted:
+    if view.stop_requested:
         return Transition(
-            to=JobStatus.CANCELING, order=first_order(view), worker=target_worker(view)
+            to=JobStatus.CANCELING, command=first_command(view), worker=target_worker(view)
         )
     if isinstance(gone, Gone):
         if outcome is PipelineStatus.FAILED:
-            return fail(view, pipeline_failure(view), order=DriverCommand.KILL, proof=gone.proof)
+            return fail(view, pipeline_failure(view), command=DriverCommand.KILL, proof=gone.proof)
         pause_ms = backoff_ms(view.record.plan.env.retry_interval_s, view.state.restarts)
         return Transition(
             to=JobStatus.PENDING,
@@ -49,9 +50,9 @@ def decide(view: JobObservation) -> Decision:
             not_before_ms=view.now_ms + pause_ms if pause_ms else 0,
             proof=gone.proof,
         )
-    pressed = escalate(view, DriverCommand.KILL)
+    escalated = escalate(view, DriverCommand.KILL)
     return (
-        fail(view, pressed.failure, order=DriverCommand.KILL)
-        if isinstance(pressed, Overdue)
-        else pressed
+        fail(view, escalated.failure, command=DriverCommand.KILL)
+        if isinstance(escalated, KillOverdue)
+        else escalated
     )

@@ -1,10 +1,10 @@
-"""SCHEDULED: a worker has the order to start the driver; waits for the driver's name in the store."""
+"""SCHEDULED: a worker must start the driver; waits until the driver is registered in the store."""
 
 from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision, NoTransition, Transition
 from tidegate.lifecycle.observation import DriverSupervision, JobObservation
-from tidegate.lifecycle.recovery import after_end, elsewhere, restart
-from tidegate.lifecycle.stopping import Gone, driver_liveness, first_order
+from tidegate.lifecycle.recovery import after_driver_end, reassign, restart
+from tidegate.lifecycle.stopping import Gone, driver_liveness, first_command
 from tidegate.model.records import Failure, JobStatus, PipelineStatus
 
 NAME = JobStatus.SCHEDULED
@@ -20,26 +20,26 @@ GOES_TO = frozenset(
 DEADLINE: Deadline | None = Deadline(
     ms=lambda limits: limits.start_ms,
     then=frozenset({JobStatus.RECOVERING, JobStatus.FAILING}),
-    what="from the assignment to the driver's name in the store",
+    what="from the assignment to the registration of the driver",
 )
 
 
 def decide(view: JobObservation) -> Decision:
-    """RUNNING with a living driver; one that is gone already is judged as in RUNNING."""
-    gone = driver_liveness(view) if view.driven else None
+    """RUNNING once the driver is registered; if it already died, decided as in RUNNING."""
+    gone = driver_liveness(view) if view.has_driver else None
     if isinstance(gone, Gone) and view.outcome is PipelineStatus.FINISHED:
-        return after_end(view, gone.proof)
-    if view.stop_wanted:
-        return Transition(to=JobStatus.CANCELING, order=first_order(view))
+        return after_driver_end(view, gone.proof)
+    if view.stop_requested:
+        return Transition(to=JobStatus.CANCELING, command=first_command(view))
     if isinstance(gone, Gone):
-        return after_end(view, gone.proof)
-    return Transition(to=JobStatus.RUNNING) if view.driven else _waiting(view)
+        return after_driver_end(view, gone.proof)
+    return Transition(to=JobStatus.RUNNING) if view.has_driver else _waiting(view)
 
 
 def _waiting(view: JobObservation) -> Decision:
-    if view.watcher is not DriverSupervision.ALIVE:
+    if view.supervision is not DriverSupervision.ALIVE:
         worker = view.assignment.worker if view.assignment else "the worker"
-        return elsewhere(view, f"{worker} was lost before it had started the driver")
+        return reassign(view, f"{worker} was lost before it started the driver")
     if view.state_age_ms >= view.limits.start_ms:
         message = f"the driver did not start within {view.limits.start_ms // 1000} s"
         return restart(
