@@ -182,7 +182,7 @@ def test_what_is_known_better_can_be_said(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes("n\u00e4me,b\n\u00fc,2\n".encode("latin-1"))
     refused = run("infer", str(path))
-    assert (refused.exit_code, "say which it is with --encoding" in refused.output) == (
+    assert (refused.exit_code, "set it with --encoding" in refused.output) == (
         BAD_INPUT,
         True,
     )
@@ -196,9 +196,9 @@ def test_what_is_known_better_can_be_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "holds no rows"),
-        (b"\n\n", "holds no rows"),
-        (b"a\0b\n\0" * 50, "holds zero bytes"),
+        (b"", "has no rows"),
+        (b"\n\n", "has no rows"),
+        (b"a\0b\n\0" * 50, "contains zero bytes"),
         (b"PAR1 no", "cannot be read as parquet"),
         (None, "is not a file"),
     ],

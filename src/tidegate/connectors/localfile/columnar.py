@@ -119,7 +119,7 @@ class ColumnarReader:
         if extra:
             raise BadFile(
                 part.path,
-                f"has {', '.join(map(repr, extra))}, which the first file of the table lacks: give"
+                f"has {', '.join(map(repr, extra))}, which the first file of the table lacks: add"
                 " a schema",
             )
 

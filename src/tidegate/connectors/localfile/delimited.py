@@ -1,10 +1,10 @@
-"""Reads csv and text files, in tasks. Called by tables.py.
+"""Read csv and text files, in tasks. Called by table_files.py.
 
-Blocks of whole records go through Arrow's parser with the column types of the schema. A block that
-Arrow refuses, or in which something stands that Arrow would let pass (misplaced quotes, zero bytes,
-numbers that overflow), is read again, field by field in Python: there every row that does not fit
-is found, with its line and column. Both ways give the same rows for what both accept, so that it
-does not matter where blocks begin.
+Blocks of complete records are parsed by Arrow with the column types of the schema. A block that
+Arrow refuses, or that contains what Arrow would accept by mistake (misplaced quotes, zero bytes,
+numbers that overflow), is parsed again in Python: that finds every row that does not fit, with its
+line and column. Both parsers return the same rows for what both accept, so the result does not
+depend on block boundaries.
 """
 
 import codecs
@@ -75,8 +75,9 @@ _DIRECT = (
 
 @dataclass(frozen=True, slots=True)
 class FileHead:
-    """The top of a file: the names in its header line, how many bytes come before its rows, and the
-    blocks behind them.
+    """The beginning of a file.
+
+    The names in its header, its size in bytes, and the blocks after it.
     """
 
     names: list[str]
@@ -86,20 +87,17 @@ class FileHead:
 
 @dataclass(frozen=True, slots=True)
 class FieldLayout:
-    """The fields of a record: how many there are, and in which of them each wanted column stands;
-    -1 where in none.
-    """
+    """The number of fields in a record, and the field of each wanted column (-1: none)."""
 
     indexes: list[int]
     width: int
 
 
 class DelimitedReader:
-    """The reader of one table's csv or text files. `columns` are those of the files, in order;
-    `wanted` those that are read.
+    """Reader of one table's csv or text files.
 
-    `exact` says that the columns come from a header and not from a schema: then no file may have
-    others.
+    `columns` are those of the files, in order; `wanted` those that are read. `exact` means that the
+    columns come from a header and not from a schema: then no file may have additional columns.
     """
 
     def __init__(
@@ -137,7 +135,7 @@ class DelimitedReader:
         )
 
     def header(self, part: FilePart) -> list[str]:
-        """The names in a file's header line."""
+        """Read the names in a file's header line."""
         whole = replace(part, start=0, end=-1)
         with open_part(part) as file:
             for _, member in archive_members(
@@ -147,7 +145,7 @@ class DelimitedReader:
         return []
 
     def head_bytes(self, block: bytes) -> int:
-        """Where the rows begin in the first block of a file; -1 where the block does not say."""
+        """Return the offset of the first row in a file's first block; -1 if it lies beyond."""
         place = len(_BOM) if block.startswith(_BOM) else 0
         for _ in range(self.values["skip_header_row_number"]):
             found = block.find(self.dialect.terminator, place)
@@ -160,7 +158,7 @@ class DelimitedReader:
         return place + end if end >= 0 else -1
 
     def read(self, part: FilePart) -> Iterator[list[Any]]:
-        """The arrays of the wanted columns, block after block."""
+        """Yield the arrays of the wanted columns, one list per block."""
         names = self.header(part) if self.use_header and part.start else []
         expansion = ExpansionLimit(part, self.values)
         with open_part(part) as file:
@@ -178,21 +176,24 @@ class DelimitedReader:
     def text(
         self, file: Any, part: FilePart, expansion: ExpansionLimit | None = None
     ) -> Iterator[bytes]:
-        """The blocks of a part, in UTF-8."""
+        """Yield the blocks of a part, in UTF-8."""
         raw = read_blocks(file, part, codec_of(part.path, self.values), expansion)
         return decode_to_utf8(raw, self.values["encoding"], part)
 
     def line_lookup(
         self, part: FilePart, index: int, name: str, start: int
     ) -> Callable[[Sequence[int]], list[str]]:
-        """Turns offsets in the rows of a member into lines, by reading its text again."""
+        """Return a function that turns offsets in a member's rows into line numbers.
+
+        It reads the text again.
+        """
 
         def found(offsets: Sequence[int]) -> list[str]:
             with open_part(part) as file:
                 expansion = ExpansionLimit(part, self.values)
                 found_members = archive_members(
                     file, part, self.values, expansion
-                )  # closes them when it is dropped
+                )  # closes the files when it is garbage-collected
                 _, member = next(islice(found_members, index, None))
                 lines = line_numbers(
                     part, self.text(member, part), [start + offset for offset in offsets]
@@ -202,7 +203,7 @@ class DelimitedReader:
         return found
 
     def head(self, blocks: Iterator[bytes], part: FilePart) -> FileHead:
-        """Byte order mark, skipped lines and header, taken off the blocks of a file."""
+        """Split byte order mark, skipped lines and header from the blocks of a file."""
         buffer = b""
         for block in blocks:
             buffer += block
@@ -239,8 +240,7 @@ class DelimitedReader:
             number = self.values["skip_header_row_number"] + 1
             raise BadFile(
                 part.path,
-                f"line {number}: the header is not written in UTF-8 ({error.reason}): name the"
-                " encoding of the file",
+                f"line {number}: the header is not UTF-8 ({error.reason}): set `encoding`",
             ) from None
         record = next(self.splitter().records(text), None)
         if record is None:
@@ -271,7 +271,7 @@ class DelimitedReader:
         if not problem and extra:
             problem = (
                 f"the header has {', '.join(map(repr, extra))}, which the first file of the table"
-                " lacks: give a schema"
+                " lacks: add a schema"
             )
         if problem:
             raise BadFile(part.path, f"line {self.values['skip_header_row_number'] + 1}: {problem}")
@@ -329,9 +329,7 @@ class DelimitedReader:
         bad: BadRows,
         offset: int,
     ) -> list[Any] | None:
-        """The arrays of a block by the quick way, else by the slow one; None where it has no rows
-        that fit.
-        """
+        """Parse a block with Arrow, else with the fallback; None if it has no good rows."""
         if (
             not faulty
             and len(block) <= self.dialect.record_bytes_max
@@ -341,15 +339,16 @@ class DelimitedReader:
                 width = self._width(block, layout)
                 return self._parse_with_arrow(block, layout.indexes, width) if width else None
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
-                pass  # the slow way knows more, or says what is wrong
+                pass  # the fallback accepts more, or finds the bad rows
         arrays, faults, starts = slow.read(block, layout.indexes, layout.width)
         for row, what in faults_by_row(faults):
             bad.add(BadRow(offset + starts(row), what))
         return arrays if arrays and len(arrays[0]) else None
 
     def _width(self, block: bytes, layout: FieldLayout) -> int:
-        """The number of fields that Arrow should expect: that of the first record where others are
-        accepted too; 0 where there is none.
+        """Return the number of fields that Arrow should expect; 0 if there is no record.
+
+        If rows of other widths are accepted, it is the width of the first record.
         """
         leniency = self.rules.leniency
         if not leniency.fill_short and not leniency.drop_extra:
@@ -363,7 +362,7 @@ class DelimitedReader:
         return layout.width if width and (short or long) else width
 
     def _first(self, block: bytes) -> bytes:
-        """The first record of a block that is not an empty line."""
+        """Return the first record of a block that is not an empty line."""
         top = block[:_TOP_BYTES].lstrip(b"\r\n")
         end = first_end(top, self.dialect, len(self.dialect.terminator))
         if end < 0:  # a long record, or many empty lines
@@ -374,14 +373,14 @@ class DelimitedReader:
     def _parse_with_arrow(self, block: bytes, places: list[int], width: int) -> list[Any]:
         dialect = self.dialect
         if len(dialect.delimiter) != 1 or dialect.terminator != b"\n":
-            raise ValueError("not a dialect of Arrow's")
+            raise ValueError("Arrow does not support this dialect")
         there = {
             place: column
             for place, column in zip(places, self.wanted, strict=True)
             if 0 <= place < width
         }
         if not there:
-            raise ValueError("no column is there")
+            raise ValueError("the file has none of the columns")
         data: Any = pa.BufferReader(block)
         table = pa_csv.read_csv(
             data,
@@ -416,7 +415,7 @@ class DelimitedReader:
         ]
 
     def _parsed_as(self, column: Column) -> Any:
-        """The type that Arrow's parser is asked for; what it cannot make goes through strings."""
+        """Return the type to request from Arrow's parser; strings if it lacks the type."""
         iso = {
             TypeName.DATE: self.rules.date == "%Y-%m-%d",
             TypeName.TIME: self.rules.time == "%H:%M:%S",
@@ -441,15 +440,15 @@ class DelimitedReader:
         if isinstance(array, pa.ChunkedArray):
             array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
         if array.null_count and not column.nullable:
-            raise ValueError("a null where none may be")
+            raise ValueError("a null in a column that is not nullable")
         if array.type != wanted:
             return self._convert_strings(array, column)
         if pa.types.is_floating(wanted) and pc.any(pc.is_inf(array)).as_py():
-            raise ValueError("a number that may not fit")
+            raise ValueError("a number that may have overflowed")
         return array
 
     def _convert_strings(self, array: Any, column: Column) -> Any:
-        """Values from texts, where Arrow's parser has no type for them."""
+        """Convert texts to types that Arrow's parser lacks."""
         if column.type.name is TypeName.DATE:
             return pc.strptime(array, format=self.rules.date, unit="s").cast(
                 arrow_type(column.type)
@@ -463,9 +462,7 @@ class DelimitedReader:
 
 
 class LineReader:
-    """The reader of csv and text files without a schema: every line that is not empty is a row with
-    one column.
-    """
+    """Reader of csv and text files without a schema: every non-empty line is a row."""
 
     def __init__(self, values: Values) -> None:
         self.inner = DelimitedReader(
@@ -475,7 +472,7 @@ class LineReader:
         )
 
     def read(self, part: FilePart) -> Iterator[list[Any]]:
-        """One array of lines, block after block."""
+        """Yield one array of lines per block."""
         inner = self.inner
         expansion = ExpansionLimit(part, inner.values)
         with open_part(part) as file:
@@ -531,12 +528,9 @@ def _line_problem(line: bytes, inner: DelimitedReader) -> str:
             f" {size_text(inner.dialect.record_bytes_max)} (max_record_bytes)"
         )
     if b"\0" in line and inner.refuse_zeros:
-        return f"{line[:40]!r} holds a zero byte"
+        return f"{line[:40]!r} contains a zero byte"
     try:
         line.decode()
     except UnicodeDecodeError as error:
-        return (
-            f"the bytes {line[error.start : error.end]!r} are not UTF-8: name the encoding of the"
-            " file"
-        )
+        return f"the bytes {line[error.start : error.end]!r} are not UTF-8: set `encoding`"
     return ""

@@ -1,5 +1,6 @@
-"""How the records of csv, text and json-lines files are written, from the options. Pure: validation
-uses it too.
+"""Dialect of csv, text and json-lines files, from the options.
+
+Pure: validation uses it too.
 """
 
 from dataclasses import dataclass
@@ -11,11 +12,11 @@ from tidegate.plugin.option import Values
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DelimitedDialect:
-    """How records are written. `terminator` is one byte where files are cut; `quote` and `escape`
-    are empty where there are none.
+    """How records are written.
 
-    `record_bytes_max` is the longest record that is looked for: a quote that is never closed must
-    not take the rest of a file with it.
+    `terminator` is one byte if files are to be cut; `quote` and `escape` may be empty.
+    `record_bytes_max` is the longest accepted record: an unclosed quote must not swallow the rest
+    of a file.
     """
 
     delimiter: bytes = b","
@@ -31,7 +32,7 @@ class DelimitedDialect:
 
     @property
     def starts(self) -> tuple[bytes, ...]:
-        """What stands before the first character of a field."""
+        """What precedes the first character of a field."""
         return (
             (self.delimiter, b"\n", b"\r")
             if self.terminator == b"\n"
@@ -40,7 +41,7 @@ class DelimitedDialect:
 
 
 def dialect_of(values: Values) -> DelimitedDialect:
-    """How the records of a csv or text file are written."""
+    """Build the dialect of a csv or text file."""
     is_csv = values["file_format_type"] == "csv"
     given = values["field_delimiter"]
     delimiter = unescape(given) if given else "," if is_csv else "\x01"
@@ -52,7 +53,7 @@ def dialect_of(values: Values) -> DelimitedDialect:
         quote=quote.encode(),
         escape=(
             b"" if escape == quote else escape.encode()
-        ),  # a quote that escapes itself is a doubled one
+        ),  # a quote that escapes itself is a doubled quote
         terminator=b"\n" if row in ("\n", "\r\n", "\r") else row.encode(),
         record_bytes_max=int(values.get("max_record_bytes") or RECORD_BYTES_MAX),
     )

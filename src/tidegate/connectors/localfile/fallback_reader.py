@@ -1,8 +1,7 @@
-"""Blocks of csv and text files, field by field: finds every row that does not fit, and what is
-wrong with it. Called by delimited.py.
+"""Parse csv and text blocks in Python: finds and describes every row that does not fit.
 
-Converts what is good in the same way as Arrow's parser, so that rows do not depend on the way that
-their block was read.
+Called by delimited.py. Converts good values exactly as Arrow's parser does, so that rows do not
+depend on how their block was read.
 """
 
 from collections import defaultdict
@@ -25,7 +24,7 @@ Faults = dict[int, list[str]]
 
 
 class FallbackReader:
-    """Reads blocks of one layout."""
+    """Python reader of blocks with one layout."""
 
     def __init__(
         self,
@@ -47,8 +46,10 @@ class FallbackReader:
     def read(
         self, block: bytes, places: Sequence[int], width: int
     ) -> tuple[list[Any] | None, Faults, Callable[[int], int]]:
-        """The arrays (None where a row is bad), the faults by row, and where in the block a row
-        begins or is at fault.
+        """Parse a block.
+
+        Returns the arrays (None if a row is bad), the faults by row, and a function that gives the
+        offset in the block at which a row begins or is at fault.
         """
         text = block.decode("utf-8", "surrogateescape")
         records = list(self.splitter.records(text))
@@ -72,10 +73,10 @@ class FallbackReader:
         return None if faults else arrays, faults, start
 
     def _record_fault(self, record: DelimitedRecord, width: int, text: str) -> tuple[str, int]:
-        """What is wrong with a record as a whole, and where."""
+        """Describe what is wrong with a record as a whole, and where."""
         for field in record.fields:
             if field.fault:
-                advice = '; set quote_char = "" if quotes mean nothing in this file'
+                advice = '; set quote_char = "" if this file does not use quotes'
                 return (
                     (
                         f"quote: {field.fault} of"
@@ -127,13 +128,11 @@ class FallbackReader:
     def _check_text(self, text: str) -> None:
         if self.refuse_zeros and "\0" in text:
             raise ValueError(
-                f"{excerpt(text)} holds a zero byte: this is no text, or its encoding is"
-                " another one"
+                f"{excerpt(text)} contains a zero byte: this is not text, or it has another"
+                " encoding"
             )
         try:
             text.encode()
         except UnicodeEncodeError:
             raw = text.encode("utf-8", "surrogateescape")
-            raise ValueError(
-                f"the bytes {excerpt(raw)} are not UTF-8: name the encoding of the file"
-            ) from None
+            raise ValueError(f"the bytes {excerpt(raw)} are not UTF-8: set `encoding`") from None

@@ -1,9 +1,9 @@
-"""Records taken apart into fields, one character after the other: the slow way, for blocks in which
-Arrow's parser or conversion fails. Called by delimited.py.
+"""Split records into fields in Python, for blocks that Arrow's parser refuses.
 
-It must agree with Arrow's csv parser on everything that Arrow accepts. What Arrow would accept and
-nobody meant (a quote that is not closed, text behind a closing quote) is marked as a fault of its
-field; what a fault or a wrong number of fields means is decided by the caller.
+Called by delimited.py. It must agree with Arrow's csv parser on everything that Arrow accepts. What
+Arrow would accept although it is surely a mistake (an unclosed quote, text after a closing quote)
+is marked as a fault of its field; the caller decides what a fault or a wrong number of fields
+means.
 """
 
 import re
@@ -15,8 +15,10 @@ from tidegate.connectors.localfile.delimited_dialect import DelimitedDialect
 
 @dataclass(frozen=True, slots=True)
 class FieldText:
-    """One field's text; `quoted` tells an empty text from nothing. `start` is where the field
-    begins, in characters.
+    """Text of one field.
+
+    `quoted` distinguishes an empty text from no text. `start` is where the field begins, in
+    characters.
     """
 
     text: str
@@ -27,7 +29,7 @@ class FieldText:
 
 @dataclass(frozen=True, slots=True)
 class DelimitedRecord:
-    """One record: from `start` to `end`, in characters; `end` is behind its terminator."""
+    """One record from `start` to `end`, in characters; `end` is after its terminator."""
 
     start: int
     fields: list[FieldText]
@@ -35,9 +37,9 @@ class DelimitedRecord:
 
 
 class FieldSplitter:
-    """Takes csv (with quotes) or text (without) apart.
+    r"""Splits csv (with quotes) or text (without) into records and fields.
 
-    `terminator` None means any of \\n, \\r\\n and \\r.
+    `terminator` None means any of \n, \r\n and \r.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class FieldSplitter:
         )
 
     def records(self, text: str) -> Iterator[DelimitedRecord]:
-        """All records that are not empty lines."""
+        """Yield all records that are not empty lines."""
         place = 0
         while place < len(text):
             empty = self.end.match(text, place)
@@ -72,7 +74,7 @@ class FieldSplitter:
             yield DelimitedRecord(start, fields, place)
 
     def _field(self, text: str, place: int) -> tuple[FieldText, int, bool]:
-        """A field, where the next one begins, and whether it was the last of its record."""
+        """Read a field; return it, where the next one begins, and whether it was the last one."""
         start = place
         quoted = bool(self.quote) and text.startswith(self.quote, place)
         parts: list[str] = []
@@ -98,9 +100,7 @@ class FieldSplitter:
             parts.append(match[0][1:])
 
     def _quoted(self, text: str, place: int, parts: list[str]) -> tuple[int, str]:
-        """The inside of quotes; gives the place behind the closing one, and what is wrong with the
-        quotes.
-        """
+        """Read quoted text; return the offset after the closing quote, and the fault if any."""
         while True:
             match = self.inside.search(text, place)
             if match is None:
@@ -112,13 +112,13 @@ class FieldSplitter:
                 behind = not self.stop.match(text, place)
                 return (
                     place,
-                    f"there is text behind the closing quote {self.quote}" if behind else "",
+                    f"there is text after the closing quote {self.quote}" if behind else "",
                 )
             parts.append(match[0][1:])
 
 
 def splitter_of(dialect: DelimitedDialect) -> FieldSplitter:
-    """For the records of a dialect."""
+    """Build the splitter of a dialect."""
     terminator = None if dialect.terminator == b"\n" else dialect.terminator.decode()
     return FieldSplitter(
         dialect.delimiter.decode(), dialect.quote.decode(), dialect.escape.decode(), terminator

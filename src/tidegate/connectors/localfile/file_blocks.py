@@ -1,8 +1,8 @@
-"""The bytes of a file, or of a part of it, as blocks of whole records in UTF-8. Called by the
-readers, in tasks; opens files and nothing else.
+"""Read a file, or a part of it, as blocks of complete records in UTF-8.
 
-Codecs and archives are undone here, encodings translated, and the file is compared with what was
-recorded of it: a file that changed is never read.
+Called by the readers, in tasks; opens files and does nothing else. Decompresses files, unpacks
+archives, converts encodings, and compares each file with what was recorded of it: a file that
+changed is never read.
 """
 
 import codecs
@@ -50,14 +50,14 @@ _SPLITTABLE_ENCODINGS = (
 
 
 class FileChanged(TerminalError):
-    """A file is not what it was when it was put into a batch."""
+    """A file has changed since it was planned into a batch."""
 
     condition = "file-changed"
 
     def __init__(self, path: str, what: str) -> None:
         super().__init__(
-            f"{path} {what} since it was put into a batch: files must not change while they are"
-            " read"
+            f"{path} {what} since it was planned into a batch: files must not change while they"
+            " are read"
         )
         self.path = path
         self.has_advice = False  # set by advise_recovery
@@ -65,8 +65,9 @@ class FileChanged(TerminalError):
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A stretch of one file: bytes of text formats, row groups or stripes of parquet and orc; `end`
-    -1 is the end of the file.
+    """A range of one file: bytes of text formats, row groups or stripes of parquet and orc.
+
+    `end` -1 is the end of the file.
     """
 
     path: str
@@ -77,13 +78,13 @@ class FilePart:
 
     @property
     def whole(self) -> bool:
-        """Whether this is all of the file."""
+        """Whether this is the complete file."""
         return self.start == 0 and self.end == -1
 
 
 @contextmanager
 def open_part(part: FilePart) -> Iterator[IO[bytes]]:
-    """The file of a part, unchanged."""
+    """Open the file of a part, after checking that it is unchanged."""
     try:
         file = open(part.path, "rb")  # noqa: SIM115  # closed below
     except FileNotFoundError:
@@ -100,9 +101,9 @@ def open_part(part: FilePart) -> Iterator[IO[bytes]]:
 
 
 def codec_of(path: str, values: Values) -> str:
-    """The codec of a text file, by the options or else by its name; empty for none.
+    """Return the codec of a text file, by the options or else by its name; empty for none.
 
-    What is in an archive is named by the archive's name.
+    Files in an archive have the name of the archive.
     """
     archive, option = values["archive_compress_codec"], str(values["compress_codec"])
     if archive == "gz":
@@ -113,7 +114,7 @@ def codec_of(path: str, values: Values) -> str:
 
 
 def is_splittable(encoding: str) -> bool:
-    """Whether newlines can be found in the bytes of an encoding without decoding it."""
+    """Report whether newlines can be found in the bytes of an encoding without decoding it."""
     name = codecs.lookup(encoding).name.replace("_", "-")
     return name.startswith(("iso8859", "cp125", "koi8")) or name in [
         n.replace("_", "-") for n in _SPLITTABLE_ENCODINGS
@@ -121,9 +122,7 @@ def is_splittable(encoding: str) -> bool:
 
 
 class ExpansionLimit:
-    """How far one file may expand: its codec or archive is undone block by block, and this counts
-    the bytes that come out.
-    """
+    """Limits how far one file may expand, by counting the decompressed bytes."""
 
     def __init__(self, part: FilePart, values: Mapping[str, Any]) -> None:
         ratio = int(values.get("max_expansion_ratio") or EXPANSION_RATIO_MAX)
@@ -133,24 +132,25 @@ class ExpansionLimit:
         self.bytes = 0
 
     def add(self, size: int) -> None:
-        """So many bytes came out."""
+        """Count decompressed bytes."""
         self.bytes += size
         self.check(self.bytes)
 
     def check(self, size: int) -> None:
-        """Raises where `size` bytes are more than a file like this may hold."""
+        """Raise if `size` bytes are more than this file may contain."""
         if size > self.limit:
             raise BadFile(
                 self.path,
                 f"expands to more than {size_text(self.limit)}, {self.ratio} times its size: this"
-                " may be an archive bomb; set max_expansion_ratio higher if its contents are what"
-                " you expect",
+                " may be an archive bomb; increase max_expansion_ratio if its contents are as"
+                " expected",
             )
 
 
 class _BoundedGzip:
-    """A gzip stream under a tar archive, bounded: the archive's index is read by going through all
-    of it.
+    """A gzip stream below a tar archive, with limited expansion.
+
+    The archive's index is only found by reading all of it.
     """
 
     def __init__(self, file: IO[bytes], expansion: ExpansionLimit) -> None:
@@ -173,8 +173,9 @@ class _BoundedGzip:
 def archive_members(
     file: IO[bytes], part: FilePart, values: Mapping[str, Any], expansion: ExpansionLimit
 ) -> Iterator[tuple[str, Any]]:
-    """The files in an archive with their names: those with a name of the format, or all where none
-    has; the file itself where it is no archive.
+    """Yield the files in an archive with their names; without an archive, the file itself.
+
+    Only files with a suffix of the format, or all files if none has one.
     """
     archive, form, path = values["archive_compress_codec"], values["file_format_type"], part.path
     try:
@@ -195,7 +196,7 @@ def archive_members(
                         yield name, tar.extractfile(name)
             case _:
                 yield "", file
-    except RuntimeError as error:  # what zipfile says about passwords
+    except RuntimeError as error:  # zipfile raises it for passwords
         raise BadFile(path, f"cannot be unpacked as {archive}: {error}") from error
     except (
         zipfile.BadZipFile,
@@ -205,7 +206,7 @@ def archive_members(
         gzip.BadGzipFile,
         NotImplementedError,
     ) as error:
-        raise BadFile(path, f"is not a whole {archive} archive: {error}") from error
+        raise BadFile(path, f"is not a complete {archive} archive: {error}") from error
 
 
 def _members_of_format(names: list[str], form: str) -> list[str]:
@@ -217,7 +218,7 @@ def _members_of_format(names: list[str], form: str) -> list[str]:
 def read_blocks(
     file: Any, part: FilePart, codec: Any, expansion: ExpansionLimit | None = None
 ) -> Iterator[bytes]:
-    """The raw bytes of a part, in blocks; `file` is at its beginning."""
+    """Yield the raw bytes of a part, in blocks; `file` is at its beginning."""
     if codec:
         for block in _decompressed(file, part, codec):
             if expansion:
@@ -242,18 +243,18 @@ def _decompressed(file: Any, part: FilePart, codec: Any) -> Iterator[bytes]:
         try:
             yield from lzo.decompressed_blocks(file)
         except ValueError as error:
-            raise BadFile(part.path, f"is not whole or not compressed with lzo: {error}") from error
+            raise BadFile(part.path, f"is not a complete lzo file: {error}") from error
         return
     try:
         with pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec) as stream:
             while block := stream.read(BLOCK_BYTES):
                 yield block
     except (OSError, ValueError) as error:
-        raise BadFile(part.path, f"is not whole or not compressed with {codec}: {error}") from error
+        raise BadFile(part.path, f"is not a complete {codec} file: {error}") from error
 
 
 def decode_to_utf8(blocks: Iterator[bytes], encoding: str, part: FilePart) -> Iterator[bytes]:
-    """The same text in UTF-8. A file that does not begin as its encoding says is refused."""
+    """Convert blocks to UTF-8; refuses a file whose beginning contradicts its encoding."""
     first = next(blocks, b"")
     problem = encoding_problem(first, encoding) if part.start == 0 else ""
     if problem:
@@ -279,15 +280,14 @@ def decode_to_utf8(blocks: Iterator[bytes], encoding: str, part: FilePart) -> It
         wrong = error.object[error.start : error.end]
         raise BadFile(
             part.path,
-            f"line {lines}{where}: the bytes {wrong!r} are not {encoding}: name the encoding of the"
-            " file",
+            f"line {lines}{where}: the bytes {wrong!r} are not {encoding}: set `encoding`",
         ) from error
 
 
 class RecordTooLong(Exception):
-    """A record is longer than it may be.
+    """A record is longer than allowed.
 
-    It begins at `offset` of the text; `open_at` is its quote that is not closed, or -1.
+    It begins at `offset` of the text; `open_at` is its unclosed quote, or -1.
     """
 
     def __init__(self, offset: int, open_at: int) -> None:
@@ -297,11 +297,10 @@ class RecordTooLong(Exception):
 
 
 class RecordBlocks:
-    """Blocks that begin and end with records. `blocks` begin with a record; the last record may
-    lack its terminator.
+    """Blocks that begin and end at record boundaries.
 
-    `faulty` tells of the block that was given last whether a quote in it is misplaced or not
-    closed.
+    `blocks` begin with a record; the last record may lack its terminator. `faulty` says whether a
+    quote in the latest block is misplaced or unclosed.
     """
 
     def __init__(self, blocks: Iterator[bytes], dialect: DelimitedDialect) -> None:
@@ -321,7 +320,7 @@ class RecordBlocks:
                 if not pending and self._unquoted(rest, block)
                 else 0
             )
-            if end:  # the usual case, with one copy of the bytes less
+            if end:  # the common case, which saves a copy of the bytes
                 yield self._emit(b"".join([rest, memoryview(block)[:end]]), False)
                 rest = block[end:]
                 continue
@@ -334,9 +333,7 @@ class RecordBlocks:
             if cut.end == 0:
                 self._check(held, cut.open_at)
                 pending = [joined]
-                wanted = min(
-                    2 * held, dialect.record_bytes_max + 1
-                )  # so that trying again costs little
+                wanted = min(2 * held, dialect.record_bytes_max + 1)  # so that retries cost little
                 continue
             pending, wanted = [], 0
             yield self._emit(joined[: cut.end] if cut.end < len(joined) else joined, cut.misplaced)
@@ -346,14 +343,14 @@ class RecordBlocks:
             yield from self._last(last)
 
     def _last(self, block: bytes) -> Iterator[bytes]:
-        """What is left at the end, which may be many records where trying was put off."""
+        """Yield what is left at the end: possibly many records, if retries were postponed."""
         cut = RecordCut(0) if self.dialect.plain else find_cut(block, self.dialect)
         if cut.end == 0:
             self._check(len(block), cut.open_at)
         yield self._emit(block, cut.misplaced or cut.open_at >= 0)
 
     def _unquoted(self, rest: bytes, block: bytes) -> bool:
-        """Whether every terminator in these bytes ends a record."""
+        """Report whether every terminator in these bytes ends a record."""
         marks = [mark for mark in (self.dialect.quote, self.dialect.escape) if mark]
         return len(self.dialect.terminator) == 1 and not any(
             mark in rest or mark in block for mark in marks
@@ -374,7 +371,7 @@ def record_blocks(blocks: Iterator[bytes], dialect: DelimitedDialect) -> RecordB
 
 
 class _LineCounter:
-    """Counts the lines of a text that comes in pieces; \\n, \\r\\n and \\r end one."""
+    r"""Counts the lines of a text that comes in pieces; \n, \r\n and \r end a line."""
 
     def __init__(self) -> None:
         self.line = 1
@@ -389,7 +386,7 @@ class _LineCounter:
 
 
 def line_numbers(part: FilePart, blocks: Iterator[bytes], offsets: Sequence[int]) -> list[int]:
-    """The lines at which offsets of a part's text stand.
+    """Find the line numbers of offsets in a part's text.
 
     Reads all lines before them, so it is for errors only.
     """

@@ -1,8 +1,7 @@
-"""The top of a text file: its encoding, and its header line against the columns of the schema.
-Called by delimited.py (tasks) and check.py (validation).
+"""Check the beginning of a text file: its encoding, and its header against the schema.
 
-Pure text and bytes, without Arrow: `tidegate validate` reads headers too. Every problem is a
-sentence; empty means that there is none.
+Called by delimited.py (tasks) and sample_check.py (validation). Pure text and bytes, without Arrow:
+`tidegate validate` reads headers too. Functions return the problem as a sentence, or an empty text.
 """
 
 import codecs
@@ -20,23 +19,19 @@ _BOMS = (
 )
 _INSPECTED_BYTES = 4096
 _LATIN_BYTES = {"UTF-32LE": (0, 4), "UTF-32BE": (3, 4), "UTF-16LE": (0, 2), "UTF-16BE": (1, 2)}
-"""For text in Latin letters: the one byte of each character that is not zero, and the bytes of a
-character.
-"""
+"""For Latin text: the index of the byte that is not zero, and the bytes of a character."""
 _NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?")
 _DELIMITERS = (",", ";", "\t", "|", "\x01")
 _NAMES_MAX = 20
 
 
 def bom_encoding(top: bytes) -> str:
-    """The encoding that a byte order mark names; empty where there is none."""
+    """Return the encoding that a byte order mark names; empty if there is none."""
     return next((name for mark, name in _BOMS if top.startswith(mark)), "")
 
 
 def detect_encoding(top: bytes) -> str:
-    """The Unicode encoding of a text by its byte order mark or its zero bytes; empty where neither
-    says it.
-    """
+    """Detect a Unicode encoding by its byte order mark or its zero bytes; empty if unknown."""
     top = top[:_INSPECTED_BYTES]
     return bom_encoding(top) or _by_zeros(top)
 
@@ -55,7 +50,7 @@ def _by_zeros(top: bytes) -> str:
 
 
 def encoding_problem(top: bytes, encoding: str) -> str:
-    """Why a file that begins like this is not written in an encoding."""
+    """Explain why a file that begins like this does not have this encoding."""
     given = _normalized(encoding)
     mark = bom_encoding(top)
     if mark and not _matches_bom(given, mark):
@@ -99,9 +94,7 @@ def _is_utf8(top: bytes) -> bool:
 
 
 def column_indexes(header: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """In which field each wanted column stands, by its name, else by its name in any case; -1 where
-    in none.
-    """
+    """Find the field of each wanted column by name, preferring the exact case; -1 if missing."""
     folded = [name.lower() for name in header]
     exact = {name: i for i, name in reversed(list(enumerate(header)))}
     any_case = {name: i for i, name in reversed(list(enumerate(folded)))}
@@ -111,7 +104,7 @@ def column_indexes(header: Sequence[str], wanted: Sequence[str]) -> list[int]:
 def header_problem(
     header: Sequence[str], wanted: Sequence[str], delimiter: str, *, fill_missing: bool = False
 ) -> str:
-    """Why the columns of a schema cannot be found by the names of a header."""
+    """Explain why the columns of a schema cannot be found by the names of a header."""
     missing = [
         n for n, place in zip(wanted, column_indexes(header, wanted), strict=True) if place < 0
     ]
@@ -125,9 +118,9 @@ def header_problem(
     if hint:
         return f"{text}. The header has one column: {hint}"
     if any(_NUMBER.fullmatch(name) for name in header):
-        return f"{text}. This seems to be a row: set csv_use_header_line = false"
+        return f"{text}. This line seems to be a row: set csv_use_header_line = false"
     if len(missing) == len(wanted):
-        return f"{text}. No column of the schema is in this file"
+        return f"{text}. This file has no column of the schema"
     return f'{text}. Correct the schema, or set missing_columns = "fill_null" to read null for them'
 
 
@@ -137,11 +130,11 @@ def _is_ambiguous(header: Sequence[str], name: str) -> bool:
 
 
 def names_problem(header: Sequence[str]) -> str:
-    """Why the names of a header cannot be the columns of a table that has no schema."""
+    """Explain why the names of a header cannot be the columns of a table without a schema."""
     if "" in header:
         return (
             f"column {list(header).index('') + 1} of the header has no name: {_listed(header)};"
-            " give a schema"
+            " add a schema"
         )
     folded = [name.lower() for name in header]
     twice = sorted({name for name in header if folded.count(name.lower()) > 1})
@@ -149,8 +142,9 @@ def names_problem(header: Sequence[str]) -> str:
 
 
 def skipped_problem(skipped: Sequence[str], columns: Sequence[str]) -> str:
-    """Why a header that is skipped does not belong to the schema: columns are read by position, and
-    it names the same ones in another order.
+    """Explain why a skipped header does not match the schema.
+
+    Columns are read by position, and the header has the same names in another order.
     """
     found, given = [n.lower() for n in skipped], [n.lower() for n in columns]
     if found == given or sorted(found) != sorted(given) or len(set(found)) < len(found):
@@ -163,17 +157,17 @@ def skipped_problem(skipped: Sequence[str], columns: Sequence[str]) -> str:
 
 
 def first_row_problem(fields: Sequence[str], columns: Sequence[str]) -> str:
-    """Why a first row is none: it holds the names of the columns."""
+    """Report a first row that contains the names of the columns."""
     if len(columns) < 2 or [f.strip().lower() for f in fields] != [c.lower() for c in columns]:
         return ""
     return (
-        "this row holds the names of the columns: set csv_use_header_line = true, or"
+        "this row contains the names of the columns: set csv_use_header_line = true, or"
         " skip_header_row_number = 1"
     )
 
 
 def delimiter_hint(line: str, delimiter: str) -> str:
-    """Which other delimiter a line with a single field may have."""
+    """Guess which other delimiter a line with a single field has."""
     counts = {d: line.count(d) for d in _DELIMITERS if d != delimiter}
     found = max(counts, key=lambda d: counts[d])
     if not counts[found]:
@@ -184,7 +178,7 @@ def delimiter_hint(line: str, delimiter: str) -> str:
 
 
 def width_problem(count: int, width: int, line: str, delimiter: str, leniency: Leniency) -> str:
-    """Why a row with so many fields does not fit."""
+    """Explain why a row with so many fields does not fit."""
     if count == width or (leniency.fill_short if count < width else leniency.drop_extra):
         return ""
     fields = "1 field" if count == 1 else f"{count} fields"

@@ -1,9 +1,8 @@
-"""What a file holds: format, codec, encoding, delimiter, quote, header and the types of its
-columns, from a bounded sample. Called by `tidegate infer`.
+"""Infer the format of a file: codec, encoding, delimiter, quote, header and column types.
 
-The result is LocalFile options that were tried: the sample is read with them by the reader that a
-job uses, and a column in which a value does not fit is widened to a string. What cannot be known is
-an error or a note, not a guess.
+Called by `tidegate infer`; reads a bounded sample. The resulting LocalFile options are tried out:
+the reader of a job reads the sample with them, and a column in which a value does not fit becomes a
+string. What cannot be determined is an error or a note, not a guess.
 """
 
 import codecs
@@ -43,7 +42,7 @@ _SHOWN_PROBLEMS_MAX = 5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InferenceHints:
-    """What the caller knows better."""
+    """What the caller knows about the file."""
 
     form: str = ""
     encoding: str = ""
@@ -53,7 +52,7 @@ class InferenceHints:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inferred:
-    """LocalFile options besides path and schema, the columns, and what a person should know."""
+    """LocalFile options besides path and schema, the columns, and notes for the user."""
 
     options: Mapping[str, Any]
     columns: tuple[Column, ...]
@@ -62,7 +61,7 @@ class Inferred:
 
 @dataclass(slots=True)
 class _Sample:
-    """The first bytes of a file, decoded; `whole` where that is all of it."""
+    """The first bytes of a file, decoded; `whole` if the file has no more."""
 
     text: str
     whole: bool
@@ -71,7 +70,7 @@ class _Sample:
 
 
 def infer(path: str, hints: InferenceHints) -> Inferred:
-    """The options and columns of a file. UserError or BadFile where it cannot be read."""
+    """Infer the options and columns of a file. UserError or BadFile if it cannot be read."""
     part = _part(path)
     form = hints.form or _columnar_form(part)
     if form in ("parquet", "orc"):
@@ -83,12 +82,12 @@ def infer(path: str, hints: InferenceHints) -> Inferred:
         return replace(found, notes=tuple(_problems(path, found))[:_SHOWN_PROBLEMS_MAX])
     sample = _sample(part, hints)
     if not sample.text.strip():
-        raise UserError(f"{path} holds no rows: there is nothing to infer from")
+        raise UserError(f"{path} has no rows to infer from")
     objects = _objects(sample) if form in ("", "json") else None
     if objects:
         return _widened(path, _of_json(sample, objects))
     if form == "json":
-        raise BadFile(path, "does not hold JSON objects")
+        raise BadFile(path, "does not contain JSON objects")
     return _widened(path, _of_text(path, sample, hints))
 
 
@@ -147,15 +146,13 @@ def _decoded(
         decoder = codecs.getincrementaldecoder(encoding)()
         text = decoder.decode(data, final=whole)
     except LookupError:
-        raise UserError(f"there is no encoding {encoding!r}") from None
+        raise UserError(f"unknown encoding {encoding!r}") from None
     except UnicodeDecodeError as error:
-        advice = "say which it is with --encoding (such as ISO-8859-1, GBK, UTF-16LE)"
-        raise UserError(
-            f"{path} is not written in {encoding} (byte {error.start}): {advice}"
-        ) from None
+        advice = "set it with --encoding (such as ISO-8859-1, GBK, UTF-16LE)"
+        raise UserError(f"{path} is not {encoding} (byte {error.start}): {advice}") from None
     if "\0" in text:
         raise UserError(
-            f"{path} holds zero bytes: it is no text file, or its encoding is another one: say it"
+            f"{path} contains zero bytes: it is not a text file, or it has another encoding: set it"
             " with --encoding"
         )
     if encoding.upper() != "UTF-8":
@@ -164,7 +161,7 @@ def _decoded(
 
 
 def _objects(sample: _Sample) -> list[dict[str, Any]] | None:
-    """The JSON objects of a sample; None where it holds something else."""
+    """Parse the JSON objects of a sample; None if it has anything else."""
     if sample.text.lstrip()[:1] not in ("{", "["):
         return None
     found: list[dict[str, Any]] = []
@@ -193,7 +190,7 @@ def _of_json(sample: _Sample, objects: list[dict[str, Any]]) -> Inferred:
 
 
 def _has_gaps(values: Sequence[Any]) -> bool:
-    """Whether objects at any depth lack keys of their neighbours."""
+    """Report whether objects at any depth lack keys that others have."""
     objects = [value for value in values if isinstance(value, dict)]
     lists = [each for value in values if isinstance(value, list) for each in value]
     names = {name for value in objects for name in value}
@@ -225,7 +222,7 @@ def _of_text(path: str, sample: _Sample, hints: InferenceHints) -> Inferred:
     )
     problem = names_problem(names) if header else ""
     if problem:
-        raise BadFile(path, f"{problem}; or say --no-header")
+        raise BadFile(path, f"{problem}; or use --no-header")
     if header:
         options |= {"csv_use_header_line": True} if form == "csv" else {"skip_header_row_number": 1}
     values = body if header else rows
@@ -242,7 +239,7 @@ def _column(rows: Sequence[Sequence[str]], index: int, null: str) -> DataType:
 def _split(
     sample: _Sample, hints: InferenceHints
 ) -> tuple[DelimitedDialect, list[DelimitedRecord]]:
-    """The dialect in which all records have the same number of fields, as many as possible."""
+    """Find the dialect with the same number of fields in all records, as many as possible."""
     delimiters = (hints.delimiter,) if hints.delimiter else _DELIMITERS
     quotes = ("",) if hints.form == "text" else ('"', "'", "")
     best: tuple[tuple[float, ...], DelimitedDialect, list[DelimitedRecord]] | None = None
@@ -255,7 +252,7 @@ def _split(
             score = (*_score(records), -quotes.index(quote), -place)
             if records and (best is None or score > best[0]):
                 best = (score, dialect, records)
-    assert best is not None, "there is text, so there is a record"
+    assert best is not None, "a non-empty text has a record"
     return best[1], best[2]
 
 
@@ -265,12 +262,12 @@ def _records(sample: _Sample, dialect: DelimitedDialect) -> list[DelimitedRecord
         found.append(record)
         if len(found) >= SAMPLE_ROWS:
             return found
-    # The last record of a file that was not read to its end is not whole.
+    # The last record of a truncated sample is incomplete.
     return found if sample.whole or len(found) == 1 else found[:-1]
 
 
 def _score(records: Sequence[DelimitedRecord]) -> tuple[float, ...]:
-    """Fields in their quotes first, then one width for all, then many fields."""
+    """Rank a dialect: no faulty quotes first, then a uniform width, then many fields."""
     if not records:
         return (0.0, 0.0, 0.0)
     faults = sum(bool(f.fault) for record in records for f in record.fields)
@@ -281,8 +278,9 @@ def _score(records: Sequence[DelimitedRecord]) -> tuple[float, ...]:
 
 
 def _is_header(rows: Sequence[Sequence[str]], null: str) -> bool:
-    """Whether the first row names the columns: texts that are no values, above values that have a
-    type or do not repeat them.
+    """Report whether the first row names the columns.
+
+    Its texts are not values, and the rows below have a type or do not repeat them.
     """
     first, body = [cell.strip() for cell in rows[0]], rows[1:]
     if (
@@ -307,7 +305,7 @@ def _is_name(cell: str) -> bool:
 
 
 def _widened(path: str, inferred: Inferred) -> Inferred:
-    """The same after a trial: columns with values that do not fit are strings."""
+    """Try the options; columns with values that do not fit become strings."""
     for _ in range(len(inferred.columns) + 1):
         bad = list(_problems(path, inferred))
         named = [
@@ -331,7 +329,7 @@ def _problems(path: str, inferred: Inferred) -> Iterator[str]:
 
 
 def values_of(path: str, inferred: Inferred) -> Values:
-    """The option values of a LocalFile source."""
+    """Return the option values of a LocalFile source."""
     columns = [{"name": c.name, "type": type_text(c.type)} for c in inferred.columns]
     given = {
         "path": path,
@@ -346,7 +344,7 @@ def values_of(path: str, inferred: Inferred) -> Values:
 
 
 def type_text(kind: DataType) -> Any:
-    """A type as it is written in a job file; a row is a block."""
+    """Format a type for a job file; a row is a block."""
     if kind.name is TypeName.ROW:
         return {c.name: type_text(c.type) for c in kind.columns}
     return str(kind)

@@ -1,8 +1,7 @@
-"""Which type the values of a sample have, never a narrower one than is safe: what is only likely
-stays a string. Called by infer.py.
+"""Infer the type of sampled values, never a narrower one than is safe. Called by infer.py.
 
 A sample is not the file: whole numbers become bigint whatever their size, decimals keep their
-digits or stay strings, and numbers that begin with a zero are no numbers but names.
+digits or stay strings, and numbers with a leading zero are treated as names.
 """
 
 import re
@@ -36,7 +35,7 @@ _TIMES = (
 
 
 def type_of_texts(texts: Iterable[str]) -> DataType:
-    """Of the texts of a csv column; empty ones say nothing."""
+    """Infer the type of a csv column's texts; empty ones are ignored."""
     found = [text for text in texts if text.strip()]
     if not found:
         return STRING
@@ -50,14 +49,14 @@ def type_of_texts(texts: Iterable[str]) -> DataType:
 
 
 def _fraction(found: Sequence[str]) -> DataType:
-    """A double where it keeps all digits, else a wide decimal."""
+    """Choose double if it keeps all digits, else a wide decimal."""
     if all(len(re.sub(r"[eE].*|[^0-9]", "", text).strip("0")) <= _EXACT_DIGITS for text in found):
         return DataType(TypeName.DOUBLE)
     return _readable(DataType(TypeName.DECIMAL, precision=38, scale=18), found)
 
 
 def type_of_times(found: Sequence[str]) -> DataType:
-    """A date or time where all texts are one, else a string."""
+    """Choose a date or time type if all texts have it, else string."""
     for pattern, kind in _TIMES:
         if all(pattern.fullmatch(text) for text in found):
             return _readable(kind, found)
@@ -75,8 +74,9 @@ def _readable(kind: DataType, texts: Sequence[str]) -> DataType:
 
 
 def type_of_values(values: Sequence[Any]) -> DataType:
-    """Of the values that a key of JSON objects has; nulls say nothing, values of several kinds are
-    read as text.
+    """Infer the type of a key's values in JSON objects.
+
+    Nulls are ignored; values of several kinds are read as text.
     """
     found = [value for value in values if value is not None]
     kinds = {_kind(value) for value in found}
@@ -104,7 +104,7 @@ def type_of_values(values: Sequence[Any]) -> DataType:
 def _row(found: Sequence[dict[str, Any]]) -> DataType:
     names = list(dict.fromkeys(name for value in found for name in value))
     if not names or any(not re.fullmatch(r"[A-Za-z_]\w*", name) for name in names):
-        return STRING  # names that a type cannot be written with
+        return STRING  # a row type cannot express these names
     return DataType(
         TypeName.ROW,
         columns=tuple(

@@ -1,8 +1,7 @@
-"""JSON documents over several lines, one value after the other: objects, and the elements of
-arrays. Called by jsonlines.py.
+"""Parse JSON documents over several lines: objects, and the elements of arrays.
 
-The text is read block by block and only as much of it is held as one value needs, so an array of
-any length can be read.
+Called by jsonlines.py. The text is read block by block and only as much of it is held as one value
+needs, so an array of any length can be read.
 """
 
 import codecs
@@ -15,11 +14,11 @@ from tidegate.connectors.localfile.json_values import DECODER
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _NEAR_END_CHARS = 16
-"""An error so close to the end of what is held may only mean that more has to be read."""
+"""An error this close to the end of the buffer may only mean that more has to be read."""
 
 
 class BadDocument(Exception):
-    """The text cannot be read on from a line."""
+    """The text cannot be parsed from this line on."""
 
     def __init__(self, line: int, what: str) -> None:
         super().__init__(what)
@@ -40,9 +39,9 @@ class JsonDocuments:
         self.ended = False
 
     def values(self) -> Iterator[tuple[int, Any]]:
-        """All of them, in order."""
+        """Yield all values, in order."""
         inside = False
-        element = False  # an element was read, so a comma or the end of the array must follow
+        element = False  # after an element, a comma or the end of the array must follow
         while self._skip_space():
             mark = self.text[self.at]
             if not inside and mark == "[":
@@ -61,7 +60,7 @@ class JsonDocuments:
                 self._skip_space()
                 if self.text[self.at : self.at + 1] in ("]", ""):
                     raise BadDocument(
-                        self.line, "this is not JSON: an element is missing behind a comma"
+                        self.line, "this is not JSON: an element is missing after a comma"
                     )
                 element = False
             else:
@@ -95,7 +94,7 @@ class JsonDocuments:
             return line, value
 
     def _skip_space(self) -> bool:
-        """Whether there is more text."""
+        """Skip white space; report whether there is more text."""
         while True:
             self._advance(_SPACE.match(self.text, self.at).end())  # type: ignore[union-attr]  # the pattern matches everything
             if self.at < len(self.text):
@@ -121,9 +120,7 @@ class JsonDocuments:
                 + error.object[: error.start].count(b"\n")
             )
             wrong = error.object[error.start : error.end]
-            raise BadDocument(
-                line, f"the bytes {wrong!r} are not UTF-8: name the encoding of the file"
-            ) from None
+            raise BadDocument(line, f"the bytes {wrong!r} are not UTF-8: set `encoding`") from None
         self.text = self.text[self.at :] + found
         self.at = 0
         return bool(found) or not self.ended

@@ -1,5 +1,6 @@
-"""JSON text -> Python values that keep what JSON said: the digits of numbers, and keys that stand
-twice. Called by jsonlines.py and convert.py.
+"""Decode JSON without losing information: the digits of numbers, and duplicate keys.
+
+Called by jsonlines.py and value_converters.py.
 """
 
 import json
@@ -9,9 +10,7 @@ _DIGITS_MAX = 1000
 
 
 class JsonNumber(float):
-    """A number with a fraction or an exponent, or with very many digits; `text` is as it was
-    written.
-    """
+    """A number with a fraction, an exponent or very many digits; `text` is its original text."""
 
     text: str
 
@@ -22,7 +21,7 @@ class JsonNumber(float):
 
 
 class JsonObject(dict[str, Any]):
-    """An object; `twice` are the keys that it has more than once."""
+    """An object with the keys that it has more than once."""
 
     duplicate_keys: frozenset[str] = frozenset()
 
@@ -43,7 +42,7 @@ DECODER = json.JSONDecoder(parse_float=JsonNumber, parse_int=_whole, object_pair
 
 
 def text_of(value: Any) -> str:
-    """A JSON value as text: strings as they are, numbers with the digits that they had."""
+    """Return a JSON value as text: strings unchanged, numbers with their original digits."""
     if isinstance(value, str):
         return value
     return value.text if isinstance(value, JsonNumber) else json.dumps(value, ensure_ascii=False)

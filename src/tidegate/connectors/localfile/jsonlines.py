@@ -1,9 +1,8 @@
-"""Reads json files, in tasks: one object per line, or documents and arrays of objects over several
-lines. Called by tables.py.
+"""Read json files, in tasks: one object per line, or documents and arrays of objects.
 
-Lines go through Arrow's parser where its types and the schema's agree; a block that Arrow refuses,
-or in which a null may be a key that is not there, is read again with Python's, which also takes
-numbers in quotes, maps and times in other notations, and finds every row that does not fit.
+Called by table_files.py. Lines are parsed by Arrow if its types agree with those of the schema. A
+block that Arrow refuses, or in which a null may be a missing key, is parsed again in Python. That
+also accepts quoted numbers, maps and times in other formats, and finds every row that does not fit.
 """
 
 import json
@@ -61,7 +60,7 @@ _ARROW_TYPES = (
     TypeName.DECIMAL,
 )
 _PARSED_AS_TEXT = (TypeName.DATE, TypeName.TIME, TypeName.BYTES)
-"""Arrow gives their text, and the value is made of it here: bytes are base64."""
+"""Arrow returns the text, which is converted here: bytes are base64."""
 _DOCUMENT_ROWS = 16_384
 _KEYS_MAX = 10
 _BOM = b"\xef\xbb\xbf"
@@ -69,8 +68,9 @@ _BY_TEXT = (*_PARSED_AS_TEXT, TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
 
 
 def by_lines(head: bytes) -> bool:
-    """Whether a file that begins like this holds one object per line, so that it can be cut at
-    newlines.
+    """Report whether a file that begins like this has one object per line.
+
+    Such a file can be cut at newlines.
     """
     line, newline, _ = head.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")
     if not line.startswith(b"{"):
@@ -78,7 +78,7 @@ def by_lines(head: bytes) -> bool:
     try:
         json.loads(line)
     except ValueError:
-        return not newline  # the line goes on behind what was looked at
+        return not newline  # the line is longer than the sample
     return True
 
 
@@ -87,7 +87,7 @@ class BadRowValue(ValueError):
 
 
 class JsonReader:
-    """The reader of one table's json files."""
+    """Reader of one table's json files."""
 
     def __init__(self, values: Values, wanted: Sequence[Column]) -> None:
         self.values = values
@@ -100,7 +100,7 @@ class JsonReader:
         self.converters = [(c, from_json(c.type, self.rules)) for c in wanted]
 
     def read(self, part: FilePart) -> Iterator[list[Any]]:
-        """The arrays of the wanted columns, block after block."""
+        """Yield the arrays of the wanted columns, one list per block."""
         expansion = ExpansionLimit(part, self.values)
         with open_part(part) as file:
             for index, (name, member) in enumerate(
@@ -146,14 +146,17 @@ class JsonReader:
     def _line_lookup(
         self, part: FilePart, index: int, name: str, start: int
     ) -> Callable[[Sequence[int]], list[str]]:
-        """Turns offsets in a member into lines, by reading its text again."""
+        """Return a function that turns offsets in a member into line numbers.
+
+        It reads the text again.
+        """
 
         def found(offsets: Sequence[int]) -> list[str]:
             with open_part(part) as file:
                 expansion = ExpansionLimit(part, self.values)
                 found_members = archive_members(
                     file, part, self.values, expansion
-                )  # closes them when it is dropped
+                )  # closes the files when it is garbage-collected
                 _, member = next(islice(found_members, index, None))
                 lines = line_numbers(
                     part, self._text(member, part, expansion), [start + o for o in offsets]
@@ -167,7 +170,7 @@ class JsonReader:
             try:
                 return self._parse_with_arrow(block)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, RecursionError):
-                pass  # the slow way knows more, or says what is wrong
+                pass  # the fallback accepts more, or finds the bad rows
         return self._parse_with_python(block, bad, offset)
 
     def _parse_with_arrow(self, block: bytes) -> list[Any]:
@@ -190,14 +193,16 @@ class JsonReader:
         return [self._finish_column(array, c) for array, c in zip(arrays, self.wanted, strict=True)]
 
     def _check(self, block: bytes, arrays: list[Any]) -> None:
-        """Raises where the slow way has to judge: nulls that may be keys that are not there,
-        numbers that may not fit.
+        """Raise if the block has to be parsed in Python.
+
+        That is the case for nulls that may be missing keys, and for numbers that may have
+        overflowed.
         """
         empty = [c for array, c in zip(arrays, self.wanted, strict=True) if array.null_count]
         if any(not c.nullable for c in empty):
-            raise BadRowValue("a null where none may be")
+            raise BadRowValue("a null in a column that is not nullable")
         if any(_overflowed(array) for array in arrays):
-            raise BadRowValue("a number that may not fit")
+            raise BadRowValue("a number that may have overflowed")
         if self.rules.leniency.fill_missing:
             return
         if any(_holds_empty_child(array) for array in arrays):
@@ -213,7 +218,7 @@ class JsonReader:
         if column.type.name is TypeName.TIMESTAMP:
             return array.cast(
                 arrow_type(column.type)
-            )  # refuses zones, which Arrow's parser of JSON leaves out
+            )  # refuses zones, which Arrow's JSON parser ignores
         if column.type.name not in _PARSED_AS_TEXT:
             return array
         convert = from_json(column.type, self.rules)
@@ -258,7 +263,7 @@ class JsonReader:
         ]
 
     def _row(self, value: Any) -> list[Any]:
-        """The values of the wanted columns; BadRowValue names all that do not fit."""
+        """Convert the values of the wanted columns; BadRowValue names all that do not fit."""
         if not isinstance(value, dict):
             raise BadRowValue(f"a row is an object, not {excerpt(value)}")
         row: list[Any] = []
@@ -281,8 +286,8 @@ class JsonReader:
         elif name not in row and not self.rules.leniency.fill_missing:
             keys = ", ".join(map(repr, islice(row, _KEYS_MAX)))
             raise ValueError(
-                f'there is no such key, only {keys or "none"}; missing_columns = "fill_null" reads'
-                " null for it"
+                f"the key is missing, the object has {keys or 'none'}; missing_columns ="
+                ' "fill_null" reads null for it'
             )
         if found is None and not column.nullable:
             raise ValueError(NULL_IN_REQUIRED_COLUMN)
@@ -300,12 +305,12 @@ def _flat(array: Any) -> Any:
 
 
 def _overflowed(array: Any) -> bool:
-    """Whether a number may have become infinite."""
+    """Report whether a number may have become infinite."""
     return pa.types.is_floating(array.type) and bool(pc.any(pc.is_inf(array)).as_py())
 
 
 def _holds_empty_child(array: Any) -> bool:
-    """Whether a row inside an array has a null, which may be a key that is not there."""
+    """Report whether a nested row has a null, which may be a missing key."""
     if pa.types.is_list(array.type):
         return _holds_empty_child(array.flatten())
     if not pa.types.is_struct(array.type):
@@ -317,9 +322,9 @@ def _holds_empty_child(array: Any) -> bool:
 
 
 def _nulls_are_written(block: bytes, arrays: list[Any], columns: Sequence[Column]) -> bool:
-    """Whether every null stands in the text as one.
+    """Report whether every null is written in the text.
 
-    Only sure for flat objects without escapes, whose keys Arrow has found once each.
+    Only certain for flat objects without escapes, in which Arrow has found each key once.
     """
     if b"\\" in block or block.count(b"{") != len(arrays[0]):
         return False
@@ -334,7 +339,7 @@ def _nulls_are_written(block: bytes, arrays: list[Any], columns: Sequence[Column
 
 
 def _all_have(block: bytes, names: Sequence[str]) -> bool:
-    """Whether every line is an object with all of these keys."""
+    """Report whether every line is an object with all of these keys."""
     for line in block.splitlines():
         if line.strip():
             value = json.loads(line)
@@ -344,14 +349,12 @@ def _all_have(block: bytes, names: Sequence[str]) -> bool:
 
 
 def _values(line: bytes) -> Iterator[Any]:
-    """The objects of a line; arrays give their elements."""
+    """Yield the objects of a line, and the elements of arrays."""
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
         wrong = line[error.start : error.end]
-        raise BadRowValue(
-            f"the bytes {wrong!r} are not UTF-8: name the encoding of the file"
-        ) from None
+        raise BadRowValue(f"the bytes {wrong!r} are not UTF-8: set `encoding`") from None
     place = 0
     while (place := len(text) - len(text[place:].lstrip())) < len(text):
         try:

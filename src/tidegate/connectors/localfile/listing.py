@@ -1,10 +1,7 @@
-"""Which files a source reads: directories with all below them, globs, filters, and the columns that
-their paths hold.
+"""List the files of a source: recursion, globs, filters, and columns encoded in paths.
 
-Called by check.py and source.py.
-
-Reads names, sizes and times; never opens a file. A link to a file is read under the link's own
-path, unless that file is listed anyway.
+Called by option_checks.py and source.py. Reads names, sizes and times; never opens a file. A link
+to a file is read under the link's own path, unless the file itself is listed too.
 """
 
 import errno
@@ -27,7 +24,7 @@ _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True, order=True)
 class FileInfo:
-    """A file as it was found. Files are ordered by path."""
+    """A listed file. Files are ordered by path."""
 
     path: str
     size: int
@@ -37,15 +34,13 @@ class FileInfo:
 
 
 def local_path(path: str) -> str:
-    """The path itself, without a `file://` in front."""
+    """Remove a leading `file://`."""
     return re.sub(r"^file:(//)?(?=/)", "", path)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileListing:
-    """The files of one table in order of their paths, the mount points that they are on, and the
-    links that lead nowhere.
-    """
+    """The files of one table in order of their paths, their mount points, and broken links."""
 
     files: list[FileInfo]
     mounts: frozenset[str] = frozenset()
@@ -53,14 +48,14 @@ class FileListing:
 
 
 def list_files(values: Values) -> list[FileInfo]:
-    """All files of one table that are not empty, in the order in which they are read."""
+    """List all non-empty files of one table in the order in which they are read."""
     return scan(values).files
 
 
 def scan(values: Values) -> FileListing:
     """List one table.
 
-    SourceUnreachable where its directory, or one below it, is not there or cannot be read.
+    SourceUnreachable if its directory, or one below it, does not exist or cannot be read.
     """
     keep = _Filter(values)
     path = local_path(values["path"])
@@ -76,22 +71,22 @@ def scan(values: Values) -> FileListing:
 
 
 def matches_nothing(values: Values) -> bool:
-    """Whether there is no file to read at the moment."""
+    """Report whether there is no file to read at the moment."""
     try:
         keep = _Filter(values)
     except (re.error, ValueError):
-        return False  # these have problems of their own
+        return False  # reported as a problem of the option
     try:
         found = _files_under(
             local_path(values["path"]), _DirectoryWalk(recursive=_is_recursive(values))
         )
         return not any(keep.accepts(info) for info in found)
     except TransientError:
-        return False  # whoever reads it says what is wrong
+        return False  # reported when it is read
 
 
 def file_pattern(text: str) -> re.Pattern[str]:
-    """A `file_filter_pattern`, which is Java's; re.error for what is none."""
+    """Compile a `file_filter_pattern` in Java's syntax; re.error if it is invalid."""
     try:
         return compile_for_names(text)
     except ValueError as error:
@@ -99,7 +94,7 @@ def file_pattern(text: str) -> re.Pattern[str]:
 
 
 def partitions_of(path: str) -> dict[str, str | None]:
-    """The columns that the directories of a path give: `/data/day=3/f.csv` -> day: 3."""
+    """Extract columns from the directories of a path: `/data/day=3/f.csv` -> day: 3."""
     pairs = [part.split("=", 1) for part in os.path.dirname(path).split("/") if "=" in part]
     return {
         key: None if value == _NULL_PARTITION else unquote(value) for key, value in pairs if key
@@ -107,7 +102,7 @@ def partitions_of(path: str) -> dict[str, str | None]:
 
 
 class _Filter:
-    """What the options say about the names and times of files."""
+    """Filters files by the options on names and times."""
 
     def __init__(self, values: Values) -> None:
         pattern, extension = values.get("file_filter_pattern"), values.get("filename_extension")
@@ -118,7 +113,7 @@ class _Filter:
         self.end = _nanoseconds(values.get("file_filter_modified_end"))
 
     def matches_name(self, path: str) -> bool:
-        """Whether a name is one of those that are read."""
+        """Report whether a file with this name is read."""
         name = os.path.basename(path)
         return (
             name.endswith(self.suffix)
@@ -148,7 +143,7 @@ def _nanoseconds(text: str | None) -> int | None:
 
 
 def fixed_directory(path: str) -> str:
-    """A path itself, or what stands before the first pattern in it."""
+    """Return a path itself, or the directory before its first pattern."""
     path = local_path(path)
     if os.path.exists(path) or not glob.has_magic(path):
         return path
@@ -161,7 +156,7 @@ def fixed_directory(path: str) -> str:
 
 
 def _files_under(path: str, walk: "_DirectoryWalk") -> Iterator[FileInfo]:
-    """The files of a path where it exists as written, else of all that it matches as a pattern."""
+    """Yield the files of an existing path, else of all that it matches as a pattern."""
     if "**" in path and not os.path.exists(path):
         yield from _matching(path, walk)
         return
@@ -173,9 +168,9 @@ def _files_under(path: str, walk: "_DirectoryWalk") -> Iterator[FileInfo]:
 
 
 def _matching(path: str, walk: "_DirectoryWalk") -> Iterator[FileInfo]:
-    """The files that a pattern with ** matches, or whose directory it matches.
+    """Yield the files that a pattern with ** matches, or whose directory it matches.
 
-    Not by glob, which follows a link to a directory above again and again.
+    Does not use glob, which follows a link to a parent directory repeatedly.
     """
     root, recursive = os.path.abspath(fixed_directory(path)), walk.recursive
     pattern = _glob_pattern(os.path.join(root, os.path.relpath(os.path.abspath(path), root)))
@@ -191,7 +186,7 @@ def _matching(path: str, walk: "_DirectoryWalk") -> Iterator[FileInfo]:
 
 
 def _glob_pattern(path: str) -> re.Pattern[str]:
-    """A glob pattern as a regular expression.
+    """Translate a glob pattern to a regular expression.
 
     * and ? stop at a slash, **/ is any number of directories.
     """
@@ -219,10 +214,10 @@ def _is_recursive(values: Values) -> bool:
 
 
 class _DirectoryWalk:
-    """Walks directories. Each real directory is read once, under its own path where a link leads to
-    it too; so links to a directory above end nothing.
+    """Walks directories.
 
-    Links to directories are followed after everything that is really there.
+    Each real directory is read once, under its own path even if links lead to it too; so links to a
+    parent directory do no harm. Links to directories are followed last.
     """
 
     def __init__(self, *, recursive: bool) -> None:
@@ -233,9 +228,9 @@ class _DirectoryWalk:
         self._read: set[tuple[int, int]] = set()
 
     def files(self, root: str) -> Iterator[FileInfo]:
-        """What is really below a root.
+        """Yield the files below a root, without following links to directories.
 
-        A root that is a link is one that somebody named: it is followed at once.
+        A root that is a link was named by the user: it is followed at once.
         """
         status = self._status(root)
         if status is None:
@@ -247,7 +242,7 @@ class _DirectoryWalk:
         yield from self._directory(root, status)
 
     def linked_files(self) -> Iterator[FileInfo]:
-        """What links to directories lead to, and links in there."""
+        """Yield the files behind links to directories, and behind links in there."""
         while self._links:
             links, self._links = sorted(self._links), []
             for link in links:
@@ -271,9 +266,7 @@ class _DirectoryWalk:
                 yield from self._directory(entry.path, below)
 
     def _status(self, path: str) -> os.stat_result | None:
-        """What a name leads to; None for a file that has gone since it was listed, and for a link
-        that leads nowhere.
-        """
+        """Return the status of a path; None for a deleted file or a broken link."""
         try:
             return os.stat(path)
         except OSError as error:
@@ -282,11 +275,11 @@ class _DirectoryWalk:
                 return None
             if error.errno == errno.ENOENT:
                 return None
-            raise SourceUnreachable(f"{path} cannot be looked at: {error.strerror}") from error
+            raise SourceUnreachable(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _entries(path: str) -> list["os.DirEntry[str]"]:
-    """What is in a directory, but hidden names."""
+    """List the visible entries of a directory."""
     try:
         return sorted(
             (entry for entry in os.scandir(path) if not _hidden(entry.name)), key=lambda e: e.name
@@ -295,8 +288,7 @@ def _entries(path: str) -> list["os.DirEntry[str]"]:
         return []  # gone since it was listed
     except OSError as error:
         raise SourceUnreachable(
-            f"{path} cannot be listed: {error.strerror}; nothing is read as long as it is not known"
-            " what is in it"
+            f"{path} cannot be listed: {error.strerror}; nothing is read until it can be listed"
         ) from error
 
 
@@ -305,7 +297,7 @@ def _info(path: str, status: os.stat_result, *, link: bool = False) -> FileInfo:
 
 
 def _mount_of(path: str) -> str:
-    """The mount point that a directory is on."""
+    """Return the mount point of a directory."""
     path = os.path.realpath(path)
     while not os.path.ismount(path):
         path = os.path.dirname(path)
@@ -313,9 +305,9 @@ def _mount_of(path: str) -> str:
 
 
 def _without_duplicates(files: list[FileInfo]) -> list[FileInfo]:
-    """Without links to files that are in the list anyway, or to which another link leads.
+    """Remove links to files that are listed anyway, or to which another link leads.
 
-    No row is read twice.
+    So no row is read twice.
     """
     links = [info for info in files if info.link]
     if not links:

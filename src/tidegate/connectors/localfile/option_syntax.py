@@ -1,5 +1,4 @@
-"""How delimiters and time patterns are written in job files, and what they mean to Python and
-Arrow.
+"""Delimiters and time patterns of job files, translated for Python and Arrow.
 
 Called by the checks of options.py, by the readers and by the writers of this folder. Pure text: no
 files, no Arrow.
@@ -22,8 +21,9 @@ _TOKENS = re.compile(r"'(?P<quoted>[^']*)'|(?P<letters>([A-Za-z])\3*)|(?P<other>
 
 
 def unescape(text: str) -> str:
-    r"""A delimiter as written, with its escapes carried out: `\t`, `\001`, `\u0001`, and `\|` as
-    regular expressions would have it.
+    r"""Resolve the escapes of a delimiter.
+
+    `\t`, `\001`, `\u0001`, and `\|` as in regular expressions.
     """
     return re.sub(r"\\(u[0-9a-fA-F]{4}|[0-7]{3}|.)", _unescape, text, flags=re.DOTALL)
 
@@ -38,8 +38,9 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def to_strptime(pattern: str) -> str:
-    """A Java time pattern (`yyyy-MM-dd HH:mm:ss`) as a strptime/strftime one, fractions of a second
-    left out. ValueError names what has no counterpart.
+    """Translate a Java time pattern (`yyyy-MM-dd HH:mm:ss`) for strptime, without fractions.
+
+    ValueError names letters that have no counterpart.
     """
     parts = []
     for token in _TOKENS.finditer(pattern):
@@ -53,14 +54,14 @@ def to_strptime(pattern: str) -> str:
             parts = [*parts[:-1], parts[-1].removesuffix(".")] if parts else parts
         else:
             raise ValueError(
-                f"{letters!r} in the time pattern {pattern!r} is not understood: use yyyy MM dd HH"
+                f"{letters!r} in the time pattern {pattern!r} is not supported: use yyyy MM dd HH"
                 " mm ss SSS"
             )
     return "".join(parts)
 
 
 def fraction_digits(pattern: str) -> int:
-    """How many digits of a second's fraction a Java time pattern has (`HH:mm:ss.SSS`: 3)."""
+    """Count the digits of a second's fraction in a Java time pattern (`HH:mm:ss.SSS`: 3)."""
     return max(
         (
             len(t["letters"])

@@ -1,6 +1,6 @@
-"""The LocalFile connectors: the sink's options, and what source and sink can do.
+"""The LocalFile connectors: the sink's options, and the capabilities of source and sink.
 
-Declarations only: no Arrow, no Spark, so that validating is quick.
+Declarations only: no Arrow, no Spark, so that validating is fast.
 """
 
 from dataclasses import replace
@@ -24,8 +24,8 @@ SINK_OPTIONS = OptionSet(
         Option(
             "path",
             OptionKind.TEXT,
-            "The directory for the files; ${database_name}, ${schema_name} and ${table_name} stand"
-            " for the table's.",
+            "The directory for the files; ${database_name}, ${schema_name} and ${table_name} are"
+            " replaced by those of the table.",
             required=True,
         ),
         Option(
@@ -56,7 +56,7 @@ SINK_OPTIONS = OptionSet(
             fallbacks=("file_format",),
         ),
         *SHARED,
-        Option("row_delimiter", OptionKind.TEXT, "Behind every row of a csv or text file.", "\n"),
+        Option("row_delimiter", OptionKind.TEXT, "Ends every row of a csv or text file.", "\n"),
         Option(
             "have_partition",
             OptionKind.BOOL,
@@ -73,13 +73,13 @@ SINK_OPTIONS = OptionSet(
         Option(
             "is_partition_field_write_in_file",
             OptionKind.BOOL,
-            "Whether the columns of `partition_by` stand in the files too.",
+            "Whether the columns of `partition_by` are written to the files too.",
             False,
         ),
         Option(
             "sink_columns",
             OptionKind.LIST,
-            "Only these columns, in this order; all where nothing is given.",
+            "Only these columns, in this order; all by default.",
         ),
         Option(
             "is_enable_transaction",
@@ -90,15 +90,15 @@ SINK_OPTIONS = OptionSet(
         Option(
             "batch_size",
             OptionKind.INT,
-            "A file holds at most so many rows: 1000000 in csv, text and json files where nothing"
-            " is given.",
+            "Maximum rows of a file; by default 1000000 for csv, text and json files, unlimited for"
+            " others.",
             minimum=1,
         ),
         Option(
             "target_file_size",
             OptionKind.LONG,
-            "A file is closed when it has about so many bytes: 134217728 (128 MiB) for parquet and"
-            " orc files where nothing is given.",
+            "Approximate size in bytes at which a file is closed; by default 134217728 (128 MiB)"
+            " for parquet and orc files, unlimited for others.",
             minimum=1,
         ),
         Option(
@@ -116,8 +116,7 @@ SINK_OPTIONS = OptionSet(
         Option(
             "compress_codec",
             OptionKind.ENUM,
-            "How the files are compressed: zstd for parquet and none for others where nothing is"
-            " given.",
+            "Compression of the files; by default zstd for parquet and none for others.",
             choices=CODECS,
         ),
         Option(
@@ -129,7 +128,7 @@ SINK_OPTIONS = OptionSet(
         Option(
             "csv_string_quote_mode",
             OptionKind.ENUM,
-            "Which strings of csv files stand in quotes.",
+            "Which strings of csv files are quoted.",
             "MINIMAL",
             choices=("ALL", "MINIMAL", "NONE"),
         ),
@@ -147,7 +146,7 @@ SINK_OPTIONS = OptionSet(
         Option(
             "schema_save_mode",
             OptionKind.ENUM,
-            "What to do about the directory before the first row.",
+            "What to do with the directory before the first row.",
             "CREATE_SCHEMA_WHEN_NOT_EXIST",
             choices=(
                 "RECREATE_SCHEMA",
@@ -159,14 +158,14 @@ SINK_OPTIONS = OptionSet(
         Option(
             "data_save_mode",
             OptionKind.ENUM,
-            "What to do about files that are there before the first row.",
+            "What to do with existing files before the first row.",
             "APPEND_DATA",
             choices=("DROP_DATA", "APPEND_DATA", "ERROR_WHEN_DATA_EXISTS"),
         ),
         Option(
             "save_mode",
             OptionKind.TEXT,
-            f"{UNUSED}: an older name, which the reference no longer reads either.",
+            f"{UNUSED}: an older name, which SeaTunnel no longer reads either.",
         ),
         Option("max_rows_in_memory", OptionKind.INT, f"{UNUSED}: excel files are not supported."),
         Option("sheet_max_rows", OptionKind.INT, f"{UNUSED}: excel files are not supported."),
@@ -202,7 +201,7 @@ CONNECTORS = (
         capabilities=Capabilities(
             multi_table=True,
             fusable=True,
-            state="the files that are read, and the place in the one that is partly read",
+            state="the files that are read, and the position in the partly read one",
         ),
         implementation="tidegate.connectors.localfile.source:LocalFileSource",
         check=check_source,
@@ -220,7 +219,7 @@ CONNECTORS = (
             go_back=GoBack.REWIND,
             multi_table=True,
             fusable=True,
-            state="the batches whose files are in place",
+            state="the batches whose files are published",
         ),
         implementation="tidegate.connectors.localfile.sink:LocalFileSink",
         check=check_sink,

@@ -1,10 +1,10 @@
-"""Where records end in the bytes of csv, text and json-lines files. Called by planning.py (driver:
-cutting files) and streams.py (tasks: cutting blocks).
+"""Find where records end in the bytes of csv, text and json-lines files.
 
-A newline ends a record unless it stands in quotes or behind an escape character. What is in quotes
-is decided as Arrow's parser does: a quote opens only at the beginning of a field, and from its
-closing quote on the field goes on as plain text. So a cut is exact whatever a file holds, and
-quotes cost time only where there are some: blocks without a quote are only searched for it.
+Called by batch_planning.py (driver: cutting files) and file_blocks.py (tasks: cutting blocks). A
+newline ends a record unless it is inside quotes or after an escape character. Quotes are
+interpreted as Arrow's parser does: a quote opens only at the beginning of a field, and after its
+closing quote the rest of the field is plain text. So a cut is exact whatever a file holds. Blocks
+without a quote are only searched for one, so quotes cost time only if they exist.
 """
 
 import os
@@ -21,7 +21,7 @@ SKIPPED_BYTES = 512 << 10
 
 
 class _QuotedSpans:
-    """The quoted stretches of a block that begins with a record: [opens[i], closes[i]]."""
+    """Quoted spans of a block that begins with a record: [opens[i], closes[i]]."""
 
     def __init__(self, block: bytes, dialect: DelimitedDialect) -> None:
         self.block = block
@@ -39,7 +39,7 @@ class _QuotedSpans:
             )
 
     def span_at(self, place: int) -> tuple[int, int] | None:
-        """The quoted stretch that holds a place."""
+        """Return the quoted span around an offset."""
         at = int(np.searchsorted(self.opens, place)) - 1
         if at >= 0 and self.closes[at] > place:
             return int(self.opens[at]), int(self.closes[at])
@@ -47,15 +47,15 @@ class _QuotedSpans:
 
     @property
     def open_at(self) -> int:
-        """Where the quote stands that is not closed; -1 where all are."""
+        """Offset of the unclosed quote; -1 if all are closed."""
         return int(self.opens[-1]) if len(self.opens) and self.closes[-1] >= len(self.block) else -1
 
     @property
     def misplaced(self) -> bool:
-        """Whether text stands between a closing quote and the end of its field."""
+        """Report whether there is text between a closing quote and the end of its field."""
         starts, quote = self.dialect.starts, self.dialect.quote
         if self.counted or not len(self.opens):
-            return False  # counting takes quotes in their places only
+            return False  # counting accepts only quotes at the ends of fields
         size = len(self.block)
         return any(
             c + 1 < size and not self.block.startswith((*starts, quote), c + 1)
@@ -71,8 +71,10 @@ class _QuotedSpans:
 
 
 def _spans_by_counting(block: bytes, dialect: DelimitedDialect) -> tuple[Any, Any] | None:
-    """The stretches by counting quotes, right where each one is in its place: an opening one at the
-    start of a field, a closing one at its end.
+    """Find the spans by counting quotes.
+
+    Correct only if each opening quote is at the start of a field and each closing one at its end;
+    otherwise returns None.
     """
     if len(dialect.delimiter) != 1 or len(dialect.terminator) != 1:
         return None
@@ -85,13 +87,13 @@ def _spans_by_counting(block: bytes, dialect: DelimitedDialect) -> tuple[Any, An
     after = bounds[data[np.minimum(closes + 1, len(data) - 1)]]
     if not np.all(before | (opens == 0)) or not np.all(after | (closes == len(data) - 1)):
         return None
-    # A quote right before an opening one is the closing one of the stretch before: a doubled quote,
-    # and the field goes on.
+    # A quote right before an opening one closes the previous span: a doubled quote, and the field
+    # continues.
     return opens, closes if len(closes) == len(opens) else np.append(closes, len(block))
 
 
 def _spans_by_pattern(block: bytes, dialect: DelimitedDialect) -> tuple[list[int], list[int]]:
-    """The stretches, field by field: for blocks with quotes in other places."""
+    """Find the spans field by field: for blocks with misplaced quotes."""
     quote = re.escape(dialect.quote)
     start = b"|".join(b"(?<=" + re.escape(s) + b")" for s in dialect.starts)
     field = re.compile(
@@ -112,7 +114,7 @@ def _spans_by_pattern(block: bytes, dialect: DelimitedDialect) -> tuple[list[int
 
 
 def _spans_by_token(block: bytes, dialect: DelimitedDialect) -> tuple[list[int], list[int]]:
-    """The stretches, quote by quote: where there is an escape character."""
+    """Find the spans quote by quote: for dialects with an escape character."""
     token = re.compile(re.escape(dialect.escape) + b".|" + re.escape(dialect.quote), re.DOTALL)
     opens: list[int] = []
     closes: list[int] = []
@@ -120,7 +122,7 @@ def _spans_by_token(block: bytes, dialect: DelimitedDialect) -> tuple[list[int],
     while match := token.search(block, place):
         at, place = match.start(), match.end()
         if place - at == 2:
-            escaped = place  # a character that means only itself, a delimiter too
+            escaped = place  # the next character is literal, even a delimiter
         elif len(opens) == len(closes):
             if at == 0 or (at != escaped and block[max(at - 16, 0) : at].endswith(dialect.starts)):
                 opens.append(at)
@@ -133,9 +135,9 @@ def _spans_by_token(block: bytes, dialect: DelimitedDialect) -> tuple[list[int],
 
 @dataclass(frozen=True, slots=True)
 class RecordCut:
-    """The last whole record of a block ends at `end` (0: there is none).
+    """Where to cut a block: the last complete record ends at `end` (0 if there is none).
 
-    `open_at` is the quote that is not closed (-1: none).
+    `open_at` is the offset of an unclosed quote (-1 if there is none).
     """
 
     end: int
@@ -144,9 +146,7 @@ class RecordCut:
 
 
 def find_cut(block: bytes, dialect: DelimitedDialect) -> RecordCut:
-    """Where a block that begins with a record can be cut, and whether its quotes are where they
-    belong.
-    """
+    """Find where a block that begins with a record can be cut, and check its quotes."""
     width = len(dialect.terminator)
     place = block.rfind(dialect.terminator)
     if dialect.plain:
@@ -162,13 +162,14 @@ def find_cut(block: bytes, dialect: DelimitedDialect) -> RecordCut:
 
 
 def last_end(block: bytes, dialect: DelimitedDialect) -> int:
-    """The end of the last whole record of a block that begins with a record; 0 where there is none."""
+    """Return the end of the last complete record of a block; 0 if there is none."""
     return find_cut(block, dialect).end
 
 
 def first_end(block: bytes, dialect: DelimitedDialect, target: int) -> int:
-    """The first end of a record at or behind a target, in a block that begins with a record; -1
-    where the block does not hold it.
+    """Return the first end of a record at or after a target.
+
+    The block begins with a record; -1 if the block does not contain the end.
     """
     width = len(dialect.terminator)
     place = block.find(dialect.terminator, max(target - width, 0))
@@ -184,12 +185,13 @@ def first_end(block: bytes, dialect: DelimitedDialect, target: int) -> int:
 
 
 def record_end(file: int, start: int, target: int, size: int, dialect: DelimitedDialect) -> int:
-    """The first end of a record at or behind `target` in a file of `size` bytes, where a record
-    begins at `start`.
+    """Return the first end of a record at or after `target` in a file of `size` bytes.
+
+    A record begins at `start`.
     """
     if dialect.plain:
-        start = max(start, target - 1)  # nothing before can matter
-    length = 2 * SKIPPED_BYTES  # the target is mostly near
+        start = max(start, target - 1)  # nothing before it matters
+    length = 2 * SKIPPED_BYTES  # the target is usually near
     while start < size:
         start = start if dialect.plain else _skip_unquoted(file, start, target, dialect)
         block = os.pread(file, length, start)
@@ -197,21 +199,20 @@ def record_end(file: int, start: int, target: int, size: int, dialect: Delimited
         if end >= 0:
             return start + end
         if start + len(block) >= size or len(block) > dialect.record_bytes_max:
-            return size  # a record that is too long is not cut; who reads it reports it
+            return size  # a record that is too long is not cut; its reader reports it
         step = len(block) - 1 if dialect.plain else last_end(block, dialect)
         start += step
         length = (
             BLOCK_BYTES if step else length * 2
-        )  # a record that is longer than the block: see more of it
+        )  # a record that is longer than the block: read more of it
     return size
 
 
 def _skip_unquoted(file: int, start: int, target: int, dialect: DelimitedDialect) -> int:
-    """A beginning of a record behind `start` and before `target`, as far as there is neither quote
-    nor escape; `start` where there is nothing to skip.
+    """Return a later beginning of a record before `target`, or `start`.
 
-    The same small buffer again and again: it stays in the processor's cache, and this is four times
-    as quick as reading blocks to search them.
+    Skips bytes without quotes and escapes. Reading into one small buffer repeatedly keeps it in the
+    processor's cache: four times as fast as reading blocks to search them.
     """
     buffer = bytearray(SKIPPED_BYTES)
     while start + SKIPPED_BYTES < target:
@@ -229,9 +230,7 @@ def _skip_unquoted(file: int, start: int, target: int, dialect: DelimitedDialect
 def rows_end(
     file: int, start: int, rows: int, size: int, dialect: DelimitedDialect
 ) -> tuple[int, int]:
-    """The end of at most `rows` lines (but at least one record) from `start` on, and how many lines
-    that are.
-    """
+    """Return the end of at most `rows` lines (but at least one record), and their number."""
     place, left = start, rows
     while place < size:
         block = os.pread(file, 1 << 20, place)

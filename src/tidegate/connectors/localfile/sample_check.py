@@ -1,8 +1,8 @@
-"""The top of the first text files of a table against its options, for validation: encoding, header,
-number of fields. Called by check.py.
+"""Check the beginning of a table's first text files: encoding, header, number of fields.
 
-Reads at most a few kilobytes of a few plain files, without Arrow, and reports what is surely wrong;
-what cannot be read at no cost is left to the run.
+Called by option_checks.py for validation. Reads at most a few kilobytes of a few plain files,
+without Arrow, and reports only what is certainly wrong; files that cannot be read cheaply are left
+to the run.
 """
 
 import codecs
@@ -33,18 +33,18 @@ from tidegate.plugin.schema import read_schema
 TOP_BYTES = 64 * 1024
 FILES_MAX = 3
 ENTRIES_MAX = 1000
-"""Larger directories are not listed only to validate."""
+"""Larger directories are not listed for validation."""
 
 
 def sample_problems(values: Values) -> Iterator[str]:
-    """A sentence for each file whose top does not fit, with its name and line."""
+    """Yield a sentence with name and line for each file that does not match the options."""
     if values["file_format_type"] not in ("csv", "text") or not _is_uncompressed(values):
         return
     try:
         codecs.lookup(values["encoding"])
         files = _first_files(values)
     except (TidegateError, LookupError, OSError, ValueError, re.error):
-        return  # these have problems of their own
+        return  # reported as problems of the options
     for path in files:
         what = _problem(path, values)
         if what:

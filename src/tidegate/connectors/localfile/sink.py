@@ -1,6 +1,6 @@
 """The LocalFile sink: made in the driver from validated options, pickled into the tasks.
 
-Joins its writer and its committer; does no I/O itself.
+Connects its writer and its committer; does no I/O itself.
 """
 
 import os
@@ -27,8 +27,8 @@ class LocalFileSink(Sink):
         root = fixed_directory(path)
         if root == "/":
             raise UserError(
-                f"the path {values['path']} begins with what depends on the table: it needs a"
-                " directory before that, which is the same for all"
+                f"the path {values['path']} begins with a placeholder: it must begin with a"
+                " directory that is the same for all tables"
             )
         self._directory = SinkDirectory(root, context.pipeline, context.operator)
         self._host = socket.gethostname()  # the driver's

@@ -1,15 +1,14 @@
-"""The options that LocalFile source and sink share, and the source's own, by the names of the
-reference. Declarations only.
+"""Options shared by the LocalFile source and sink, and the source's own.
 
-Options that the reference has for formats or file systems that are not here are declared too, so
-that its job files give no warnings about unknown keys.
+Declarations only, with SeaTunnel's names. SeaTunnel's options for unsupported formats or file
+systems are declared too, so that its job files cause no warnings about unknown options.
 """
 
 from tidegate.connectors.localfile.bad_rows import EXPANSION_RATIO_MAX, RECORD_BYTES_MAX
 from tidegate.plugin.option import Option, OptionKind, OptionSet
 
 FORMATS = ("csv", "text", "json", "parquet", "orc", "excel", "xml", "binary")
-"""What the reference knows; check.py refuses the last three in words."""
+"""Formats of SeaTunnel; option_checks.py refuses the last three by name."""
 SUPPORTED = FORMATS[:5]
 CODECS = ("none", "lzo", "snappy", "lz4", "zlib", "gzip", "brotli", "zstd", "bz2")
 SUFFIXES = {
@@ -22,7 +21,7 @@ SUFFIXES = {
     ".br": "brotli",
     ".lzo": "lzo",
 }
-"""The codecs of text files, by the ends of their names."""
+"""Codecs of text files, by file name suffix."""
 ARCHIVES = ("none", "zip", "tar", "tar_gz", "gz")
 
 FORMAT_DESCRIPTION = "The format of the files: csv, text, json, parquet or orc."
@@ -32,7 +31,7 @@ SHARED = (
     Option(
         "field_delimiter",
         OptionKind.TEXT,
-        r"Between the fields of a row; `,` for csv and `\001` for text where nothing is given.",
+        r"Separates the fields of a row; by default `,` for csv and `\001` for text.",
         fallbacks=("delimiter",),
     ),
     Option(
@@ -59,13 +58,13 @@ SHARED = (
     Option(
         "null_format",
         OptionKind.TEXT,
-        "The text that stands for null in csv and text files, besides nothing at all.",
+        "The text that is null in csv and text files, besides the empty text.",
     ),
     Option("quote_char", OptionKind.TEXT, "The quote character of csv files.", '"'),
     Option(
         "escape_char",
         OptionKind.TEXT,
-        "The escape character of csv files; none where nothing is given: a quote is doubled.",
+        "The escape character of csv files; by default none: a quote is escaped by doubling it.",
     ),
     Option("sheet_name", OptionKind.TEXT, f"{UNUSED}: excel files are not supported."),
     Option("xml_row_tag", OptionKind.TEXT, f"{UNUSED}: xml files are not supported."),
@@ -81,8 +80,8 @@ _ONE_TABLE = (
     Option(
         "path",
         OptionKind.TEXT,
-        "A file, a directory (read with all below it) or a glob pattern. Names that begin with . or"
-        " _ are left out.",
+        "A file, a directory (read recursively) or a glob pattern. Names that begin with . or _ are"
+        " ignored.",
     ),
     Option(
         "file_format_type",
@@ -94,8 +93,8 @@ _ONE_TABLE = (
     Option(
         "schema",
         OptionKind.MAP,
-        "The columns of the files; parquet and orc files bring their own, text and csv without it"
-        " give one column `content`.",
+        "The columns of the files; parquet and orc files have their own, text and csv files without"
+        " a schema have one column `content`.",
         fallbacks=("catalog",),
     ),
     Option("read_columns", OptionKind.LIST, "Only these columns, in this order."),
@@ -103,54 +102,53 @@ _ONE_TABLE = (
     Option(
         "row_delimiter",
         OptionKind.TEXT,
-        r"Between the rows of a text or csv file: `\n`, which stands for `\r\n` and `\r` too, where"
-        r" nothing is given.",
+        r"Separates the rows of a text or csv file; by default `\n`, which includes `\r\n` and"
+        r" `\r`.",
     ),
     Option(
         "parse_partition_from_path",
         OptionKind.BOOL,
-        "Whether directories such as `day=3` give columns, of type string.",
+        "Whether directories such as `day=3` become columns of type string.",
         True,
     ),
     Option(
         "skip_header_row_number",
         OptionKind.LONG,
-        "So many lines at the top of every csv or text file are left out.",
+        "Number of lines to skip at the beginning of every csv or text file.",
         0,
         minimum=0,
     ),
     Option(
         "csv_use_header_line",
         OptionKind.BOOL,
-        "Whether the first line of every csv file names its columns; they are found by these names"
-        " then.",
+        "Whether the first line of every csv file names its columns, which are then matched by name.",
         False,
     ),
     Option(
         "recursive_file_scan",
         OptionKind.BOOL,
-        "Whether directories below `path` are read too; false: only the files directly in it.",
+        "Whether directories below `path` are read too; otherwise only the files directly in it.",
         True,
     ),
     Option(
         "file_filter_pattern",
         OptionKind.TEXT,
-        "A regular expression for the name or the whole path of a file; others are left out.",
+        "A regular expression for the name or the whole path of a file; other files are ignored.",
     ),
     Option(
         "filename_extension",
         OptionKind.TEXT,
-        "Only files whose names end like this, such as `csv` or `.txt`.",
+        "Only files with this extension, such as `csv` or `.txt`.",
     ),
     Option(
         "file_filter_modified_start",
         OptionKind.TEXT,
-        "Only files that were changed at this time or later: yyyy-MM-dd HH:mm:ss, UTC.",
+        "Only files modified at this time or later: yyyy-MM-dd HH:mm:ss, UTC.",
     ),
     Option(
         "file_filter_modified_end",
         OptionKind.TEXT,
-        "Only files that were changed before this time: yyyy-MM-dd HH:mm:ss, UTC.",
+        "Only files modified before this time: yyyy-MM-dd HH:mm:ss, UTC.",
     ),
     Option(
         "read_partitions",
@@ -160,24 +158,24 @@ _ONE_TABLE = (
     Option(
         "compress_codec",
         OptionKind.ENUM,
-        "How csv, text and json files are compressed; file names that end in .gz, .bz2, .zst or"
-        " .lz4 say it too.",
+        "Compression of csv, text and json files; also detected by the file name suffixes .gz,"
+        " .bz2, .zst, .lz4, .br and .lzo.",
         "none",
         choices=CODECS,
     ),
     Option(
         "short_rows",
         OptionKind.ENUM,
-        "A csv or text row with fewer fields than the schema or the header has is a bad row"
-        " (`fail`), or the columns that it lacks are null (`fill_null`).",
+        "A csv or text row with fewer fields than the schema or the header is a bad row (`fail`),"
+        " or the missing columns are null (`fill_null`).",
         "fail",
         choices=("fail", "fill_null"),
     ),
     Option(
         "long_rows",
         OptionKind.ENUM,
-        "A csv or text row with more fields than the schema or the header has is a bad row"
-        " (`fail`), or its last fields are dropped (`drop_extra`).",
+        "A csv or text row with more fields than the schema or the header is a bad row (`fail`), or"
+        " its last fields are dropped (`drop_extra`).",
         "fail",
         choices=("fail", "drop_extra"),
     ),
@@ -192,32 +190,32 @@ _ONE_TABLE = (
     Option(
         "excess_digits",
         OptionKind.ENUM,
-        "A number with more digits behind the point than its decimal type, a time with more digits"
-        " than microseconds, or a timestamp in a date column is a bad row (`fail`), or is rounded"
-        " half up or cut (`round`).",
+        "A number with more decimal places than its decimal type, a time with more digits than"
+        " microseconds, or a timestamp in a date column is a bad row (`fail`), or is rounded half"
+        " up or truncated (`round`).",
         "fail",
         choices=("fail", "round"),
     ),
     Option(
         "max_record_bytes",
         OptionKind.LONG,
-        "A csv, text or json record that is longer is an error, and so is a quote that is not"
-        " closed within so many bytes.",
+        "Maximum size of a csv, text or json record; a longer record, or a quote that is not closed"
+        " within so many bytes, is an error.",
         RECORD_BYTES_MAX,
         minimum=1,
     ),
     Option(
         "max_expansion_ratio",
         OptionKind.LONG,
-        "A compressed file or an archive that expands to more than so many times its size, and more"
-        " than 1 GiB, is an error.",
+        "Maximum ratio by which a compressed file or an archive may expand beyond 1 GiB; more is an"
+        " error.",
         EXPANSION_RATIO_MAX,
         minimum=1,
     ),
     Option(
         "archive_compress_codec",
         OptionKind.ENUM,
-        "Which archives the files are in.",
+        "The archive format of the files.",
         "none",
         choices=ARCHIVES,
     ),
@@ -239,7 +237,7 @@ _ONE_TABLE = (
 )
 
 TABLE_OPTIONS = OptionSet(options=_ONE_TABLE)
-"""What one entry of `tables_configs` takes."""
+"""Options of one entry of `tables_configs`."""
 
 SOURCE_OPTIONS = OptionSet(
     options=(
@@ -252,15 +250,15 @@ SOURCE_OPTIONS = OptionSet(
         Option(
             "discovery_mode",
             OptionKind.ENUM,
-            "`once` reads the files that are there; `continuous` goes on looking for new ones, in"
-            " STREAMING jobs, among at most 20000 files.",
+            "`once` reads the existing files; `continuous` also scans for new ones, in STREAMING"
+            " jobs, among at most 20000 files.",
             "once",
             choices=("once", "continuous"),
         ),
         Option(
             "scan_interval",
             OptionKind.DURATION,
-            "Time between two looks for new files; a file is read when it did not change for this"
+            "Time between two scans for new files; a file is read when it did not change for this"
             " long.",
             10_000,
             minimum=0,
@@ -268,8 +266,8 @@ SOURCE_OPTIONS = OptionSet(
         Option(
             "file_retention",
             OptionKind.DURATION,
-            "How long `continuous` remembers a file that it has read and does not see any more: one"
-            " that comes back is not read again.",
+            "How long `continuous` remembers a file that it has read and that is missing: if it"
+            " comes back, it is not read again.",
             7 * 24 * 3_600_000,
             minimum=0,
         ),

@@ -1,6 +1,6 @@
-"""One table of a LocalFile source: its options, its files, its columns, its reader.
+"""One table of a LocalFile source: its options, files, columns and reader.
 
-Made by source.py; small and plain, since it travels to the tasks.
+Made by source.py; small and plain, since it is pickled into the tasks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,17 +29,15 @@ INSPECTED_FILES_MAX = 100
 
 
 class TableReader(Protocol):
-    """Reads the columns that stand in the files of one table."""
+    """Reads the columns in the files of one table."""
 
     def read(self, part: FilePart) -> Iterator[list[Any]]:
-        """Their arrays, batch after batch."""
+        """Yield the arrays of the columns, one list per batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableColumns:
-    """The columns of a table: all that stand in its files, those of them that are read, and those
-    that come from the path.
-    """
+    """The columns of a table: all in its files, those that are read, and those from the path."""
 
     in_file: tuple[Column, ...]
     wanted: tuple[Column, ...]
@@ -49,7 +47,7 @@ class TableColumns:
 
 
 class TableFiles:
-    """One table. The columns are found out once, in the driver, and travel along."""
+    """One table. The columns are resolved once, in the driver, and pickled into the tasks."""
 
     def __init__(self, index: int, values: Values, name: str) -> None:
         self.index = index
@@ -66,15 +64,15 @@ class TableFiles:
         return str(self.values["file_format_type"])
 
     def files(self) -> list[FileInfo]:
-        """What is there, in order."""
+        """List the existing files, in order."""
         return list_files(self.values)
 
     def table(self) -> Table:
-        """Its columns and its name."""
+        """Return the table with its columns and its name."""
         return self._resolve()[1]
 
     def read(self, parts: Sequence[FilePart]) -> Iterator[pa.RecordBatch]:
-        """The rows of parts of files, in the table's schema."""
+        """Yield the rows of parts of files, in the table's schema."""
         columns, table = self._resolve()
         schema = table_schema(table)
         reader = self.reader(columns)
@@ -87,13 +85,14 @@ class TableFiles:
                     yield pa.RecordBatch.from_arrays([*arrays, *constant], schema=schema)
 
     def inspect(self, rows: int) -> Iterator[str]:
-        """What is wrong with the first rows of each of the first files, in words; reads no more
-        than it has to.
+        """Yield the problems of the first rows of each of the first files.
+
+        Reads as little as possible.
         """
         try:
             found = self.files()[:INSPECTED_FILES_MAX]
         except TransientError:
-            return  # not there, or not now: nothing to read
+            return  # unreachable at the moment: nothing to read
         for info in found:
             yield from self._inspect(FilePart(info.path, info.size, info.mtime_ns, 0, -1), rows)
 
@@ -108,7 +107,7 @@ class TableFiles:
             yield str(error)
 
     def reader(self, columns: TableColumns) -> TableReader:
-        """The reader of its format."""
+        """Return the reader of its format."""
         match self.form:
             case "parquet" | "orc":
                 names = [c.name for c in columns.in_file]
@@ -147,7 +146,7 @@ class TableFiles:
         return self._resolved
 
     def _base(self, first: FilePart | None) -> tuple[Table, bool]:
-        """The table without columns from the path, and whether it is one of plain lines."""
+        """Return the table without columns from the path, and whether it has plain lines."""
         raw = self.values["schema"] or {}
         if raw.get("fields") or raw.get("columns"):
             table, problems = read_schema(Block(self.values, lambda _: Location(""), ""), raw)
@@ -159,8 +158,8 @@ class TableFiles:
             return table, False
         if self.form == "json":
             raise UserError(
-                f"schema is missing: json files ({self.values['path']}) do not say what their"
-                " columns are"
+                f"schema is missing: json files ({self.values['path']}) do not declare their"
+                " columns"
             )
         if self.form in ("parquet", "orc"):
             return self._from_file(first), False
@@ -168,7 +167,7 @@ class TableFiles:
             if first is None:
                 raise UserError(
                     f"there is no file in {self.values['path']} whose header could name the"
-                    " columns: give a schema"
+                    " columns: add a schema"
                 )
             return Table(path=self.name, columns=self._from_header(first)), False
         return Table(path=self.name, columns=(Column(name="content", type=_STRING),)), True
@@ -183,7 +182,7 @@ class TableFiles:
     def _from_file(self, first: FilePart | None) -> Table:
         if first is None:
             raise UserError(
-                f"there is no file in {self.values['path']} to take the columns from: give a schema"
+                f"there is no file in {self.values['path']} to take the columns from: add a schema"
             )
         try:
             return table_of(file_schema(first, self.form), self.name)
@@ -226,7 +225,7 @@ def _repeated(value: str | None, rows: int) -> Any:
 
 
 def tables_of(values: Values) -> tuple[TableFiles, ...]:
-    """The tables of a source block: one, or those of tables_configs."""
+    """Return the tables of a source block: one, or those of tables_configs."""
     if values["tables_configs"] is None:
         return (TableFiles(0, values, _name(values["schema"], 0)),)
     tables = []
@@ -237,7 +236,7 @@ def tables_of(values: Values) -> tuple[TableFiles, ...]:
 
 
 def _name(schema: Mapping[str, Any] | None, index: int) -> str:
-    """The table's name; tables without one must not meet under the same default."""
+    """Return the table's name; tables without one get different defaults."""
     return str(
         (schema or {}).get("table") or (f"{DEFAULT_TABLE}_{index}" if index else DEFAULT_TABLE)
     )

@@ -1,10 +1,9 @@
-"""Texts and JSON values as the Python values that Arrow takes, by type. Called by delimited.py and
-jsonlines.py where Arrow's own conversion does not reach.
+r"""Convert texts and JSON values to the Python values that Arrow takes, by type.
 
-Every converter takes one value that is not null and raises ValueError in words for a person. Nested
-values in csv and text files are JSON, or written with the reference's separators: \\002 between the
-elements of an array, the entries of a map, the fields of a row, \\003 between key and value, and so
-on inwards.
+Called by the readers if Arrow's own conversion does not suffice. Every converter takes one value
+that is not null and raises ValueError with a message for the user. Nested values in csv and text
+files are JSON, or written with SeaTunnel's separators: \002 between the elements of an array, the
+entries of a map, the fields of a row, \003 between key and value, and so on for deeper levels.
 """
 
 import base64
@@ -38,9 +37,7 @@ _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class ConversionRules:
-    """How values are read: the three time patterns, as strptime takes them, and what is accepted
-    that does not fit exactly.
-    """
+    """How values are read: the time patterns for strptime, and the accepted deviations."""
 
     date: str = "%Y-%m-%d"
     datetime: str = "%Y-%m-%d %H:%M:%S"
@@ -58,7 +55,7 @@ class ConversionRules:
 
 
 def from_text(kind: DataType, rules: ConversionRules, level: int = 1) -> Converter:
-    """The converter of a field's text."""
+    """Return the converter of a field's text."""
     match kind.name:
         case (
             TypeName.ARRAY
@@ -106,7 +103,10 @@ def _scalar(kind: DataType, rules: ConversionRules) -> Converter:
 
 
 def from_json(kind: DataType, rules: ConversionRules) -> Converter:
-    """The converter of a JSON value; scalars of other JSON types are taken by their text."""
+    """Return the converter of a JSON value.
+
+    Scalars of other JSON types are read by their text.
+    """
     match kind.name:
         case TypeName.STRING:
             return text_of
@@ -150,9 +150,9 @@ def _nested(kind: DataType, rules: ConversionRules, level: int) -> Converter:
             try:
                 value, end = DECODER.raw_decode(text)
             except ValueError:
-                return parse_text(text)  # a text that only looks like JSON
+                return parse_text(text)  # the text only resembles JSON
             if text[end:].strip():
-                raise ValueError(f"{_shown(text)} has text behind its JSON value")
+                raise ValueError(f"{_shown(text)} has text after its JSON value")
             return parse_json(value)
         return parse_text(text)
 
@@ -160,7 +160,7 @@ def _nested(kind: DataType, rules: ConversionRules, level: int) -> Converter:
 
 
 def _separated(kind: DataType, rules: ConversionRules, level: int) -> Converter:
-    """By the reference's separators, one level deeper for every nesting."""
+    """Split by SeaTunnel's separators, one level deeper for every nesting."""
     if level + 1 >= len(SEPARATORS):
         raise ValueError(f"{kind} is nested too deeply for a text file")
     outer, inner = SEPARATORS[level], SEPARATORS[level + 1]
@@ -222,10 +222,10 @@ def _json_row(columns: dict[str, Converter], fill_missing: bool) -> Converter:
 
 
 def refuse_duplicate_keys(value: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Refuses an object that has one of these keys more than once."""
+    """Raise if an object has one of these keys more than once."""
     twice = set(names).intersection(getattr(value, "duplicate_keys", ()))
     if twice:
-        raise ValueError(f"the key {min(twice)!r} is there more than once")
+        raise ValueError(f"the key {min(twice)!r} occurs more than once")
 
 
 def _json_boolean(value: Any) -> bool:
@@ -233,7 +233,7 @@ def _json_boolean(value: Any) -> bool:
 
 
 def _base64(value: Any) -> bytes:
-    """JSON has no bytes: the reference writes and reads them as base64."""
+    """Decode base64, which SeaTunnel uses too: JSON has no bytes."""
     try:
         return base64.b64decode(value, validate=True)
     except (TypeError, ValueError):
@@ -261,12 +261,12 @@ def _integer(kind: DataType) -> Converter:
 
 def _number(kind: DataType) -> Converter:
     def convert(text: str) -> float:
-        bare = text.strip()
-        if _NOT_FINITE.fullmatch(bare):
-            return float(bare)
-        if not _NUMBER.fullmatch(bare):
+        stripped = text.strip()
+        if _NOT_FINITE.fullmatch(stripped):
+            return float(stripped)
+        if not _NUMBER.fullmatch(stripped):
             raise ValueError(f"{_shown(text)} is not a number")
-        value = float(bare)
+        value = float(stripped)
         if kind.name is TypeName.FLOAT and math.isfinite(value):
             try:
                 struct.pack("<f", value)
@@ -290,19 +290,17 @@ def _boolean(text: str) -> bool:
 
 
 def _decimal(kind: DataType, rules: ConversionRules) -> Converter:
-    """More digits behind the point than the type has are refused, or rounded half up, as databases
-    do.
-    """
+    """Refuse excess decimal places, or round them half up, as databases do."""
     unit = Decimal(1).scaleb(-kind.scale)
 
     def convert(text: str) -> Decimal:
-        bare = text.strip()
-        if not _NUMBER.fullmatch(bare):
+        stripped = text.strip()
+        if not _NUMBER.fullmatch(stripped):
             raise ValueError(f"{_shown(text)} is not a number that fits into {kind}")
         try:
             with localcontext() as context:
                 context.prec = 78
-                exact = Decimal(bare)
+                exact = Decimal(stripped)
                 value = exact.quantize(unit, rounding=ROUND_HALF_UP)
         except InvalidOperation:
             raise ValueError(f"{_shown(text)} is not a number that fits into {kind}") from None
@@ -310,7 +308,7 @@ def _decimal(kind: DataType, rules: ConversionRules) -> Converter:
             raise ValueError(f"{_shown(text)} does not fit into {kind}")
         if value != exact and not rules.leniency.round_digits:
             raise ValueError(
-                f"{_shown(text)} has more digits behind the point than {kind}: excess_digits ="
+                f"{_shown(text)} has more decimal places than {kind}: excess_digits ="
                 ' "round" rounds them'
             )
         return value
@@ -319,8 +317,9 @@ def _decimal(kind: DataType, rules: ConversionRules) -> Converter:
 
 
 def _parsed(text: str, pattern: str) -> datetime | None:
-    """By a pattern; figures without separators must have their full width, or they could mean two
-    things.
+    """Parse by a pattern; digits without separators must have the full width.
+
+    Otherwise they would be ambiguous.
     """
     if pattern in _COMPACT_WIDTHS and len(text) != _COMPACT_WIDTHS[pattern]:
         return None
@@ -343,8 +342,7 @@ def _date(text: str, rules: ConversionRules) -> date:
         raise ValueError(f"{_shown(text)} is not a date but a timestamp with a time zone")
     if instant.time() != _MIDNIGHT and not rules.leniency.round_digits:
         raise ValueError(
-            f'{_shown(text)} is not a date but a timestamp: excess_digits = "round" leaves its'
-            " time out"
+            f'{_shown(text)} is not a date but a timestamp: excess_digits = "round" drops the time'
         )
     return instant.date()
 
@@ -387,10 +385,10 @@ def _instant(text: str, rules: ConversionRules) -> datetime:
 
 
 def _fraction(text: str, digits: str, width: int, rules: ConversionRules) -> int:
-    """The fraction of a second, in units of so many digits."""
+    """Return the fraction of a second, in units of so many digits."""
     if digits[width:].strip("0") and not rules.leniency.round_digits:
         raise ValueError(
-            f'{_shown(text)} has more than {width} digits behind the point: excess_digits = "round"'
-            " cuts them"
+            f'{_shown(text)} has more than {width} decimal places: excess_digits = "round"'
+            " truncates them"
         )
     return int(digits[:width].ljust(width, "0"))

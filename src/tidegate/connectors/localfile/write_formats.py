@@ -1,8 +1,7 @@
-"""Encoders: record batches into one file of csv, text, json, parquet or orc. Called by the writer,
-in tasks.
+"""Encode record batches as one file of csv, text, json, parquet or orc.
 
-An encoder owns its open file until close. It neither names files nor syncs them, and it does no
-step of Python per row for plain types.
+Called by the writer, in tasks. An encoder owns its open file until close. It neither names files
+nor syncs them, and runs no Python per row for plain types.
 """
 
 from abc import ABC, abstractmethod
@@ -48,7 +47,7 @@ FILE_BYTES_TARGET = 128 * 2**20
 
 
 def codec_name(values: Values) -> str:
-    """The codec of the options; parquet is compressed unless they say otherwise."""
+    """Return the codec of the options; parquet is compressed by default."""
     return str(
         values["compress_codec"] or ("zstd" if values["file_format_type"] == "parquet" else "none")
     )
@@ -63,7 +62,7 @@ class RollPolicy:
 
     @staticmethod
     def of(values: Values) -> "RollPolicy":
-        """From the options: columnar files roll by size, others by rows, where nothing is given."""
+        """Read the options; by default columnar files roll by size, others by rows."""
         if values.get("single_file_mode"):
             return RollPolicy(0, 0)
         columnar = values["file_format_type"] in ("parquet", "orc")
@@ -75,23 +74,23 @@ class RollPolicy:
 
 class Encoder(ABC):
     columnar = False
-    """Whether small batches should be put together before they come here."""
+    """Whether small batches should be combined before they are written."""
 
     @abstractmethod
     def write(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Batches of the schema that the encoder was opened with."""
+        """Write batches of the schema that the encoder was opened with."""
 
     @abstractmethod
     def size(self) -> int:
-        """The bytes that are in the file so far."""
+        """Return the bytes written to the file so far."""
 
     @abstractmethod
     def close(self) -> None:
-        """Everything is written; the file is closed."""
+        """Write everything and close the file."""
 
 
 class ParquetEncoder(Encoder):
-    """Row groups as they come, up to a million rows each."""
+    """Writes row groups as they come, of up to a million rows each."""
 
     columnar = True
 
@@ -128,8 +127,9 @@ class ParquetEncoder(Encoder):
 
 
 class OrcEncoder(Encoder):
-    """Stripes; types that ORC lacks take the nearest one: a time is a timestamp of 1970-01-01, a
-    column of nulls one of strings.
+    """Writes stripes; types that ORC lacks become the nearest one.
+
+    A time becomes a timestamp of 1970-01-01, a column of nulls one of strings.
     """
 
     columnar = True
@@ -170,8 +170,10 @@ def _orc_column(column: Any, kind: Any) -> Any:
 
 
 class LineEncoder(Encoder):
-    """Rows of text: `lines` makes one string of each row, its delimiter included, and their bytes
-    are written as they lie in memory.
+    """Writes rows of text.
+
+    `lines` makes one string of each row, its delimiter included; their bytes are written directly
+    from Arrow's buffers.
     """
 
     def __init__(
@@ -235,9 +237,9 @@ def _encoding(values: Values) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DelimitedFormat:
-    """How rows of csv and text files look.
+    """Format of rows in csv and text files.
 
-    `quote` is empty where values are never quoted (text).
+    `quote` is empty if values are never quoted (text).
     """
 
     field: str
@@ -257,7 +259,7 @@ class DelimitedFormat:
         return str(line[0].as_py())
 
     def lines(self, batch: pa.RecordBatch) -> Any:
-        """One string for each row."""
+        """Format each row as one string."""
         columns = [_without_nulls(self._column(c), self.null) for c in batch.columns]
         last = pc.binary_join_element_wise(columns[-1], self.row, "")
         return (
@@ -282,7 +284,7 @@ class DelimitedFormat:
         return self._quoted(text, every=self.quote_all and textual)
 
     def _quoted(self, text: Any, *, every: bool) -> Any:
-        """Quotes around the values that need them; a text that reads like null needs them too."""
+        """Quote the values that need it, including a text that equals the text of null."""
         special = "".join(
             f"\\x{{{ord(c):x}}}" for c in f"{self.field}{self.row}{self.quote}{self.escape}\r\n"
         )
@@ -307,7 +309,7 @@ def _without_nulls(text: Any, null: str) -> Any:
 
 
 def delimited_format(values: Values) -> DelimitedFormat:
-    """From the options of the sink."""
+    """Build the format from the options of the sink."""
     csv = values["file_format_type"] == "csv"
     mode = values.get("csv_string_quote_mode") or "MINIMAL"
     given = values.get("field_delimiter")
@@ -327,7 +329,7 @@ def delimited_format(values: Values) -> DelimitedFormat:
 
 
 def json_lines(schema: pa.Schema, row_delimiter: str) -> Callable[[pa.RecordBatch], Any]:
-    """One JSON object for each row, with all its columns: null where there is no value."""
+    """Format each row as one JSON object with all its columns; nulls are written as null."""
     names = [json_text(pa.array([name]))[0].as_py() for name in schema.names]
 
     def lines(batch: pa.RecordBatch) -> Any:
@@ -343,7 +345,7 @@ def json_lines(schema: pa.Schema, row_delimiter: str) -> Callable[[pa.RecordBatc
 
 
 def open_encoder(path: str, schema: pa.Schema, values: Values) -> Encoder:
-    """A new file in the format of the options."""
+    """Open a new file in the format of the options."""
     match values["file_format_type"]:
         case "parquet":
             return ParquetEncoder(path, schema, values)

@@ -1,8 +1,7 @@
-"""The names that the file sink gives: a table's directory, partition directories, file names.
-Called by the sink and its writer. Pure: no files, no clock.
+"""Names that the file sink gives: table and partition directories, file names.
 
-Nothing that comes from data or from a table's name can leave the directory that the job file names:
-such texts are escaped as Hive does it.
+Called by the sink and its writer. Pure: no files, no clock. Nothing that comes from data or from a
+table's name can leave the directory that the job file names: such texts are escaped as Hive does.
 """
 
 import re
@@ -15,7 +14,7 @@ from tidegate.model.errors import UserError
 from tidegate.plugin import placeholders
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-"""The directory of rows without a value."""
+"""Directory of rows without a value."""
 _ALL_KEYS = "${kn}"
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
 _SUFFIXES = {"csv": ".csv", "text": ".txt", "json": ".json", "parquet": ".parquet", "orc": ".orc"}
@@ -33,22 +32,24 @@ _CODEC_SUFFIXES = {
 
 
 def escape(text: str) -> str:
-    """One component of a path, whatever the text: Hive's escapes, and no leading dot, as that would
-    hide it or lead upwards.
+    """Escape any text as one component of a path.
+
+    Hive's escapes, and no leading dot, which would hide the component or lead upwards.
     """
     escaped = _UNSAFE.sub(lambda m: f"%{ord(m[0]):02X}", text)
     return f"%2E{escaped[1:]}" if escaped.startswith(".") else escaped
 
 
 def for_table(text: str, words: Mapping[str, str], *, in_path: bool = False) -> str:
-    """A text with its placeholders replaced; in a path, so that what a table is called cannot leave
-    it.
+    """Replace the placeholders of a text.
+
+    In a path, values are escaped so that they cannot leave it.
     """
     return placeholders.for_table(text, words, escape if in_path else str)
 
 
 def list_for_table(items: Sequence[Any] | None, words: Mapping[str, str]) -> list[str]:
-    """A list of names; a single placeholder in it stands for all names that it has."""
+    """Replace placeholders in a list; a single placeholder may expand to several names."""
     texts = [str(item) for item in items or ()]
     if len(texts) == 1 and placeholders.PLACEHOLDER.fullmatch(texts[0].strip()):
         return [part for part in for_table(texts[0].strip(), words).split(",") if part]
@@ -56,20 +57,18 @@ def list_for_table(items: Sequence[Any] | None, words: Mapping[str, str]) -> lis
 
 
 def fixed_directory(path: str) -> str:
-    """The part of a path before its first component with a placeholder in it: the directory that is
-    the same for all tables.
-    """
+    """Return the part of a path that is the same for all tables: before the first placeholder."""
     first = placeholders.PLACEHOLDER.search(path)
     return path if first is None else path[: first.start()].rpartition("/")[0] or "/"
 
 
 def depends_on_table(path: str) -> bool:
-    """Whether tables go to directories of their own."""
+    """Report whether tables have directories of their own."""
     return placeholders.PLACEHOLDER.search(path) is not None
 
 
 def partition_directory(expression: str, keys: Sequence[str], values: Sequence[str | None]) -> str:
-    """The directory of rows with these values, relative to the table's: `day=3/hour=4`."""
+    """Name the directory of rows with these values, relative to the table's: `day=3/hour=4`."""
     safe = [DEFAULT_PARTITION if v is None or v == "" else escape(v) for v in values]
     if not expression.strip() or _ALL_KEYS in expression:
         return "/".join(f"{escape(k)}={v}" for k, v in zip(keys, safe, strict=True))
@@ -93,8 +92,9 @@ def partition_directory(expression: str, keys: Sequence[str], values: Sequence[s
 
 
 def _visible(pattern: str, component: str) -> str:
-    """A component that is not hidden, and leads nowhere else, because of a value: readers pass over
-    names that begin with . or _.
+    """Escape the first character of a component that a value would hide or redirect.
+
+    Readers ignore names that begin with . or _.
     """
     hidden = component.startswith(".") or (component.startswith("_") and pattern.startswith("${"))
     return f"%{ord(component[0]):02X}{component[1:]}" if hidden else component
@@ -109,9 +109,9 @@ def file_name(
     time_format: str,
     unique: str,
 ) -> str:
-    """A file's name without index and suffix.
+    """Make a file's name without index and suffix.
 
-    With transactions the transaction id is always in it: it makes the name unique in the lineage.
+    With transactions it always contains the transaction id, which makes it unique in the lineage.
     """
     pattern = expression.strip() or "${transactionId}"
     if transactional and "${transactionId}" not in pattern:
@@ -127,10 +127,10 @@ def file_name(
 
 
 def suffix(file_format: str, codec: str) -> str:
-    """The end of a file's name.
+    """Return the suffix of a file's name.
 
-    Columnar formats are compressed inside and say so before their suffix; text is compressed as a
-    whole and says so at its end.
+    Columnar formats are compressed inside and have the codec before their suffix; text is
+    compressed as a whole and has it at the end.
     """
     if file_format in ("parquet", "orc"):
         return _CODEC_SUFFIXES[codec] + _SUFFIXES[file_format]

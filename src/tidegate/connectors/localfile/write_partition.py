@@ -1,6 +1,6 @@
-"""Cuts a batch by the values of its partition columns.
+"""Split a batch by the values of its partition columns.
 
-Called by the writer, in tasks. Knows values, not directories' names on disk.
+Called by the writer, in tasks. Handles values, not directory names.
 """
 
 import datetime
@@ -19,9 +19,9 @@ Key = tuple[str | None, ...]
 def split_by_partition(
     batch: pa.RecordBatch, columns: Sequence[int]
 ) -> Iterator[tuple[Key, pa.RecordBatch]]:
-    """The rows of each combination of values, in their order.
+    """Yield the rows of each combination of values, in their order.
 
-    Every part has memory of its own, so that keeping a small one does not keep the whole batch.
+    Every part has its own memory, so that keeping a small one does not keep the whole batch.
     """
     encoded = [batch.column(c).dictionary_encode(null_encoding="encode") for c in columns]
     codes = np.zeros(batch.num_rows, dtype=np.int64)
@@ -31,7 +31,7 @@ def split_by_partition(
         ).astype(np.int64)
         codes = np.unique(codes, return_inverse=True)[1].astype(
             np.int64
-        )  # keeps the numbers below the number of rows, whatever the columns
+        )  # keeps the codes below the number of rows
     order = np.argsort(codes, kind="stable")
     bounds = [0, *(np.flatnonzero(np.diff(codes[order])) + 1).tolist(), batch.num_rows]
     for begin, end in pairwise(bounds):
@@ -44,7 +44,7 @@ def split_by_partition(
 
 
 def value_text(value: Any) -> str | None:
-    """A value as it stands in a directory's name."""
+    """Format a value for a directory's name."""
     match value:
         case None:
             return None

@@ -1,8 +1,7 @@
-"""Arrow columns as text, without a step of Python per row for plain types. Called by the csv, text
-and json encoders.
+r"""Format Arrow columns as text, without Python per row for plain types.
 
-Nested values follow the reference's text syntax: levels are separated by \\002, \\003, ... below
-the field delimiter.
+Called by the csv, text and json encoders. Nested values follow SeaTunnel's text syntax: levels are
+separated by \002, \003, ... below the field delimiter.
 """
 
 import base64
@@ -42,7 +41,7 @@ class NotText(TerminalError):
 
 @dataclass(frozen=True, slots=True)
 class TimeFormats:
-    """The patterns of the job file."""
+    """Time patterns of the job file."""
 
     date: str
     datetime: str
@@ -50,7 +49,7 @@ class TimeFormats:
 
 
 def plain_text(array: Any, formats: TimeFormats) -> Any:
-    """A column as strings; nulls stay null."""
+    """Format a column as strings; nulls stay null."""
     kind = array.type
     if pa.types.is_string(kind):
         return array
@@ -71,9 +70,7 @@ def plain_text(array: Any, formats: TimeFormats) -> Any:
 
 
 def _float_text(array: Any) -> Any:
-    """Floating numbers show that they are: `80.0`, not `80`, as the reference writes them; NaN and
-    Infinity by their names there.
-    """
+    """Format floating numbers as SeaTunnel does: `80.0` instead of `80`, NaN, Infinity."""
     text = array.cast(pa.string())
     whole = pc.match_substring_regex(text, r"^-?[0-9]+$")
     if pc.any(whole).as_py():
@@ -95,14 +92,15 @@ def _decoded(array: Any) -> Any:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
         raise NotText(
-            "a column of bytes holds bytes that are not UTF-8 text: write parquet, orc or json"
-            " files, or encode it before"
+            "a column of bytes contains bytes that are not UTF-8: write parquet, orc or json files,"
+            " or encode the column first"
         ) from None
 
 
 def temporal_text(array: Any, pattern: str) -> Any:
-    """Dates, times and timestamps in a Java time pattern, by cutting pieces out of the canonical
-    form. Zoned timestamps are shown in UTC.
+    """Format dates, times and timestamps by a Java time pattern; zoned timestamps in UTC.
+
+    Cuts pieces out of the canonical form, so no Python runs per row.
     """
     canonical = _canonical_text(array)
     parts: list[Any] = []
@@ -116,7 +114,7 @@ def temporal_text(array: Any, pattern: str) -> Any:
             parts.append(_CANONICAL[letters])
         else:
             raise NotText(
-                f"{letters!r} in the time pattern {pattern!r} is not understood: use yyyy MM dd HH"
+                f"{letters!r} in the time pattern {pattern!r} is not supported: use yyyy MM dd HH"
                 " mm ss SSS"
             )
     pieces = [
@@ -127,8 +125,9 @@ def temporal_text(array: Any, pattern: str) -> Any:
 
 
 def _merged(parts: list[Any]) -> list[Any]:
-    """Neighbours that are neighbours in the canonical form too become one cut: `yyyy-MM-dd
-    HH:mm:ss` is a single one.
+    """Merge pieces that are adjacent in the canonical form.
+
+    `yyyy-MM-dd HH:mm:ss` becomes one piece.
     """
     shape = "0000-00-00 00:00:00.000000000"
     merged: list[Any] = []
@@ -151,7 +150,7 @@ def _merged(parts: list[Any]) -> list[Any]:
 
 
 def _canonical_text(array: Any) -> Any:
-    """`2000-01-01 00:00:00.000000000` as binary, always of this width."""
+    """Format as `2000-01-01 00:00:00.000000000`, binary, always of this width."""
     kind = array.type
     if pa.types.is_time(kind):
         text = pc.binary_join_element_wise(
@@ -171,13 +170,13 @@ def _canonical_text(array: Any) -> Any:
         _CANONICAL_WIDTH,
     ):
         raise NotText(
-            "a date or timestamp lies outside the years 0000 to 9999: it cannot be written as text"
+            "a date or timestamp outside the years 0000 to 9999 cannot be written as text"
         )
     return text.cast(pa.binary())
 
 
 def nested_text(value: Any, kind: Any, formats: TimeFormats, level: int) -> str:
-    """A value inside an array, a map or a row, and these themselves."""
+    """Format an array, a map, a row, or a value inside of one."""
     if value is None:
         return ""
     if level + 1 >= len(_LEVELS):
@@ -236,7 +235,10 @@ def _python_time(value: Any, pattern: str) -> str:
 
 
 def json_text(array: Any) -> Any:
-    """A column as JSON values; nulls stay null. Temporal values are ISO 8601 text, bytes base64."""
+    """Format a column as JSON values; nulls stay null.
+
+    Temporal values become ISO 8601 text, bytes base64.
+    """
     kind = array.type
     if pa.types.is_string(kind):
         return _json_strings(array)
@@ -278,7 +280,7 @@ def _json_strings(array: Any) -> Any:
 
 
 def _json_floats(array: Any) -> Any:
-    """JSON has no word for NaN and infinity: they are written as text."""
+    """Format floats; NaN and infinity, which JSON lacks, become text."""
     text = array.cast(pa.string())
     odd = pc.invert(pc.is_finite(array))
     if not pc.any(odd).as_py():
@@ -301,9 +303,9 @@ def _iso_text(array: Any) -> Any:
 
 
 def _json_value(value: Any, kind: Any) -> Any:
-    """A nested Python value with what JSON lacks turned into text.
+    """Convert a nested Python value to what JSON supports.
 
-    Keys of maps are text in JSON.
+    Keys of maps become text.
     """
     match value:
         case None | bool() | int() | str():

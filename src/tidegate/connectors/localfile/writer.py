@@ -1,8 +1,8 @@
-"""Stages the rows of one task as whole files under names that no other attempt can have. Called in
-tasks, through the contract.
+"""Stage the rows of one task as complete files, under unique names.
 
-Writes only into the staging directory of its generation and never creates that directory: where it
-is gone, a higher generation has taken it away.
+Called in tasks, through the contract. No other attempt can choose the same names. Writes only into
+the staging directory of its generation and never creates that directory: if it is gone, a higher
+generation has retired it.
 """
 
 import os
@@ -41,22 +41,22 @@ from tidegate.plugin.option import Values
 from tidegate.plugin.placeholders import placeholder_values
 
 OPEN_FILES_MAX = 64
-"""A task with more partitions at once closes the file that it has not used for longest."""
+"""A task with more partitions at once closes its least recently used file."""
 _GROUP_ROWS = 262_144
 _GROUP_BYTES = 64 * 2**20
 _PENDING_BYTES_MAX = 192 * 2**20
-"""What all open files of a task hold back together, to make row groups of a good size."""
+"""Memory of rows that all open files of a task buffer together, to make large row groups."""
 
 
 class NotWritable(TerminalError):
-    """Rows that the format cannot hold."""
+    """Rows that the format cannot express."""
 
     condition = "not-writable"
 
 
 @contextmanager
 def _translated_errors(file_format: str) -> Iterator[None]:
-    """Translates what the disk and Arrow's encoders say."""
+    """Translate errors of the disk and of Arrow's encoders."""
     try:
         with disk_errors("writing a staged file"):
             yield
@@ -66,8 +66,9 @@ def _translated_errors(file_format: str) -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableTarget:
-    """What the options mean for one table: where its files go, which columns they have, what its
-    partitions are. Columns are indexes into its batches.
+    """What the options mean for one table: directory, columns and partitions.
+
+    Columns are indexes into its batches.
     """
 
     directory: str
@@ -79,9 +80,9 @@ class TableTarget:
 
     @staticmethod
     def of(table: Table, schema: pa.Schema, values: Values, root: str) -> "TableTarget":
-        """For a table whose batches have this schema.
+        """Build the target of a table whose batches have this schema.
 
-        UserError where the options name columns that it lacks.
+        UserError if the options name columns that it lacks.
         """
         words = placeholder_values(table)
         path = os.path.abspath(for_table(values["path"], words, in_path=True))
@@ -113,7 +114,7 @@ class TableTarget:
 
 
 def _index(names: list[str], wanted: str, option: str) -> int:
-    """A column by its name, else by its name in any case."""
+    """Find a column by name, preferring the exact case."""
     if wanted in names:
         return names.index(wanted)
     lower = [n.lower() for n in names]
@@ -138,7 +139,7 @@ class OpenFile:
     pending_rows: int = 0
 
     def flush(self) -> None:
-        """Hands what was held back to the encoder."""
+        """Pass the buffered rows to the encoder."""
         if self.pending:
             self.encoder.write(self.pending)
         self.pending = []
@@ -146,7 +147,7 @@ class OpenFile:
         self.pending_rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Rows of the file's schema; columnar formats get them in groups."""
+        """Add rows of the file's schema; columnar formats get them in groups."""
         self.rows += batch.num_rows
         self.pending.append(batch)
         self.pending_bytes += batch.nbytes
@@ -160,7 +161,7 @@ class OpenFile:
 
 
 class FileWriter(Writer):
-    """The writer of one task."""
+    """Writer of one task."""
 
     def __init__(
         self, sink: SinkDirectory, values: Values, job_id: int, task: WriteTask, host: str
@@ -182,7 +183,7 @@ class FileWriter(Writer):
         self._rows = 0
 
     def write(self, table: Table, batch: pa.RecordBatch) -> None:
-        """Stage one batch; the kinds of its rows are not written, as in the reference."""
+        """Stage one batch; the kinds of its rows are not written, as in SeaTunnel."""
         if batch.num_rows == 0:
             return
         target = self._target(table, batch.schema)
@@ -199,7 +200,7 @@ class FileWriter(Writer):
         known = self._targets.get(table.path)
         if known is not None and known[0].equals(schema):
             return known[1]
-        if known is not None:  # its columns changed: what is open has the old ones
+        if known is not None:  # the columns changed: open files have the old ones
             with _translated_errors(self._values["file_format_type"]):
                 for key in [k for k in self._open if k[0] == table.path]:
                     self._close_file(key)
@@ -256,8 +257,9 @@ class FileWriter(Writer):
         return OpenFile(encoder=encoder, staged=staged, path=path, final=final)
 
     def _staging_missing(self) -> Fenced | DirectoryRemoved:
-        """The place for staged files is gone: a newer generation took it away, somebody removed it,
-        or it never was on this host.
+        """Build the error for a missing staging directory.
+
+        A newer generation retired it, it was removed, or it never existed on this host.
         """
         mine, fences, here = self._task.generation, self._layout.fences(), socket.gethostname()
         if fences and (mine in fences or fences[-1] > mine):
@@ -273,7 +275,7 @@ class FileWriter(Writer):
         )
 
     def _limit_pending_bytes(self) -> None:
-        """Keeps the memory of many open files bounded: the fullest are written first."""
+        """Limit the memory of many open files: the fullest ones are written first."""
         pending = sum(f.pending_bytes for f in self._open.values())
         for file in sorted(self._open.values(), key=lambda f: f.pending_bytes, reverse=True):
             if pending <= _PENDING_BYTES_MAX:
@@ -306,7 +308,7 @@ class FileWriter(Writer):
         )
 
     def close(self) -> Message:
-        """Everything is on the disk."""
+        """Write all files to the disk and describe them."""
         with _translated_errors(self._values["file_format_type"]):
             for key in list(self._open):
                 self._close_file(key)
@@ -319,12 +321,12 @@ class FileWriter(Writer):
         }
 
     def abort(self) -> None:
-        """Drops everything that this writer staged."""
+        """Remove everything that this writer staged."""
         for file in self._open.values():
             try:
                 file.encoder.close()
             except (OSError, pa.ArrowException):
-                continue  # it is thrown away in any case
+                continue  # the file is removed in any case
         self._open = {}
         for path in self._staged_paths:
             discard(path)

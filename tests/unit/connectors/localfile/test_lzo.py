@@ -97,6 +97,6 @@ def test_a_file_that_is_none_or_not_whole_is_refused_by_name(tmp_path: Path, dat
     path.write_bytes(data)
     with (
         path.open("rb") as file,
-        pytest.raises(BadFile, match=r"f\.lzo: is not whole or not compressed with lzo"),
+        pytest.raises(BadFile, match=r"f\.lzo: is not a complete lzo file"),
     ):
         list(read_blocks(file, FilePart(str(path), len(data), 0, 0, -1), "lzo"))

@@ -56,7 +56,7 @@ from tidegate.connectors.localfile.bad_rows import BadFile
             "line 2: the header has no column 'name'",
         ),
         ('id,"name\n1,a\n', {}, 'line 1: the header: the quote " is not closed'),
-        ("1,a\n2,b\n", {}, "This seems to be a row: set csv_use_header_line = false"),
+        ("1,a\n2,b\n", {}, "This line seems to be a row: set csv_use_header_line = false"),
     ],
 )
 def test_a_header_that_does_not_match_is_refused_before_any_row(
@@ -113,7 +113,7 @@ def test_names_of_columns_are_not_read_as_a_row(tmp_path: Path, form: str) -> No
     (tmp_path / "f").write_text("Id,name\n1,a\n")
     text = error(tmp_path, form, {"id": "string", "name": "string"}, field_delimiter=",")
     assert text.startswith(
-        "line 1: this row holds the names of the columns: set csv_use_header_line = true"
+        "line 1: this row contains the names of the columns: set csv_use_header_line = true"
     )
 
 
@@ -149,9 +149,9 @@ def test_utf8_read_as_a_wide_encoding_is_named(tmp_path: Path) -> None:
     [
         (
             b"1,a\n2,\xe9t\xe9\n3,c\n",
-            "line 2: column name: the bytes b'\\xe9t\\xe9' are not UTF-8: name the encoding",
+            "line 2: column name: the bytes b'\\xe9t\\xe9' are not UTF-8: set `encoding`",
         ),
-        (b"1,a\n2,b\0c\n", "line 2: column name: 'b\\x00c' holds a zero byte"),
+        (b"1,a\n2,b\0c\n", "line 2: column name: 'b\\x00c' contains a zero byte"),
     ],
 )
 def test_bytes_that_are_no_text_are_a_bad_row(tmp_path: Path, data: bytes, message: str) -> None:
@@ -173,12 +173,12 @@ def test_a_quote_that_is_never_closed_is_a_bad_row_at_its_line(tmp_path: Path) -
     lines[499] = '500,"never closed'
     (tmp_path / "f.csv").write_text("\n".join(lines) + "\n")
     assert error(tmp_path, "csv", ID_NAME).startswith(
-        "line 500: quote: there is text behind the closing quote"
+        "line 500: quote: there is text after the closing quote"
     )
     (tmp_path / "f.csv").write_text('1,a\n2,"never closed\n3,c\n4,d\n')
     text = error(tmp_path, "csv", ID_NAME)
     assert text.startswith('line 2: quote: the quote " is not closed of \'"never closed')
-    assert 'set quote_char = "" if quotes mean nothing' in text
+    assert 'set quote_char = "" if this file does not use quotes' in text
     assert read(tmp_path, "csv", ID_NAME, quote_char="")[1] == {"id": 2, "name": '"never closed'}
 
 
@@ -210,7 +210,7 @@ def test_an_unclosed_quote_is_only_followed_for_a_bounded_stretch(
 def test_text_behind_a_closing_quote_is_a_bad_row(tmp_path: Path, splits: int) -> None:
     (tmp_path / "f.csv").write_text('1,"a"\n' * 50 + '2,"b"c\n' + '3,"d"\n' * 50)
     assert error(tmp_path, "csv", ID_NAME, splits).startswith(
-        'line 51: quote: there is text behind the closing quote " of \'"b"c'
+        'line 51: quote: there is text after the closing quote " of \'"b"c'
     )
     (tmp_path / "f.csv").write_text('1,5" pipe\n2,a"b"\n')
     assert [row["name"] for row in read(tmp_path, "csv", ID_NAME, splits)] == ['5" pipe', 'a"b"']
@@ -267,7 +267,7 @@ def test_one_leniency_does_not_bring_the_other(tmp_path: Path) -> None:
 
 
 BAD_VALUES = [
-    ("decimal(10,2)", "1.23456", "'1.23456' has more digits behind the point than decimal(10,2)"),
+    ("decimal(10,2)", "1.23456", "'1.23456' has more decimal places than decimal(10,2)"),
     ("decimal(10,2)", "123456789.00", "'123456789.00' does not fit into decimal(10,2)"),
     ("decimal(10,2)", "nan", "'nan' is not a number"),
     ("decimal(10,2)", "1_0", "'1_0' is not a number"),
@@ -288,8 +288,8 @@ BAD_VALUES = [
     ("date", "2024229", "'2024229' is not a date"),
     ("date", "2024-02-29 13:00:00", "is not a date but a timestamp"),
     ("time", "25:00:00", "is not a time"),
-    ("timestamp", "2024-01-01 00:00:00.1234567", "has more than 6 digits behind the point"),
-    ("timestamp", "2024-01-01T00:00:00.1234567", "has more than 6 digits behind the point"),
+    ("timestamp", "2024-01-01 00:00:00.1234567", "has more than 6 decimal places"),
+    ("timestamp", "2024-01-01T00:00:00.1234567", "has more than 6 decimal places"),
     ("timestamp", "2024-01-01T00:00:00+02:00", "has a time zone"),
     ("timestamp", "soon", "'soon' is not a timestamp"),
     ("array<int>", "[1,x]", ""),
@@ -475,7 +475,7 @@ def test_an_archive_bomb_is_an_error_that_names_the_file(
         options = {"archive_compress_codec": way}
     (tmp_path / "f.gz").write_bytes(packed)
     text = error(tmp_path, "csv", ID_NAME, max_expansion_ratio=10, **options)
-    assert "10 times its size: this may be an archive bomb; set max_expansion_ratio higher" in text
+    assert "10 times its size: this may be an archive bomb; increase max_expansion_ratio" in text
     assert len(read(tmp_path, "csv", ID_NAME, max_expansion_ratio=2000, **options)) == 1 << 16
 
 

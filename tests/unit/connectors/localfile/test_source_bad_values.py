@@ -19,17 +19,17 @@ from pyarrow import orc, parquet
         (
             '{"id":1,"name":"a"}\n{"id":2}\n',
             (
-                "line 2: column name: there is no such key, only 'id'; missing_columns ="
+                "line 2: column name: the key is missing, the object has 'id'; missing_columns ="
                 ' "fill_null" reads null for it'
             ),
         ),
         (
             '{"id":1,"name":"a"}\n{"id":2,"nmae":null,"x":{"name":null}}\n',
-            "line 2: column name: there is no such key, only 'id', 'nmae', 'x'",
+            "line 2: column name: the key is missing, the object has 'id', 'nmae', 'x'",
         ),
         (
             '{"id":1,"name":"a"}\n{"id":2,"id":3,"name":"b"}\n',
-            "line 2: column id: the key 'id' is there more than once",
+            "line 2: column id: the key 'id' occurs more than once",
         ),
         (
             '{"id":1,"name":"a"}\n{"id":[2],"name":"b"}\n',
@@ -49,7 +49,7 @@ from pyarrow import orc, parquet
             "line 2: this is not JSON: Expecting value: 'garbage",
         ),
         ('{"id":1,"name":"a"}\n[7]\n', "line 2: a row is an object, not 7"),
-        ('[\n{"id":1,"name":"a"},\n{"id":2}\n]', "line 3: column name: there is no such key"),
+        ('[\n{"id":1,"name":"a"},\n{"id":2}\n]', "line 3: column name: the key is missing"),
         ('[\n{"id":1,"name":"a"}\n', "line 3: this is not JSON: the array is not closed"),
         ('[\n{"id":1,"name":"a"}\n] x', "line 3: this is not JSON"),
         ('[\n{"id":1,"name":"a"},\n]', "line 3: this is not JSON: an element is missing"),
@@ -78,7 +78,7 @@ def test_json_nulls_are_told_from_keys_that_are_missing(tmp_path: Path) -> None:
     (tmp_path / "f").write_text(good + '{"a":1,"r":{"x":1}}\n')
     assert error(tmp_path, "json", schema).startswith("line 4: column r: {'x': 1} has no key 'y'")
     (tmp_path / "f").write_text(good + '{"other":{"a":null},"r":null}\n')
-    assert error(tmp_path, "json", schema).startswith("line 4: column a: there is no such key")
+    assert error(tmp_path, "json", schema).startswith("line 4: column a: the key is missing")
     assert read(tmp_path, "json", schema, missing_columns="fill_null")[3] == {"a": None, "r": None}
 
 
@@ -183,7 +183,7 @@ def test_columns_that_a_file_lacks_or_has_no_values_for_are_named(
         == "row 2: column id: the value is null, and the column is not nullable"
     )
     write(tmp_path / "g", form, pa.table({"id": [1], "label": ["a"], "more": [1]}))
-    assert "has 'more', which the first file of the table lacks: give a schema" in error(
+    assert "has 'more', which the first file of the table lacks: add a schema" in error(
         tmp_path, form, None
     )
     assert len(read(tmp_path, form, {"id": "bigint", "label": "string"})) == 4

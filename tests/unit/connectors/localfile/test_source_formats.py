@@ -364,7 +364,7 @@ def test_archives_give_the_files_of_the_format_in_them(tmp_path: Path, archive: 
         tmp_path, "csv", {"n": "int"}, archive_compress_codec=archive, skip_header_row_number=1
     ) == [{"n": 1}, {"n": 2}]
     file.write_bytes(buffer.getvalue()[:50])
-    with pytest.raises(TerminalError, match=r"f\..*: is not a whole"):
+    with pytest.raises(TerminalError, match=r"f\..*: is not a complete"):
         read(tmp_path, "csv", {"n": "int"}, archive_compress_codec=archive)
 
 
@@ -540,7 +540,7 @@ def test_a_file_that_is_something_else_is_refused_by_name(
 def test_what_cannot_be_read_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(Unsupported, match="excel files are not supported"):
         make(tmp_path, "excel")
-    with pytest.raises(UserError, match="give a schema"):
+    with pytest.raises(UserError, match="add a schema"):
         make(tmp_path, "parquet").tables()
     with pytest.raises(UserError, match="schema is missing"):
         make(tmp_path, "json").tables()

@@ -124,7 +124,7 @@ def test_a_pattern_is_judged_as_java_does_and_a_set_that_is_not_closed_is_a_prob
         == []
     )
     assert (
-        "no regular expression"
+        "not a regular expression"
         in problems(SOURCE, path=str(tmp_path), file_format_type="text", file_filter_pattern="[[")[
             0
         ]

@@ -298,11 +298,11 @@ def test_a_file_that_changed_after_it_was_planned_is_refused_by_name(
     change(path)
     fresh = make(path=str(tmp_path), file_format_type="text")
     with pytest.raises(
-        Exception, match=r"(f\.txt .*since it was put into a batch|is missing: .*f\.txt)"
+        Exception, match=r"(f\.txt .*since it was planned into a batch|is missing: .*f\.txt)"
     ):
         fresh.latest(end, Limit(rows=10))
     with pytest.raises(
-        Exception, match=r"(f\.txt .*since it was put into a batch|is missing: .*f\.txt)"
+        Exception, match=r"(f\.txt .*since it was planned into a batch|is missing: .*f\.txt)"
     ):
         rows_of(source, start, end, 1)
 
