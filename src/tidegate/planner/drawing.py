@@ -36,7 +36,7 @@ def title(action: Action) -> str:
 def _below(
     action: Action, readers: dict[str, list[Action]], indent: str, drawn: set[str]
 ) -> Iterator[str]:
-    """Draw the readers depth first, with an explicit stack: a chain may be too long for recursion."""
+    """Draw readers depth first, with an explicit stack: long chains exceed the recursion limit."""
     pending = [(reader, indent, last) for reader, last in _marked(readers[action.operator])][::-1]
     while pending:
         reader, margin, last = pending.pop()

@@ -22,7 +22,7 @@ def find_cycles(nodes: Iterable[str], inputs: Inputs) -> list[list[str]]:
 def _follow(
     start: str, inputs: Inputs, trail: list[str], done: set[str], found: list[list[str]]
 ) -> None:
-    """Walk the inputs depth first, with an explicit stack: a chain may be too long for recursion."""
+    """Walk inputs depth first, with an explicit stack: long chains exceed the recursion limit."""
     pending: list[tuple[str, int]] = [(start, 0)]
     while pending:
         node, step = pending.pop()

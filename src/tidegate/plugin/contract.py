@@ -160,7 +160,7 @@ class Source(ABC):
 
     @property
     def bounded(self) -> bool:
-        """Whether this source ends."""
+        """Whether the source ends, so that its pipeline can finish."""
         return self.context.mode is JobMode.BATCH
 
     # Most sources create no external resources.
@@ -272,7 +272,7 @@ class Transform:
         return False
 
     def rejected(self, table: Table) -> Table | None:  # noqa: ARG002  # for those that reject rows
-        """The table that receives rejected rows of `table`, beside its output; None if there is none.
+        """The table for rejected rows of `table`, beside its output; None if there is none.
 
         Only for transforms that Spark applies: the module that Connector.spark names has a function
         `rejected` too.

@@ -1,5 +1,6 @@
-"""The deeper checks of the options of this folder's transforms: regular expressions, kinds, nested
-blocks. Called through options.py; pure.
+"""Checks of transform options: regular expressions, row kinds, nested blocks.
+
+Called through options.py; pure.
 """
 
 import base64
@@ -8,23 +9,34 @@ from collections.abc import Iterator, Mapping
 
 from tidegate.connectors.columns.rules import json_columns, validation_rules
 from tidegate.model.job import Path
-from tidegate.model.problem import Problem, nearest
+from tidegate.model.problem import Problem, closest_match
 from tidegate.model.types import RowKind
 from tidegate.plugin.javaregex import (
     JavaRegexError,
-    complaint,
-    name_complaint,
+    name_pattern_error,
     parsed,
-    replacement_complaint,
+    pattern_error,
+    replacement_error,
 )
 from tidegate.plugin.option import Block, Values, shown
 from tidegate.plugin.tables import Check
 
 METADATA = ("Database", "Table", "RowKind")
 _METADATA_OF_SOURCES = (
-    "EventTime", "Delay", "Partition", "SourceTimestamp", "BinlogFile", "BinlogPos", "BinlogRow", "Gtid", "FilePath", "FileCreateTime", "FileUpdateTime",
-    "FileSize", "FileType",
-)  # fmt: skip
+    "EventTime",
+    "Delay",
+    "Partition",
+    "SourceTimestamp",
+    "BinlogFile",
+    "BinlogPos",
+    "BinlogRow",
+    "Gtid",
+    "FilePath",
+    "FileCreateTime",
+    "FileUpdateTime",
+    "FileSize",
+    "FileType",
+)
 
 
 def one_of(*keys: str) -> Check:
@@ -90,28 +102,26 @@ def _entries(block: Block, values: Values, key: str, needed: tuple[str, ...]) ->
 
 
 def _regex(block: Block, path: Path, pattern: str) -> Iterator[Problem]:
-    wrong = complaint(pattern)
+    wrong = pattern_error(pattern)
     if wrong:
         yield block.problem(path, f"{pattern!r} is no regular expression: {wrong}")
 
 
 def _name_regex(block: Block, path: Path, pattern: str) -> Iterator[Problem]:
-    wrong = name_complaint(pattern)
+    wrong = name_pattern_error(pattern)
     if wrong:
         yield block.problem(path, wrong)
 
 
 def _one_name(block: Block, key: str) -> Iterator[Problem]:
-    """A list or a block where one column is meant would be taken for a strange name, and found
-    missing only by the run.
-    """
+    """Reject a list or block, which would be read as an odd name and fail only at runtime."""
     found = block.find(key)
     if found is not None and isinstance(found[1], list | Mapping):
         yield block.problem(found[0], f"{shown(found[1])} is not the name of one column")
 
 
 def _names(block: Block, values: Values, key: str, *, twice: bool = False) -> Iterator[Problem]:
-    """A list of columns: texts, at least one, and each once unless twice does no harm."""
+    """Check a list of column names: at least one, and no duplicates unless `twice`."""
     entries = values[key]
     if entries is None:
         return
@@ -156,7 +166,7 @@ def check_replace(block: Block, values: Values) -> Iterator[Problem]:
     if not values["is_regex"]:
         return
     try:
-        wrong = replacement_complaint(values["replacement"], parsed(values["pattern"]))
+        wrong = replacement_error(values["replacement"], parsed(values["pattern"]))
     except JavaRegexError as error:
         yield block.problem(
             ("pattern",), f"{values['pattern']!r} is no regular expression: {error}"
@@ -205,7 +215,7 @@ def check_kinds(block: Block, values: Values) -> Iterator[Problem]:
                 yield block.problem(
                     (key, index),
                     str(error),
-                    suggestion=nearest(str(kind), [k.name for k in RowKind]),
+                    suggestion=closest_match(str(kind), [k.name for k in RowKind]),
                 )
 
 
@@ -217,13 +227,14 @@ def check_metadata(block: Block, values: Values) -> Iterator[Problem]:
         if key in _METADATA_OF_SOURCES:
             yield block.problem(
                 ("metadata_fields", key),
-                f"{key} is not available: no source here gives it; there are {', '.join(METADATA)}",
+                f"{key} is not available, because no source provides it; use one of"
+                f" {', '.join(METADATA)}",
             )
         elif key not in METADATA:
             yield block.problem(
                 ("metadata_fields", key),
                 f"there is no metadata field {key}",
-                suggestion=nearest(key, [*METADATA, *_METADATA_OF_SOURCES]),
+                suggestion=closest_match(key, [*METADATA, *_METADATA_OF_SOURCES]),
             )
 
 
@@ -241,7 +252,7 @@ def _route_problem(block: Block, values: Values) -> Iterator[Problem]:
     if values["row_error_handle_way"] == "ROUTE_TO_TABLE":
         yield block.problem(
             ("row_error_handle_way",),
-            "ROUTE_TO_TABLE is not possible here: use FAIL or SKIP, and DataValidator before this",
+            "ROUTE_TO_TABLE is not possible here: use FAIL or SKIP, or a DataValidator before this",
         )
 
 
@@ -257,14 +268,14 @@ def check_validator(block: Block, values: Values) -> Iterator[Problem]:
         and not values["row_error_handle_way.error_table"]
     ):
         yield block.problem(
-            (), "row_error_handle_way.error_table is missing: the table that rejected rows go to"
+            (), "row_error_handle_way.error_table is missing: the table for rejected rows"
         )
     for path, message in validation_rules(values["field_rules"])[1]:
         yield block.problem(("field_rules", *path), message)
 
 
 def check_key(block: Block, values: Values) -> Iterator[Problem]:
-    """The key of FieldEncrypt; it is never shown."""
+    """Check the key of FieldEncrypt; messages never contain it."""
     yield from _names(block, values, "fields")
     try:
         size = len(base64.b64decode(values["key"].removeprefix("base64:"), validate=True))

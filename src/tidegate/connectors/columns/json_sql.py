@@ -1,9 +1,8 @@
-"""JsonPath as Spark SQL: the value of a path, and whether a row is at fault. Text only; spark.py
-puts it on a frame.
+"""Writes JsonPath as Spark SQL: the value at a path, and whether the row is invalid.
 
-A path that is not there, text that is no JSON and a value that does not fit its type are faults;
-JSON's own null is NULL, and NULL in is NULL out. As in the reference, text may be a little less
-than JSON: names and strings without quotes, or in single ones.
+Makes text only; spark.py applies it to a DataFrame. A missing path, text that is no JSON and a
+value that does not fit its type are errors. JSON null becomes NULL, and NULL stays NULL. As in
+SeaTunnel, names and strings may be unquoted or in single quotes.
 """
 
 import re
@@ -17,26 +16,27 @@ from tidegate.plugin.spark_sql import sql_name, sql_text, sql_type
 _DOUBLE = r'"(?:[^"\\]|\\.)*+"'
 _LITERAL = r"(?:true|false|null|-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?)(?=\s*+[,}\]])"
 _SINGLE = r"'((?:[^'\\\"]|\\.)*+)'"
-_BARE = r"""([^\s{}\[\],:"'](?:[^{}\[\],:"']*[^\s{}\[\],:"'])?)"""
-_WORDS = f"({_DOUBLE}|{_LITERAL})|{_SINGLE}|{_BARE}"
-"""What stands between the brackets, commas and colons of JSON: in group 1 what is JSON, in 2 and 3
-what needs double quotes.
+_UNQUOTED = r"""([^\s{}\[\],:"'](?:[^{}\[\],:"']*[^\s{}\[\],:"'])?)"""
+_TOKENS = f"({_DOUBLE}|{_LITERAL})|{_SINGLE}|{_UNQUOTED}"
+"""The tokens between the brackets, commas and colons of JSON.
+
+Group 1 is valid JSON; groups 2 and 3 need double quotes.
 """
 _OPEN, _CLOSE = "\x01", "\x02"
-"""Marks for quotes in the making: what is JSON gets a pair with nothing between, which goes again."""
-_STRINGS = (TypeName.STRING, TypeName.TIME, TypeName.BYTES)  # taken as text, then converted
+"""Placeholders for quotes: valid JSON gets an empty pair, which is removed again."""
+_STRINGS = (TypeName.STRING, TypeName.TIME, TypeName.BYTES)  # read as text, then converted
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractedValue:
-    """One value: its expression, and the condition under which the row is at fault."""
+    """The expression of a value, and the condition under which the row is invalid."""
 
     value: str
     fault: str
 
 
-def taken(column: JsonColumn, table: Table) -> ExtractedValue:
-    """What a column of JsonPath is for a table."""
+def extraction(column: JsonColumn, table: Table) -> ExtractedValue:
+    """The extraction of a column of JsonPath from a table."""
     source = next(c.type for c in table.columns if c.name == column.source)
     text, path = _json_text(column, source)
     json = f"coalesce(try_parse_json({text}), try_parse_json({_quoted(text)}))"
@@ -49,10 +49,11 @@ def taken(column: JsonColumn, table: Table) -> ExtractedValue:
 
 
 def _quoted(text: str) -> str:
-    """The text with double quotes around all words that are not JSON; evaluated only where the text
-    as it stands is none.
+    """Put double quotes around all tokens that are not JSON.
+
+    Evaluated only for text that is not already valid JSON.
     """
-    marked = f"regexp_replace({text}, {sql_text(_WORDS)}, {sql_text(f'$1{_OPEN}$2$3{_CLOSE}')})"
+    marked = f"regexp_replace({text}, {sql_text(_TOKENS)}, {sql_text(f'$1{_OPEN}$2$3{_CLOSE}')})"
     return (
         f"translate(replace({marked}, {sql_text(_OPEN + _CLOSE)}, ''), {sql_text(_OPEN + _CLOSE)},"
         f" {sql_text(chr(34) * 2)})"
@@ -73,9 +74,9 @@ def _converted(json: str, path: str, kind: DataType) -> str:
 
 
 def _json_text(column: JsonColumn, source: DataType) -> tuple[str, str]:
-    """The JSON of a column as text, and the path in it.
+    """The JSON of a column as text, and the path within it.
 
-    A row is an array of its fields, so that `$[1]` is its second.
+    A row is an array of its fields: `$[1]` is its second field.
     """
     name = sql_name(column.source)
     match source.name:
@@ -97,8 +98,8 @@ def _row_field(column: JsonColumn, source: DataType) -> tuple[str, str]:
             f" $[0] to $[{len(source.columns) - 1}]"
         )
     field = source.columns[int(index[1])]
-    place = f"{sql_name(column.source)}.{sql_name(field.name)}"
+    field_path = f"{sql_name(column.source)}.{sql_name(field.name)}"
     return (
-        f"to_json(to_variant_object(named_struct('v', {place})))",
+        f"to_json(to_variant_object(named_struct('v', {field_path})))",
         "$.v" + column.path[index.end() :],
     )

@@ -1,6 +1,4 @@
-"""Transforms that read or drop the row kinds, and Metadata, which writes them down beside the
-table's name.
-"""
+"""Transforms that filter or extract row kinds, and Metadata, which adds them as columns."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,7 +16,7 @@ STRING = DataType(TypeName.STRING)
 
 
 def labels(full: bool) -> list[str]:
-    """The names of the kinds by their code."""
+    """The names of the row kinds, in the order of their codes."""
     return [k.name if full else k.value for k in RowKind]
 
 
@@ -30,25 +28,27 @@ def kind_labels(table: Table, batch: pa.RecordBatch, names: list[str]) -> Any:
 
 
 class FilterRowKind(ColumnsTransform):
-    """Keeps include_kinds, or all but exclude_kinds."""
+    """Keeps rows of include_kinds, or of all kinds but exclude_kinds."""
 
     name = "FilterRowKind"
     fusable = True
 
     def kept(self, values: Values) -> list[int]:
-        """The codes of the kinds that stay."""
+        """The codes of the kinds to keep."""
         named = {
             RowKind.parse(str(k)) for k in values["include_kinds"] or values["exclude_kinds"] or ()
         }
         return [k.code for k in RowKind if (k in named) == (values["include_kinds"] is not None)]
 
-    def after(self, values: Values, table: Table) -> Table:  # noqa: ARG002  # the same for every table and rule
-        """Nothing changes but the number of rows."""
+    def output_table(
+        self,
+        values: Values,  # noqa: ARG002  # the same for every table and rule
+        table: Table,
+    ) -> Table:
         return table
 
     def apply(self, values: Values, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Without kinds every row is an insert."""
-        if not table.kinds:
+        if not table.kinds:  # every row is an insert
             return batch if RowKind.INSERT.code in self.kept(values) else batch.slice(0, 0)
         return batch.filter(
             pc.is_in(
@@ -59,13 +59,12 @@ class FilterRowKind(ColumnsTransform):
 
 
 class RowKindExtractor(ColumnsTransform):
-    """The kind becomes a column, and every row an insert."""
+    """Adds the kind of each row as a column and turns every row into an insert."""
 
     name = "RowKindExtractor"
     fusable = True
 
-    def after(self, values: Values, table: Table) -> Table:
-        """One column more, no kinds."""
+    def output_table(self, values: Values, table: Table) -> Table:
         name = values["custom_field_name"]
         if name in table.names():
             raise UserError(
@@ -82,18 +81,17 @@ class RowKindExtractor(ColumnsTransform):
         return replace(table, columns=(*table.columns, new), kinds=False)
 
     def apply(self, values: Values, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The labels of the kinds, looked up."""
         names = labels(values["transform_type"] == "FULL")
         return rebuilt(
             table,
             batch,
-            self.after(values, table),
+            self.output_table(values, table),
             {values["custom_field_name"]: kind_labels(table, batch, names)},
         )
 
 
 class RowMetadata(ColumnsTransform):
-    """What is known about a row, as columns."""
+    """Adds the database, table and kind of each row as columns."""
 
     name = "Metadata"
     fusable = True
@@ -103,12 +101,11 @@ class RowMetadata(ColumnsTransform):
         return {str(column): key for key, column in (values["metadata_fields"] or {}).items()}
 
     def constant(self, key: str, table: Table) -> str | None:
-        """A field that is the same for all rows of a table."""
+        """The value of a field that is the same for all rows of a table."""
         database, _, name = parts(table.path)
         return {"Database": database, "Table": name}[key]
 
-    def after(self, values: Values, table: Table) -> Table:
-        """The columns are added at the end."""
+    def output_table(self, values: Values, table: Table) -> Table:
         for name in self.fields(values):
             if name in table.names():
                 raise UserError(f"Metadata: table {table.path} has a field {name} already")
@@ -118,7 +115,6 @@ class RowMetadata(ColumnsTransform):
         )
 
     def apply(self, values: Values, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Constants, and the labels of the kinds."""
         new: dict[str, Any] = {}
         for name, key in self.fields(values).items():
             if key == "RowKind":
@@ -127,4 +123,4 @@ class RowMetadata(ColumnsTransform):
                 new[name] = pa.repeat(
                     pa.scalar(self.constant(key, table), pa.string()), batch.num_rows
                 )
-        return rebuilt(table, batch, self.after(values, table), new)
+        return rebuilt(table, batch, self.output_table(values, table), new)

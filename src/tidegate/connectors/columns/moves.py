@@ -1,5 +1,6 @@
-"""Transforms that only move columns: which column of the input each column of the output is. The
-same list is what Arrow and what Spark carry out.
+"""Transforms that only select, order and rename columns.
+
+Each is a list of (output column, input column), which both Arrow and Spark execute.
 """
 
 from abc import abstractmethod
@@ -17,11 +18,11 @@ from tidegate.plugin.arrow import table_schema
 from tidegate.plugin.option import Values
 
 Moves = list[tuple[str, str]]
-"""New name and old name, in the order of the output."""
+"""Pairs of new name and old name, in the order of the output."""
 
 
-class Move(ColumnsTransform):
-    """A transform that is a list of moves."""
+class ColumnMove(ColumnsTransform):
+    """Base class of transforms that are a list of column moves."""
 
     fusable = True
 
@@ -29,12 +30,17 @@ class Move(ColumnsTransform):
     def moves(self, values: Values, table: Table) -> Moves:
         """The moves of one rule."""
 
-    def keys(self, values: Values, key: tuple[str, ...], names: set[str]) -> tuple[str, ...]:  # noqa: ARG002  # for those that rename
-        """A key of the table after one rule: it stays where all its columns do."""
+    def keys(
+        self,
+        values: Values,  # noqa: ARG002  # for those that rename
+        key: tuple[str, ...],
+        names: set[str],
+    ) -> tuple[str, ...]:
+        """A key of the output table: it is kept if all of its columns are."""
         return key if names.issuperset(key) else ()
 
-    def after(self, values: Values, table: Table) -> Table:
-        """The table with its columns moved."""
+    def output_table(self, values: Values, table: Table) -> Table:
+        """The table with its columns in their new order and with their new names."""
         columns = tuple(
             replace(self.column(table, old), name=new) for new, old in self.moves(values, table)
         )
@@ -55,20 +61,26 @@ class Move(ColumnsTransform):
             partition_keys=partition,
         )
 
-    def _partition_keys(self, values: Values, table: Table) -> tuple[str, ...]:  # noqa: ARG002  # the same for every table and rule
+    def _partition_keys(
+        self,
+        values: Values,  # noqa: ARG002  # the same for every table and rule
+        table: Table,
+    ) -> tuple[str, ...]:
         return table.partition_keys
 
     def apply(self, values: Values, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The same arrays under other names: nothing is copied."""
-        places = {name: index for index, name in enumerate(table.names())}
-        arrays = [batch.column(places[old]) for _, old in self.moves(values, table)]
+        """Reuse the arrays under their new names, without copying."""
+        indexes = {name: index for index, name in enumerate(table.names())}
+        arrays = [batch.column(indexes[old]) for _, old in self.moves(values, table)]
         if table.kinds:
             arrays.append(batch.column(batch.num_columns - 1))
-        return pa.RecordBatch.from_arrays(arrays, schema=table_schema(self.after(values, table)))
+        return pa.RecordBatch.from_arrays(
+            arrays, schema=table_schema(self.output_table(values, table))
+        )
 
 
-class Filter(Move):
-    """include_fields in their order, or all but exclude_fields."""
+class Filter(ColumnMove):
+    """Keeps include_fields in their order, or all columns but exclude_fields."""
 
     name = "Filter"
 
@@ -81,39 +93,45 @@ class Filter(Move):
         return [(n, n) for n in table.names() if n not in dropped]
 
 
-class FieldMapper(Move):
-    """{ old = new }: selects, orders, renames."""
+class FieldMapper(ColumnMove):
+    """Selects, orders and renames columns by { old = new }."""
 
     name = "FieldMapper"
 
-    def moves(self, values: Values, table: Table) -> Moves:  # noqa: ARG002  # the same for every table and rule
+    def moves(
+        self,
+        values: Values,
+        table: Table,  # noqa: ARG002  # the same for every table and rule
+    ) -> Moves:
         return [(str(new), str(old)) for old, new in values["field_mapper"].items()]
 
 
-class FieldRename(Move):
-    """Other names for all columns, and for the keys made of them."""
+class FieldRename(ColumnMove):
+    """Renames columns by rules, and the keys that consist of them."""
 
     name = "FieldRename"
 
     def moves(self, values: Values, table: Table) -> Moves:
-        """Every column under its new name."""
         return [(new_name(values, old), old) for old in table.names()]
 
-    def keys(self, values: Values, key: tuple[str, ...], names: set[str]) -> tuple[str, ...]:  # noqa: ARG002  # the same for every table and rule
-        """Keys get the new names too."""
+    def keys(
+        self,
+        values: Values,
+        key: tuple[str, ...],
+        names: set[str],  # noqa: ARG002  # the same for every table and rule
+    ) -> tuple[str, ...]:
         return tuple(new_name(values, old) for old in key)
 
     def _partition_keys(self, values: Values, table: Table) -> tuple[str, ...]:
         return self.keys(values, table.partition_keys, set())
 
 
-class Copy(Move):
+class Copy(ColumnMove):
     """{ new = old }: the copies come last, unless a column of that name is there."""
 
     name = "Copy"
 
     def moves(self, values: Values, table: Table) -> Moves:
-        """All columns and the copies."""
         copies = _copies(values)
         kept = [(n, copies.pop(n, n)) for n in table.names()]
         return [*kept, *copies.items()]
@@ -128,33 +146,34 @@ def _copies(values: Values) -> dict[str, str]:
 
 
 def new_name(values: Values, name: str) -> str:
-    """A name by the rules of FieldRename and TableRename: replaced where it matched before its case
-    was changed, then prefix and suffix.
+    """Apply the rules of FieldRename and TableRename to a name.
+
+    Replacements match the name before its case changes; prefix and suffix are added last.
     """
     for rule in values.get("specific") or ():
         if str(rule["field_name"]) == name:
             return str(rule["target_name"])
-    places, new = _matches(values["replacements_with_regex"] or (), name)
+    spans, new = _matches(values["replacements_with_regex"] or (), name)
     match values["convert_case"]:
         case "UPPER":
             name = name.upper()
         case "LOWER":
             name = name.lower()
-    for start, end in reversed(places):
+    for start, end in reversed(spans):
         name = name[:start] + new + name[end:]
     return (values["prefix"] or "").strip() + name + (values["suffix"] or "").strip()
 
 
 def _matches(rules: Any, name: str) -> tuple[list[tuple[int, int]], str]:
-    """Where the last rule that matches at all does, and what it puts there."""
-    places: list[tuple[int, int]] = []
+    """The matches of the last rule that matches, and its replacement."""
+    spans: list[tuple[int, int]] = []
     new = ""
     for rule in rules:
         old = str(rule["replace_from"])
         plain = str(rule.get("is_regex", "true")).lower() == "false"
         if plain:
             old = rf"\A{javaregex.quoted(old)}\z"
-        found = javaregex.places(old, name)
+        found = javaregex.match_spans(old, name)
         if found:
-            places, new = found, str(rule.get("replace_to") or "").strip()
-    return places, new
+            spans, new = found, str(rule.get("replace_to") or "").strip()
+    return spans, new

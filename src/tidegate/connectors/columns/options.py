@@ -1,5 +1,6 @@
-"""The transforms that move columns, values and row kinds, as data: options, checks, and when they
-work without Spark. No pyspark, no pyarrow.
+"""Declares the transforms of columns, values, tables and row kinds: options, checks, capabilities.
+
+Decides which of them run without Spark. Must import neither pyspark nor pyarrow.
 """
 
 from collections.abc import Callable
@@ -25,10 +26,7 @@ UNSUPPORTED = {
     "Python": "not available yet: use Sql",
     "TextChunk": "not available yet: use Sql with LATERAL VIEW EXPLODE(...)",
 }
-"""Transforms of the reference that are known and not there, and what to use instead.
-
-Read by the planner for its error.
-"""
+"""Transforms of SeaTunnel that are not available, with a replacement; for the planner's message."""
 
 CASES = ("UPPER", "LOWER")
 
@@ -42,19 +40,19 @@ def _list(key: str, description: str, **more: Any) -> Option:
 
 
 _RENAMES = (
-    Option("convert_case", OptionKind.ENUM, "Turn names into upper or lower case.", choices=CASES),
-    _text("prefix", "Put before every name."),
-    _text("suffix", "Put after every name."),
+    Option("convert_case", OptionKind.ENUM, "Convert names to upper or lower case.", choices=CASES),
+    _text("prefix", "Prefix of every name."),
+    _text("suffix", "Suffix of every name."),
     _list(
         "replacements_with_regex",
         "Blocks { replace_from, replace_to, is_regex = true }; the last one that matches a name"
-        " holds.",
+        " is applied.",
     ),
 )
-_ERROR_WAY = Option(
+_ON_ROW_ERROR = Option(
     "row_error_handle_way",
     OptionKind.ENUM,
-    "What happens with a row that does not fit.",
+    "What to do with a row whose value is missing or has the wrong type.",
     default="FAIL",
     choices=("FAIL", "SKIP", "ROUTE_TO_TABLE"),
 )
@@ -63,7 +61,7 @@ _ERROR_WAY = Option(
 FIELDS = Option(
     "fields",
     OptionKind.ANY,
-    "Which column is copied to which new one: a block { new_name = old_name }.",
+    "The columns to copy: a block { new_name = old_name }.",
 )
 _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | None]] = {
     "Filter": (
@@ -81,7 +79,7 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
             Option(
                 "field_mapper",
                 OptionKind.MAP,
-                "The columns that come out, in this order: a block { old_name = new_name }.",
+                "The output columns, in this order: a block { old_name = new_name }.",
             ),
         ),
         ("field_mapper",),
@@ -93,8 +91,8 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
             *_RENAMES,
             _list(
                 "specific",
-                "Blocks { field_name, target_name }: these columns get these names, and no other"
-                " rule.",
+                "Blocks { field_name, target_name }: new names of single columns; no other rule"
+                " applies to them.",
             ),
         ),
         (),
@@ -117,20 +115,20 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
             Option(
                 "replace_field",
                 OptionKind.ANY,
-                "One column (older form); a list of them is taken too.",
+                "One column (older form), or a list of columns.",
             ),
-            _text("pattern", "What is replaced."),
-            _text("replacement", "What is put there; with is_regex, $1 is the first group."),
+            _text("pattern", "The text to replace."),
+            _text("replacement", "The new text; with is_regex, $1 is the first group."),
             Option(
                 "is_regex",
                 OptionKind.BOOL,
-                "Whether pattern is a regular expression (of Java's kind).",
+                "Whether pattern is a regular expression in Java's syntax.",
                 default=False,
             ),
             Option(
                 "replace_first",
                 OptionKind.BOOL,
-                "With is_regex: only the first match.",
+                "With is_regex: replace only the first match.",
                 default=False,
             ),
         ),
@@ -140,23 +138,23 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
     "Split": (
         "Splits a column into several.",
         (
-            _text("separator", "Between the parts: a regular expression of Java's kind."),
+            _text("separator", "The separator: a regular expression in Java's syntax."),
             _text("split_field", "The column to split."),
-            _list("output_fields", "The new columns; the last one takes what is left."),
+            _list("output_fields", "The new columns; the last one gets the rest of the text."),
         ),
         ("separator", "split_field", "output_fields"),
         checks.check_split,
     ),
     "RegexExtract": (
-        "Takes the groups of a regular expression into columns.",
+        "Extracts the groups of a regular expression into columns.",
         (
             _text("source_field", "The column to search."),
             _text(
                 "regex_pattern",
-                "A regular expression of Java's kind, with one group for each new column.",
+                "A regular expression in Java's syntax, with one group for each new column.",
             ),
             _list("output_fields", "The new columns."),
-            _list("default_values", "Values of the new columns where nothing matches."),
+            _list("default_values", "Values of the new columns if the expression does not match."),
         ),
         ("source_field", "regex_pattern", "output_fields"),
         checks.check_extract,
@@ -177,7 +175,7 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
             Option(
                 "transform_type",
                 OptionKind.ENUM,
-                "+I or INSERT.",
+                "SHORT writes +I, FULL writes INSERT.",
                 default="SHORT",
                 choices=("SHORT", "FULL"),
             ),
@@ -187,11 +185,11 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
     ),
     "TableRename": ("Renames tables by rules.", _RENAMES, (), checks.check_renames),
     "TableMerge": (
-        "Makes one table of several.",
+        "Merges several tables into one.",
         (
             _text("database", "The database of the new table."),
-            _text("schema", "Its schema."),
-            _text("table", "Its name."),
+            _text("schema", "The schema of the new table."),
+            _text("table", "The name of the new table."),
         ),
         ("table",),
         None,
@@ -200,12 +198,12 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
         "Keeps or drops whole tables.",
         (
             _text("database_pattern", "A regular expression for the whole name of the database."),
-            _text("schema_pattern", "... of the schema."),
-            _text("table_pattern", "... of the table."),
+            _text("schema_pattern", "A regular expression for the whole name of the schema."),
+            _text("table_pattern", "A regular expression for the whole name of the table."),
             Option(
                 "pattern_mode",
                 OptionKind.ENUM,
-                "Whether tables that match are kept or dropped.",
+                "Whether to keep or drop matching tables.",
                 default="INCLUDE",
                 choices=("INCLUDE", "EXCLUDE"),
             ),
@@ -214,13 +212,13 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
         checks.check_table_filter,
     ),
     "DefineSinkType": (
-        "Says which types the columns get where a sink makes the table.",
-        (_list("columns", "Blocks { column, type }; the type is the target's own."),),
+        "Sets the column types of tables that a sink creates.",
+        (_list("columns", "Blocks { column, type }; the type is one of the target database."),),
         ("columns",),
         checks.check_sink_types,
     ),
     "Metadata": (
-        "Puts what is known about a row into columns.",
+        "Adds the metadata of a row as columns.",
         (
             Option(
                 "metadata_fields",
@@ -233,20 +231,20 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
         checks.check_metadata,
     ),
     "JsonPath": (
-        "Takes values out of JSON.",
+        "Extracts values from JSON.",
         (
             _list(
                 "columns",
                 "Blocks { src_field, path, dest_field, dest_type = string,"
                 " column_error_handle_way }.",
             ),
-            _ERROR_WAY,
+            _ON_ROW_ERROR,
         ),
         ("columns",),
         checks.check_json,
     ),
     "DataValidator": (
-        "Tests values, and fails, drops or puts aside the rows that do not pass.",
+        "Validates values, and fails, drops or routes the rows that do not pass.",
         (
             _list(
                 "field_rules",
@@ -254,17 +252,17 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
                 " or { field_name, rules = [...] }.",
             ),
             replace(
-                _ERROR_WAY,
+                _ON_ROW_ERROR,
                 description=(
-                    "What happens with a row that does not pass: FAIL ends the job, SKIP drops the"
-                    " row, ROUTE_TO_TABLE puts it into error_table."
+                    "What to do with a row that does not pass: FAIL ends the job, SKIP drops the"
+                    " row, ROUTE_TO_TABLE writes it to error_table."
                 ),
                 fallbacks=("error_handle_way",),
             ),
             _text(
                 "row_error_handle_way.error_table",
-                "With ROUTE_TO_TABLE: the table of rejected rows, in the database of the table that"
-                " they come from. Its columns are source_table_id, source_table_path,"
+                "With ROUTE_TO_TABLE: the table for rejected rows, in the database of their"
+                " own table. Its columns are source_table_id, source_table_path,"
                 " original_data, validation_errors (both JSON) and create_time.",
                 fallbacks=("error_table",),
             ),
@@ -278,12 +276,16 @@ _DECLARED: dict[str, tuple[str, tuple[Option, ...], tuple[str, ...], Check | Non
             _list("fields", "The columns, of type string."),
             _text("key", "The key: base64 of 16, 24 or 32 bytes.", secret=True),
             Option(
-                "algorithm", OptionKind.ENUM, "The cipher.", default="AES_CBC", choices=("AES_CBC",)
+                "algorithm",
+                OptionKind.ENUM,
+                "The cipher and its mode.",
+                default="AES_CBC",
+                choices=("AES_CBC",),
             ),
             Option(
                 "mode",
                 OptionKind.ENUM,
-                "The direction.",
+                "Whether to encrypt or to decrypt.",
                 default="ENCRYPT",
                 choices=("ENCRYPT", "DECRYPT"),
             ),
@@ -311,16 +313,29 @@ RULES = {
 """The options of every transform, as rules for tables."""
 
 _CLASSES = {
-    "Filter": "moves:Filter", "FieldMapper": "moves:FieldMapper", "FieldRename": "moves:FieldRename", "Copy": "moves:Copy", "Replace": "texts:Replace",
-    "Split": "texts:Split", "RegexExtract": "texts:RegexExtract", "FilterRowKind": "kinds:FilterRowKind", "RowKindExtractor": "kinds:RowKindExtractor",
-    "TableRename": "tables:TableRename", "TableMerge": "tables:TableMerge", "TableFilter": "tables:TableFilter", "DefineSinkType": "tables:DefineSinkType",
-    "Metadata": "kinds:Metadata", "JsonPath": "values:JsonPath", "DataValidator": "values:DataValidator", "FieldEncrypt": "values:FieldEncrypt",
-}  # fmt: skip
+    "Filter": "moves:Filter",
+    "FieldMapper": "moves:FieldMapper",
+    "FieldRename": "moves:FieldRename",
+    "Copy": "moves:Copy",
+    "Replace": "texts:Replace",
+    "Split": "texts:SplitText",
+    "RegexExtract": "texts:RegexExtract",
+    "FilterRowKind": "kinds:FilterRowKind",
+    "RowKindExtractor": "kinds:RowKindExtractor",
+    "TableRename": "tables:TableRename",
+    "TableMerge": "tables:TableMerge",
+    "TableFilter": "tables:TableFilter",
+    "DefineSinkType": "tables:DefineSinkType",
+    "Metadata": "kinds:RowMetadata",
+    "JsonPath": "values:JsonPath",
+    "DataValidator": "values:DataValidator",
+    "FieldEncrypt": "values:FieldEncrypt",
+}
 _SPARK_ONLY = ("RegexExtract", "JsonPath", "DataValidator", "FieldEncrypt")
 
 
 def replace_is_portable(rule: Values) -> bool:
-    """Whether Arrow can carry out a Replace."""
+    """Whether a Replace can run on Arrow."""
     if not rule["is_regex"]:
         return bool(rule["pattern"])
     found = portable(rule["pattern"])
@@ -328,7 +343,7 @@ def replace_is_portable(rule: Values) -> bool:
 
 
 def split_is_portable(rule: Values) -> bool:
-    """Whether Arrow can carry out a Split."""
+    """Whether a Split can run on Arrow."""
     found = portable(rule["separator"])
     return literal(rule["separator"]) is not None or (found is not None and not found.anchored)
 
@@ -354,7 +369,7 @@ def _refine(name: str) -> Callable[[Values, Capabilities], Capabilities]:
 
 
 def _filtered_kinds(values: Values) -> frozenset[RowKind]:
-    """The kinds that some rule of a FilterRowKind lets pass."""
+    """The kinds that at least one rule of a FilterRowKind keeps."""
     passing: set[RowKind] = set()
     for rule in RULES["FilterRowKind"].all_rules(values):
         included, excluded = (
@@ -365,8 +380,8 @@ def _filtered_kinds(values: Values) -> frozenset[RowKind]:
     return frozenset(passing)
 
 
-def _told_kinds(values: Values) -> frozenset[RowKind]:
-    """A Metadata may write the kinds into a column."""
+def _metadata_kinds(values: Values) -> frozenset[RowKind]:
+    """The kinds of rows after Metadata: only inserts if it adds the kind as a column."""
     return frozenset(
         {RowKind.INSERT} if "RowKind" in (values["metadata_fields"] or {}) else RowKind
     )
@@ -375,7 +390,7 @@ def _told_kinds(values: Values) -> frozenset[RowKind]:
 _KINDS: dict[str, Callable[[Values], frozenset[RowKind]]] = {
     "FilterRowKind": _filtered_kinds,
     "RowKindExtractor": lambda _: frozenset({RowKind.INSERT}),
-    "Metadata": _told_kinds,
+    "Metadata": _metadata_kinds,
 }
 
 CONNECTORS = tuple(

@@ -1,8 +1,7 @@
-"""Which regular expressions mean the same to Java (Spark, the reference) and to RE2 (Arrow), and
-how they are written for the second.
+"""Translates Java's regular expressions (Spark, SeaTunnel) to RE2 (Arrow) if they mean the same.
 
-Called by options.py (is a transform with these options fusable?) and by texts.py (in a task). No
-pyarrow here. Conservative: what is not known to be the same is refused, and Spark does the work.
+Called by options.py (is a transform with these options fusable?) and by texts.py (in a task). Does
+not import pyarrow. Conservative: an expression that may differ is left to Spark.
 """
 
 import re
@@ -21,8 +20,8 @@ _QUANTIFIER = re.compile(r"[*+?]|\{(\d{1,3})(,(\d{1,3})?)?\}")
 class Portable:
     """A regular expression for RE2.
 
-    `anchored`: begins with ^; `groups` that can be referred to, 0 where a repeated group makes that
-    unsure.
+    `anchored`: it begins with ^. `groups`: how many groups a replacement may use; 0 if a repeated
+    group makes their content uncertain.
     """
 
     pattern: str
@@ -30,12 +29,12 @@ class Portable:
     groups: int
 
 
-class _Unsure(Exception):
-    """Not known to mean the same."""
+class _NotPortable(Exception):
+    """An expression that may mean something else in RE2."""
 
 
 def literal(pattern: str) -> str | None:
-    """The text that a pattern is, where it has nothing but plain and escaped characters."""
+    """The literal text of a pattern of plain and escaped characters; None for any other pattern."""
     text, at = "", 0
     while at < len(pattern):
         if pattern[at] == "\\":
@@ -50,13 +49,14 @@ def literal(pattern: str) -> str | None:
 
 
 def portable(pattern: str) -> Portable | None:
-    """The same expression for RE2; None where it is not known to be the same, and where it matches
-    nothing at all (then the rules differ).
+    """Translate an expression to RE2.
+
+    None if it may differ, or if it matches the empty text (then the rules differ).
     """
     try:
         made = "".join(_tokens(pattern))
         empty = re.compile(pattern, re.ASCII).match("")
-    except (_Unsure, re.error):
+    except (_NotPortable, re.error):
         return None
     if empty:
         return None
@@ -86,10 +86,10 @@ def _token(pattern: str, at: int) -> tuple[str, int]:
         return _quantifier(pattern, at)
     if char == "(":
         if pattern[at : at + 2] == "(?" and pattern[at : at + 3] != "(?:":
-            raise _Unsure
+            raise _NotPortable
         return ("(?:", 3) if pattern[at : at + 2] == "(?" else ("(", 1)
     if char in "$]}" or (char == "^" and at > 0):
-        raise _Unsure
+        raise _NotPortable
     return char, 1
 
 
@@ -100,24 +100,24 @@ def _escaped(pattern: str, at: int, *, inside: bool) -> str:
     if char in _SAME and char and not (inside and char in "DW"):
         return f"\\{char}"
     if not char or char.isalnum() or not char.isascii():
-        raise _Unsure
+        raise _NotPortable
     return f"\\{char}"
 
 
 def _quantifier(pattern: str, at: int) -> tuple[str, int]:
     found = _QUANTIFIER.match(pattern, at)
     if not found or at == 0 or pattern[at - 1] in "(|^":
-        raise _Unsure
+        raise _NotPortable
     end = found.end()
     if pattern[end : end + 1] == "?":  # as few as possible
         end += 1
     if pattern[end : end + 1] in ("+", "*", "?", "{"):  # possessive, or nonsense
-        raise _Unsure
+        raise _NotPortable
     return pattern[at:end], end - at
 
 
 def _class(pattern: str, at: int) -> tuple[str, int]:
-    """[a-z_\\d]: no class in a class, no &&, no ] or - in odd places."""
+    """Read [a-z_\\d]; nested classes, && and unusual positions of ] or - are not portable."""
     end, made = at + 1, "["
     if pattern[end : end + 1] == "^":
         end, made = end + 1, "[^"
@@ -125,7 +125,7 @@ def _class(pattern: str, at: int) -> tuple[str, int]:
     while pattern[end : end + 1] != "]":
         char = pattern[end : end + 1]
         if not char or char in "[&":
-            raise _Unsure
+            raise _NotPortable
         if char == "\\":
             made += _escaped(pattern, end, inside=True)
             end += 2
@@ -136,7 +136,7 @@ def _class(pattern: str, at: int) -> tuple[str, int]:
             made += f"\\{char}" if char in "^" else char
         end += 1
     if end == first:
-        raise _Unsure
+        raise _NotPortable
     return made + "]", end + 1 - at
 
 
@@ -145,13 +145,14 @@ def _dash(pattern: str, at: int, first: int) -> str:
         return r"\-"
     before, after = pattern[at - 1], pattern[at + 1 : at + 2]
     if not (before.isalnum() and after.isalnum()) or (at - 2 >= first and pattern[at - 2] in "\\-"):
-        raise _Unsure
+        raise _NotPortable
     return "-"
 
 
 def replacement(java: str, groups: int) -> str | None:
-    """A replacement with $1 and \\x for RE2, with \\1 and \\\\; None where it refers to what is not
-    surely there.
+    """Translate a replacement with $1 and \\x to RE2 with \\1 and \\\\.
+
+    None if it refers to a group that may not exist.
     """
     made, at = "", 0
     while at < len(java):
@@ -177,8 +178,9 @@ def replacement(java: str, groups: int) -> str | None:
 
 
 def first_only(pattern: str, java_replacement: str) -> tuple[str, str]:
-    """Java's replaceFirst by its replaceAll: what comes before the first match is a group of its
-    own, so that the numbers of all others go up by one.
+    """Express Java's replaceFirst by replaceAll.
+
+    The text before the first match becomes group 1, so the numbers of all other groups increase.
     """
     found = parsed(pattern)
     return (
@@ -188,9 +190,9 @@ def first_only(pattern: str, java_replacement: str) -> tuple[str, str]:
 
 
 def _shifted_replacement(java: str, groups: int) -> str:
-    """A replacement in which every number of a group is one more.
+    """Increase every group number of a replacement by one.
 
-    As in Java, a number is as long as there are groups for it.
+    As in Java, a number has as many digits as there are groups for it.
     """
     made, at = "", 0
     while at < len(java):

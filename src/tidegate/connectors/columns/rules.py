@@ -1,5 +1,6 @@
-"""The nested blocks of JsonPath and DataValidator as data: read once with all that is wrong, then
-used by values.py and spark.py. Pure.
+"""Reads the nested blocks of JsonPath and DataValidator and reports all their errors.
+
+Used by checks.py, values.py and spark.py; pure.
 """
 
 import math
@@ -9,32 +10,32 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.model.job import Path
-from tidegate.model.problem import nearest
+from tidegate.model.problem import closest_match
 from tidegate.model.types import DataType, parse_type
-from tidegate.plugin.javaregex import complaint
+from tidegate.plugin.javaregex import pattern_error
 
-Wrong = list[tuple[Path, str]]
-"""What is wrong, with its place below the option."""
-WAYS = ("FAIL", "SKIP", "SKIP_ROW")
+Errors = list[tuple[Path, str]]
+"""Messages with their paths below the option."""
+ERROR_MODES = ("FAIL", "SKIP", "SKIP_ROW")
 _JSON_PATH = re.compile(r"\$(\.[A-Za-z_][\w-]*|\['[^']*'\]|\[\"[^\"]*\"\]|\[\d+\])*")
 RULE_TYPES = ("NOT_NULL", "RANGE", "LENGTH", "REGEX", "UDF")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JsonColumn:
-    """One value to take out of JSON. `way` is None where the row's way holds."""
+    """A value to extract from JSON. `on_error` is None if the setting of the row applies."""
 
     source: str
     path: str
     name: str
     type: DataType
-    way: str | None
+    on_error: str | None
 
 
-def json_columns(raw: Any) -> tuple[list[JsonColumn], Wrong]:
-    """The `columns` of JsonPath; path, dest_field and dest_type may be lists of the same length."""
+def json_columns(raw: Any) -> tuple[list[JsonColumn], Errors]:
+    """Read `columns` of JsonPath; path, dest_field and dest_type may be lists of equal length."""
     made: list[JsonColumn] = []
-    wrong: Wrong = []
+    errors: Errors = []
     for index, entry in enumerate(raw):
         lacking = [
             k
@@ -42,7 +43,7 @@ def json_columns(raw: Any) -> tuple[list[JsonColumn], Wrong]:
             if not isinstance(entry, Mapping) or not entry.get(k)
         ]
         if lacking:
-            wrong.append(
+            errors.append(
                 (
                     (index,),
                     (
@@ -52,11 +53,11 @@ def json_columns(raw: Any) -> tuple[list[JsonColumn], Wrong]:
                 )
             )
             continue
-        _add_json(entry, index, made, wrong)
-    return made, wrong
+        _add_json(entry, index, made, errors)
+    return made, errors
 
 
-def _add_json(entry: Mapping[str, Any], index: int, made: list[JsonColumn], wrong: Wrong) -> None:
+def _add_json(entry: Mapping[str, Any], index: int, made: list[JsonColumn], errors: Errors) -> None:
     paths, names, types = (
         _as_list(entry.get(key) or default)
         for key, default in (("path", ""), ("dest_field", ""), ("dest_type", "string"))
@@ -64,23 +65,23 @@ def _add_json(entry: Mapping[str, Any], index: int, made: list[JsonColumn], wron
     if len(types) == 1:
         types = types * len(paths)
     if not len(paths) == len(names) == len(types):
-        wrong.append(((index,), "path, dest_field and dest_type need the same number of items"))
+        errors.append(((index,), "path, dest_field and dest_type need the same number of items"))
         return
-    way = (
+    on_error = (
         str(entry["column_error_handle_way"]).upper()
         if entry.get("column_error_handle_way")
         else None
     )
-    if way is not None and way not in WAYS:
-        wrong.append(
+    if on_error is not None and on_error not in ERROR_MODES:
+        errors.append(
             (
                 (index, "column_error_handle_way"),
-                f"{way} is not possible here: one of {', '.join(WAYS)}",
+                f"{on_error} is not possible here: one of {', '.join(ERROR_MODES)}",
             )
         )
     for path, name, kind in zip(paths, names, types, strict=True):
         if not _JSON_PATH.fullmatch(str(path)):
-            wrong.append(
+            errors.append(
                 (
                     (index, "path"),
                     (
@@ -96,11 +97,11 @@ def _add_json(entry: Mapping[str, Any], index: int, made: list[JsonColumn], wron
                     path=str(path),
                     name=str(name),
                     type=parse_type(kind),
-                    way=way,
+                    on_error=on_error,
                 )
             )
         except ValueError as error:
-            wrong.append(((index, "dest_type"), str(error)))
+            errors.append(((index, "dest_type"), str(error)))
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -109,7 +110,7 @@ def _as_list(value: Any) -> list[Any]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ColumnTest:
-    """One test of one column. `settings` are the keys of the rule, as written."""
+    """A test of one column. `settings` are the keys of the rule, as written."""
 
     name: str
     type: str
@@ -117,28 +118,28 @@ class ColumnTest:
 
     @property
     def message(self) -> str:
-        """What is said where a row does not pass; never with the value."""
+        """The message for a row that does not pass; it never contains the value."""
         return str(
             self.settings.get("custom_message")
             or f"a row does not pass the rule {self.type} of field {self.name}"
         )
 
     def flag(self, key: str) -> bool:
-        """A setting that is true unless it says false."""
+        """A boolean setting, true by default."""
         return str(self.settings.get(key, True)).lower() != "false"
 
 
-def validation_rules(raw: Any) -> tuple[list[ColumnTest], Wrong]:
-    """The `field_rules` of DataValidator, flat or nested."""
+def validation_rules(raw: Any) -> tuple[list[ColumnTest], Errors]:
+    """Read `field_rules` of DataValidator, flat or nested."""
     made: list[ColumnTest] = []
-    wrong: Wrong = []
+    errors: Errors = []
     for index, entry in enumerate(raw):
         if (
             not isinstance(entry, Mapping)
             or not isinstance(entry.get("field_name"), str | int)
             or not entry["field_name"]
         ):
-            wrong.append(
+            errors.append(
                 (
                     (index,),
                     "a field rule is a block { field_name, rule_type, ... }: field_name is missing",
@@ -152,32 +153,32 @@ def validation_rules(raw: Any) -> tuple[list[ColumnTest], Wrong]:
                 rule,
                 (index, "rules", number) if isinstance(nested, list) else (index,),
                 made,
-                wrong,
+                errors,
             )
-    return made, wrong
+    return made, errors
 
 
-def _add_rule(name: str, rule: Any, path: Path, made: list[ColumnTest], wrong: Wrong) -> None:
+def _add_rule(name: str, rule: Any, path: Path, made: list[ColumnTest], errors: Errors) -> None:
     kind = str(rule.get("rule_type") or "").upper() if isinstance(rule, Mapping) else ""
-    message = _rule_complaint(kind, rule)
+    message = _rule_error(kind, rule)
     if message:
-        wrong.append((path, message))
+        errors.append((path, message))
     else:
         made.append(ColumnTest(name=name, type=kind, settings=rule))
 
 
-def _rule_complaint(kind: str, rule: Any) -> str:
+def _rule_error(kind: str, rule: Any) -> str:
     if kind not in RULE_TYPES:
-        close = nearest(kind, list(RULE_TYPES))
+        close = closest_match(kind, list(RULE_TYPES))
         return f"{kind or 'no rule_type'} is no rule: one of {', '.join(RULE_TYPES)}" + (
             f"; did you mean {close!r}?" if close else ""
         )
     if kind == "REGEX":
-        return _pattern_complaint(rule.get("pattern"))
+        return _pattern_error(rule.get("pattern"))
     if kind == "UDF" and str(rule.get("function_name") or "").upper() != "EMAIL":
         return f"the function {rule.get('function_name')} is not available: only EMAIL is"
     if kind == "RANGE":
-        return _bounds_complaint(
+        return _bounds_error(
             rule,
             "RANGE needs min_value or max_value, as numbers",
             ("min_value", "max_value"),
@@ -185,7 +186,7 @@ def _rule_complaint(kind: str, rule: Any) -> str:
         )
     if kind == "LENGTH":
         lengths = ("min_length", "max_length", "exact_length")
-        return _bounds_complaint(
+        return _bounds_error(
             rule,
             "LENGTH needs min_length, max_length or exact_length, as whole numbers",
             lengths,
@@ -194,23 +195,23 @@ def _rule_complaint(kind: str, rule: Any) -> str:
     return ""
 
 
-def _pattern_complaint(pattern: Any) -> str:
+def _pattern_error(pattern: Any) -> str:
     if not pattern:
         return "REGEX needs a pattern"
-    wrong = complaint(str(pattern))
+    wrong = pattern_error(str(pattern))
     return f"{str(pattern)!r} is no regular expression: {wrong}" if wrong else ""
 
 
-def _bounds_complaint(
+def _bounds_error(
     rule: Mapping[str, Any], message: str, keys: tuple[str, ...], number: type[int] | type[float]
 ) -> str:
-    """Every bound that is given must be a number, and one must be given."""
+    """Require at least one bound, and a number for each."""
     given = [rule[key] for key in keys if rule.get(key) is not None]
     return "" if given and all(_is_number(value, number) for value in given) else message
 
 
 def _is_number(value: Any, number: type[int] | type[float]) -> bool:
-    """Whether a value is written as a whole number, or as any number."""
+    """Whether a value is a whole number, or any finite number."""
     try:
         return (
             not isinstance(value, bool | float) and isinstance(int(value), int)

@@ -1,6 +1,6 @@
-"""The same transforms on DataFrames, by Spark's own columns.
+"""The transforms on DataFrames, by expressions of Spark. Imported in drivers only.
 
-Drivers only. `frame` is what the engine calls.
+The engine calls `frame`, and `rejected` for rejected rows.
 """
 
 from collections.abc import Callable
@@ -11,9 +11,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from tidegate.connectors.columns import regex
-from tidegate.connectors.columns.json_sql import taken
+from tidegate.connectors.columns.json_sql import extraction
 from tidegate.connectors.columns.kinds import FilterRowKind, RowKindExtractor, RowMetadata, labels
-from tidegate.connectors.columns.moves import Move
+from tidegate.connectors.columns.moves import ColumnMove
 from tidegate.connectors.columns.options import replaced_columns
 from tidegate.connectors.columns.rules import ColumnTest
 from tidegate.connectors.columns.step import ColumnsTransform
@@ -29,9 +29,9 @@ _EMAIL = r"[A-Za-z0-9_+&*-]+(?:\.[A-Za-z0-9_+&*-]+)*@(?:[A-Za-z0-9-]+\.)+[A-Za-z
 
 
 def frame(transform: ColumnsTransform, table: Table, df: DataFrame) -> DataFrame:
-    """The rules for a table, one after the other."""
+    """Apply the rules for a table in order."""
     for values, before in transform.steps(table):
-        after = transform.after(values, before)
+        after = transform.output_table(values, before)
         df = next(apply for kind, apply in _FRAMES if isinstance(transform, kind))(
             transform, values, before, df
         )
@@ -42,7 +42,7 @@ def frame(transform: ColumnsTransform, table: Table, df: DataFrame) -> DataFrame
 
 
 def named(name: str) -> Column:
-    """A column by its name, also where that has dots or quotes in it."""
+    """A column by its name, which may contain dots and quotes."""
     return f.col(sql_name(name))
 
 
@@ -127,20 +127,20 @@ def _extracted(_: Any, values: Values, __: Table, df: DataFrame) -> DataFrame:
 
 
 def _json(transform: Any, values: Values, table: Table, df: DataFrame) -> DataFrame:
-    row_way = "SKIP_ROW" if values["row_error_handle_way"] == "SKIP" else "FAIL"
+    default_mode = "SKIP_ROW" if values["row_error_handle_way"] == "SKIP" else "FAIL"
     made: dict[str, Column] = {}
     kept = f.lit(True)
     for column in transform.columns(values):
-        one = taken(column, table)
-        value, way = f.expr(one.value), column.way or row_way
-        if way == "FAIL":
+        extracted = extraction(column, table)
+        value, mode = f.expr(extracted.value), column.way or default_mode
+        if mode == "FAIL":
             message = (
                 f"JsonPath: the value at {column.path} of field {column.source} is missing or does"
                 f" not fit {column.type}"
             )
-            value = f.when(f.expr(one.fault), f.raise_error(f.lit(message))).otherwise(value)
-        elif way == "SKIP_ROW":
-            kept = kept & ~f.expr(one.fault)
+            value = f.when(f.expr(extracted.fault), f.raise_error(f.lit(message))).otherwise(value)
+        elif mode == "SKIP_ROW":
+            kept = kept & ~f.expr(extracted.fault)
         made[column.name] = value
     return df.where(kept).withColumns(made)
 
@@ -167,7 +167,7 @@ def _tests(transform: Any, values: Values, table: Table) -> list[tuple[ColumnTes
 def rejected(transform: DataValidator, table: Table, df: DataFrame) -> DataFrame:
     """The rows that do not pass, as rows of the error table.
 
-    Of several rules for a table, each gets what the ones before it let pass.
+    With several rules for a table, each receives the rows that passed the previous ones.
     """
     frames = []
     for values, before in transform.steps(table):
@@ -198,7 +198,7 @@ def _as_errors(tests: list[tuple[ColumnTest, Column]], table: Table, df: DataFra
 
 
 def _json_value(table: Table, name: str) -> Column:
-    """A column for JSON, which has no times of day."""
+    """A column as JSON; a time of day becomes text, because JSON has no such type."""
     kind = next(c.type.name for c in table.columns if c.name == name)
     return named(name).cast("string").alias(name) if kind is TypeName.TIME else named(name)
 
@@ -264,7 +264,7 @@ def _encrypted(_: Any, values: Values, __: Table, df: DataFrame) -> DataFrame:
 
 Apply = Callable[[Any, Values, Table, DataFrame], DataFrame]
 _FRAMES: tuple[tuple[type[ColumnsTransform], Apply], ...] = (
-    (Move, _moved),
+    (ColumnMove, _moved),
     (FilterRowKind, _filtered_kinds),
     (RowKindExtractor, _extracted_kinds),
     (RowMetadata, _metadata),

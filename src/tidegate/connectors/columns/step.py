@@ -1,5 +1,4 @@
-"""What all transforms of this folder share: the rules for a table, one after the other, on tables
-and on Arrow batches.
+"""Base class of the column transforms: applies rules in order to tables and Arrow batches.
 
 Called by the engine, in driver and tasks.
 """
@@ -12,7 +11,7 @@ import pyarrow as pa
 
 from tidegate.connectors.columns.options import RULES
 from tidegate.model.errors import Unsupported, UserError
-from tidegate.model.problem import nearest
+from tidegate.model.problem import closest_match
 from tidegate.model.types import ROW_KIND, Column, DataType, Table, TypeName
 from tidegate.plugin.arrow import table_schema
 from tidegate.plugin.contract import Transform
@@ -29,19 +28,19 @@ TEXTUAL = frozenset(
         TypeName.DATE,
     }
 )
-"""Types whose text is the same everywhere."""
+"""Types whose text is the same in Spark, Arrow and SeaTunnel."""
 
 
 class MissingField(UserError):
-    """A column that the options name and the table does not have."""
+    """A column named in the options that the table does not have."""
 
     condition = "missing-field"
 
     def __init__(self, transform: str, field: str, table: Table) -> None:
-        close = nearest(field, table.names())
+        close = closest_match(field, table.names())
         hint = f"; did you mean {close!r}?" if close else ""
         super().__init__(
-            f"{transform}: there is no field {field} in table {table.path}: there are"
+            f"{transform}: there is no field {field} in table {table.path}; its fields are"
             f" {', '.join(table.names())}{hint}"
         )
         self.transform = transform
@@ -50,57 +49,62 @@ class MissingField(UserError):
 
 
 class ColumnsTransform(Transform, ABC):
-    """One transform of this folder.
+    """Base class of column transforms.
 
-    Subclasses say what one rule makes of a table (`after`) and of a batch (`apply`).
+    Subclasses apply one rule to a table (`output_table`) and to a batch (`apply`).
     """
 
     name: ClassVar[str]
 
     def steps(self, table: Table) -> Iterator[tuple[Values, Table]]:
-        """The rules for a table, each with the table that it gets."""
+        """The rules for a table, each with its input table."""
         for values in RULES[self.name].rules(self.values, table):
             yield values, table
-            table = self.after(values, table)
+            table = self.output_table(values, table)
 
     def table(self, table: Table) -> Table:
         for values, before in self.steps(table):
-            table = self.after(values, before)
+            table = self.output_table(values, before)
         return table
 
     def arrow(self, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """In a task: one batch, changed."""
+        """Apply all rules to one batch, in a task."""
         for values, before in self.steps(table):
             batch = self.apply(values, before, batch)
         return batch
 
     @abstractmethod
-    def after(self, values: Values, table: Table) -> Table:
+    def output_table(self, values: Values, table: Table) -> Table:
         """The table after one rule."""
 
-    def apply(self, values: Values, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:  # noqa: ARG002  # for those that only Spark can do
+    def apply(
+        self,
+        values: Values,  # noqa: ARG002  # for those that only Spark can do
+        table: Table,  # noqa: ARG002  # for those that only Spark can do
+        batch: pa.RecordBatch,  # noqa: ARG002  # for those that only Spark can do
+    ) -> pa.RecordBatch:
         """A batch after one rule."""
         raise Unsupported(f"{self.name} with these options works only through Spark")
 
     def column(self, table: Table, name: str) -> Column:
-        """A column by its name."""
+        """Return a column by its name; raises MissingField."""
         for column in table.columns:
             if column.name == name:
                 return column
         raise MissingField(self.name, name, table)
 
     def textual(self, table: Table, name: str) -> Column:
-        """A column that has one text for every value."""
+        """Return a column of a type whose values have one textual form."""
         column = self.column(table, name)
         if column.type.name not in TEXTUAL:
             raise UserError(
-                f"{self.name}: field {name} is a {column.type}; turn it into text first, with Sql"
+                f"{self.name}: field {name} is a {column.type}; convert it to text first, with Sql"
                 f" and CAST({name} AS STRING)"
             )
         return column
 
     def string(self, table: Table, name: str) -> Column:
-        """A column of type string."""
+        """Return a column that must be of type string."""
         column = self.column(table, name)
         if column.type.name is not TypeName.STRING:
             raise UserError(f"{self.name}: field {name} is a {column.type}, not a string")
@@ -108,14 +112,14 @@ class ColumnsTransform(Transform, ABC):
 
 
 def with_columns(table: Table, new: list[Column]) -> tuple[Column, ...]:
-    """The columns with others put in the place of those of the same name, else at the end."""
+    """Replace columns of the same name by new ones, and append the others."""
     names = {c.name: c for c in new}
     kept = [names.pop(c.name) if c.name in names else c for c in table.columns]
     return (*kept, *(c for c in new if c.name in names))
 
 
 def of_type(table: Table, name: str, kind: DataType) -> Column:
-    """A new column, or the one of this name with another type."""
+    """A new column, or the existing column of this name with another type."""
     old = next((c for c in table.columns if c.name == name), None)
     return Column(
         name=name,
@@ -128,7 +132,7 @@ def of_type(table: Table, name: str, kind: DataType) -> Column:
 def rebuilt(
     table: Table, batch: pa.RecordBatch, after: Table, new: dict[str, Any]
 ) -> pa.RecordBatch:
-    """A batch of the table `after`: new arrays by name, all others from the batch."""
+    """Make a batch of the table `after` from new arrays and those of the batch."""
     names = [*table.names(), ROW_KIND]
     schema = table_schema(after)
     return pa.RecordBatch.from_arrays(

@@ -1,23 +1,24 @@
-"""Transforms of whole tables: their names, which of them go on, the types that a sink gives their
-columns. Rows are not touched.
+"""Transforms of whole tables: rename, merge, filter, and set column types for the sink.
+
+They do not change rows.
 """
 
 from dataclasses import replace
 
 import pyarrow as pa
 
-from tidegate.connectors.columns.moves import Move, Moves, new_name
+from tidegate.connectors.columns.moves import ColumnMove, Moves, new_name
 from tidegate.connectors.columns.step import ColumnsTransform
 from tidegate.model.types import Table
-from tidegate.plugin.javaregex import for_names
+from tidegate.plugin.javaregex import compile_for_names
 from tidegate.plugin.option import Values
 
 SINK_TYPES = "sink_types"
-"""The key in Table.options under which DefineSinkType leaves { column: type of the target }."""
+"""The key in Table.options for { column: type of the target }, set by DefineSinkType."""
 
 
 def parts(path: str) -> tuple[str | None, str | None, str]:
-    """Database, schema and name of a table's path."""
+    """Split the path of a table into database, schema and name."""
     pieces = path.split(".")
     return (
         (pieces[0] if len(pieces) > 1 else None),
@@ -30,21 +31,24 @@ def joined(database: str | None, schema: str | None, table: str) -> str:
     return ".".join(piece for piece in (database, schema, table) if piece)
 
 
-class Named(Move):
-    def moves(self, values: Values, table: Table) -> Moves:  # noqa: ARG002  # the same for every table and rule
+class TableTransform(ColumnMove):
+    def moves(
+        self,
+        values: Values,  # noqa: ARG002  # the same for every table and rule
+        table: Table,
+    ) -> Moves:
         return [(n, n) for n in table.names()]
 
-    def after(self, values: Values, table: Table) -> Table:
-        """The table under another name."""
+    def output_table(self, values: Values, table: Table) -> Table:
         return replace(table, path=self.path(values, table))
 
     def path(self, values: Values, table: Table) -> str:  # noqa: ARG002  # for those that rename
-        """The new path: the old one, unless a transform says otherwise."""
+        """The new path of the table; by default unchanged."""
         return table.path
 
 
-class TableRename(Named):
-    """Another name by rules; database and schema only change their case."""
+class TableRename(TableTransform):
+    """Renames tables by rules; database and schema change only their case."""
 
     name = "TableRename"
 
@@ -63,22 +67,25 @@ class TableRename(Named):
         )
 
 
-class TableMerge(Named):
-    """One name for all tables."""
+class TableMerge(TableTransform):
+    """Gives all tables the same path."""
 
     name = "TableMerge"
 
-    def path(self, values: Values, table: Table) -> str:  # noqa: ARG002  # the same for every table and rule
+    def path(
+        self,
+        values: Values,
+        table: Table,  # noqa: ARG002  # the same for every table and rule
+    ) -> str:
         return joined(values["database"], values["schema"], values["table"])
 
 
-class DefineSinkType(Named):
-    """Notes the types of the target; a sink that makes tables reads them from Table.options."""
+class DefineSinkType(TableTransform):
+    """Sets column types for sinks that create tables, which read them from Table.options."""
 
     name = "DefineSinkType"
 
-    def after(self, values: Values, table: Table) -> Table:
-        """The table with the types."""
+    def output_table(self, values: Values, table: Table) -> Table:
         types = {
             self.column(table, str(c["column"])).name: str(c["type"]) for c in values["columns"]
         }
@@ -89,24 +96,27 @@ class DefineSinkType(Named):
 
 
 class TableFilter(ColumnsTransform):
-    """Lets whole tables through, or no row of them."""
+    """Keeps all rows of a table, or none."""
 
     name = "TableFilter"
     fusable = True
 
     def passes(self, values: Values, table: Table) -> bool:
-        """Whether the rows of a table go on."""
+        """Whether the rows of a table are kept."""
         pairs = zip(
             ("database_pattern", "schema_pattern", "table_pattern"), parts(table.path), strict=True
         )
         matches = all(
-            values[key] is None or for_names(values[key]).fullmatch(part or "")
+            values[key] is None or compile_for_names(values[key]).fullmatch(part or "")
             for key, part in pairs
         )
         return bool(matches == (values["pattern_mode"] == "INCLUDE"))
 
-    def after(self, values: Values, table: Table) -> Table:  # noqa: ARG002  # the same for every table and rule
-        """Nothing changes but the number of rows."""
+    def output_table(
+        self,
+        values: Values,  # noqa: ARG002  # the same for every table and rule
+        table: Table,
+    ) -> Table:
         return table
 
     def apply(self, values: Values, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -1,5 +1,7 @@
-"""Transforms of text: Replace, Split, RegexExtract. Regular expressions are Java's; where Arrow's
-mean the same (regex.py), they work without Spark.
+"""Text transforms: Replace, Split, RegexExtract.
+
+Regular expressions have Java's syntax. If they mean the same in Arrow (regex.py), the transforms
+run without Spark.
 """
 
 from dataclasses import replace
@@ -22,18 +24,18 @@ STRING = DataType(TypeName.STRING)
 
 
 class Replace(ColumnsTransform):
-    """Text for text, or for what a regular expression matches."""
+    """Replaces a text, or the matches of a regular expression."""
 
     name = "Replace"
     fusable = True
 
-    def after(self, values: Values, table: Table) -> Table:
+    def output_table(self, values: Values, table: Table) -> Table:
         for column in replaced_columns(values):
             self.string(table, column)
         return table
 
     def apply(self, values: Values, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """By Arrow, where its regular expressions mean the same."""
+        """Use Arrow if its regular expressions mean the same."""
         if not replace_is_portable(values):
             return super().apply(values, table, batch)
         made = {}
@@ -56,13 +58,12 @@ def _replaced(values: Values, source: Any) -> Any:
 
 
 class SplitText(ColumnsTransform):
-    """At most as many parts as there are new columns; what is missing is NULL."""
+    """Splits a text into at most as many parts as there are new columns; missing parts are NULL."""
 
     name = "Split"
     fusable = True
 
-    def after(self, values: Values, table: Table) -> Table:
-        """The parts as new columns, of type string."""
+    def output_table(self, values: Values, table: Table) -> Table:
         self.textual(table, values["split_field"])
         return replace(
             table,
@@ -72,7 +73,7 @@ class SplitText(ColumnsTransform):
         )
 
     def apply(self, values: Values, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """By Arrow, where its regular expressions mean the same."""
+        """Use Arrow if its regular expressions mean the same."""
         if not split_is_portable(values):
             return super().apply(values, table, batch)
         names = [str(n) for n in values["output_fields"]]
@@ -80,7 +81,7 @@ class SplitText(ColumnsTransform):
         return rebuilt(
             table,
             batch,
-            self.after(values, table),
+            self.output_table(values, table),
             dict(zip(names, _parts(source, values["separator"], len(names)), strict=True)),
         )
 
@@ -96,28 +97,27 @@ def _parts(source: Any, separator: str, count: int) -> list[Any]:
         lists = pc.split_pattern_regex(source, found.pattern, max_splits=count - 1)
     lengths, starts = pc.list_value_length(lists), lists.offsets.slice(0, len(lists))
     return [
-        lists.values.take(_places(lengths, starts, pa.scalar(index, pa.int32())))
+        lists.values.take(_positions(lengths, starts, pa.scalar(index, pa.int32())))
         for index in range(count)
     ]
 
 
-def _places(lengths: Any, starts: Any, index: Any) -> Any:
-    """Where the index-th element of every list is; NULL where the list is shorter, or is none."""
+def _positions(lengths: Any, starts: Any, index: Any) -> Any:
+    """The position of the index-th element of every list; NULL if the list is shorter or NULL."""
     return pc.if_else(
         pc.greater(lengths, index), pc.add(starts, index), pa.scalar(None, pa.int32())
     )
 
 
 class RegexExtract(ColumnsTransform):
-    """The groups of the first match as columns.
+    """Extracts the groups of the first match into columns.
 
-    A group that took no part in a match is an empty text.
+    A group that did not participate in the match is an empty text.
     """
 
     name = "RegexExtract"
 
-    def after(self, values: Values, table: Table) -> Table:
-        """The groups as new columns, of type string."""
+    def output_table(self, values: Values, table: Table) -> Table:
         self.textual(table, values["source_field"])
         return replace(
             table,

@@ -1,6 +1,4 @@
-"""Transforms that look into values, and that only Spark carries out: JsonPath, DataValidator,
-FieldEncrypt. Here is what they make of tables.
-"""
+"""Output tables of transforms that only Spark executes: JsonPath, DataValidator, FieldEncrypt."""
 
 from dataclasses import replace
 
@@ -26,20 +24,19 @@ _NUMBERS = (
 
 
 class JsonPath(ColumnsTransform):
-    """Values out of JSON text, or out of arrays, maps and rows."""
+    """Extracts values from JSON text, or from arrays, maps and rows."""
 
     name = "JsonPath"
 
     def columns(self, values: Values) -> list[JsonColumn]:
         return json_columns(values["columns"])[0]
 
-    def after(self, values: Values, table: Table) -> Table:
-        """The values as columns of their types."""
+    def output_table(self, values: Values, table: Table) -> Table:
         for column in self.columns(values):
             kind = self.column(table, column.source).type
             if kind.name not in _WITH_JSON:
                 raise UserError(
-                    f"JsonPath: field {column.source} is a {kind}; there is JSON in string, bytes,"
+                    f"JsonPath: field {column.source} is a {kind}; JsonPath reads string, bytes,"
                     " array, map and row"
                 )
         return replace(
@@ -60,24 +57,24 @@ ERROR_COLUMNS = tuple(
         ("create_time", TypeName.TIMESTAMP, "When it was tested"),
     )
 )
-"""What a table of rejected rows looks like, as in SeaTunnel."""
+"""The columns of a table of rejected rows, as in SeaTunnel."""
 
 
 class DataValidator(ColumnsTransform):
-    """Rows that do not pass end the job, are dropped or put aside.
+    """Fails the job, drops a row or routes it to an error table if a value breaks a rule.
 
-    NULL passes every rule but NOT_NULL.
+    NULL passes every rule except NOT_NULL.
     """
 
     name = "DataValidator"
 
     @property
     def rejects(self) -> bool:
-        """Whether some rule routes rows to a table of their own."""
+        """Whether some rule routes rows to an error table."""
         return any(_routes(rule) for rule in RULES[self.name].all_rules(self.values))
 
     def rejected(self, table: Table) -> Table | None:
-        """The error table, in the database of the table itself. Its rows are inserts."""
+        """The error table, in the same database. Its rows are inserts."""
         names = {
             str(values["row_error_handle_way.error_table"])
             for values, _ in self.steps(table)
@@ -98,14 +95,14 @@ class DataValidator(ColumnsTransform):
     def rules(self, values: Values) -> list[ColumnTest]:
         return validation_rules(values["field_rules"])[0]
 
-    def after(self, values: Values, table: Table) -> Table:
+    def output_table(self, values: Values, table: Table) -> Table:
         for rule in self.rules(values):
             kind = self.column(table, rule.name).type
             needed = {"RANGE": _NUMBERS, "LENGTH": _WITH_LENGTH}.get(rule.type)
             if needed and kind.name not in needed:
                 raise UserError(
-                    f"DataValidator: {rule.type} has no meaning for field {rule.name}, which is a"
-                    f" {kind}"
+                    f"DataValidator: {rule.type} cannot be applied to field {rule.name}, which is"
+                    f" a {kind}"
                 )
         return table
 
@@ -115,11 +112,11 @@ def _routes(values: Values) -> bool:
 
 
 class FieldEncrypt(ColumnsTransform):
-    """AES in CBC mode; the text is base64 of vector and cipher."""
+    """Encrypts text by AES in CBC mode, as base64 of initialization vector and cipher text."""
 
     name = "FieldEncrypt"
 
-    def after(self, values: Values, table: Table) -> Table:
+    def output_table(self, values: Values, table: Table) -> Table:
         for field in values["fields"]:
             self.string(table, str(field))
         return table

@@ -15,7 +15,7 @@ _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9]*")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of the expression in Python, and how many characters it matches at least and at most."""
+    """A part of the expression in Python, with its minimum and maximum number of characters."""
 
     text: str
     least: int = 1

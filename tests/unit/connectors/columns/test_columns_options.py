@@ -494,7 +494,7 @@ def test_a_field_that_is_not_there_is_an_error_with_the_nearest_one(
     with pytest.raises(
         MissingField,
         match=(
-            rf"{name}: there is no field nam in table db\.t: there are id, name, d, row_kind; did"
+            rf"{name}: there is no field nam in table db\.t; its fields are id, name, d, row_kind; did"
             r" you mean 'name'\?"
         ),
     ):
@@ -512,7 +512,7 @@ def test_a_field_that_is_not_there_is_an_error_with_the_nearest_one(
         (
             "Split",
             {"split_field": "d", "separator": "a", "output_fields": ["b"]},
-            r"turn it into text first, with Sql and CAST\(d AS STRING\)",
+            r"convert it to text first, with Sql and CAST\(d AS STRING\)",
         ),
         ("RowKindExtractor", {}, "has a field row_kind already"),
         ("Metadata", {"metadata_fields": {"Table": "name"}}, "has a field name already"),
@@ -529,7 +529,7 @@ def test_a_field_that_is_not_there_is_an_error_with_the_nearest_one(
         (
             "DataValidator",
             {"field_rules": [{"field_name": "name", "rule_type": "RANGE", "min_value": 1}]},
-            "RANGE has no meaning for field name",
+            "RANGE cannot be applied to field name",
         ),
     ],
 )
