@@ -53,7 +53,7 @@ def test_a_job_that_waits_for_a_worker_says_so_and_starts_under_the_next_leader(
     job = cluster.submit(bounded(50, 500))
     job.until(
         "why it waits",
-        lambda: (state := job.known().state) and state.value.reason == "no worker is there",
+        lambda: (state := job.known().state) and state.value.reason == "no worker is running",
     )
     cluster.leader().kill()
     # The next leader gives a silent worker its whole lease before it believes that nobody is there.

@@ -41,7 +41,7 @@ class ChoiceNotOffered(UserError):
         self.stop = stop
 
 
-def stops_of(outcome: JobOutcome | None) -> tuple[ChangeStop, ...]:
+def table_stops(outcome: JobOutcome | None) -> tuple[ChangeStop, ...]:
     """The changes that ended a job, one for each table; empty where something else did."""
     if outcome is None or outcome.status is not JobStatus.FAILED or not outcome.failures:
         return ()
@@ -64,11 +64,11 @@ def stopped_job(snapshot: JobSnapshot, change: AcceptedChange) -> JobOutcome:
     outcome = snapshot.outcome
     if outcome is None:
         raise NotStopped(snapshot.job_id, change, "there is no such job here")
-    stops = stops_of(outcome)
+    stops = table_stops(outcome)
     if not stops:
         why = f": {outcome.failures[-1].message.splitlines()[0]}" if outcome.failures else ""
         raise NotStopped(snapshot.job_id, change, f"it has ended as {outcome.status.value}{why}")
-    answered = [stop for stop in stops if change.answers(stop.table, stop.at)]
+    answered = [stop for stop in stops if change.applies_to(stop.table, stop.at)]
     if not answered:
         raise NotStopped(
             snapshot.job_id,
@@ -82,7 +82,7 @@ def stopped_job(snapshot: JobSnapshot, change: AcceptedChange) -> JobOutcome:
 def check_offered(change: AcceptedChange, stops: Iterable[ChangeStop]) -> None:
     """ChoiceNotOffered where a change that it is about cannot be passed in this way."""
     for stop in stops:
-        if change.answers(stop.table, stop.at) and change.choice not in stop.choices:
+        if change.applies_to(stop.table, stop.at) and change.choice not in stop.choices:
             raise ChoiceNotOffered(change, stop)
 
 
@@ -91,7 +91,7 @@ def acceptance_notes(
 ) -> tuple[str, ...]:
     """What a restore plan says about decisions."""
     notes = []
-    stops = stops_of(outcome)
+    stops = table_stops(outcome)
     for change in changes:
         if not resumed:
             notes.append(
@@ -104,7 +104,7 @@ def acceptance_notes(
             f" ({change.choice.value}): {change.choice.meaning}"
         )
         notes.append(f"warning: {what}" if change.choice is ChangeChoice.REREAD else what)
-        if not any(change.answers(stop.table, stop.at) for stop in stops):
+        if not any(change.applies_to(stop.table, stop.at) for stop in stops):
             notes.append(
                 f"warning: the last run did not stop at {change.at}: the decision counts only if"
                 " the log comes to a change there"

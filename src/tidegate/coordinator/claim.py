@@ -12,22 +12,22 @@ from dataclasses import dataclass, replace
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.cleanup import StillClaimed, carry_out_cleanup
 from tidegate.coordinator.external_resources import drop_unneeded, with_resources
-from tidegate.coordinator.job_history import moved, submitted
+from tidegate.coordinator.job_history import submitted_events, with_status
 from tidegate.coordinator.job_snapshot import JobSnapshot, name_key, read_job
 from tidegate.coordinator.restore.options import RestoreOptions, StartMode
 from tidegate.coordinator.restore.planning import (
-    Extra,
     PreparedRestore,
     RestoreRequest,
+    SubmitChanges,
     points_of,
     prepare_restore,
     restore_fields,
     source_changes,
 )
-from tidegate.coordinator.restore.points import adopted, overtake
+from tidegate.coordinator.restore.points import copy_checkpoints, supersede_savepoints
 from tidegate.coordinator.restore.report import PositionProbe
 from tidegate.coordinator.restore.sink_checks import AskSink
-from tidegate.coordinator.terminal_transaction import ending_of
+from tidegate.coordinator.terminal_transaction import terminal_transaction
 from tidegate.failpoint import failpoint
 from tidegate.home import Home
 from tidegate.model.document import to_document
@@ -54,7 +54,7 @@ from tidegate.store.base import Check, Delete, Put, Store
 from tidegate.store.errors import Conflict
 
 
-class StillAlive(UserError):
+class JobAlive(UserError):
     """Somebody runs this job right now."""
 
     condition = "job-alive"
@@ -67,7 +67,7 @@ class StillAlive(UserError):
         self.leader = leader
 
 
-class LedByServers(UserError):
+class RunByServers(UserError):
     """The servers of this installation run this job."""
 
     condition = "job-alive"
@@ -101,8 +101,8 @@ class Submission:
     options: RestoreOptions
     me: ProcessRef
     now_ms: int
-    held: PositionProbe | None = None  # asks a source whether it still has a position
-    ask: AskSink | None = None  # asks a sink what its target remembers
+    probe: PositionProbe | None = None  # asks a source whether it still has a position
+    ask_sink: AskSink | None = None  # asks a sink what its target remembers
 
 
 class Claimant:
@@ -135,7 +135,7 @@ class Claimant:
         if prepared.start is StartMode.NOTHING:
             assert snapshot.record is not None
             assert snapshot.state is not None
-            self._bury(snapshot)
+            self._kill_and_confirm(snapshot)
             return Claim(
                 job=snapshot.record.value,
                 generation=snapshot.state.value.generation,
@@ -143,7 +143,7 @@ class Claimant:
                 restored={},
             )
         job, generation = self._fence(snapshot, submission, prepared)
-        self._bury(snapshot)
+        self._kill_and_confirm(snapshot)
         with contextlib.suppress(StillClaimed):
             carry_out_cleanup(self.store, self.storage, submission.job_id)
         restored, notes = self._restore(job, generation, submission.now_ms, first=True)
@@ -167,8 +167,8 @@ class Claimant:
             plan=submission.plan,
             options=submission.options,
             status=status,
-            held=submission.held,
-            ask=submission.ask,
+            probe=submission.probe,
+            ask_sink=submission.ask_sink,
         )
 
     def _read_job(self, submission: Submission) -> JobSnapshot:
@@ -186,13 +186,13 @@ class Claimant:
         if state is None or state.status.terminal or snapshot.record is None:
             return snapshot
         if state.leader is None:
-            raise LedByServers(job, state.status.value)
+            raise RunByServers(job, state.status.value)
         if (
             state.leader != submission.me
             and is_alive(state.leader)
             and not submission.options.takeover
         ):
-            raise StillAlive(job, state.leader)
+            raise JobAlive(job, state.leader)
         return snapshot
 
     def _end_killed(self, source: int, submission: Submission) -> None:
@@ -220,15 +220,15 @@ class Claimant:
             domain="user",
             message=words,
         )
-        ending = ending_of(
+        ending = terminal_transaction(
             snapshot, JobStatus.FAILED, submission.now_ms, failure=failure, reason=words
         )
         failpoint("claim.source.before")
         self.store.transact(ending.checks, ending.writes)
         failpoint("claim.source.after")
-        self._bury(snapshot)
+        self._kill_and_confirm(snapshot)
 
-    def again(self, job: JobRecord, me: ProcessRef, failure: Failure, now_ms: int) -> Claim:
+    def restart(self, job: JobRecord, me: ProcessRef, failure: Failure, now_ms: int) -> Claim:
         """The driver died: the next generation, from the latest checkpoint, counted durably."""
         snapshot = read_job(self.store, job.job_id)
         if snapshot.record is None or snapshot.state is None or snapshot.state.value.leader != me:
@@ -240,7 +240,7 @@ class Claimant:
             sum(p.value.checkpoints for p in snapshot.pipelines),
         )
         state = replace(
-            moved(
+            with_status(
                 before,
                 JobStatus.RECOVERING,
                 now_ms,
@@ -252,7 +252,7 @@ class Claimant:
             failures=(*before.failures, failure)[-FAILURES_MAX:],
         )
         self._write_fence(snapshot, job, state, [p.value for p in snapshot.pipelines])
-        self._bury(snapshot)
+        self._kill_and_confirm(snapshot)
         restored, notes = self._restore(job, state.generation, now_ms)
         return Claim(
             job=job,
@@ -266,7 +266,7 @@ class Claimant:
         self, snapshot: JobSnapshot, submission: Submission, prepared: PreparedRestore
     ) -> tuple[JobRecord, int]:
         """One transaction: I lead, and every older generation is refused from now on."""
-        numbers = prepared.numbers
+        numbers = prepared.id_floor
         generation = numbers.last_generation + 1
         fresh = prepared.start is StartMode.FRESH
         # The generation is in it, so that not even a fresh start that is tried again, or another
@@ -292,7 +292,7 @@ class Claimant:
             changed_ms=submission.now_ms,
             entered={JobStatus.SCHEDULED.value: submission.now_ms},
             started_ms=submission.now_ms,
-            events=submitted(snapshot, job),
+            events=submitted_events(snapshot, job),
         )
         empty = {
             p.id: PipelineState(
@@ -323,9 +323,9 @@ class Claimant:
         pipelines: list[PipelineState],
         *,
         fresh: bool = False,
-        extra: Extra | None = None,
+        extra: SubmitChanges | None = None,
     ) -> None:
-        key, extra = str(job.job_id), extra or Extra()
+        key, extra = str(job.job_id), extra or SubmitChanges()
         checks = [
             *extra.checks,
             Check(JOB_STATES, key, snapshot.state.version if snapshot.state else 0),
@@ -359,7 +359,7 @@ class Claimant:
             writes += [Delete(CHECKPOINT_HISTORY, history) for history in snapshot.histories]
         self.store.transact(checks, writes)
 
-    def _bury(self, snapshot: JobSnapshot) -> None:
+    def _kill_and_confirm(self, snapshot: JobSnapshot) -> None:
         """Kill what is left of older drivers and prove them dead; only then may their scratch files
         go.
         """
@@ -394,8 +394,8 @@ class Claimant:
         points = points_of(
             self.store, self.storage, job, [p.value for p in snapshot.pipelines], first=first
         )
-        states = [adopted(self.storage, point.state, generation) for point in points]
-        overtake(self.storage, states, now_ms)
+        states = [copy_checkpoints(self.storage, point.state, generation) for point in points]
+        supersede_savepoints(self.storage, states, now_ms)
         versions = {p.value.pipeline: p.version for p in snapshot.pipelines}
         failpoint("claim.restore.before")
         self.store.transact(

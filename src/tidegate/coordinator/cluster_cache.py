@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from tidegate.clock import Clock
 from tidegate.coordinator.job_snapshot import JobSnapshot, Stored
 from tidegate.lifecycle.observation import JobHealth
-from tidegate.lifecycle.recheck import figures_mark, state_mark
+from tidegate.lifecycle.recheck import metrics_marker, state_marker
 from tidegate.model.external_resources import RESOURCES, ResourceRecord
 from tidegate.model.records import (
     ASSIGNMENTS,
@@ -84,7 +84,10 @@ OF_JOBS = (
 DISPLAYED = (METRICS, CHECKPOINT_HISTORY)  # nothing depends on them, and drivers write them again
 # Records that are written again and again while all is well, with what is news of them. Of
 # histories nothing is; of all others everything.
-MARKS: dict[str, Callable[[Any], object]] = {PIPELINES: state_mark, METRICS: figures_mark}
+NEWS_MARKERS: dict[str, Callable[[Any], object]] = {
+    PIPELINES: state_marker,
+    METRICS: metrics_marker,
+}
 
 
 class ByJob(Mapping[int, CachedEntry[T]], Generic[T]):
@@ -146,7 +149,7 @@ class ClusterCache:
         self._listeners_for_news: list[ChangedJobs] = []
         self._refreshing = threading.Lock()
         self._fresh_s: float | None = None
-        self._shown: Mapping[int, JobHealth] = {}
+        self._displayed: Mapping[int, JobHealth] = {}
 
     def listen(self) -> ChangedJobs:
         """Be told of every job that changes from now on."""
@@ -160,19 +163,19 @@ class ClusterCache:
         self._listeners_for_news.append(changed)
         return changed
 
-    def refresh(self, behind_s: float = float("inf")) -> set[int]:
+    def refresh(self, not_before_s: float = float("inf")) -> set[int]:
         """Catch up with the store; the jobs that have changed. Nothing is done where another turn
         has begun after `behind_s` on the monotonic clock: all who wait to see what was written
         before then share it. StoreUnavailable leaves the copy as it was.
         """
         with self._refreshing:
-            if self.begun_after(behind_s):
+            if self.begun_after(not_before_s):
                 return set()
             began_s = self.clock.monotonic_s()
             changed, before = self._maps.refresh(), self._view
             if changed:
                 self._view = {map: self._maps.all(map) for map in KINDS}
-            ids, news = self._sorted_out(changed, before)
+            ids, news = self._classify(changed, before)
             self._fresh_s = began_s
             for listener in (
                 self._listeners
@@ -224,26 +227,26 @@ class ClusterCache:
         """Where a job is, or its tombstone."""
         return self._view[JOB_STATES].get(str(job_id))
 
-    def shown_state(self, job_id: int) -> JobState | None:
+    def displayed_state(self, job_id: int) -> JobState | None:
         """The state for displays: with the health that holds while it cannot be written.
 
         Whoever writes takes `state` or `known`.
         """
-        seen, shown = self.state(job_id), self._shown.get(job_id)
+        seen, shown = self.state(job_id), self._displayed.get(job_id)
         if seen is None or shown is None:
             return seen.value if seen else None
         return replace(seen.value, health=shown.level, health_reason=shown.reason)
 
-    def shown_health(self, job_id: int) -> JobHealth | None:
+    def displayed_health(self, job_id: int) -> JobHealth | None:
         """What is shown instead of the stored health, where something is."""
-        return self._shown.get(job_id)
+        return self._displayed.get(job_id)
 
-    def show_health(self, shown: Mapping[int, JobHealth]) -> None:
+    def set_displayed_health(self, shown: Mapping[int, JobHealth]) -> None:
         """From now on show these instead of what is stored.
 
         All others are shown as they are stored.
         """
-        before, self._shown = self._shown, shown
+        before, self._displayed = self._displayed, shown
         changed = {
             job_id
             for job_id in before.keys() | shown.keys()
@@ -341,18 +344,18 @@ class ClusterCache:
         """Who may come in, by the id of the token."""
         return self._view[TOKENS]
 
-    def lease(self, office: str = COORDINATOR) -> CachedEntry[Lease] | None:
-        return self._view[LEASES].get(office)
+    def lease(self, lease_name: str = COORDINATOR) -> CachedEntry[Lease] | None:
+        return self._view[LEASES].get(lease_name)
 
-    def heartbeat(self, office: str) -> CachedEntry[Heartbeat] | None:
+    def heartbeat(self, lease_name: str) -> CachedEntry[Heartbeat] | None:
         """The last sign of life of its holder."""
-        return self._view[HEARTBEATS].get(office)
+        return self._view[HEARTBEATS].get(lease_name)
 
     def of_jobs(self, map: str) -> set[int]:
         """The jobs that have anything in a map."""
         return set(self._parts[map]) if map in OF_PIPELINES else set(ByJob(self._view[map]))
 
-    def _sorted_out(
+    def _classify(
         self, changed: set[tuple[str, str]], before: Mapping[str, Mapping[str, CachedEntry[Any]]]
     ) -> tuple[set[int], set[int]]:
         """The jobs that have changed, and those of which that is news."""
@@ -392,7 +395,7 @@ def _is_news(map: str, before: CachedEntry[Any] | None, after: CachedEntry[Any] 
     """Whether a change is more than a sign of life or of progress."""
     if map == CHECKPOINT_HISTORY:
         return False
-    mark = MARKS.get(map)
+    mark = NEWS_MARKERS.get(map)
     return (
         mark is None or before is None or after is None or mark(before.value) != mark(after.value)
     )

@@ -15,7 +15,7 @@ from tidegate.checkpoints.gc.classify import MINUTE_MS, Facts, JobFacts, Policy
 from tidegate.checkpoints.gc.collector import Collector, CollectorSettings, Report
 from tidegate.checkpoints.gc.usage import Quota
 from tidegate.clock import Clock
-from tidegate.coordinator.namespace_owner import OtherNamespace, own
+from tidegate.coordinator.namespace_owner import OtherNamespace, claim_namespace
 from tidegate.coordinator.restore.claimed_paths import claimed_paths
 from tidegate.election.elector import Leader
 from tidegate.failpoint import failpoint
@@ -24,7 +24,7 @@ from tidegate.model.engine import CheckpointSettings, EngineSettings
 from tidegate.model.maintenance import (
     COLLECTOR,
     EXPIRED_JOBS,
-    LAST_PASS,
+    LAST_PASS_KEY,
     CollectorReport,
     ExpiredJob,
 )
@@ -44,7 +44,7 @@ PASS_EVERY_MS = 15 * MINUTE_MS
 TRY_EVERY_S = 60.0  # after a pass that could not be made
 
 
-class StoreWitness:
+class StoreFacts:
     """What the store says.
 
     A job is known from its first record to its last; while it has not ended, or is being cleaned
@@ -151,7 +151,7 @@ def report_of(report: Report, rules: CollectorSettings, took_ms: int) -> Collect
 
 def last_report(store: Store) -> CollectorReport | None:
     """What the last pass saw and did."""
-    entry = store.get(COLLECTOR, LAST_PASS)
+    entry = store.get(COLLECTOR, LAST_PASS_KEY)
     return from_document(CollectorReport, entry.value, "the collector's report") if entry else None
 
 
@@ -173,11 +173,11 @@ def record(
             [Delete(EXPIRED_JOBS, entry.key)],
         )
     failpoint("collector.report.before")
-    store.transact(checks, [Put(COLLECTOR, LAST_PASS, to_document(report))])
+    store.transact(checks, [Put(COLLECTOR, LAST_PASS_KEY, to_document(report))])
     failpoint("collector.report.after")
 
 
-class LeadersCollector:
+class LeaderCollector:
     """Passes of the leader: one now and then, by the time of the last one, whoever made it."""
 
     def __init__(
@@ -214,13 +214,13 @@ class LeadersCollector:
     def run(self, leading: Leader) -> CollectorReport:
         """One pass, and its report."""
         rules = rules_of(self.settings.checkpoint, self.clock.now_ms())
-        collector = Collector(self.files, StoreWitness(self.store), leading.trusted)
+        collector = Collector(self.files, StoreFacts(self.store), leading.trusted)
         began_s = self.clock.monotonic_s()
         try:
-            own(self.files, self.store)
+            claim_namespace(self.files, self.store)
             seen, refused = collector.collect(rules), ""
         except OtherNamespace as error:
-            seen, refused = look_only(collector, rules), str(error)
+            seen, refused = survey(collector, rules), str(error)
         except (
             OSError,
             StorageRefused,
@@ -252,7 +252,7 @@ class LeadersCollector:
         self._warned = report.warning
 
 
-def look_only(collector: Collector, rules: CollectorSettings) -> Report:
+def survey(collector: Collector, rules: CollectorSettings) -> Report:
     """What a pass would see; nothing is moved."""
     report = Report(whole=True)
     for verdict in collector.survey(collector.plan(rules)):

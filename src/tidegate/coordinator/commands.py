@@ -12,7 +12,7 @@ from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.clock import Clock
 from tidegate.coordinator.accepted_changes import stopped_job
 from tidegate.coordinator.external_resources import with_resources
-from tidegate.coordinator.job_history import commanded, submitted
+from tidegate.coordinator.job_history import commands_with, submitted_events
 from tidegate.coordinator.job_snapshot import JobSnapshot, name_key, read_job, unused
 from tidegate.coordinator.restore.options import RestoreOptions, RestoreSource, StartMode
 from tidegate.coordinator.restore.planning import (
@@ -23,7 +23,7 @@ from tidegate.coordinator.restore.planning import (
     source_changes,
 )
 from tidegate.coordinator.restore.sink_checks import ask_from_here
-from tidegate.coordinator.savepoint_requests import ask
+from tidegate.coordinator.savepoint_requests import request_savepoint
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
@@ -70,7 +70,7 @@ class JobExists(UserError):
         self.job_id = job_id
 
 
-class RunElsewhere(UserError):
+class LedByRun(UserError):
     """The id is in use by `tidegate run`, which servers cannot take over from."""
 
     condition = "job-exists"
@@ -159,9 +159,9 @@ class Commands:
             raise UnknownJob(job_id)
         outcome = stopped_job(snapshot, change)
         assert outcome.plan is not None, "who has failed has run"
-        wish = RestoreOptions(RestoreSource.LATEST, accept_changes=(change,))
+        options = RestoreOptions(RestoreSource.LATEST, accept_changes=(change,))
         return self.submit(
-            outcome.plan, file="", job_id=job_id, name=outcome.name, restore=wish, by=by
+            outcome.plan, file="", job_id=job_id, name=outcome.name, restore=options, by=by
         )
 
     def savepoint(self, job_id: int, *, stop: bool, by: str = "") -> SavepointRequest:
@@ -169,9 +169,9 @@ class Commands:
 
         Durable when this returns; a repeated request joins the first.
         """
-        return ask(self.store, self.savepoints, self.clock, job_id, stop=stop, by=by)
+        return request_savepoint(self.store, self.savepoints, self.clock, job_id, stop=stop, by=by)
 
-    def stop(self, job_id: int, wish: DesiredState, by: str = "") -> None:
+    def stop(self, job_id: int, desired: DesiredState, by: str = "") -> None:
         """Record what is wanted of a job.
 
         A job that has ended stays as it is; a weaker wish than the standing one changes nothing.
@@ -184,13 +184,13 @@ class Commands:
                     raise UnknownJob(job_id)
                 return
             record = from_document(JobRecord, entry.value, f"job {job_id}")
-            if STRENGTH[record.intent.desired] >= STRENGTH[wish]:
+            if STRENGTH[record.intent.desired] >= STRENGTH[desired]:
                 return
             now_ms = self.clock.now_ms()
             wanted = replace(
                 record,
-                intent=JobIntent(desired=wish, at_ms=now_ms, by=by),
-                commands=commanded(record, wish.value, by, now_ms),
+                intent=JobIntent(desired=desired, at_ms=now_ms, by=by),
+                commands=commands_with(record, desired.value, by, now_ms),
             )
             failpoint("command.stop.before")
             try:
@@ -210,7 +210,7 @@ class Commands:
         file: str,
         wanted_id: int | None,
         name: str,
-        wish: RestoreOptions,
+        options: RestoreOptions,
         by: str,
         key: str,
     ) -> JobRecord:
@@ -218,7 +218,7 @@ class Commands:
         job_id = snapshot.job_id
         if key and snapshot.record is not None and snapshot.record.value.key == key:
             return snapshot.record.value
-        self._check_free(snapshot, wish)
+        self._check_free(snapshot, options)
         status = (
             snapshot.state.value.status.value
             if snapshot.state
@@ -233,33 +233,33 @@ class Commands:
                 snapshot=snapshot,
                 name=name,
                 plan=plan,
-                options=wish,
+                options=options,
                 status=status,
-                ask=ask_from_here(self.store),
+                ask_sink=ask_from_here(self.store),
             ),
         )
         if prepared.start is StartMode.FRESH and snapshot.cleanup is not None:
             raise CleanupPending(
                 job_id, max(1.0, (snapshot.cleanup.value.due_ms - self.clock.now_ms()) / 1000)
             )
-        record = self._record(plan, file, snapshot, name, wish, prepared, by, key)
+        record = self._record(plan, file, snapshot, name, options, prepared, by, key)
         checks, writes = self._writes(snapshot, record, prepared)
         failpoint("command.submit.before")
         self.store.transact(checks, writes)
         failpoint("command.submit.after")
         return record
 
-    def _check_free(self, snapshot: JobSnapshot, wish: RestoreOptions) -> None:
+    def _check_free(self, snapshot: JobSnapshot, options: RestoreOptions) -> None:
         """Nobody runs this id, or it is to be taken over from servers: their driver is fenced by
         the submit, and ended before the next one starts.
         """
         if snapshot.record is None:
             return
         state = snapshot.state.value if snapshot.state else None
-        if not wish.takeover or state is None or state.status.terminal:
+        if not options.takeover or state is None or state.status.terminal:
             raise JobExists(snapshot.job_id, state.status.value if state else "there")
         if state.leader is not None:
-            raise RunElsewhere(snapshot.job_id, state.leader)
+            raise LedByRun(snapshot.job_id, state.leader)
 
     def _record(
         self,
@@ -267,7 +267,7 @@ class Commands:
         file: str,
         snapshot: JobSnapshot,
         name: str,
-        wish: RestoreOptions,
+        options: RestoreOptions,
         prepared: PreparedRestore,
         by: str,
         key: str,
@@ -284,12 +284,12 @@ class Commands:
             name=name,
             initialization_ms=now_ms,
             lineage=prepared.lineage
-            or f"{snapshot.job_id}-{now_ms:x}{prepared.numbers.last_generation:04x}",
+            or f"{snapshot.job_id}-{now_ms:x}{prepared.id_floor.last_generation:04x}",
             plan=plan,
             file=file,
             intent=JobIntent(at_ms=now_ms, by=by),
             key=key,
-            **restore_fields(prepared, wish),
+            **restore_fields(prepared, options),
         )
 
     def _writes(
@@ -298,9 +298,9 @@ class Commands:
         key, fresh, first = (
             str(job.job_id),
             prepared.start is StartMode.FRESH,
-            prepared.numbers.next_checkpoint,
+            prepared.id_floor.next_checkpoint,
         )
-        generation = prepared.numbers.last_generation + (
+        generation = prepared.id_floor.last_generation + (
             snapshot.record is not None
         )  # one more fences the driver that is taken over
         state = JobState(
@@ -311,7 +311,7 @@ class Commands:
             next_checkpoint=first,
             changed_ms=job.initialization_ms,
             entered={JobStatus.CREATED.value: job.initialization_ms},
-            events=submitted(snapshot, job),
+            events=submitted_events(snapshot, job),
         )
         empty = {
             p.id: PipelineState(

@@ -9,7 +9,7 @@ import threading
 
 from tidegate.clock import Clock
 from tidegate.lifecycle.observation import LifecycleLimits
-from tidegate.lifecycle.stopping import ESCALATION, after, patience_ms
+from tidegate.lifecycle.stopping import ESCALATION, command_timeout_ms, next_command
 from tidegate.model.records import DriverCommand
 from tidegate.runner.launch import DriverProcess
 
@@ -25,7 +25,7 @@ class DriverStop:
     def __init__(self, limits: LifecycleLimits, clock: Clock) -> None:
         self.limits = limits
         self.clock = clock
-        self.order = DriverCommand.RUN
+        self.command = DriverCommand.RUN
         self.reason = ""
         self.requested = threading.Event()
         self._driver: DriverProcess | None = None
@@ -39,16 +39,16 @@ class DriverStop:
         if self.requested.is_set():
             self._carry_out()
 
-    def request(self, order: DriverCommand, reason: str) -> bool:
+    def request(self, command: DriverCommand, reason: str) -> bool:
         """Begin to stop, or go on with more force.
 
         Whether that is news; the first reason stands.
         """
         with self._lock:
-            if ESCALATION.index(order) <= ESCALATION.index(self.order):
+            if ESCALATION.index(command) <= ESCALATION.index(self.command):
                 return False
-            first = self.order is DriverCommand.RUN
-            self._raise_to(order)
+            first = self.command is DriverCommand.RUN
+            self._raise_to(command)
             self.reason = self.reason or reason
             self.requested.set()
         self._stronger.set()
@@ -60,10 +60,10 @@ class DriverStop:
     def overdue(self) -> bool:
         """Whether the driver was killed and should be gone by now."""
         age_ms = (self.clock.monotonic_s() - self._since_s) * 1000
-        return self.order is DriverCommand.KILL and age_ms >= self.limits.kill_ms
+        return self.command is DriverCommand.KILL and age_ms >= self.limits.kill_ms
 
     def _run(self) -> None:
-        while self.order is not DriverCommand.KILL:
+        while self.command is not DriverCommand.KILL:
             self._stronger.clear()
             self._carry_out()
             if not self.clock.wait(self._stronger, REPEATED_EVERY_S):
@@ -73,20 +73,20 @@ class DriverStop:
     def _escalate(self) -> None:
         with self._lock:
             age_ms = (self.clock.monotonic_s() - self._since_s) * 1000
-            if age_ms >= patience_ms(self.order, self.limits):
-                self._raise_to(after(self.order))
+            if age_ms >= command_timeout_ms(self.command, self.limits):
+                self._raise_to(next_command(self.command))
 
-    def _raise_to(self, order: DriverCommand) -> None:
-        self.order = order
+    def _raise_to(self, command: DriverCommand) -> None:
+        self.command = command
         self._since_s = self.clock.monotonic_s()
 
     def _carry_out(self) -> None:
         driver = self._driver
         if driver is None or driver.poll() is not None:
             return
-        match self.order:
+        match self.command:
             case DriverCommand.STOP:
-                driver.ask()
+                driver.request_stop()
             case DriverCommand.INTERRUPT:
                 driver.interrupt()
             case DriverCommand.TERMINATE:

@@ -46,7 +46,7 @@ class JobChange:
     job_id: int
     name: str
     kind: EventKind
-    frm: str
+    from_value: str
     to: str
     generation: int = 0
     reason: str = ""
@@ -95,7 +95,7 @@ def events_between(
                 EventKind.RUNWAY,
                 before.log_retention.value,
                 after.log_retention.value,
-                after.runway_reason,
+                after.log_retention_reason,
             )
         )
     return tuple(events)
@@ -109,14 +109,14 @@ def _event(
         job_id=state.job_id,
         name=name,
         kind=kind,
-        frm=old,
+        from_value=old,
         to=new,
         generation=state.generation,
         reason=reason,
     )
 
 
-def body(event: JobChange) -> dict[str, Any]:
+def event_body(event: JobChange) -> dict[str, Any]:
     """The event as the webhook sends it: the reference's fields, with its names of states, and ours
     beside them.
     """
@@ -133,7 +133,7 @@ def body(event: JobChange) -> dict[str, Any]:
     else:
         told["checkpointHealth" if event.kind is EventKind.HEALTH else "runway"] = event.to
     return told | {
-        "from": event.frm,
+        "from": event.from_value,
         "to": event.to,
         "generation": event.generation,
         "reason": event.reason,
@@ -158,7 +158,7 @@ class EventLog:
             "job_id": event.job_id,
             "job": event.name,
             "generation": event.generation,
-            "from": event.frm,
+            "from": event.from_value,
             "to": event.to,
             "why": event.reason,
         }
@@ -176,7 +176,7 @@ class NotDelivered(Exception):
     """Why a batch did not arrive; never leaves this module."""
 
 
-class Poster:
+class WebhookClient:
     """One POST of one body, over a connection of its own.
 
     Redirects are not followed: they would drop the body.
@@ -252,7 +252,7 @@ class WebhookSender:
         self.backoff_s = tuple(backoff_s)
         self.dropped = 0
         self.delivered = 0
-        self._poster = Poster(settings.url, settings.headers, timeout_s)
+        self._poster = WebhookClient(settings.url, settings.headers, timeout_s)
         self._queue: deque[JobChange] = deque()
         self._change = threading.Condition()
         self._closing = self._tried_again = False
@@ -312,7 +312,7 @@ class WebhookSender:
 
     def _deliver(self, batch: list[JobChange]) -> None:
         try:
-            self._poster.post(json.dumps([body(event) for event in batch]).encode())
+            self._poster.post(json.dumps([event_body(event) for event in batch]).encode())
         except NotDelivered as why:
             self._failed(batch, str(why))
             return

@@ -17,7 +17,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from tidegate.coordinator.restore.planning import Extra
+from tidegate.coordinator.restore.planning import SubmitChanges
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
 from tidegate.model.errors import UserError
@@ -53,15 +53,13 @@ class ResourceTaken(UserError):
         super().__init__(f"{record.kind} {record.name!r} at {record.location} {how}")
         self.kind = record.kind
         self.name = record.name
-        self.place = record.location
+        self.location = record.location
         self.job_id = record.job_id
 
 
 def key_of(resource: Resource | ResourceRecord) -> str:
     """One key for one thing, whoever means it."""
-    return (
-        f"{resource.kind}/{sha256(f'{resource.location}|{resource.name}'.encode()).hexdigest()[:32]}"
-    )
+    return f"{resource.kind}/{sha256(f'{resource.location}|{resource.name}'.encode()).hexdigest()[:32]}"
 
 
 def declared(job: JobRecord) -> Iterator[ResourceRecord]:
@@ -115,13 +113,13 @@ def record_of(resource: Resource, job: JobRecord, action: Action, now_ms: int) -
     )
 
 
-def with_resources(extra: Extra, store: Store, job: JobRecord) -> Extra:
+def with_resources(extra: SubmitChanges, store: Store, job: JobRecord) -> SubmitChanges:
     """What a submit adds anyway, and its resources."""
     more = reserve(store, job)
-    return Extra((*extra.checks, *more.checks), (*extra.writes, *more.writes))
+    return SubmitChanges((*extra.checks, *more.checks), (*extra.writes, *more.writes))
 
 
-def reserve(store: Store, job: JobRecord) -> Extra:
+def reserve(store: Store, job: JobRecord) -> SubmitChanges:
     """What a submit adds to its transaction: its own resources, and those of the run that it goes
     on from. ResourceTaken before anything is written.
     """
@@ -136,7 +134,9 @@ def reserve(store: Store, job: JobRecord) -> Extra:
     checks, writes = [], []
     there = {
         entry.key: (entry, read(entry))
-        for entry in (sound(store.list(RESOURCES)) if job.restored else _those(store, list(wanted)))
+        for entry in (
+            sound(store.list(RESOURCES)) if job.restored else _existing(store, list(wanted))
+        )
     }
     for key, record in wanted.items():
         entry, old = there.get(key, (None, None))
@@ -156,7 +156,7 @@ def reserve(store: Store, job: JobRecord) -> Extra:
                     ),
                 )
             )
-    return Extra(tuple(checks), tuple(writes))
+    return SubmitChanges(tuple(checks), tuple(writes))
 
 
 def refuse_taken(
@@ -245,7 +245,7 @@ def drop_unneeded(
     `checks` are a leader's, who may know `among` which keys it can be found.
     """
     gone = 0
-    for entry in sound(store.list(RESOURCES) if among is None else _those(store, among)):
+    for entry in sound(store.list(RESOURCES) if among is None else _existing(store, among)):
         record = read(entry)
         if record.due_ms <= now_ms and gone < limit:
             proof = _unneeded_proof(store, record)
@@ -254,7 +254,7 @@ def drop_unneeded(
     return gone
 
 
-def _those(store: Store, keys: Sequence[str]) -> list[Entry]:
+def _existing(store: Store, keys: Sequence[str]) -> list[Entry]:
     """The records of these keys that there are."""
     return (
         [entry for found in store.ask([Get(RESOURCES, key) for key in keys]) for entry in found]
@@ -281,7 +281,7 @@ def _drop(
     except Conflict:  # it has got an owner, or somebody else is at it
         return False
     failpoint("resource.drop.middle")
-    error = _act(record)
+    error = _drop_externally(record)
     if error:
         wait_ms = RETRY_MS * 2 ** min(record.attempts, RETRIES_DOUBLED_MAX)
         later = replace(
@@ -304,7 +304,7 @@ def _drop(
     return True
 
 
-def _act(record: ResourceRecord) -> str:
+def _drop_externally(record: ResourceRecord) -> str:
     """Take it away outside; why not, in words without secrets."""
     if not record.lasting:
         return ""

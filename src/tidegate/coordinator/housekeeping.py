@@ -18,7 +18,7 @@ from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.coordinator.external_resources import drop_unneeded
 from tidegate.coordinator.history_expiry import expire
 from tidegate.coordinator.recheck import DueQueue
-from tidegate.coordinator.server_heartbeat import sweep
+from tidegate.coordinator.server_heartbeat import remove_silent_servers
 from tidegate.election.elector import Leader
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
@@ -43,7 +43,7 @@ EACH_TURN_MAX = 50  # jobs that one turn tidies, so that a leader with a long li
 RETRY_MS = 10_000
 RETRIES_DOUBLED_MAX = 6
 STRAYS_EVERY_S = 30.0
-OF_A_JOB = (ASSIGNMENTS, DRIVERS, METRICS, PIPELINES, CHECKPOINT_HISTORY, SAVEPOINTS)
+JOB_MAPS = (ASSIGNMENTS, DRIVERS, METRICS, PIPELINES, CHECKPOINT_HISTORY, SAVEPOINTS)
 
 
 class Housekeeper:
@@ -78,7 +78,10 @@ class Housekeeper:
         for job_id in due[:EACH_TURN_MAX]:
             self._guarded(job_id, lambda job_id=job_id: self._clean(job_id, leading.check()))  # type: ignore[misc]  # mypy does not see the type of a bound default
         self._guarded(
-            0, lambda: sweep(self.cache, leading, self.settings.coordinator.lease_ms, self.clock)
+            0,
+            lambda: remove_silent_servers(
+                self.cache, leading, self.settings.coordinator.lease_ms, self.clock
+            ),
         )
         expired_ms = now_ms - self.settings.history_expire_minutes * 60_000
         old = [job for job in self.ends.until(expired_ms) if job not in self.cache.cleanups()]
@@ -89,7 +92,7 @@ class Housekeeper:
             self._guarded(0, lambda: self._drop(now_ms, leading.check()))
         if strays:
             self._strays_s = self.clock.monotonic_s()
-            self._strays(leading)
+            self._remove_strays(leading)
 
     def _note(self, jobs: set[int]) -> None:
         """When the cleanup of these jobs is due, and when they ended."""
@@ -162,7 +165,7 @@ class Housekeeper:
         if expire(self.store, job_id, before_ms, self.clock.now_ms(), [lease]):
             LOG.info("history expired", extra={"job_id": job_id})
 
-    def _strays(self, leading: Leader) -> None:
+    def _remove_strays(self, leading: Leader) -> None:
         """Keys of jobs that are not there: what a driver wrote that nobody could reach any more.
 
         Seen twice before they go.
@@ -172,12 +175,14 @@ class Housekeeper:
             | self.cache.of_jobs(JOB_STATES)
             | self.cache.of_jobs(PENDING_CLEANUPS)
         )
-        found = {(map, job) for map in OF_A_JOB for job in self.cache.of_jobs(map) - known}
+        found = {(map, job) for map in JOB_MAPS for job in self.cache.of_jobs(map) - known}
         for map, job in sorted(found & self._suspects)[:EACH_TURN_MAX]:
-            self._guarded(job, lambda map=map, job=job: self._stray(map, job, leading.check()))  # type: ignore[misc]  # as above
+            self._guarded(
+                job, lambda map=map, job=job: self._remove_stray(map, job, leading.check())
+            )  # type: ignore[misc]  # as above
         self._suspects = found
 
-    def _stray(self, map: str, job_id: int, lease: Check) -> None:
+    def _remove_stray(self, map: str, job_id: int, lease: Check) -> None:
         key = str(job_id)
         entries = [
             e for e in (self.store.get(map, key), *self.store.list(map, f"{key}/")) if e is not None

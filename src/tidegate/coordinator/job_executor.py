@@ -10,30 +10,30 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-HANDS_MAX = 8
+THREADS_MAX = 8
 Move = Callable[[int], bool]
 
 
-def sequentially(move: Move, jobs: Sequence[int]) -> int:
+def run_sequentially(move: Move, jobs: Sequence[int]) -> int:
     """Move these jobs, in their order; how many were changed."""
     return sum(move(job_id) for job_id in jobs)
 
 
-class WorkerThreads:
+class ParallelJobExecutor:
     """The same by several threads, which stay for the next turn. For one caller at a time. A call
     returns when every job was moved; what was raised first is raised then, and ends the others
     after the job that they have in hand.
     """
 
     def __init__(self) -> None:
-        self._work: queue.SimpleQueue[_Crew] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[_Batch] = queue.SimpleQueue()
         self._hands = 0
 
     def __call__(self, move: Move, jobs: Sequence[int]) -> int:
         """Move these jobs; how many were changed."""
         if len(jobs) <= 1:
-            return sequentially(move, jobs)
-        crew, helpers = _Crew(move, jobs), min(HANDS_MAX, len(jobs)) - 1
+            return run_sequentially(move, jobs)
+        crew, helpers = _Batch(move, jobs), min(THREADS_MAX, len(jobs)) - 1
         for _ in range(self._hands, helpers):
             threading.Thread(target=self._help, name="leader-hand", daemon=True).start()
         self._hands = max(self._hands, helpers)
@@ -54,7 +54,7 @@ class WorkerThreads:
             del crew  # and with it the jobs of a turn that is over
 
 
-class _Crew:
+class _Batch:
     """Threads that take the next job as long as there is one."""
 
     def __init__(self, move: Move, jobs: Sequence[int]) -> None:

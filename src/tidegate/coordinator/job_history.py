@@ -29,7 +29,7 @@ COMMANDS_MAX = 20
 REASON_CHARS_MAX = 300
 
 
-def appended(events: Sequence[JobEvent], *new: JobEvent) -> tuple[JobEvent, ...]:
+def append_events(events: Sequence[JobEvent], *new: JobEvent) -> tuple[JobEvent, ...]:
     """With these at the end.
 
     The oldest go where there are too many, and where they are too old for the newest one.
@@ -42,7 +42,7 @@ def appended(events: Sequence[JobEvent], *new: JobEvent) -> tuple[JobEvent, ...]
     return (*(event for event in every[:old] if event.at_ms >= oldest_ms), *every[old:])
 
 
-def moved(
+def with_status(
     state: JobState,
     status: JobStatus,
     now_ms: int,
@@ -66,12 +66,12 @@ def moved(
         restarts_total=state.restarts_total + restart,
         changed_ms=now_ms,
         entered={**state.entered, status.value: now_ms},
-        events=appended(state.events, line),
+        events=append_events(state.events, line),
         **fields,
     )
 
 
-def submitted(snapshot: JobSnapshot, job: JobRecord) -> tuple[JobEvent, ...]:
+def submitted_events(snapshot: JobSnapshot, job: JobRecord) -> tuple[JobEvent, ...]:
     """What a new incarnation begins with: the history of the id, and that it was submitted."""
     report = job.restore
     restore = report.origin if report is not None and job.restored else ""
@@ -82,10 +82,10 @@ def submitted(snapshot: JobSnapshot, job: JobRecord) -> tuple[JobEvent, ...]:
         by=job.intent.by,
         reason=restore,
     )
-    return appended(history_of(snapshot), line)
+    return append_events(history_of(snapshot), line)
 
 
-def commanded(job: JobRecord, command: str, by: str, now_ms: int) -> tuple[JobEvent, ...]:
+def commands_with(job: JobRecord, command: str, by: str, now_ms: int) -> tuple[JobEvent, ...]:
     """The commands about an incarnation, with one more."""
     return (
         *job.commands,
@@ -93,7 +93,7 @@ def commanded(job: JobRecord, command: str, by: str, now_ms: int) -> tuple[JobEv
     )[-COMMANDS_MAX:]
 
 
-def requested(request: SavepointRequest) -> tuple[JobEvent, ...]:
+def savepoint_events(request: SavepointRequest) -> tuple[JobEvent, ...]:
     """All savepoints that were asked for of an incarnation, with what became of them."""
     became = (
         ""
@@ -129,7 +129,7 @@ def history_of(
         return events  # its end has put them together
     asked = request or (snapshot.savepoint.value if snapshot.savepoint else None)
     saved = (
-        requested(asked)
+        savepoint_events(asked)
         if asked is not None and asked.initialization_ms == record.initialization_ms
         else ()
     )

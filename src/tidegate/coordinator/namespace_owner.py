@@ -14,7 +14,7 @@ from tidegate.checkpoints.gc.classify import OWNER
 from tidegate.failpoint import failpoint
 from tidegate.model.document import from_document, to_document
 from tidegate.model.errors import UserError
-from tidegate.model.maintenance import INSTALLATION, THIS, InstallationRecord
+from tidegate.model.maintenance import INSTALLATION, INSTALLATION_KEY, InstallationRecord
 from tidegate.store.base import Check, Put, Store
 from tidegate.store.errors import Conflict
 
@@ -30,7 +30,7 @@ class OtherNamespace(UserError):
             " taken for orphans, so nothing is collected. If that store is gone for good, restore"
             " the jobs that you want first, then say: tidegate state gc --collect --take-namespace"
         )
-        self.place = place
+        self.location = place
         self.owner = owner
         self.mine = mine
 
@@ -38,16 +38,16 @@ class OtherNamespace(UserError):
 def installation_id(store: Store) -> str:
     """The name of this store, which is given once."""
     while True:
-        entry = store.get(INSTALLATION, THIS)
+        entry = store.get(INSTALLATION, INSTALLATION_KEY)
         if entry is not None:
             return from_document(InstallationRecord, entry.value, "the installation").id
         try:
             store.transact(
-                [Check(INSTALLATION, THIS, 0)],
+                [Check(INSTALLATION, INSTALLATION_KEY, 0)],
                 [
                     Put(
                         INSTALLATION,
-                        THIS,
+                        INSTALLATION_KEY,
                         to_document(InstallationRecord(id=uuid.uuid4().hex[:12])),
                     )
                 ],
@@ -67,7 +67,7 @@ def owner_of(files: Files) -> str:
         return "(unreadable)"
 
 
-def own(files: Files, store: Store, *, take: bool = False) -> None:
+def claim_namespace(files: Files, store: Store, *, take: bool = False) -> None:
     """Make sure that the namespace is this store's; `take` it from another one. OtherNamespace
     where it is not.
     """

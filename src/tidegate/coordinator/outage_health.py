@@ -10,12 +10,12 @@ refreshes the picture.
 
 from tidegate.clock import Clock
 from tidegate.coordinator.cluster_cache import ClusterCache
-from tidegate.lifecycle.health import SEVERITY, ProgressPolicy, Stall, health_of
+from tidegate.lifecycle.health import SEVERITY, ProgressPolicy, StallCause, health_of
 from tidegate.lifecycle.observation import JobHealth
 from tidegate.model.engine import EngineSettings
 from tidegate.model.records import CheckpointHealth, JobState, JobStatus
 
-JUDGED = (JobStatus.RUNNING, JobStatus.DOING_SAVEPOINT)
+CHECKED_STATUSES = (JobStatus.RUNNING, JobStatus.DOING_SAVEPOINT)
 EVERY_S = 1.0  # there may be thousands of jobs
 JOBS_NAMED_MAX = 5
 
@@ -27,7 +27,7 @@ class OutageHealth:
         self.cache = cache
         self.settings = settings
         self.clock = clock
-        self._judged_s = float("-inf")
+        self._checked_s = float("-inf")
         self._since_s: float | None = None  # when the trouble began
 
     def step(self, trouble: str) -> None:
@@ -38,17 +38,17 @@ class OutageHealth:
         elif self._since_s is None:
             self._since_s = self.clock.monotonic_s()
         if not trouble and not damaged:
-            self._judged_s = float("-inf")
-            self.cache.show_health({})
+            self._checked_s = float("-inf")
+            self.cache.set_displayed_health({})
             return
-        if self.clock.monotonic_s() - self._judged_s < EVERY_S:
+        if self.clock.monotonic_s() - self._checked_s < EVERY_S:
             return
-        self._judged_s = self.clock.monotonic_s()
+        self._checked_s = self.clock.monotonic_s()
         found = {
             job_id: self._health(job_id, trouble)
             for job_id in (self.cache.jobs() if trouble else damaged)
         }
-        self.cache.show_health(
+        self.cache.set_displayed_health(
             {job_id: health for job_id, health in found.items() if health is not None}
         )
 
@@ -62,7 +62,7 @@ class OutageHealth:
         damage = self.cache.damage(job_id)
         if damage:
             return JobHealth(CheckpointHealth.STALLED, damage)
-        if stored.value.status not in JUDGED:
+        if stored.value.status not in CHECKED_STATUSES:
             return None
         now_s = self.clock.monotonic_s()
         pipelines, metrics = self.cache.pipelines(job_id), self.cache.metrics(job_id)
@@ -82,17 +82,17 @@ class OutageHealth:
             level = max(level, outage_level, key=SEVERITY.__getitem__)
         if level is CheckpointHealth.OK or SEVERITY[level] < SEVERITY[stored.value.health]:
             return None
-        return JobHealth(level, f"{Stall.STORE_UNREACHABLE}: {trouble}")
+        return JobHealth(level, f"{StallCause.STORE_UNREACHABLE}: {trouble}")
 
 
-def jobs_in_words(cache: ClusterCache) -> str:
+def describe_jobs(cache: ClusterCache) -> str:
     """The running jobs as they were last seen and are judged now, for an answer that can show no
     more than a sentence.
     """
     states = [
         state
         for job_id in cache.jobs()
-        if (state := cache.shown_state(job_id)) is not None and not state.status.terminal
+        if (state := cache.displayed_state(job_id)) is not None and not state.status.terminal
     ]
     if not states:
         return ""

@@ -15,15 +15,15 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-BLIND_S_MAX = 1.0  # what the time between two looks counts at most
+GAP_S_MAX = 1.0  # what the time between two looks counts at most
 # a job that is on its way, or in trouble, is looked at so often: deadlines pass by themselves
-RESTLESS_EVERY_S = 1.0
-CALM_EVERY_S_MAX = 5.0
+ACTIVE_EVERY_S = 1.0
+STABLE_EVERY_S_MAX = 5.0
 SHARES = 64  # calm jobs are looked at in so many shares of their time, and not all of them at once
 
 
 @dataclass(slots=True)
-class Age:
+class Timer:
     """Since when something is as it is, in time that was watched."""
 
     what: object
@@ -37,14 +37,14 @@ class StateTimers:
     """
 
     def __init__(self) -> None:
-        self._ages: dict[int, dict[tuple[object, ...], Age]] = {}
+        self._ages: dict[int, dict[tuple[object, ...], Timer]] = {}
         self._watched_s = 0.0
         self._last_s: float | None = None
 
     def tick(self, now_s: float) -> None:
         """One more turn, at this time."""
         if self._last_s is not None:
-            self._watched_s += min(max(0.0, now_s - self._last_s), BLIND_S_MAX)
+            self._watched_s += min(max(0.0, now_s - self._last_s), GAP_S_MAX)
         self._last_s = now_s
 
     def ms(self, job_id: int, what: object, *name: object) -> int:
@@ -52,7 +52,7 @@ class StateTimers:
         ages = self._ages.setdefault(job_id, {})
         age = ages.get(name)
         if age is None or (age.what is not what and age.what != what):
-            ages[name] = Age(what, self._watched_s)
+            ages[name] = Timer(what, self._watched_s)
             return 0
         return round((self._watched_s - age.since_s) * 1000)
 
@@ -70,21 +70,21 @@ class RecheckQueue:
     def __init__(self) -> None:
         self._next: dict[int, float] = {}
         self._queue: list[tuple[float, int]] = []
-        self._calm: set[int] = set()
+        self._stable: set[int] = set()
         self._lock = threading.Lock()  # several jobs may be looked at at the same time
 
-    def looked(self, job_id: int, now_s: float, calm_s: float | None) -> None:
+    def schedule(self, job_id: int, now_s: float, stable_for_s: float | None) -> None:
         """It was looked at; it needs no look for so long, where it gets on by itself. Restless ones
         meet in one turn, as they may wait for the same slots; calm ones are spread over their time
         by their ids.
         """
         with self._lock:
-            if calm_s is None:
-                self._calm.discard(job_id)
-                due_s = (math.floor(now_s / RESTLESS_EVERY_S) + 1) * RESTLESS_EVERY_S
+            if stable_for_s is None:
+                self._stable.discard(job_id)
+                due_s = (math.floor(now_s / ACTIVE_EVERY_S) + 1) * ACTIVE_EVERY_S
             else:
-                self._calm.add(job_id)
-                share_s = calm_s / SHARES
+                self._stable.add(job_id)
+                share_s = stable_for_s / SHARES
                 due_s = now_s + share_s * (1 + (job_id - math.floor(now_s / share_s)) % SHARES)
             self._next[job_id] = due_s
             heapq.heappush(self._queue, (due_s, job_id))
@@ -104,9 +104,9 @@ class RecheckQueue:
                 found.add(job_id)
         return found
 
-    def restless(self, jobs: set[int]) -> set[int]:
+    def active(self, jobs: set[int]) -> set[int]:
         """Those among these jobs that do not get on by themselves, as far as is known."""
-        return jobs - self._calm
+        return jobs - self._stable
 
     def missing(self, jobs: Iterable[int]) -> set[int]:
         """Those among these jobs that nobody would look at."""
@@ -115,12 +115,12 @@ class RecheckQueue:
     def forget(self, job_id: int) -> None:
         """The job is not there any more."""
         self._next.pop(job_id, None)
-        self._calm.discard(job_id)
+        self._stable.discard(job_id)
 
     def clear(self) -> None:
         self._next.clear()
         self._queue.clear()
-        self._calm.clear()
+        self._stable.clear()
 
 
 class DueQueue:

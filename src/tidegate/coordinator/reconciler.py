@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 
 from tidegate.clock import Clock
 from tidegate.coordinator.cluster_cache import ClusterCache
-from tidegate.coordinator.job_executor import Move, sequentially
+from tidegate.coordinator.job_executor import Move, run_sequentially
 from tidegate.coordinator.job_snapshot import JobSnapshot
 from tidegate.coordinator.recheck import (
-    CALM_EVERY_S_MAX,
-    RESTLESS_EVERY_S,
+    ACTIVE_EVERY_S,
+    STABLE_EVERY_S_MAX,
     RecheckQueue,
     SlotUsage,
     StateTimers,
@@ -39,7 +39,7 @@ from tidegate.election.lease_monitor import LeaderWrites
 from tidegate.failpoint import failpoint
 from tidegate.lifecycle import machine
 from tidegate.lifecycle.decision import NoTransition, Transition
-from tidegate.lifecycle.health import ProgressPolicy, explained, health_of, mark
+from tidegate.lifecycle.health import ProgressPolicy, explain, health_of, progress_marker
 from tidegate.lifecycle.observation import (
     DriverSupervision,
     JobHealth,
@@ -48,7 +48,7 @@ from tidegate.lifecycle.observation import (
     Placement,
     Unplaceable,
 )
-from tidegate.lifecycle.placement import Offer, QueuedJob, place
+from tidegate.lifecycle.placement import QueuedJob, WorkerOffer, place_jobs
 from tidegate.lifecycle.recheck import is_stable, recheck_after_ms
 from tidegate.model.engine import EngineSettings, ScheduleStrategy
 from tidegate.model.log_retention import log_retention_status
@@ -72,8 +72,8 @@ from tidegate.store.base import Check, Delete, OutcomeUnknown
 from tidegate.store.errors import Conflict, StoreUnavailable
 
 LOG = logging.getLogger("tidegate.coordinator")
-Lives = Callable[[ProcessRef], bool | None]
-Many = Callable[[Move, Sequence[int]], int]
+IsAlive = Callable[[ProcessRef], bool | None]
+RunJobs = Callable[[Move, Sequence[int]], int]
 WAITING = frozenset({JobStatus.CREATED, JobStatus.PENDING})
 
 
@@ -83,29 +83,29 @@ class Reconciler:
     def __init__(
         self,
         cache: ClusterCache,
-        recorder: TransitionWriter,
+        writer: TransitionWriter,
         settings: EngineSettings,
         clock: Clock,
-        alive: Lives | None = None,
-        many: Many = sequentially,
+        alive: IsAlive | None = None,
+        run_jobs: RunJobs = run_sequentially,
     ) -> None:
         self.cache = cache
-        self.recorder = recorder
+        self.writer = writer
         self.settings = settings
         self.clock = clock
-        self.many = many
+        self.run_jobs = run_jobs
         self.alive = alive or alive_here
-        self.held_up = blocked_reason if alive is None else lambda process: ""  # noqa: ARG005  # in a simulation no process is real
+        self.process_blocked = blocked_reason if alive is None else lambda process: ""  # noqa: ARG005  # in a simulation no process is real
         self.touched = cache.listen()
         self.changed = cache.listen_for_news()
-        self.ages = StateTimers()
-        self.rounds = RecheckQueue()
-        self.taken = SlotUsage()
+        self.timers = StateTimers()
+        self.recheck = RecheckQueue()
+        self.slot_usage = SlotUsage()
         self.limits = LifecycleLimits(
             start_ms=settings.coordinator.start_timeout_ms,
-            ask_ms=settings.coordinator.stop_timeout_ms,
+            stop_ms=settings.coordinator.stop_timeout_ms,
         )
-        self.watch = LeaseMonitor(cache.store, settings.worker.lease_ms, clock)
+        self.lease_monitor = LeaseMonitor(cache.store, settings.worker.lease_ms, clock)
         self.workers: dict[str, WorkerRecord] = {}  # those that hold their lease
         self._term = 0
         self._all = True  # the next turn looks at all jobs
@@ -119,22 +119,24 @@ class Reconciler:
         if leading.term != self._term:
             self._term = leading.term
             self._all = True
-            for memory in (self.ages, self.rounds, self.taken):
+            for memory in (self.timers, self.recheck, self.slot_usage):
                 memory.clear()
         self.cache.refresh()
-        self.ages.tick(self.clock.monotonic_s())
-        self._look_at_workers(leading)
+        self.timers.tick(self.clock.monotonic_s())
+        self._check_workers(leading)
         everything, self._all = self._all, True  # as long as this turn is not complete
         jobs = self._due(everything=everything)
         places = self._places(jobs)
         # Calm ones hardly ever move, and are looked at here; whatever of the others moves, the
         # writes can wait for the store at the same time.
-        restless = self.rounds.restless(set(jobs))
-        moved = sequentially(
-            lambda job_id: self._moved(leading, job_id, places),
+        restless = self.recheck.active(set(jobs))
+        moved = run_sequentially(
+            lambda job_id: self._reconcile_if_trusted(leading, job_id, places),
             [job_id for job_id in jobs if job_id not in restless],
         )
-        moved += self.many(lambda job_id: self._moved(leading, job_id, places), sorted(restless))
+        moved += self.run_jobs(
+            lambda job_id: self._reconcile_if_trusted(leading, job_id, places), sorted(restless)
+        )
         self._all = False
         return moved
 
@@ -145,23 +147,23 @@ class Reconciler:
         now_s, running = self.clock.monotonic_s(), self.cache.jobs()
         touched, news = self.touched.take(), self.changed.take()
         if everything:
-            self.taken.clear()
+            self.slot_usage.clear()
             news |= set(running) | set(self.cache.assignments())
-        elif self._counted_s is None or now_s - self._counted_s >= CALM_EVERY_S_MAX:
+        elif self._counted_s is None or now_s - self._counted_s >= STABLE_EVERY_S_MAX:
             self._counted_s = now_s
-            news |= self.rounds.missing(running)
-        due = news | self.rounds.restless(touched) | self.rounds.due(now_s)
+            news |= self.recheck.missing(running)
+        due = news | self.recheck.active(touched) | self.recheck.due(now_s)
         for job_id in due:
             assigned = self.cache.assignment(job_id)
-            self.taken.put(job_id, self._holder(job_id, assigned.value) if assigned else None)
+            self.slot_usage.put(job_id, self._holder(job_id, assigned.value) if assigned else None)
             if job_id not in running:
-                self.ages.forget(job_id)
-                self.rounds.forget(job_id)
+                self.timers.forget(job_id)
+                self.recheck.forget(job_id)
         for job_id in touched - due:
-            self._note(job_id)
+            self._restart_timers(job_id)
         return sorted(job_id for job_id in due if job_id in running)
 
-    def _note(self, job_id: int) -> None:
+    def _restart_timers(self, job_id: int) -> None:
         """A calm job has given a sign of life, or made progress: its ages begin anew, and that is
         all there is to do.
         """
@@ -169,7 +171,7 @@ class Reconciler:
         self._silent(job_id, driver.value if driver else None)
         self._ages_of(job_id, tuple(p.value for p in self.cache.pipelines(job_id)))
 
-    def _moved(
+    def _reconcile_if_trusted(
         self, leading: Leader, job_id: int, places: dict[int, Placement | Unplaceable]
     ) -> bool:
         """Whether one job was changed.
@@ -180,9 +182,9 @@ class Reconciler:
         if not leading.trusted():
             self.changed.add({job_id})
             return False
-        return self._one(leading, job_id, places)
+        return self._reconcile(leading, job_id, places)
 
-    def _one(
+    def _reconcile(
         self, leading: Leader, job_id: int, places: dict[int, Placement | Unplaceable]
     ) -> bool:
         """Decide and record for one job.
@@ -190,7 +192,7 @@ class Reconciler:
         What is wrong with one never keeps the others. Of one that cannot be read in part nothing is
         decided.
         """
-        self.rounds.looked(job_id, self.clock.monotonic_s(), None)
+        self.recheck.schedule(job_id, self.clock.monotonic_s(), None)
         if self.cache.damage(job_id):
             return False
         snapshot = self.cache.snapshot(job_id)
@@ -198,7 +200,7 @@ class Reconciler:
             return False
         try:
             if snapshot.state is None or snapshot.state.value.status.terminal:
-                self.recorder.remove_stale_entry(leading.check(), job_id)
+                self.writer.remove_stale_entry(leading.check(), job_id)
                 LOG.warning(
                     "an entry of an ended job among the running ones", extra={"job_id": job_id}
                 )
@@ -218,14 +220,14 @@ class Reconciler:
     def _decide(self, leading: Leader, snapshot: JobSnapshot, view: JobObservation) -> bool:
         decision = machine.decide(view)
         if isinstance(decision, NoTransition):
-            moved = self.recorder.stay(leading.check(), snapshot, view, decision)
+            moved = self.writer.write_no_transition(leading.check(), snapshot, view, decision)
             if not moved and is_stable(view, decision):
-                self.rounds.looked(
-                    snapshot.job_id, self.clock.monotonic_s(), self._calm_s(view.record)
+                self.recheck.schedule(
+                    snapshot.job_id, self.clock.monotonic_s(), self._stable_for_s(view.record)
                 )
             return moved
         assert isinstance(decision, Transition)
-        self.recorder.go(leading.check(), snapshot, view, decision)
+        self.writer.write_transition(leading.check(), snapshot, view, decision)
         return True
 
     def view(
@@ -238,9 +240,9 @@ class Reconciler:
         driver = snapshot.driver.value if snapshot.driver else None
         assignment = snapshot.assignment.value if snapshot.assignment else None
         savepoint = request_of(snapshot)
-        watcher, adopter = self._watcher(assignment, driver)
+        watcher, adopter = self._supervision(assignment, driver)
         if state.leader is not None and driver is not None and not adopter:
-            adopter = self._beside(driver)
+            adopter = self._worker_on_host(driver)
         return JobObservation(
             now_ms=self.clock.now_ms(),
             record=snapshot.record.value,
@@ -248,21 +250,21 @@ class Reconciler:
             pipelines=tuple(p.value for p in snapshot.pipelines),
             driver=driver,
             assignment=assignment,
-            watcher=watcher,
+            supervision=watcher,
             adopter=adopter,
             driver_silent=self._silent(job_id, driver),
-            state_age_ms=self.ages.ms(job_id, (state.status, state.generation), "state"),
-            order_age_ms=self.ages.ms(
+            state_age_ms=self.timers.ms(job_id, (state.status, state.generation), "state"),
+            command_age_ms=self.timers.ms(
                 job_id,
                 (
-                    (assignment.order, assignment.worker, assignment.generation)
+                    (assignment.command, assignment.worker, assignment.generation)
                     if assignment
                     else None
                 ),
                 "order",
             ),
             savepoint=savepoint.value if savepoint else None,
-            savepoint_age_ms=self.ages.ms(
+            savepoint_age_ms=self.timers.ms(
                 job_id,
                 (savepoint.value.id, savepoint.value.status) if savepoint else None,
                 "savepoint",
@@ -276,10 +278,10 @@ class Reconciler:
                 if m.value.generation == state.generation
                 for f in m.value.log_retention
             ),
-            place=places.get(job_id, Unplaceable("not looked for yet")),
+            placement=places.get(job_id, Unplaceable("not looked for yet")),
             limits=self.limits,
             embedded_alive=self.alive(state.leader) if state.leader else None,
-            wish_age_ms=self.ages.ms(job_id, snapshot.record.value.intent, "wish"),
+            desired_age_ms=self.timers.ms(job_id, snapshot.record.value.intent, "wish"),
         )
 
     def _health(
@@ -301,13 +303,13 @@ class Reconciler:
             metrics,
             ages,
             silences,
-            seen=seen,
+            observed=seen,
             start_ms=start_ms,
         )
         driver = self.cache.driver(job.job_id)
         if health.level is CheckpointHealth.OK or driver is None or driver.value.end is not None:
             return health
-        return explained(health, self.held_up(driver.value.process))
+        return explain(health, self.process_blocked(driver.value.process))
 
     def _ages_of(
         self, job_id: int, pipelines: tuple[PipelineState, ...]
@@ -324,19 +326,19 @@ class Reconciler:
         silences: dict[int, int] = {}
         for state in pipelines:
             number = state.pipeline
-            ages[number] = self.ages.ms(
-                job_id, mark(state, metrics.get(number)), "progress", number
+            ages[number] = self.timers.ms(
+                job_id, progress_marker(state, metrics.get(number)), "progress", number
             )
             written = (state.generation, versions.get(number, 0))
-            silences[number] = self.ages.ms(job_id, written, "figures", number)
+            silences[number] = self.timers.ms(job_id, written, "figures", number)
         return metrics, ages, silences
 
-    def _calm_s(self, job: JobRecord) -> float:
+    def _stable_for_s(self, job: JobRecord) -> float:
         """How long a job may be left alone that gets on by itself."""
         rhythm = ProgressPolicy.of(
             job.plan.env, self.settings.checkpoint, self.settings.coordinator.start_timeout_ms
         )
-        return min(max(recheck_after_ms(rhythm) / 1000, RESTLESS_EVERY_S), CALM_EVERY_S_MAX)
+        return min(max(recheck_after_ms(rhythm) / 1000, ACTIVE_EVERY_S), STABLE_EVERY_S_MAX)
 
     def _silent(self, job_id: int, driver: DriverRecord | None) -> bool:
         """Whether the driver has not been heard of for a lease: its registration and its figures
@@ -347,9 +349,9 @@ class Reconciler:
             for m in self.cache.metrics(job_id)
             if driver is not None and m.value.generation == driver.generation
         )
-        return self.ages.ms(job_id, (driver, beats), "life") > self.settings.worker.lease_ms
+        return self.timers.ms(job_id, (driver, beats), "life") > self.settings.worker.lease_ms
 
-    def _watcher(
+    def _supervision(
         self, assignment: Assignment | None, driver: DriverRecord | None
     ) -> tuple[DriverSupervision, str]:
         """Who can see the driver: its worker, else one that lives on the same host since the same
@@ -361,10 +363,10 @@ class Reconciler:
             return DriverSupervision.ALIVE, ""
         if driver is None or driver.generation != assignment.generation:
             return DriverSupervision.GONE, ""
-        beside = self._beside(driver)
+        beside = self._worker_on_host(driver)
         return (DriverSupervision.REPLACEABLE, beside) if beside else (DriverSupervision.GONE, "")
 
-    def _beside(self, driver: DriverRecord) -> str:
+    def _worker_on_host(self, driver: DriverRecord) -> str:
         """A worker that can see the driver's process: of its host, since the same boot; empty where
         there is none.
         """
@@ -385,9 +387,9 @@ class Reconciler:
         if not states:
             return {}
         offers = [
-            Offer(id=w.id, slots=w.slots, taken=self.taken.slots[w.id], tags=w.tags)
+            WorkerOffer(id=w.id, slots=w.slots, taken=self.slot_usage.slots[w.id], tags=w.tags)
             for w in self.workers.values()
-            if self._lively(w.id)
+            if self._recently_alive(w.id)
         ]
         now_ms = self.clock.now_ms()
         # Those that still wait for a retry come last: they must not take a slot from one that can
@@ -396,7 +398,7 @@ class Reconciler:
             states,
             key=lambda pair: (pair[1].not_before_ms > now_ms, pair[1].initialization_ms, pair[0]),
         )
-        return place(
+        return place_jobs(
             [self._candidate(job, state) for job, state in waiting if job in self.cache.jobs()],
             offers,
         )
@@ -406,9 +408,11 @@ class Reconciler:
         driver.
         """
         driver = self.cache.driver(job_id)
-        return self._watcher(assignment, driver.value if driver else None)[1] or assignment.worker
+        return (
+            self._supervision(assignment, driver.value if driver else None)[1] or assignment.worker
+        )
 
-    def _lively(self, worker: str) -> bool:
+    def _recently_alive(self, worker: str) -> bool:
         """Whether a worker has given a sign of life lately: one that holds its lease and hangs gets
         no new work.
         """
@@ -429,15 +433,15 @@ class Reconciler:
             job_id=job_id,
             tags=self.cache.jobs()[job_id].value.plan.env.tags,
             avoid=frozenset({before.value.worker} if before is not None and state.restarts else ()),
-            rejects=self.settings.coordinator.schedule is ScheduleStrategy.REJECT
+            reject_when_full=self.settings.coordinator.schedule is ScheduleStrategy.REJECT
             and JobStatus.SCHEDULED not in state.entered,
         )
 
-    def _look_at_workers(self, leading: Leader) -> None:
+    def _check_workers(self, leading: Leader) -> None:
         """A worker that has been silent for its lease loses it: whatever it writes after that is
         refused, and its drivers may be adopted.
         """
-        sights = self.watch.step()
+        sights = self.lease_monitor.step()
         for sight in sights.values():
             worker = sight.lease_name.removeprefix(WORKER_PREFIX)
             if isinstance(sight, Silent):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tidegate.checkpoints import paths
 from tidegate.checkpoints.savepoints import Savepoint, Savepoints
 from tidegate.clock import Clock
-from tidegate.coordinator.job_history import requested
+from tidegate.coordinator.job_history import savepoint_events
 from tidegate.coordinator.job_snapshot import JobSnapshot, Stored, read_job
 from tidegate.coordinator.restore.claimed_paths import claimed_paths, is_claimed
 from tidegate.failpoint import failpoint
@@ -54,7 +54,7 @@ class SavepointInUse(UserError):
     condition = "savepoint-in-use"
 
 
-class TooBusy(TransientError):
+class SavepointBusy(TransientError):
     """Others were quicker, again and again."""
 
     condition = "busy"
@@ -84,7 +84,7 @@ def request_of(snapshot: JobSnapshot) -> Stored[SavepointRequest] | None:
     return found if found is not None and found.value.initialization_ms == current else None
 
 
-def ask(
+def request_savepoint(
     store: Store, savepoints: Savepoints, clock: Clock, job_id: int, *, stop: bool, by: str = ""
 ) -> SavepointRequest:
     """Want a savepoint, durably.
@@ -100,7 +100,7 @@ def ask(
             or snapshot.state is None
             or snapshot.state.value.status.terminal
         ):
-            return _too_late(snapshot, standing)
+            return _request_after_end(snapshot, standing)
         if standing is not None and _joins(standing.value, stop=stop):
             return standing.value
         wanted = _wanted(snapshot, standing, savepoints, clock, stop=stop, by=by)
@@ -118,7 +118,7 @@ def ask(
             continue  # look again: where it was written after all, it is found and joined
         failpoint("command.savepoint.after")
         return wanted
-    raise TooBusy(f"job {job_id} is being changed by others at this moment; try again")
+    raise SavepointBusy(f"job {job_id} is being changed by others at this moment; try again")
 
 
 def _joins(standing: SavepointRequest, *, stop: bool) -> bool:
@@ -149,7 +149,7 @@ def _wanted(
         key=lambda id: int(id or 0),
     )
     id = paths.savepoint_name(now_ms, newest)
-    earlier = requested(standing.value) if standing is not None else ()
+    earlier = savepoint_events(standing.value) if standing is not None else ()
     return SavepointRequest(
         job_id=snapshot.job_id,
         initialization_ms=snapshot.record.value.initialization_ms,
@@ -161,7 +161,9 @@ def _wanted(
     )
 
 
-def _too_late(snapshot: JobSnapshot, standing: Stored[SavepointRequest] | None) -> SavepointRequest:
+def _request_after_end(
+    snapshot: JobSnapshot, standing: Stored[SavepointRequest] | None
+) -> SavepointRequest:
     """A job that has ended with a savepoint has done what is asked for; any other one cannot any
     more.
     """
@@ -179,7 +181,7 @@ def _too_late(snapshot: JobSnapshot, standing: Stored[SavepointRequest] | None) 
     raise JobEnded(snapshot.job_id, status.value)
 
 
-def given_up(snapshot: JobSnapshot, reason: str, now_ms: int) -> SavepointReply:
+def abandon_savepoint(snapshot: JobSnapshot, reason: str, now_ms: int) -> SavepointReply:
     """The savepoint that is wanted is given up, for this reason; nothing where none is wanted."""
     standing = request_of(snapshot)
     if not reason or standing is None or standing.value.status is not SavepointStatus.WANTED:
@@ -193,12 +195,14 @@ def given_up(snapshot: JobSnapshot, reason: str, now_ms: int) -> SavepointReply:
     )
 
 
-def at_the_end(snapshot: JobSnapshot, status: JobStatus, now_ms: int) -> SavepointReply:
+def savepoint_at_end(snapshot: JobSnapshot, status: JobStatus, now_ms: int) -> SavepointReply:
     """What is said of a savepoint that is still wanted when the job ends. One that was asked for at
     the last moment, and is not known here yet, must not be left without an answer: so nothing ends
     on old knowledge of it.
     """
-    answer = given_up(snapshot, f"the job ended as {status.value} before there was one", now_ms)
+    answer = abandon_savepoint(
+        snapshot, f"the job ended as {status.value} before there was one", now_ms
+    )
     return replace(
         answer,
         checks=(
@@ -211,7 +215,7 @@ def at_the_end(snapshot: JobSnapshot, status: JobStatus, now_ms: int) -> Savepoi
     )
 
 
-def delete(store: Store, savepoints: Savepoints, savepoint: Savepoint) -> None:
+def delete_savepoint(store: Store, savepoints: Savepoints, savepoint: Savepoint) -> None:
     """Delete a savepoint that nobody needs; SavepointInUse where a restore copies from it, or it is
     being made.
     """

@@ -23,10 +23,10 @@ from tidegate.store.base import Check, Delete, OutcomeUnknown, Put, Store
 from tidegate.store.errors import Conflict, StoreUnavailable
 
 LOG = logging.getLogger("tidegate.coordinator")
-SIGN_SHARE = 0.25  # of the lease, between two signs of life: three in a row may fail
+HEARTBEAT_SHARE = 0.25  # of the lease, between two signs of life: three in a row may fail
 
 
-class Announcement:
+class ServerHeartbeat:
     """This server, for the others.
 
     `step` is called again and again, at least every tenth of a lease.
@@ -36,17 +36,17 @@ class Announcement:
         self.store = store
         self.clock = clock
         self.me = me
-        self._every_s = lease_ms / 1000 * SIGN_SHARE
+        self._every_s = lease_ms / 1000 * HEARTBEAT_SHARE
         self._due_s = float("-inf")
-        self._over = False
-        self._turn = threading.Lock()
+        self._withdrawn = False
+        self._lock = threading.Lock()
         self._trouble = ""
         self._trying_s: float | None = None  # since when a write is under way, or fails
 
     def step(self) -> None:
         """A sign of life, where one is due. Bad weather is the caller's to wait for."""
-        with self._turn:
-            if self._over or self.clock.monotonic_s() < self._due_s:
+        with self._lock:
+            if self._withdrawn or self.clock.monotonic_s() < self._due_s:
                 return
             began_s = self.clock.monotonic_s()
             self._trying_s = began_s if self._trying_s is None else self._trying_s
@@ -76,8 +76,8 @@ class Announcement:
 
         Where the store cannot be written, the leader tidies.
         """
-        with self._turn:
-            self._over = True
+        with self._lock:
+            self._withdrawn = True
             failpoint("server.withdraw.before")
             try:
                 self.store.transact((), [Delete(SERVERS, self.me.id)])
@@ -86,7 +86,7 @@ class Announcement:
             failpoint("server.withdraw.after")
 
 
-def living(cache: ClusterCache, lease_ms: int, clock: Clock) -> list[ServerRecord]:
+def live_servers(cache: ClusterCache, lease_ms: int, clock: Clock) -> list[ServerRecord]:
     """The servers that have given a sign of life within a lease, as far as this one has seen."""
     now_s = clock.monotonic_s()
     return [
@@ -96,7 +96,9 @@ def living(cache: ClusterCache, lease_ms: int, clock: Clock) -> list[ServerRecor
     ]
 
 
-def sweep(cache: ClusterCache, leading: Leader, lease_ms: int, clock: Clock) -> None:
+def remove_silent_servers(
+    cache: ClusterCache, leading: Leader, lease_ms: int, clock: Clock
+) -> None:
     """The leader's part: take the records of silent servers away.
 
     One that speaks in the meantime wins.

@@ -7,18 +7,24 @@ The process of the driver is in sight, so its silence says nothing either.
 
 from tidegate.clock import Clock
 from tidegate.coordinator.job_snapshot import JobSnapshot
-from tidegate.lifecycle.health import ProgressMarker, ProgressPolicy, explained, health_of, mark
+from tidegate.lifecycle.health import (
+    ProgressMarker,
+    ProgressPolicy,
+    explain,
+    health_of,
+    progress_marker,
+)
 from tidegate.lifecycle.observation import JobHealth
 from tidegate.model.document import from_document
 from tidegate.model.engine import CheckpointSettings
 from tidegate.model.records import METRICS, CheckpointHealth, PipelineMetrics
-from tidegate.runner.process import held_up
+from tidegate.runner.process import blocked_reason
 from tidegate.store.base import Store
 
-LOOK_S = 1.0
+CHECK_EVERY_S = 1.0
 
 
-class StallWatch:
+class StallDetector:
     """Counts, on this process's monotonic clock, how long each pipeline has made no progress."""
 
     def __init__(self, store: Store, settings: CheckpointSettings, clock: Clock) -> None:
@@ -35,7 +41,7 @@ class StallWatch:
         self._health = JobHealth()
         self._next_s = float("-inf")
 
-    def judge(self, snapshot: JobSnapshot) -> JobHealth:
+    def check(self, snapshot: JobSnapshot) -> JobHealth:
         """The health of the job; looked at once a second."""
         now_s = self.clock.monotonic_s()
         if (
@@ -44,11 +50,11 @@ class StallWatch:
         ):
             return JobHealth()
         if now_s >= self._next_s:
-            self._next_s = now_s + LOOK_S
-            self._health = self._judge(snapshot, now_s)
+            self._next_s = now_s + CHECK_EVERY_S
+            self._health = self._check(snapshot, now_s)
         return self._health
 
-    def _judge(self, snapshot: JobSnapshot, now_s: float) -> JobHealth:
+    def _check(self, snapshot: JobSnapshot, now_s: float) -> JobHealth:
         assert snapshot.record is not None
         found = [
             from_document(PipelineMetrics, entry.value)
@@ -57,7 +63,7 @@ class StallWatch:
         metrics = {m.pipeline: m for m in found}
         pipelines = [p.value for p in snapshot.pipelines]
         for pipeline in pipelines:
-            now = mark(pipeline, metrics.get(pipeline.pipeline))
+            now = progress_marker(pipeline, metrics.get(pipeline.pipeline))
             before = self._marks.get(pipeline.pipeline)
             if before is None or before[0] != now:
                 self._marks[pipeline.pipeline] = (now, now_s)
@@ -65,10 +71,10 @@ class StallWatch:
             number: round((now_s - since_s) * 1000) for number, (_, since_s) in self._marks.items()
         }
         health = health_of(snapshot.record.value.plan.env, self.settings, pipelines, metrics, ages)
-        return explained(
+        return explain(
             health,
             (
-                held_up(snapshot.driver.value.process)
+                blocked_reason(snapshot.driver.value.process)
                 if snapshot.driver and health.level is not CheckpointHealth.OK
                 else ""
             ),

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from tidegate.clock import Clock
 from tidegate.coordinator.claim import Claim, Claimant
 from tidegate.coordinator.driver_stop import DriverStop
-from tidegate.coordinator.job_history import moved
+from tidegate.coordinator.job_history import with_status
 from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
-from tidegate.coordinator.savepoint_requests import SavepointReply, given_up, request_of
-from tidegate.coordinator.stall_detector import StallWatch
-from tidegate.coordinator.terminal_transaction import Owned, end, status_of
+from tidegate.coordinator.savepoint_requests import SavepointReply, abandon_savepoint, request_of
+from tidegate.coordinator.stall_detector import StallDetector
+from tidegate.coordinator.terminal_transaction import OwnedGeneration, end_job, status_of
 from tidegate.lifecycle.observation import JobHealth, LifecycleLimits
 from tidegate.lifecycle.retry import Exhausted, next_retry
 from tidegate.lifecycle.stopping import unkillable
@@ -71,7 +71,7 @@ class DriverLaunch:
     """How drivers are started: everything but the generation."""
 
     start: Callable[[DriverSpec], DriverProcess]
-    order: DriverSpec
+    spec: DriverSpec
 
 
 class Supervisor:
@@ -94,7 +94,7 @@ class Supervisor:
         self.clock = clock
         self.stop = stop or DriverStop(LIMITS, clock)
         self.store = claimant.store
-        self.stall = StallWatch(self.store, checkpoint, clock)
+        self.stall = StallDetector(self.store, checkpoint, clock)
         self._stalled = JobHealth()
         self._saving: tuple[str, float] = (
             "",
@@ -140,7 +140,7 @@ class Supervisor:
             )
         if (
             code is None
-            and (health := self.stall.judge(snapshot)).level is CheckpointHealth.STALLED
+            and (health := self.stall.check(snapshot)).level is CheckpointHealth.STALLED
             and not self.stopping()
         ):
             LOG.warning(
@@ -153,7 +153,7 @@ class Supervisor:
             )
             self._stalled = health
             self.driver.kill()  # what follows is as after any other death of a driver
-        return self._after(code, snapshot) if code is not None else None
+        return self._handle_driver_exit(code, snapshot) if code is not None else None
 
     def _snapshot(self) -> JobSnapshot:
         """What the store knows of the job, with its status brought up to date and its intent
@@ -195,7 +195,7 @@ class Supervisor:
         if self.stopping() and state.status in CAN_BE_STOPPED:
             self._set_status(snapshot, JobStatus.CANCELING, self.stop.reason)
 
-    def _after(self, code: int, snapshot: JobSnapshot) -> JobOutcome | None:
+    def _handle_driver_exit(self, code: int, snapshot: JobSnapshot) -> JobOutcome | None:
         """The driver has gone: the job's end, or None when another driver was started."""
         assert self.driver is not None
         if snapshot.state is None or snapshot.state.value.leader != self.me:
@@ -217,7 +217,7 @@ class Supervisor:
         retry = next_retry(
             restarts=snapshot.state.value.restarts,
             times=self.claim.job.plan.env.retry_times,
-            got_on=self._progressed(snapshot),
+            progressed=self._progressed(snapshot),
         )
         if isinstance(retry, Exhausted):
             return self._end(JobStatus.FAILED, failure)
@@ -229,7 +229,7 @@ class Supervisor:
                 "why": failure.message,
             },
         )
-        self.claim = self.claimant.again(self.claim.job, self.me, failure, self.clock.now_ms())
+        self.claim = self.claimant.restart(self.claim.job, self.me, failure, self.clock.now_ms())
         self._pause(self.claim.job.plan.env.retry_interval_s)
         if self.stopping():
             return self._end(JobStatus.CANCELED)
@@ -268,7 +268,7 @@ class Supervisor:
             )
         else:
             condition = "fenced" if code == DriverExit.FENCED else "driver-died"
-            message = f"the driver died ({describe_exit(code)}){self._last_words()}"
+            message = f"the driver died ({describe_exit(code)}){self._stderr_tail()}"
         return Failure(
             at_ms=self.clock.now_ms(),
             generation=self.claim.generation,
@@ -283,15 +283,13 @@ class Supervisor:
             > snapshot.state.value.checkpoints
         )
 
-    def _last_words(self) -> str:
+    def _stderr_tail(self) -> str:
         words = self.driver.stderr_tail() if self.driver else ""
         return f": {words}" if words else ""
 
     def _launch(self) -> None:
         self.stall.begin()
-        self.driver = self.launch.start(
-            replace(self.launch.order, generation=self.claim.generation)
-        )
+        self.driver = self.launch.start(replace(self.launch.spec, generation=self.claim.generation))
         self._on_start(self.driver)
         self.stop.attach(self.driver)
 
@@ -308,7 +306,7 @@ class Supervisor:
         """Write another status; whoever was quicker is read by the next turn."""
         assert snapshot.state is not None
         key, before = str(snapshot.job_id), snapshot.state.value
-        state = moved(before, status, self.clock.now_ms(), event_reason=reason, reason=reason)
+        state = with_status(before, status, self.clock.now_ms(), event_reason=reason, reason=reason)
         try:
             self.store.transact(
                 [Check(JOB_STATES, key, snapshot.state.version)],
@@ -324,9 +322,9 @@ class Supervisor:
         """
         assert snapshot.state is not None
         request, before = request_of(snapshot), snapshot.state.value
-        status = _shown(before.status, request.value if request else None)
+        status = _status_with_savepoint(before.status, request.value if request else None)
         answer = (
-            given_up(snapshot, self._overdue(request.value), self.clock.now_ms())
+            abandon_savepoint(snapshot, self._overdue(request.value), self.clock.now_ms())
             if request
             else SavepointReply()
         )
@@ -337,7 +335,7 @@ class Supervisor:
             (
                 before
                 if status is before.status
-                else moved(before, status, self.clock.now_ms(), event_reason=reason)
+                else with_status(before, status, self.clock.now_ms(), event_reason=reason)
             ),
             reason=reason,
         )
@@ -367,9 +365,9 @@ class Supervisor:
         """The driver is dead, all of its session; what it left goes, and the job ends."""
         if self.driver is None or isinstance(self.driver.kill(), ProvenDead):
             self.claimant.clear_work(self.claim.job.job_id, self.claim.generation)
-        owned = Owned(self.claim.job.job_id, self.claim.generation)
+        owned = OwnedGeneration(self.claim.job.job_id, self.claim.generation)
         reason = self.stop.reason if status is JobStatus.CANCELED else ""
-        outcome = end(
+        outcome = end_job(
             self.store, self.claimant.storage, owned, status, self.clock.now_ms(), failure, reason
         )
         self._log(JobStatus.RUNNING, status)
@@ -387,7 +385,7 @@ class Supervisor:
         )
 
 
-def _shown(status: JobStatus, request: SavepointRequest | None) -> JobStatus:
+def _status_with_savepoint(status: JobStatus, request: SavepointRequest | None) -> JobStatus:
     """The status of a running job by what is wanted of it."""
     ends = request is not None and request.stop and request.status is not SavepointStatus.FAILED
     if status is JobStatus.RUNNING and ends:

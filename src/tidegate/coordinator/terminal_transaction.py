@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.cleanup import StillClaimed, carry_out_cleanup
 from tidegate.coordinator.external_resources import drop_unneeded
-from tidegate.coordinator.job_history import history_of, moved
+from tidegate.coordinator.job_history import history_of, with_status
 from tidegate.coordinator.job_snapshot import JobSnapshot, next_checkpoint, read_job
-from tidegate.coordinator.savepoint_requests import at_the_end
+from tidegate.coordinator.savepoint_requests import savepoint_at_end
 from tidegate.failpoint import failpoint
-from tidegate.lifecycle.final_statuses import ended_statuses
+from tidegate.lifecycle.final_statuses import final_statuses
 from tidegate.model.document import to_document
 from tidegate.model.errors import Fenced
 from tidegate.model.records import (
@@ -40,7 +40,7 @@ FAILURES_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
+class OwnedGeneration:
     """The generation that the caller leads: only its own run may be ended."""
 
     job_id: int
@@ -48,7 +48,7 @@ class Owned:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ending:
+class TerminalTransaction:
     """The terminal transaction, not yet made."""
 
     checks: tuple[Check, ...]
@@ -67,10 +67,10 @@ def status_of(snapshot: JobSnapshot) -> JobStatus | None:
     return JobStatus.CANCELED if PipelineStatus.CANCELED in statuses else JobStatus.FINISHED
 
 
-def end(
+def end_job(
     store: Store,
     storage: CheckpointStorage,
-    claim: Owned,
+    claim: OwnedGeneration,
     status: JobStatus,
     now_ms: int,
     failure: Failure | None = None,
@@ -87,7 +87,7 @@ def end(
         assert snapshot.state is not None
         if snapshot.state.value.generation != claim.generation:
             raise Fenced(f"job {claim.job_id}", claim.generation, snapshot.state.value.generation)
-        ending = ending_of(snapshot, status, now_ms, failure=failure, reason=reason)
+        ending = terminal_transaction(snapshot, status, now_ms, failure=failure, reason=reason)
         failpoint("job.end.before")
         try:
             store.transact(ending.checks, ending.writes)
@@ -96,11 +96,11 @@ def end(
         failpoint("job.end.after")
         outcome = ending.outcome
         break
-    tidy_up(store, storage, claim.job_id, now_ms)
+    clean_up(store, storage, claim.job_id, now_ms)
     return outcome
 
 
-def tidy_up(store: Store, storage: CheckpointStorage, job_id: int, now_ms: int) -> None:
+def clean_up(store: Store, storage: CheckpointStorage, job_id: int, now_ms: int) -> None:
     """The cleanup at the end of an embedded run.
 
     What another job is about to copy is left to the next run of this one.
@@ -110,7 +110,7 @@ def tidy_up(store: Store, storage: CheckpointStorage, job_id: int, now_ms: int) 
     drop_unneeded(store, now_ms)
 
 
-def ending_of(
+def terminal_transaction(
     snapshot: JobSnapshot,
     status: JobStatus,
     now_ms: int,
@@ -120,7 +120,7 @@ def ending_of(
     due_ms: int = 0,
     older: CleanupRecord | None = None,
     retain_after_cancel: bool = True,
-) -> Ending:
+) -> TerminalTransaction:
     """The terminal transaction. What stays gets a generation of its own, so that a driver that
     nobody could bury is refused for ever.
 
@@ -140,11 +140,11 @@ def ending_of(
     )
     resumable = kept and began
     generation = before.generation + 1
-    answer = at_the_end(snapshot, status, now_ms)
+    answer = savepoint_at_end(snapshot, status, now_ms)
     words = reason or (outcome.failures[-1].message if failure and outcome.failures else "")
     told = replace(before, events=history_of(snapshot, answer.request))
     state = replace(
-        moved(told, status, now_ms, generation=generation, event_reason=words),
+        with_status(told, status, now_ms, generation=generation, event_reason=words),
         leader=None,
         failures=outcome.failures,
         reason=reason,
@@ -161,7 +161,7 @@ def ending_of(
     states = [p.value for p in snapshot.pipelines]
     ended = [
         replace(p, generation=generation, status=own)
-        for p, own in zip(states, ended_statuses(states, status), strict=True)
+        for p, own in zip(states, final_statuses(states, status), strict=True)
     ]
     complete = replace(
         outcome,
@@ -186,7 +186,9 @@ def ending_of(
         Check(RUNNING_JOBS, key, snapshot.record.version),
         *(Check(PIPELINES, f"{key}/{p.value.pipeline}", p.version) for p in snapshot.pipelines),
     ]
-    return Ending(checks=tuple(checks), writes=tuple(writes), outcome=outcome, state=state)
+    return TerminalTransaction(
+        checks=tuple(checks), writes=tuple(writes), outcome=outcome, state=state
+    )
 
 
 def outcome_of(

@@ -116,7 +116,7 @@ class Tokens:
         failpoint("token.revoke.after")
 
 
-def recognised(
+def authenticate(
     text: str, find: Callable[[str], AccessToken | None], now_ms: int
 ) -> AccessToken | None:
     """Whose token this is; None where it is nobody's, or its time is over. Compared in constant

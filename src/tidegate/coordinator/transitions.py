@@ -14,15 +14,15 @@ from typing import Protocol
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.clock import Clock
 from tidegate.coordinator.events import JobChange, events_between
-from tidegate.coordinator.job_history import appended, history_of, moved
+from tidegate.coordinator.job_history import append_events, history_of, with_status
 from tidegate.coordinator.job_snapshot import JobSnapshot, last_generation, read_job
 from tidegate.coordinator.restore.planning import points_of
-from tidegate.coordinator.restore.points import adopted, overtake
-from tidegate.coordinator.savepoint_requests import given_up
-from tidegate.coordinator.terminal_transaction import FAILURES_MAX, ending_of
+from tidegate.coordinator.restore.points import copy_checkpoints, supersede_savepoints
+from tidegate.coordinator.savepoint_requests import abandon_savepoint
+from tidegate.coordinator.terminal_transaction import FAILURES_MAX, terminal_transaction
 from tidegate.failpoint import failpoint
 from tidegate.lifecycle.decision import NoTransition, Transition
-from tidegate.lifecycle.final_statuses import ended_statuses
+from tidegate.lifecycle.final_statuses import final_statuses
 from tidegate.lifecycle.observation import JobHealth, JobObservation
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
@@ -59,7 +59,7 @@ class JobChangedMeanwhile(TidegateError):
     """The job is not any more as it was when it was judged: it is looked at again."""
 
 
-class Hook(Protocol):
+class ChangeListener(Protocol):
     """Who is told of every change, after it is durable."""
 
     def record(self, event: JobChange) -> None:
@@ -83,7 +83,7 @@ class TransitionWriter:
         storage: CheckpointStorage,
         settings: EngineSettings,
         clock: Clock,
-        hook: Hook,
+        hook: ChangeListener,
     ) -> None:
         self.store = store
         self.storage = storage
@@ -91,7 +91,7 @@ class TransitionWriter:
         self.clock = clock
         self.hook = hook
 
-    def stay(
+    def write_no_transition(
         self, lease: Check, snapshot: JobSnapshot, view: JobObservation, decision: NoTransition
     ) -> bool:
         """What changes without another status: order, worker, reason, health.
@@ -105,10 +105,10 @@ class TransitionWriter:
             if before.status is JobStatus.RUNNING
             else LogRetentionStatus(before.log_retention, before.log_retention_reason)
         )
-        moved = _moved(view, decision.order, decision.worker, now_ms)
-        answer = given_up(snapshot, decision.savepoint, now_ms)
+        moved = _changed_assignment(view, decision.command, decision.worker, now_ms)
+        answer = abandon_savepoint(snapshot, decision.savepoint, now_ms)
         told = (decision.reason, health.level, health.reason, runway.level, runway.reason)
-        if moved is view.assignment and _alike(told, before) and not answer.writes:
+        if moved is view.assignment and _same_for_users(told, before) and not answer.writes:
             return False
         state = replace(
             before,
@@ -128,7 +128,7 @@ class TransitionWriter:
         self._report(snapshot, state)
         return True
 
-    def go(
+    def write_transition(
         self, lease: Check, snapshot: JobSnapshot, view: JobObservation, decision: Transition
     ) -> None:
         """Another status, and all that belongs to it.
@@ -160,7 +160,7 @@ class TransitionWriter:
         ]
         status, now_ms = snapshot.state.value.status, self.clock.now_ms()
         if cleanup is None or snapshot.outcome is None:
-            ending = ending_of(
+            ending = terminal_transaction(
                 snapshot,
                 status,
                 now_ms,
@@ -208,7 +208,7 @@ class TransitionWriter:
             failures=(failure,),
             changed_ms=now_ms,
             entered={status.value: now_ms},
-            events=appended(
+            events=append_events(
                 history_of(snapshot),
                 JobEvent(
                     at_ms=now_ms, kind=JobEventKind.STATUS, to=status.value, reason=failure.message
@@ -245,7 +245,7 @@ class TransitionWriter:
                     f"{key}/{p.pipeline}",
                     to_document(replace(p, status=own, generation=state.generation)),
                 )
-                for p, own in zip(places, ended_statuses(places, status), strict=True)
+                for p, own in zip(places, final_statuses(places, status), strict=True)
             ),
         ]
         checks = [
@@ -281,7 +281,7 @@ class TransitionWriter:
         key, now_ms = str(snapshot.job_id), self.clock.now_ms()
         state = self._next(view, decision, now_ms)
         answer, buried = (
-            given_up(snapshot, decision.savepoint, now_ms),
+            abandon_savepoint(snapshot, decision.savepoint, now_ms),
             self._confirm_death(view, snapshot, decision, now_ms),
         )
         writes: list[Put | Delete] = [
@@ -292,7 +292,7 @@ class TransitionWriter:
         if decision.to is JobStatus.PENDING:
             writes.append(Delete(ASSIGNMENTS, key))
         elif (
-            moved := _moved(view, decision.order, decision.worker, now_ms)
+            moved := _changed_assignment(view, decision.command, decision.worker, now_ms)
         ) is not view.assignment:
             writes.append(Put(ASSIGNMENTS, key, to_document(moved)))
         self._transact(
@@ -333,8 +333,8 @@ class TransitionWriter:
         finished = [
             p.value for p in snapshot.pipelines if p.value.status is PipelineStatus.FINISHED
         ]
-        states = [adopted(self.storage, point.state, generation) for point in points]
-        overtake(self.storage, states, now_ms)
+        states = [copy_checkpoints(self.storage, point.state, generation) for point in points]
+        supersede_savepoints(self.storage, states, now_ms)
         pipelines: list[PipelineState] = [*finished, *states]
         notes = "; ".join(note for point in points for note in point.notes)
         state = self._next(
@@ -343,7 +343,7 @@ class TransitionWriter:
             now_ms,
             generation=generation,
             reason=notes,
-            told=_from(decision.worker, states, notes),
+            told=_start_description(decision.worker, states, notes),
             started_ms=view.state.started_ms or now_ms,
         )
         assignment = Assignment(
@@ -375,7 +375,7 @@ class TransitionWriter:
     ) -> None:
         now_ms = self.clock.now_ms()
         cleanup = self.store.get(PENDING_CLEANUPS, str(snapshot.job_id))
-        ending = ending_of(
+        ending = terminal_transaction(
             snapshot,
             decision.to,
             now_ms,
@@ -421,7 +421,7 @@ class TransitionWriter:
         than the state does.
         """
         before, why = view.state, decision.reason if reason is None else reason
-        return moved(
+        return with_status(
             before,
             decision.to,
             now_ms,
@@ -455,7 +455,7 @@ class TransitionWriter:
         )
 
 
-def _from(worker: str, states: Sequence[PipelineState], notes: str) -> str:
+def _start_description(worker: str, states: Sequence[PipelineState], notes: str) -> str:
     """Where a generation begins, for the history."""
     points = ", ".join(
         f"checkpoint {p.latest.checkpoint} of pipeline {p.pipeline}" for p in states if p.latest
@@ -463,7 +463,7 @@ def _from(worker: str, states: Sequence[PipelineState], notes: str) -> str:
     return "; ".join(filter(None, (f"on {worker}", f"from {points}" if points else "", notes)))
 
 
-def _moved(
+def _changed_assignment(
     view: JobObservation, order: DriverCommand | None, worker: str | None, now_ms: int
 ) -> Assignment | None:
     """The assignment with another order or worker; the very same object where nothing changes.
@@ -480,18 +480,21 @@ def _moved(
             initialization_ms=view.record.initialization_ms,
             generation=generation,
             worker=worker,
-            order=order,
+            command=order,
             ordered_ms=now_ms,
         )
-    if order in (None, before.order) and worker in (None, before.worker):
+    if order in (None, before.command) and worker in (None, before.worker):
         return before
-    ordered_ms = now_ms if order not in (None, before.order) else before.ordered_ms
+    ordered_ms = now_ms if order not in (None, before.command) else before.ordered_ms
     return replace(
-        before, order=order or before.order, worker=worker or before.worker, ordered_ms=ordered_ms
+        before,
+        command=order or before.command,
+        worker=worker or before.worker,
+        ordered_ms=ordered_ms,
     )
 
 
-def _alike(told: tuple[str, ...], state: JobState) -> bool:
+def _same_for_users(told: tuple[str, ...], state: JobState) -> bool:
     """Whether a person would be told what the state says already: figures in a reason that count up
     or down are no news.
     """
@@ -502,8 +505,10 @@ def _alike(told: tuple[str, ...], state: JobState) -> bool:
         state.log_retention,
         state.log_retention_reason,
     )
-    return told == before or [_words(text) for text in told] == [_words(text) for text in before]
+    return told == before or [_without_numbers(text) for text in told] == [
+        _without_numbers(text) for text in before
+    ]
 
 
-def _words(text: str) -> str:
+def _without_numbers(text: str) -> str:
     return re.sub(r"\d+", "#", text)

@@ -39,7 +39,7 @@ from tidegate.store import (
 from tidegate.store.backend import Committed, TransactionName
 
 LOG = logging.getLogger("tidegate.election")
-LONG_AGO_S = float("-inf")
+NEVER_S = float("-inf")
 
 
 class ElectionClock(Protocol):
@@ -62,7 +62,7 @@ class HeldLease:
     term: int
     renew_at_s: float
     renewed_s: float  # when the last successful renewal began
-    number: int = 0
+    heartbeat_number: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +72,7 @@ class Leader:
     lease_name: str
     term: int
     version: int
-    tenure: HeldLease = field(compare=False, repr=False)
+    held: HeldLease = field(compare=False, repr=False)
     clock: ElectionClock = field(compare=False, repr=False)
     timing: Timing = field(compare=False, repr=False)
 
@@ -84,7 +84,7 @@ class Leader:
         """Whether I may act in the name of the office where no check can be carried; moves on with
         each renewal, and ends for good when the office is lost.
         """
-        return trusted(self.clock.monotonic_s(), self.tenure.renewed_s, self.timing)
+        return trusted(self.clock.monotonic_s(), self.held.renewed_s, self.timing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class NotLeader:
 
 
 @dataclass(frozen=True, slots=True)
-class _Doubt:
+class _UnresolvedTake:
     """A take whose outcome is not known."""
 
     token: TransactionName
@@ -111,21 +111,27 @@ class Elector:
     """One candidate for one office. `me` names this process and no other, also no later one."""
 
     def __init__(
-        self, store: Store, office: str, me: str, address: str, lease_ms: int, clock: ElectionClock
+        self,
+        store: Store,
+        lease_name: str,
+        me: str,
+        address: str,
+        lease_ms: int,
+        clock: ElectionClock,
     ) -> None:
         assert lease_ms > 0, "a lease has a length"
         self.store = store
-        self.lease_name = office
+        self.lease_name = lease_name
         self.me = me
         self.address = address
         self.clock = clock
         self.timing = Timing(lease_ms / 1000)
         self.trouble = ""  # why the last turn could not be finished; for displays
-        self._turn = threading.Lock()
-        self._standing: Leader | NotLeader = NotLeader()
+        self._lock = threading.Lock()
+        self._leadership: Leader | NotLeader = NotLeader()
         self._observed: Observed | None = None
-        self._tenure: HeldLease | None = None
-        self._doubt: _Doubt | None = None
+        self._held: HeldLease | None = None
+        self._unresolved: _UnresolvedTake | None = None
         self._term = 0  # the last one that I held
         self._resigned = False
 
@@ -134,60 +140,62 @@ class Elector:
 
         Any thread may ask; a turn that hangs shows in `Leading.trusted()`.
         """
-        return self._standing
+        return self._leadership
 
     def step(self) -> Leader | NotLeader:
         """One turn: renew what I hold when it is due, take what is free or silent."""
-        return self._step(patient=True)
+        return self._step(wait_for_silence=True)
 
     def claim(self) -> Leader | NotLeader:
         """One turn that does not wait for silence: for an office that can only be mine.
 
         Whoever else holds it is fenced by this.
         """
-        return self._step(patient=False)
+        return self._step(wait_for_silence=False)
 
     def resign(self) -> None:
         """Give the office back, so that others need not wait, and never seek it again.
 
         Where the store is out of reach they wait for a lease.
         """
-        with self._turn:
+        with self._lock:
             self._resigned = True
             try:
-                self._settle()
-                tenure = self._tenure
-                self._leave()
+                self._resolve_take()
+                tenure = self._held
+                self._lose()
                 if tenure is not None:
                     self._delete(tenure)
             except (Conflict, StoreUnavailable, OutcomeUnknown) as weather:
-                self._note(str(weather))
+                self._log_trouble(str(weather))
 
-    def _step(self, *, patient: bool) -> Leader | NotLeader:
-        with self._turn:
+    def _step(self, *, wait_for_silence: bool) -> Leader | NotLeader:
+        with self._lock:
             if self._resigned:
-                return self._standing
+                return self._leadership
             try:
-                standing = self._act(patient=patient)
-                self._note("")
+                standing = self._act(wait_for_silence=wait_for_silence)
+                self._log_trouble("")
             except (Conflict, StoreUnavailable, OutcomeUnknown) as weather:
-                standing = self._leading(self._tenure) if self._tenure else self._following()
-                self._note(str(weather))
-            self._stand(standing)
+                standing = self._leader(self._held) if self._held else self._not_leader()
+                self._log_trouble(str(weather))
+            self._set_leadership(standing)
             return standing
 
-    def _act(self, *, patient: bool) -> Leader | NotLeader:
-        self._settle()
-        if (tenure := self._tenure) is not None and self._kept(tenure):
-            return self._leading(tenure)
+    def _act(self, *, wait_for_silence: bool) -> Leader | NotLeader:
+        self._resolve_take()
+        if (tenure := self._held) is not None and self._renewed(tenure):
+            return self._leader(tenure)
         observed = self._observed = self._read_lease()
         decision = (
             seek(observed, self.timing, term_min=self._term)
-            if patient
+            if wait_for_silence
             else next_term(observed, self._term)
         )
         return (
-            self._take(observed, decision.term) if isinstance(decision, Take) else self._following()
+            self._take(observed, decision.term)
+            if isinstance(decision, Take)
+            else self._not_leader()
         )
 
     def _read_lease(self) -> Observed:
@@ -198,18 +206,18 @@ class Elector:
         )
         return observe(
             self._observed,
-            seen(lease, beat),
-            asked_s=asked_s,
+            observed_from(lease, beat),
+            requested_s=asked_s,
             answered_s=self.clock.monotonic_s(),
             timing=self.timing,
         )
 
-    def _kept(self, tenure: HeldLease) -> bool:
+    def _renewed(self, tenure: HeldLease) -> bool:
         """Whether the office is still mine; asks the store only when a renewal is due."""
         began_s = self.clock.monotonic_s()
         if isinstance(keep(began_s, tenure.renew_at_s), Hold):
             return True
-        beat = Heartbeat(term=tenure.term, number=tenure.number + 1)
+        beat = Heartbeat(term=tenure.term, number=tenure.heartbeat_number + 1)
         failpoint("lease.renew.before")
         try:
             self.store.transact(
@@ -217,10 +225,10 @@ class Elector:
                 [Put(HEARTBEATS, self.lease_name, to_document(beat))],
             )
         except Conflict:
-            self._leave()
+            self._lose()
             return False
         failpoint("lease.renew.after")
-        tenure.number, tenure.renewed_s, tenure.renew_at_s = (
+        tenure.heartbeat_number, tenure.renewed_s, tenure.renew_at_s = (
             beat.number,
             began_s,
             began_s + self.timing.renew_s,
@@ -231,7 +239,7 @@ class Elector:
         lease = Lease(holder=self.me, term=term, address=self.address, since_ms=self.clock.now_ms())
         checks = [
             Check(LEASES, self.lease_name, observed.lease_version),
-            Check(HEARTBEATS, self.lease_name, observed.beat_version),
+            Check(HEARTBEATS, self.lease_name, observed.heartbeat_version),
         ]
         writes = [
             Put(LEASES, self.lease_name, to_document(lease)),
@@ -242,13 +250,13 @@ class Elector:
         try:
             version = self.store.transact(checks, writes)
         except Conflict:  # somebody was faster, or woke up: the next look says who
-            return self._following()
+            return self._not_leader()
         except OutcomeUnknown as unknown:
-            self._doubt = _Doubt(unknown.token, term, began_s)
+            self._unresolved = _UnresolvedTake(unknown.token, term, began_s)
             raise
         failpoint("lease.take.after")
-        return self._leading(
-            self._begin(version, term, began_s, renew_at_s=began_s + self.timing.renew_s)
+        return self._leader(
+            self._hold(version, term, began_s, renew_at_s=began_s + self.timing.renew_s)
         )
 
     def _delete(self, tenure: HeldLease) -> None:
@@ -258,67 +266,65 @@ class Elector:
         )
         failpoint("lease.resign.after")
 
-    def _settle(self) -> None:
+    def _resolve_take(self) -> None:
         """Find out what became of a take.
 
         What stays unknown for a whole lease is given up: if it was written, it is silent by then.
         """
-        if (doubt := self._doubt) is None:
+        if (doubt := self._unresolved) is None:
             return
         try:
             outcome = self.store.resolve_outcome(doubt.token)
         except OutcomeUnknown:
             if self.clock.monotonic_s() - doubt.began_s > self.timing.lease_s:
-                self._doubt = None
+                self._unresolved = None
             raise
-        self._doubt = None
+        self._unresolved = None
         if isinstance(outcome, Committed):  # it may be lost again already: renewing finds out
-            self._begin(outcome.revision, doubt.term, doubt.began_s, renew_at_s=LONG_AGO_S)
+            self._hold(outcome.revision, doubt.term, doubt.began_s, renew_at_s=NEVER_S)
 
-    def _begin(self, version: int, term: int, began_s: float, *, renew_at_s: float) -> HeldLease:
-        self._tenure = HeldLease(
-            version=version, term=term, renewed_s=began_s, renew_at_s=renew_at_s
-        )
+    def _hold(self, version: int, term: int, began_s: float, *, renew_at_s: float) -> HeldLease:
+        self._held = HeldLease(version=version, term=term, renewed_s=began_s, renew_at_s=renew_at_s)
         self._term = term
-        return self._tenure
+        return self._held
 
-    def _leave(self) -> None:
+    def _lose(self) -> None:
         """Whoever still has a `Leading` of this tenure sees at once that it is over."""
-        if self._tenure is not None:
-            self._tenure.renewed_s = LONG_AGO_S
-        self._tenure = None
+        if self._held is not None:
+            self._held.renewed_s = NEVER_S
+        self._held = None
         self._observed = None
-        self._stand(NotLeader(term=self._term))
+        self._set_leadership(NotLeader(term=self._term))
 
-    def _leading(self, tenure: HeldLease) -> Leader:
+    def _leader(self, tenure: HeldLease) -> Leader:
         return Leader(
             lease_name=self.lease_name,
             term=tenure.term,
             version=tenure.version,
-            tenure=tenure,
+            held=tenure,
             clock=self.clock,
             timing=self.timing,
         )
 
-    def _following(self) -> NotLeader:
+    def _not_leader(self) -> NotLeader:
         if self._observed is None:
             return NotLeader(term=self._term)
         return NotLeader(self._observed.holder, self._observed.term, self._observed.address)
 
-    def _stand(self, standing: Leader | NotLeader) -> None:
-        before, self._standing = self._standing, standing
+    def _set_leadership(self, standing: Leader | NotLeader) -> None:
+        before, self._leadership = self._leadership, standing
         if before != standing:
             LOG.info(
                 "office",
                 extra={
                     "office": self.lease_name,
-                    "from": _word(before),
-                    "to": _word(standing),
+                    "from": _describe(before),
+                    "to": _describe(standing),
                     "term": standing.term,
                 },
             )
 
-    def _note(self, trouble: str) -> None:
+    def _log_trouble(self, trouble: str) -> None:
         """One line when the weather turns, not one for each turn in the rain."""
         if bool(trouble) != bool(self.trouble):
             LOG.warning(
@@ -332,7 +338,7 @@ class Elector:
         self.trouble = trouble
 
 
-def seen(lease: Entry | None, beat: Entry | None) -> Observed:
+def observed_from(lease: Entry | None, beat: Entry | None) -> Observed:
     """What the two documents of an office say. The beat outlives the lease and remembers its term.
 
     One that is damaged is judged by its version alone: silence is seen all the same, and no term
@@ -351,12 +357,12 @@ def seen(lease: Entry | None, beat: Entry | None) -> Observed:
     damaged = [entry.version for entry in (lease, beat) if isinstance(entry, DamagedEntry)]
     return Observed(
         lease_version=lease.version if lease else 0,
-        beat_version=beat.version if beat else 0,
+        heartbeat_version=beat.version if beat else 0,
         holder=held.holder if held else "",
         address=held.address if held else "",
         term=max(held.term if held else 0, last.term if last else 0, *damaged),
     )
 
 
-def _word(standing: Leader | NotLeader) -> str:
+def _describe(standing: Leader | NotLeader) -> str:
     return "leading" if isinstance(standing, Leader) else f"following {standing.holder}".rstrip()

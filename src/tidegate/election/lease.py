@@ -13,7 +13,7 @@ WORKER_PREFIX = "worker/"
 RENEW_SHARE = 0.25  # of the lease, between two renewals: three in a row may fail
 # a holder's clock that is 5 % slow and a candidate's that is 5 % fast still agree on who is first
 TRUST_SHARE = 0.9
-GLANCE_SHARE = 0.25  # of the lease: the most that the time between two looks may count
+GAP_SHARE = 0.25  # of the lease: the most that the time between two looks may count
 
 
 def worker_lease(worker: str) -> str:
@@ -38,9 +38,9 @@ class Timing:
         return self.lease_s * TRUST_SHARE
 
     @property
-    def glance_s(self) -> float:
+    def gap_s(self) -> float:
         """How far apart two looks may be without a blind spot between them."""
-        return self.lease_s * GLANCE_SHARE
+        return self.lease_s * GAP_SHARE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +48,7 @@ class Observed:
     """An office as it was seen, and for how long without a change."""
 
     lease_version: int = 0  # 0: nobody holds it
-    beat_version: int = 0
+    heartbeat_version: int = 0
     holder: str = ""
     address: str = ""
     term: int = 0  # the highest that is known of this office
@@ -59,11 +59,14 @@ class Observed:
 
     def same_as(self, other: "Observed") -> bool:
         """Whether nothing was written between the two looks."""
-        return (self.lease_version, self.beat_version) == (other.lease_version, other.beat_version)
+        return (self.lease_version, self.heartbeat_version) == (
+            other.lease_version,
+            other.heartbeat_version,
+        )
 
 
 def observe(
-    before: Observed | None, now: Observed, *, asked_s: float, answered_s: float, timing: Timing
+    before: Observed | None, now: Observed, *, requested_s: float, answered_s: float, timing: Timing
 ) -> Observed:
     """The office as it is `now`, with how long it has been so.
 
@@ -74,8 +77,8 @@ def observe(
         return replace(
             now, unchanged_s=0.0, since_s=answered_s, answered_s=answered_s, unwatched_s=0.0
         )
-    unwatched_s = before.unwatched_s + max(0.0, answered_s - before.answered_s - timing.glance_s)
-    unchanged_s = max(before.unchanged_s, asked_s - before.since_s - unwatched_s)
+    unwatched_s = before.unwatched_s + max(0.0, answered_s - before.answered_s - timing.gap_s)
+    unchanged_s = max(before.unchanged_s, requested_s - before.since_s - unwatched_s)
     return replace(
         now,
         unchanged_s=unchanged_s,

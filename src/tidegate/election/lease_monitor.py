@@ -8,7 +8,7 @@ It writes nothing. What follows from a silence is the caller's to write, with th
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidegate.election.elector import ElectionClock, seen
+from tidegate.election.elector import ElectionClock, observed_from
 from tidegate.election.lease import WORKER_PREFIX, Observed, Timing, observe, silent
 from tidegate.model.errors import TidegateError
 from tidegate.model.records import HEARTBEATS, LEASES
@@ -38,7 +38,7 @@ class Silent:
     holder: str
     term: int
     lease_version: int
-    beat_version: int
+    heartbeat_version: int
     unchanged_s: float
 
 
@@ -48,11 +48,11 @@ class Vacant:
 
     lease_name: str
     term: int
-    beat_version: int
+    heartbeat_version: int
     unchanged_s: float
 
 
-Sight = Alive | Silent | Vacant
+LeaseStatus = Alive | Silent | Vacant
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def expire(silent: Silent) -> LeaderWrites:
     """
     checks = (
         Check(LEASES, silent.lease_name, silent.lease_version),
-        Check(HEARTBEATS, silent.lease_name, silent.beat_version),
+        Check(HEARTBEATS, silent.lease_name, silent.heartbeat_version),
     )
     return LeaderWrites(checks, (Delete(LEASES, silent.lease_name),))
 
@@ -82,7 +82,7 @@ def forget(vacant: Vacant) -> LeaderWrites:
     return LeaderWrites(
         (
             Check(LEASES, vacant.lease_name, 0),
-            Check(HEARTBEATS, vacant.lease_name, vacant.beat_version),
+            Check(HEARTBEATS, vacant.lease_name, vacant.heartbeat_version),
         ),
         (Delete(HEARTBEATS, vacant.lease_name),),
     )
@@ -104,7 +104,7 @@ class LeaseMonitor:
         self.timing = Timing(lease_ms / 1000)
         self._observed: dict[str, Observed] = {}
 
-    def step(self) -> Mapping[str, Sight]:
+    def step(self) -> Mapping[str, LeaseStatus]:
         """One look at all of them.
 
         StoreUnavailable passes through; time without a look hardly counts as silence.
@@ -116,23 +116,23 @@ class LeaseMonitor:
         self._observed = {
             office: observe(
                 self._observed.get(office),
-                _seen(leases.get(office), beats.get(office)),
-                asked_s=asked_s,
+                _observed(leases.get(office), beats.get(office)),
+                requested_s=asked_s,
                 answered_s=answered_s,
                 timing=self.timing,
             )
             for office in sorted(leases.keys() | beats.keys())
         }
         return {
-            office: self._judged(office, observed) for office, observed in self._observed.items()
+            office: self._status(office, observed) for office, observed in self._observed.items()
         }
 
-    def _judged(self, office: str, seen: Observed) -> Sight:
+    def _status(self, office: str, seen: Observed) -> LeaseStatus:
         if seen.lease_version == 0:
             return Vacant(
                 lease_name=office,
                 term=seen.term,
-                beat_version=seen.beat_version,
+                heartbeat_version=seen.heartbeat_version,
                 unchanged_s=seen.unchanged_s,
             )
         if not silent(seen, self.timing):
@@ -148,18 +148,19 @@ class LeaseMonitor:
             holder=seen.holder,
             term=seen.term,
             lease_version=seen.lease_version,
-            beat_version=seen.beat_version,
+            heartbeat_version=seen.heartbeat_version,
             unchanged_s=seen.unchanged_s,
         )
 
 
-def _seen(lease: Entry | None, beat: Entry | None) -> Observed:
+def _observed(lease: Entry | None, beat: Entry | None) -> Observed:
     """Silence is a matter of versions alone: documents of a newer kind, which cannot be read here,
     are judged as well.
     """
     try:
-        return seen(lease, beat)
+        return observed_from(lease, beat)
     except (TidegateError, TypeError, KeyError, ValueError):
         return Observed(
-            lease_version=lease.version if lease else 0, beat_version=beat.version if beat else 0
+            lease_version=lease.version if lease else 0,
+            heartbeat_version=beat.version if beat else 0,
         )

@@ -12,7 +12,7 @@ from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.commands import Commands
 from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
 from tidegate.coordinator.restore.options import RestoreOptions
-from tidegate.coordinator.terminal_transaction import ending_of
+from tidegate.coordinator.terminal_transaction import terminal_transaction
 from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import EngineSettings
 from tidegate.model.job import BlockKind, JobEnv
@@ -85,7 +85,7 @@ class Installation:
         source: int | None = None,
         **more: Any,
     ) -> JobRecord:
-        wish = replace(RestoreOptions.parse(restore), **more).of_job(source, job_id)
+        wish = replace(RestoreOptions.parse(restore), **more).from_job(source, job_id)
         return self.commands.submit(of or plan(), file="", job_id=job_id, name=name, restore=wish)
 
     def snapshot(self, job_id: int = 7) -> JobSnapshot:
@@ -157,7 +157,7 @@ class Installation:
 
     def ended(self, status: JobStatus, job_id: int = 7) -> None:
         """The leader has ended the job, as far as the records tell."""
-        ending = ending_of(
+        ending = terminal_transaction(
             self.snapshot(job_id),
             status,
             self.clock.now_ms(),

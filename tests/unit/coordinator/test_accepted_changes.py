@@ -8,9 +8,9 @@ import pytest
 from coordinator_parts import OPERATOR, Installation
 from restore_parts import checkpoints
 
-from tidegate.coordinator.accepted_changes import ChoiceNotOffered, NotStopped, stops_of
+from tidegate.coordinator.accepted_changes import ChoiceNotOffered, NotStopped, table_stops
 from tidegate.coordinator.commands import JobExists, UnknownJob
-from tidegate.coordinator.restore.options import RestoreOptions, changes_of
+from tidegate.coordinator.restore.options import RestoreOptions, parse_changes
 from tidegate.model.errors import UserError
 from tidegate.model.job import BlockKind
 from tidegate.model.plan import Action, PipelinePlan
@@ -55,7 +55,7 @@ def accept(here: Installation, text: str = "shop.orders@bin.4:120=adopt") -> Job
 
 def test_an_accepted_change_resumes_the_job_from_its_last_checkpoint(here: Installation) -> None:
     stopped(here)
-    assert stops_of(here.snapshot().outcome) == (STOP,)
+    assert table_stops(here.snapshot().outcome) == (STOP,)
     record = accept(here)
     assert (record.restored, record.intent.by, [str(c) for c in record.accepted_changes]) == (
         True,
@@ -97,7 +97,7 @@ def test_a_choice_that_the_change_does_not_have_is_refused(here: Installation) -
     ):
         accept(here, "bin.4:120=skip")
     with pytest.raises(ChoiceNotOffered):
-        here.submit(restore="latest", accept_changes=changes_of(["bin.4:120=skip"]))
+        here.submit(restore="latest", accept_changes=parse_changes(["bin.4:120=skip"]))
     assert here.snapshot().record is None
 
 
@@ -119,8 +119,8 @@ def test_only_the_changes_of_the_last_generation_are_stops(here: Installation) -
     outcome = here.snapshot().outcome
     assert outcome is not None
     other = Failure(at_ms=1, generation=3, condition="error", message="no disk")
-    assert stops_of(replace(outcome, failures=(*outcome.failures, other))) == ()
-    assert stops_of(replace(outcome, status=JobStatus.CANCELED)) == ()
+    assert table_stops(replace(outcome, failures=(*outcome.failures, other))) == ()
+    assert table_stops(replace(outcome, status=JobStatus.CANCELED)) == ()
 
 
 def test_decisions_are_kept_for_the_next_runs_of_the_same_state(here: Installation) -> None:
@@ -141,7 +141,7 @@ def test_a_fresh_start_and_a_fork_know_of_no_decision(here: Installation) -> Non
     accept(here)
     fork = here.submit(8, "latest", source=7)
     assert (fork.fork, fork.accepted_changes) == (True, ())
-    fresh = here.submit(9, "fresh", accept_changes=changes_of(["bin.4:120=adopt"]))
+    fresh = here.submit(9, "fresh", accept_changes=parse_changes(["bin.4:120=adopt"]))
     assert fresh.accepted_changes == ()
 
 
@@ -149,7 +149,7 @@ def test_a_decision_about_a_place_where_the_job_did_not_stop_is_reported(
     here: Installation,
 ) -> None:
     stopped(here)
-    record = here.submit(restore="latest", accept_changes=changes_of(["bin.9:4=adopt"]))
+    record = here.submit(restore="latest", accept_changes=parse_changes(["bin.9:4=adopt"]))
     assert record.restore is not None
     assert any("the last run did not stop at bin.9:4" in note for note in record.restore.notes)
     assert [str(c) for c in record.accepted_changes] == ["bin.9:4=adopt"]
@@ -161,7 +161,7 @@ def test_who_resumes_a_job_by_hand_meanwhile_is_not_overtaken(here: Installation
     with pytest.raises(NotStopped):
         accept(here)
     with pytest.raises(JobExists):
-        here.submit(restore="latest", accept_changes=changes_of(["bin.4:120=adopt"]))
+        here.submit(restore="latest", accept_changes=parse_changes(["bin.4:120=adopt"]))
 
 
 def test_a_decision_reaches_the_source_through_the_stored_record(here: Installation) -> None:
@@ -186,8 +186,8 @@ def test_a_decision_reaches_the_source_through_the_stored_record(here: Installat
 
 def test_two_choices_for_one_change_are_refused() -> None:
     with pytest.raises(UserError, match="choose one"):
-        changes_of(["0/1=adopt", "0/1=skip"])
-    assert len(changes_of(["0/1=adopt", "0/1=adopt", "a@0/1=skip"])) == 2
+        parse_changes(["0/1=adopt", "0/1=skip"])
+    assert len(parse_changes(["0/1=adopt", "0/1=adopt", "a@0/1=skip"])) == 2
     with pytest.raises(UserError, match="at most 100"):
-        changes_of([f"0/{n}=adopt" for n in range(101)])
+        parse_changes([f"0/{n}=adopt" for n in range(101)])
     assert RestoreOptions.parse("latest").accept_changes == ()

@@ -7,7 +7,7 @@ import pytest
 from coordinator_parts import Installation
 
 from tidegate.coordinator.cluster_cache import ClusterCache
-from tidegate.coordinator.terminal_transaction import ending_of
+from tidegate.coordinator.terminal_transaction import terminal_transaction
 from tidegate.model.records import JobStatus
 from tidegate.store.base import Store
 from tidegate.store.follow import Follower
@@ -19,7 +19,7 @@ def test_a_job_that_ends_is_running_until_the_turn_is_complete_and_never_in_no_m
     here.submit(7)
     cache = ClusterCache(here.store, here.clock)
     cache.refresh()
-    ending = ending_of(here.snapshot(7), JobStatus.CANCELED, here.clock.now_ms())
+    ending = terminal_transaction(here.snapshot(7), JobStatus.CANCELED, here.clock.now_ms())
     here.store.transact(ending.checks, ending.writes)
     seen: list[tuple[bool, bool]] = []
     changes, take = Store.changes, Follower._take

@@ -15,13 +15,13 @@ from tidegate.checkpoints.gc.collector import Collector
 from tidegate.checkpoints.gc.quarantine import Quarantines
 from tidegate.coordinator.collector import (
     PASS_EVERY_MS,
-    LeadersCollector,
-    StoreWitness,
+    LeaderCollector,
+    StoreFacts,
     last_report,
     rules_of,
 )
 from tidegate.coordinator.history_expiry import expire
-from tidegate.coordinator.namespace_owner import OtherNamespace, installation_id, own
+from tidegate.coordinator.namespace_owner import OtherNamespace, claim_namespace, installation_id
 from tidegate.election.elector import Elector
 from tidegate.model.document import to_document
 from tidegate.model.engine import CheckpointSettings, EngineSettings
@@ -35,11 +35,11 @@ DAY_MS = 24 * 3_600_000
 
 def leaders(
     here: Installation, settings: EngineSettings | None = None
-) -> tuple[LeadersCollector, Elector]:
+) -> tuple[LeaderCollector, Elector]:
     elector = Elector(here.store, "coordinator", "me", "", 3_000, here.clock)
     elector.claim()
     return (
-        LeadersCollector(
+        LeaderCollector(
             here.store,
             here.storage.files,
             settings or here.settings,
@@ -50,7 +50,7 @@ def leaders(
     )
 
 
-def turn(collector: LeadersCollector, elector: Elector) -> None:
+def turn(collector: LeaderCollector, elector: Elector) -> None:
     elector.claim()
     collector.step()
 
@@ -64,7 +64,7 @@ def aged(here: Installation, days: int) -> None:
 
 
 def kinds(here: Installation) -> dict[str, UnitKind]:
-    collector = Collector(here.storage.files, StoreWitness(here.store))
+    collector = Collector(here.storage.files, StoreFacts(here.store))
     return {
         v.unit.path: v.kind
         for v in collector.survey(rules_of(here.settings.checkpoint, here.clock.now_ms()))
@@ -139,7 +139,7 @@ def test_a_pass_comes_by_the_time_of_the_last_one_whoever_made_it(here: Installa
     first = last_report(here.store)
     here.clock.ms += PASS_EVERY_MS - 1
     turn(collector, elector)
-    other = LeadersCollector(
+    other = LeaderCollector(
         here.store, here.storage.files, here.settings, here.clock, elector.leadership
     )
     turn(other, elector)
@@ -160,21 +160,21 @@ def test_another_store_does_not_collect_in_a_namespace_that_is_not_its_own(
     here: Installation,
 ) -> None:
     canceled(here)
-    own(here.storage.files, here.store)
+    claim_namespace(here.storage.files, here.store)
     stranger = Installation(Path(here.storage.files.describe()).parent)
     aged(stranger, 30)
     with pytest.raises(OtherNamespace, match="--take-namespace"):
-        own(stranger.storage.files, stranger.store)
+        claim_namespace(stranger.storage.files, stranger.store)
     collector, elector = leaders(stranger)
     turn(collector, elector)
     report = last_report(stranger.store)
     assert report is not None
     assert "belongs to the store" in report.warning
     assert (report.moved, report.due) == (0, 2)
-    own(stranger.storage.files, stranger.store, take=True)
-    own(stranger.storage.files, stranger.store)
+    claim_namespace(stranger.storage.files, stranger.store, take=True)
+    claim_namespace(stranger.storage.files, stranger.store)
     with pytest.raises(OtherNamespace):
-        own(here.storage.files, here.store)
+        claim_namespace(here.storage.files, here.store)
 
 
 def test_a_store_keeps_its_name(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_store_keeps_its_name(tmp_path: Path) -> None:
 def test_a_namespace_whose_owner_cannot_be_read_is_nobodys(here: Installation) -> None:
     here.storage.files.write(OWNER, b"{")
     with pytest.raises(OtherNamespace, match="unreadable"):
-        own(here.storage.files, here.store)
+        claim_namespace(here.storage.files, here.store)
 
 
 def test_a_namespace_that_cannot_be_listed_is_told_and_not_asked_every_moment(

@@ -18,12 +18,12 @@ from tidegate.coordinator.events import (
     EventLog,
     JobChange,
     WebhookSender,
-    body,
+    event_body,
     events_between,
 )
 from tidegate.model.engine import EventSettings
 from tidegate.model.errors import UserError
-from tidegate.model.log_retention import RunwayLevel
+from tidegate.model.log_retention import RetentionLevel
 from tidegate.model.records import CheckpointHealth, JobState, JobStatus
 
 RUNNING = JobState(job_id=7, status=JobStatus.RUNNING, generation=3)
@@ -35,7 +35,7 @@ def ended(number: int, to: JobStatus = JobStatus.FINISHED) -> JobChange:
         job_id=number,
         name=f"job {number}",
         kind=EventKind.STATUS,
-        frm="RUNNING",
+        from_value="RUNNING",
         to=to.value,
         generation=3,
         reason="done",
@@ -113,7 +113,7 @@ def sender(
 
 
 def test_an_event_is_told_in_the_fields_of_the_reference_and_in_ours() -> None:
-    assert body(ended(7)) == {
+    assert event_body(ended(7)) == {
         "eventType": "JOB_STATUS",
         "jobId": "7",
         "jobName": "job 7",
@@ -127,7 +127,7 @@ def test_an_event_is_told_in_the_fields_of_the_reference_and_in_ours() -> None:
 
 
 def test_recovering_is_pending_for_whoever_knows_only_the_states_of_the_reference() -> None:
-    told = body(ended(7, JobStatus.RECOVERING))
+    told = event_body(ended(7, JobStatus.RECOVERING))
     assert (told["jobStatus"], told["to"]) == ("PENDING", "RECOVERING")
 
 
@@ -139,7 +139,7 @@ def test_a_change_of_status_is_an_event_and_the_same_status_is_none() -> None:
         job_id=7,
         name="orders",
         kind=EventKind.STATUS,
-        frm="RUNNING",
+        from_value="RUNNING",
         to="FAILING",
         generation=3,
         reason="the sink is gone",
@@ -149,34 +149,34 @@ def test_a_change_of_status_is_an_event_and_the_same_status_is_none() -> None:
 
 def test_the_first_state_of_a_job_is_an_event() -> None:
     (event,) = events_between(None, RUNNING, "orders", 5)
-    assert (event.frm, event.to) == ("", "RUNNING")
+    assert (event.from_value, event.to) == ("", "RUNNING")
 
 
 def test_a_change_of_health_is_an_event_with_its_own_reason() -> None:
     after = replace(RUNNING, health=CheckpointHealth.STALLED, health_reason="sink blocked")
     (event,) = events_between(RUNNING, after, "orders", 5)
-    assert (event.kind, event.frm, event.to, event.reason, event.final) == (
+    assert (event.kind, event.from_value, event.to, event.reason, event.final) == (
         EventKind.HEALTH,
         "OK",
         "STALLED",
         "sink blocked",
         False,
     )
-    assert body(event)["checkpointHealth"] == "STALLED"
-    assert "jobStatus" not in body(event)
+    assert event_body(event)["checkpointHealth"] == "STALLED"
+    assert "jobStatus" not in event_body(event)
 
 
 def test_a_runway_that_gets_short_is_an_event_with_its_own_reason() -> None:
-    after = replace(RUNNING, log_retention=RunwayLevel.LOW, runway_reason="3 s left")
+    after = replace(RUNNING, log_retention=RetentionLevel.LOW, log_retention_reason="3 s left")
     (event,) = events_between(RUNNING, after, "orders", 5)
-    assert (event.kind, event.frm, event.to, event.reason, event.final) == (
+    assert (event.kind, event.from_value, event.to, event.reason, event.final) == (
         EventKind.RUNWAY,
         "OK",
         "LOW",
         "3 s left",
         False,
     )
-    assert (body(event)["eventType"], body(event)["runway"]) == ("JOB_RUNWAY", "LOW")
+    assert (event_body(event)["eventType"], event_body(event)["runway"]) == ("JOB_RUNWAY", "LOW")
     assert (
         events_between(RUNNING, replace(after, status=JobStatus.FINISHED), "orders", 5)[0].kind
         is EventKind.STATUS
@@ -231,7 +231,9 @@ def test_a_receiver_that_breaks_does_not_stop_the_next_one(
 
 
 def test_only_ends_and_changes_of_health_are_sent_unless_more_was_asked_for(hook: Hook) -> None:
-    health = JobChange(at_ms=1, job_id=2, name="n", kind=EventKind.HEALTH, frm="OK", to="LATE")
+    health = JobChange(
+        at_ms=1, job_id=2, name="n", kind=EventKind.HEALTH, from_value="OK", to="LATE"
+    )
     events = [
         ended(1, JobStatus.RUNNING),
         health,

@@ -8,7 +8,7 @@ from test_reconciler import Leader, running
 
 from tidegate.coordinator import job_history
 from tidegate.coordinator.job_history import history_of
-from tidegate.coordinator.savepoint_requests import given_up
+from tidegate.coordinator.savepoint_requests import abandon_savepoint
 from tidegate.model.document import from_document
 from tidegate.model.job import JobEnv
 from tidegate.model.records import (
@@ -133,7 +133,7 @@ def test_every_savepoint_that_was_asked_for_stays_in_the_history(leader: Leader)
     for by in ("ann", "bob"):
         leader.here.commands.savepoint(7, stop=False, by=by)
         leader.turns(1)
-        answer = given_up(leader.here.known(), "no space", leader.here.clock.now_ms())
+        answer = abandon_savepoint(leader.here.known(), "no space", leader.here.clock.now_ms())
         leader.here.store.transact(answer.checks, answer.writes)
         leader.here.clock.ms += 1000
     asked = [
@@ -150,11 +150,11 @@ def test_the_history_is_bounded_by_number_age_and_length_of_a_line() -> None:
         JobEvent(at_ms=n, kind=JobEventKind.STATUS, to="RUNNING", reason="x" * 5000)
         for n in range(500)
     ]
-    kept = job_history.appended(lines[:-1], lines[-1])
+    kept = job_history.append_events(lines[:-1], lines[-1])
     assert (len(kept), kept[-1].at_ms, kept[0].at_ms) == (job_history.EVENTS_MAX, 499, 400)
     assert len(kept[-1].reason) <= job_history.REASON_CHARS_MAX
     late = replace(lines[0], at_ms=job_history.AGE_MS_MAX + 10_000)
-    assert len(job_history.appended(kept, late)) == job_history.EVENTS_MIN, (
+    assert len(job_history.append_events(kept, late)) == job_history.EVENTS_MIN, (
         "old ones go, the newest stay however old they are"
     )
 

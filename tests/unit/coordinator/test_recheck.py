@@ -13,10 +13,10 @@ from test_reconciler import DRIVER, LeadingServer, running
 
 from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.coordinator.housekeeping import Housekeeper
-from tidegate.coordinator.job_executor import HANDS_MAX, WorkerThreads, sequentially
+from tidegate.coordinator.job_executor import THREADS_MAX, ParallelJobExecutor, run_sequentially
 from tidegate.coordinator.recheck import (
-    CALM_EVERY_S_MAX,
     SHARES,
+    STABLE_EVERY_S_MAX,
     DueQueue,
     RecheckQueue,
     SlotUsage,
@@ -66,13 +66,13 @@ def leader(here: Installation) -> LeadingServer:
 def looks(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
     """How often each job was looked at."""
     counted: Counter[int] = Counter()
-    real = Reconciler._one
+    real = Reconciler._reconcile
 
     def one(self: Reconciler, leading: Any, job_id: int, places: Any) -> bool:
         counted[job_id] += 1
         return real(self, leading, job_id, places)
 
-    monkeypatch.setattr(Reconciler, "_one", one)
+    monkeypatch.setattr(Reconciler, "_reconcile", one)
     return counted
 
 
@@ -131,7 +131,7 @@ def test_a_job_that_gets_on_is_looked_at_now_and_then_and_not_at_every_sign_of_l
     running(leader, env=STREAM)
     settled(leader, 7)
     looks.clear()
-    turns = round(4 * CALM_EVERY_S_MAX * 1000 / TURN_MS)
+    turns = round(4 * STABLE_EVERY_S_MAX * 1000 / TURN_MS)
     for turn in range(turns):
         beat(leader, checkpoint=turn % 10 == 0)
         leader.turns(1, ms=TURN_MS)
@@ -159,7 +159,7 @@ def test_news_of_a_calm_job_is_looked_at_at_once(
     leader.turns(1)
     order = leader.order()
     assert order is not None
-    assert order.order is DriverCommand.STOP
+    assert order.command is DriverCommand.STOP
     looks.clear()
     for _ in range(5):
         beat(leader)
@@ -188,7 +188,7 @@ def test_a_calm_job_whose_progress_stops_is_late_when_it_should_and_at_most_one_
         beat(leader)
         if leader.here.state().health is CheckpointHealth.LATE:
             late_ms = leader.here.clock.now_ms() - began_ms
-    assert 40_000 < late_ms <= 40_000 + CALM_EVERY_S_MAX * 1000 + 3 * TURN_MS
+    assert 40_000 < late_ms <= 40_000 + STABLE_EVERY_S_MAX * 1000 + 3 * TURN_MS
 
 
 def test_a_calm_job_whose_worker_goes_is_looked_at_at_once(leader: LeadingServer) -> None:
@@ -231,7 +231,7 @@ def test_every_job_is_looked_at_after_a_turn_that_was_broken_off(
         raise StoreUnavailable("the cable")
 
     with monkeypatch.context() as broken:
-        broken.setattr(Reconciler, "_one", out_of_reach)
+        broken.setattr(Reconciler, "_reconcile", out_of_reach)
         leader.here.put(replace(leader.here.state(jobs[0]), reason="news"))
         with pytest.raises(StoreUnavailable):
             leader.turns(1)
@@ -244,9 +244,9 @@ def test_a_job_that_could_not_be_read_for_a_while_is_found_again(
     leader: LeadingServer, looks: Counter[int]
 ) -> None:
     jobs = many_running(leader, 2)
-    leader.reconciler.rounds.forget(jobs[0])
+    leader.reconciler.recheck.forget(jobs[0])
     looks.clear()
-    leader.turns(round(3 * CALM_EVERY_S_MAX * 1000 / TURN_MS), ms=TURN_MS)
+    leader.turns(round(3 * STABLE_EVERY_S_MAX * 1000 / TURN_MS), ms=TURN_MS)
     assert set(looks) == set(jobs)
 
 
@@ -307,19 +307,19 @@ def test_an_age_begins_anew_with_every_change_and_time_that_nobody_watched_hardl
 def test_calm_jobs_are_spread_over_their_time_and_restless_ones_meet() -> None:
     rounds = RecheckQueue()
     for job_id in range(10 * SHARES):
-        rounds.looked(job_id, 100.0, 6.4)
+        rounds.schedule(job_id, 100.0, 6.4)
     slices = [len(rounds.due(100.0 + 0.1 * share + 0.05)) for share in range(1, SHARES + 2)]
     assert (max(slices), sum(slices)) == (10, 10 * SHARES)
     for job_id in range(20):
-        rounds.looked(job_id, 200.0 + job_id / 100, None)
+        rounds.schedule(job_id, 200.0 + job_id / 100, None)
     assert (rounds.due(200.9), rounds.due(201.0)) == (set(), set(range(20)))
-    assert rounds.restless({1, 2, 30}) == {1, 2}
+    assert rounds.active({1, 2, 30}) == {1, 2}
 
 
 def test_a_job_that_is_looked_at_again_and_again_is_queued_about_once() -> None:
     rounds = RecheckQueue()
     for turn in range(10_000):
-        rounds.looked(turn % 3, turn / 10, None)
+        rounds.schedule(turn % 3, turn / 10, None)
     assert len(rounds._queue) < 10 + SHARES
     rounds.forget(0)
     assert rounds.due(2_000.0) == {1, 2}
@@ -348,7 +348,7 @@ def test_slots_are_counted_as_assignments_come_and_go() -> None:
     assert (taken.slots["a"], taken.slots["b"], taken.slots["c"]) == (0, 2, 0)
 
 
-@pytest.mark.parametrize("many", [sequentially, WorkerThreads()])
+@pytest.mark.parametrize("many", [run_sequentially, ParallelJobExecutor()])
 def test_all_jobs_are_moved_whether_one_by_one_or_together(many: Any) -> None:
     moved: list[int] = []
 
@@ -362,16 +362,16 @@ def test_all_jobs_are_moved_whether_one_by_one_or_together(many: Any) -> None:
 
 
 def test_moves_wait_for_the_store_at_the_same_time() -> None:
-    meeting = threading.Barrier(HANDS_MAX, timeout=60)
+    meeting = threading.Barrier(THREADS_MAX, timeout=60)
 
     def move(_: int) -> bool:
         return meeting.wait() >= 0
 
-    assert WorkerThreads()(move, list(range(HANDS_MAX))) == HANDS_MAX
+    assert ParallelJobExecutor()(move, list(range(THREADS_MAX))) == THREADS_MAX
 
 
 def test_a_store_out_of_reach_ends_the_turn_when_everybody_is_back() -> None:
-    hands, begun, done = WorkerThreads(), [], []
+    hands, begun, done = ParallelJobExecutor(), [], []
 
     def move(job_id: int) -> bool:
         begun.append(job_id)
@@ -387,14 +387,14 @@ def test_a_store_out_of_reach_ends_the_turn_when_everybody_is_back() -> None:
 
 
 def test_the_hands_of_a_leader_stay_for_its_next_turn() -> None:
-    hands, who = WorkerThreads(), set()
+    hands, who = ParallelJobExecutor(), set()
 
     def move(_: int) -> bool:
         who.add(threading.get_ident())
         return True
 
     assert [hands(move, list(range(20))) for _ in range(50)] == [20] * 50
-    assert len(who) <= HANDS_MAX
+    assert len(who) <= THREADS_MAX
 
 
 def test_a_write_of_which_nobody_knows_whether_it_was_made_is_looked_at_again_and_is_no_mistake(
@@ -419,7 +419,7 @@ def test_a_write_of_which_nobody_knows_whether_it_was_made_is_looked_at_again_an
 
 def test_a_leader_with_several_hands_starts_all_jobs(here: Installation) -> None:
     leader = LeadingServer(here)
-    leader.reconciler.many = WorkerThreads()
+    leader.reconciler.run_jobs = ParallelJobExecutor()
     leader.worker(slots=30)
     for job_id in range(1, 31):
         here.submit(job_id)

@@ -20,7 +20,7 @@ from tidegate.lifecycle.observation import JobObservation
 from tidegate.model.document import to_document
 from tidegate.model.engine import EngineSettings, WorkerSettings
 from tidegate.model.job import JobEnv, JobMode
-from tidegate.model.log_retention import LogRetentionMetric, RunwayLevel
+from tidegate.model.log_retention import LogRetentionMetric, RetentionLevel
 from tidegate.model.records import (
     ASSIGNMENTS,
     DRIVERS,
@@ -43,7 +43,7 @@ from tidegate.model.records import (
     ProcessRef,
     WorkerRecord,
 )
-from tidegate.runner.process import reference
+from tidegate.runner.process import process_ref
 from tidegate.store.base import Check, Delete, Put
 
 DRIVER = ProcessRef(pid=4711, started=1, boot="b", host="h")
@@ -150,7 +150,7 @@ def test_a_job_goes_from_created_to_running_and_every_step_is_told(leader: Leadi
     assert leader.here.state().entered.keys() == {"CREATED", "SCHEDULED", "RUNNING"}
     order = leader.order()
     assert order is not None
-    assert (order.generation, order.worker, order.order) == (1, "w", DriverCommand.RUN)
+    assert (order.generation, order.worker, order.command) == (1, "w", DriverCommand.RUN)
     assert leader.here.pipeline().generation == 1
 
 
@@ -159,7 +159,7 @@ def test_a_job_without_a_worker_waits_and_says_why(leader: LeadingServer) -> Non
     leader.turns(3)
     assert (leader.here.state().status, leader.here.state().reason) == (
         JobStatus.PENDING,
-        "no worker is there",
+        "no worker is running",
     )
 
 
@@ -235,7 +235,7 @@ def test_nothing_starts_before_the_old_driver_is_proven_dead(leader: LeadingServ
     leader.turns(150, ms=1000)
     order = leader.order()
     assert order is not None
-    assert order.order is DriverCommand.KILL
+    assert order.command is DriverCommand.KILL
     assert leader.here.state().generation == 1
     assert leader.here.state().status in (JobStatus.RECOVERING, JobStatus.FAILING)
 
@@ -247,7 +247,7 @@ def test_a_wish_to_stop_becomes_an_order_and_then_the_end(leader: LeadingServer)
     leader.turns(2)
     order = leader.order()
     assert order is not None
-    assert order.order is DriverCommand.STOP
+    assert order.command is DriverCommand.STOP
     leader.dies(record, code=0)
     leader.turns(2)
     assert leader.here.state().status is JobStatus.CANCELED
@@ -266,7 +266,7 @@ def test_a_silent_worker_loses_its_lease_and_its_driver_is_adopted_and_not_resta
     leader.turns(60)
     order = leader.order()
     assert order is not None
-    assert (order.worker, order.generation, order.order) == ("v", 1, DriverCommand.RUN)
+    assert (order.worker, order.generation, order.command) == ("v", 1, DriverCommand.RUN)
     assert leader.here.state().status is JobStatus.RUNNING
     assert leader.here.store.get(WORKERS, "w") is None
 
@@ -276,7 +276,7 @@ def test_a_driver_that_is_heard_of_while_its_leader_was_held_up_is_not_buried(
 ) -> None:
     running(leader)
     del leader.workers["w"]
-    held_up, heard = TransitionWriter.go, []
+    held_up, heard = TransitionWriter.write_transition, []
 
     def go(
         recorder: TransitionWriter,
@@ -362,7 +362,7 @@ def test_a_job_whose_embedded_leader_died_fails_and_can_be_resumed(leader: Leadi
             leader.here.state(),
             status=JobStatus.RUNNING,
             generation=1,
-            leader=reference(os.getpid()),
+            leader=process_ref(os.getpid()),
         )
     )
     leader.here.put(replace(leader.here.pipeline(), generation=1))
@@ -397,7 +397,7 @@ def test_a_runway_that_gets_short_is_told_once_and_stays_with_the_job(
     told = len(leader.heard.events)
     for seconds in (50.0, 40.0, 30.0):
         figure = LogRetentionMetric(
-            source="orders", level=RunwayLevel.LOW, checkpoint=3, seconds_left=seconds
+            source="orders", level=RetentionLevel.LOW, checkpoint=3, seconds_left=seconds
         )
         metrics = PipelineMetrics(
             pipeline=1, generation=leader.here.state().generation, log_retention=(figure,)
@@ -405,10 +405,10 @@ def test_a_runway_that_gets_short_is_told_once_and_stays_with_the_job(
         leader.here.store.transact([], [Put(METRICS, "7/1", to_document(metrics))])
         leader.turns(2)
     state = leader.here.state()
-    assert (state.log_retention, state.runway_reason) == (
-        RunwayLevel.LOW,
+    assert (state.log_retention, state.log_retention_reason) == (
+        RetentionLevel.LOW,
         "orders will not hold checkpoint 3 for long: 50 s left",
     )
-    assert [(event.kind, event.frm, event.to) for event in leader.heard.events[told:]] == [
+    assert [(event.kind, event.from_value, event.to) for event in leader.heard.events[told:]] == [
         (EventKind.RUNWAY, "OK", "LOW")
     ]

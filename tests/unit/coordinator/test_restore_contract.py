@@ -12,7 +12,7 @@ from test_reconciler import Leader
 
 from tidegate.checkpoints.savepoints import NoSavepoint, Savepoints
 from tidegate.coordinator.cleanup import StillClaimed, carry_out_cleanup
-from tidegate.coordinator.commands import JobExists, RunElsewhere
+from tidegate.coordinator.commands import JobExists, LedByRun
 from tidegate.coordinator.restore.claimed_paths import claimed_paths, is_claimed
 from tidegate.coordinator.restore.options import NothingToRestore
 from tidegate.coordinator.restore.origin import ContinuedElsewhere, SavepointOvertaken
@@ -362,7 +362,7 @@ def test_servers_do_not_take_over_from_an_embedded_run(here: Installation) -> No
             leader=ProcessRef(pid=4711, started=1, boot="b", host="h"),
         )
     )
-    with pytest.raises(RunElsewhere, match=r"process 4711 on h.*tidegate run --takeover"):
+    with pytest.raises(LedByRun, match=r"process 4711 on h.*tidegate run --takeover"):
         here.submit(takeover=True)
 
 

@@ -23,7 +23,7 @@ def decided(wish: str | None, condition: PreviousRun) -> StartMode:
         condition,
         job="job 'x' (7)",
         status="killed",
-        place="last completed checkpoint 3",
+        position="last completed checkpoint 3",
     )
 
 
@@ -95,14 +95,17 @@ def test_a_checkpoint_is_a_number() -> None:
 @pytest.mark.parametrize(
     ("text", "wish"),
     [
-        ("savepoint:1700000000000", RestoreOptions(RestoreSource.SAVEPOINT, where="1700000000000")),
+        (
+            "savepoint:1700000000000",
+            RestoreOptions(RestoreSource.SAVEPOINT, location="1700000000000"),
+        ),
         (
             "savepoint:savepoint/7/1700000000000",
-            RestoreOptions(RestoreSource.SAVEPOINT, where="savepoint/7/1700000000000"),
+            RestoreOptions(RestoreSource.SAVEPOINT, location="savepoint/7/1700000000000"),
         ),
         (
             "path:s3://bucket/a/7/1/3",
-            RestoreOptions(RestoreSource.PATH, where="s3://bucket/a/7/1/3"),
+            RestoreOptions(RestoreSource.PATH, location="s3://bucket/a/7/1/3"),
         ),
     ],
 )
@@ -128,7 +131,7 @@ def test_nothing_that_could_be_resumed_is_started_over_unless_fresh_was_said(
     wish: RestoreOptions, condition: PreviousRun
 ) -> None:
     try:
-        start = decide(wish, condition, job="job", status="killed", place="somewhere")
+        start = decide(wish, condition, job="job", status="killed", position="somewhere")
     except (NeedsChoice, NothingToRestore):
         assert wish.start is not RestoreSource.FRESH
         return
@@ -136,9 +139,9 @@ def test_nothing_that_could_be_resumed_is_started_over_unless_fresh_was_said(
         assert wish.start is RestoreSource.FRESH
     if start is StartMode.FRESH and wish.start in (RestoreSource.LATEST, RestoreSource.CHECKPOINT):
         assert wish.on_missing is OnMissing.FRESH
-    if start is StartMode.RESUME and not wish.elsewhere:
+    if start is StartMode.RESUME and not wish.by_location:
         assert condition is PreviousRun.UNFINISHED
-    if wish.elsewhere:
+    if wish.by_location:
         assert start is StartMode.RESUME
 
 
@@ -150,4 +153,4 @@ def test_any_text_is_a_wish_or_is_refused(text: str) -> None:
         return
     assert wish.start is not RestoreSource.ASK
     assert wish.checkpoint == 0 or wish.start is RestoreSource.CHECKPOINT
-    assert bool(wish.where) == wish.elsewhere
+    assert bool(wish.location) == wish.by_location

@@ -12,11 +12,11 @@ from tidegate.coordinator.savepoint_requests import (
     JobEnded,
     SavepointInUse,
     UnknownJob,
-    ask,
-    delete,
+    delete_savepoint,
     request_of,
+    request_savepoint,
 )
-from tidegate.coordinator.terminal_transaction import ending_of
+from tidegate.coordinator.terminal_transaction import terminal_transaction
 from tidegate.model.document import to_document
 from tidegate.model.records import (
     RESTORE_CLAIMS,
@@ -84,7 +84,7 @@ def test_nothing_can_be_saved_of_a_job_that_has_ended_or_never_was(here: Install
     with pytest.raises(JobEnded, match="has ended as CANCELED"):
         here.commands.savepoint(7, stop=True)
     with pytest.raises(UnknownJob):
-        ask(here.store, Savepoints(here.storage.files), here.clock, 8, stop=False)
+        request_savepoint(here.store, Savepoints(here.storage.files), here.clock, 8, stop=False)
 
 
 def test_the_end_of_a_job_answers_what_is_still_wanted(here: Installation) -> None:
@@ -99,7 +99,7 @@ def test_the_end_of_a_job_answers_what_is_still_wanted(here: Installation) -> No
 
 def test_a_job_does_not_end_on_old_knowledge_of_what_is_wanted(here: Installation) -> None:
     here.submit()
-    ending = ending_of(here.snapshot(), JobStatus.FAILED, here.clock.now_ms())
+    ending = terminal_transaction(here.snapshot(), JobStatus.FAILED, here.clock.now_ms())
     here.commands.savepoint(7, stop=False)
     with pytest.raises(Conflict):
         here.store.transact(ending.checks, ending.writes)
@@ -125,8 +125,7 @@ def test_a_savepoint_that_does_not_come_is_given_up_by_the_leader(
     leader.turns(30)
     assert standing(here).status is SavepointStatus.FAILED
     assert (
-        "it was not done within 2 s; pipeline 1 has not come to a checkpoint"
-        in standing(here).reason
+        "it was not complete within 2 s; pipeline 1 has made no checkpoint" in standing(here).reason
     )
     assert here.state().status is JobStatus.RUNNING
 
@@ -156,9 +155,9 @@ def test_a_savepoint_is_deleted_unless_a_restore_copies_from_it(here: Installati
     claim = RestoreClaim(job_id=9, paths=(made.pipelines[1].path,), source_job=7)
     here.store.transact([], [Put(RESTORE_CLAIMS, "9", to_document(claim))])
     with pytest.raises(SavepointInUse, match="is being restored"):
-        delete(here.store, there, made)
+        delete_savepoint(here.store, there, made)
     here.store.transact([], [Put(RESTORE_CLAIMS, "9", to_document(replace(claim, paths=())))])
-    delete(here.store, there, made)
+    delete_savepoint(here.store, there, made)
     assert there.list() == ()
 
 
@@ -167,8 +166,8 @@ def test_a_savepoint_is_not_deleted_while_its_job_ends_with_it(here: Installatio
     request = here.commands.savepoint(7, stop=True)
     there, made = saved(here, request.id)
     with pytest.raises(SavepointInUse, match="is ending with savepoint"):
-        delete(here.store, there, made)
+        delete_savepoint(here.store, there, made)
     answer(here, SavepointStatus.DONE)
     here.ended(JobStatus.SAVEPOINT_DONE)
-    delete(here.store, there, made)
+    delete_savepoint(here.store, there, made)
     assert there.list() == ()

@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from tidegate.coordinator.cluster_cache import ClusterCache
-from tidegate.coordinator.server_heartbeat import Announcement, living, sweep
+from tidegate.coordinator.server_heartbeat import (
+    ServerHeartbeat,
+    live_servers,
+    remove_silent_servers,
+)
 from tidegate.election import Elector, Leader
 from tidegate.model.records import SERVERS, ServerRecord
 from tidegate.store.base import Store
@@ -43,8 +47,8 @@ class World:
         self.cache = ClusterCache(self.store, self.clock)
         self.elector = Elector(self.store, "coordinator", "a", "", LEASE_MS, self.clock)
 
-    def server(self, name: str, store: Store | None = None) -> Announcement:
-        made = Announcement(
+    def server(self, name: str, store: Store | None = None) -> ServerHeartbeat:
+        made = ServerHeartbeat(
             store or self.store,
             ServerRecord(id=name, address=f"http://{name}"),
             LEASE_MS,
@@ -53,7 +57,7 @@ class World:
         made.step()
         return made
 
-    def turn(self, *living: Announcement, seconds: float = 0.0) -> None:
+    def turn(self, *living: ServerHeartbeat, seconds: float = 0.0) -> None:
         """Time passes in tenths of a lease; these give their signs of life, and the leader looks
         and sweeps.
         """
@@ -64,14 +68,14 @@ class World:
             self.cache.refresh()
             leading = self.elector.step()
             assert isinstance(leading, Leader)
-            sweep(self.cache, leading, LEASE_MS, self.clock)
+            remove_silent_servers(self.cache, leading, LEASE_MS, self.clock)
             self.cache.refresh()
             if self.clock.at_s >= end_s:
                 return
             self.clock.at_s += LEASE_MS / 10_000
 
     def seen(self) -> list[str]:
-        return [each.id for each in living(self.cache, LEASE_MS, self.clock)]
+        return [each.id for each in live_servers(self.cache, LEASE_MS, self.clock)]
 
     def kept(self) -> list[str]:
         return [entry.key for entry in self.store.list(SERVERS)]
@@ -120,7 +124,7 @@ def test_a_leader_that_was_overtaken_takes_nothing_away() -> None:
     world.cache.refresh()
     world.clock.at_s += LEASE_MS / 1000 + 0.1
     Elector(world.store, "coordinator", "other", "", LEASE_MS, world.clock).claim()
-    sweep(world.cache, leading, LEASE_MS, world.clock)
+    remove_silent_servers(world.cache, leading, LEASE_MS, world.clock)
     assert world.kept() == ["b"]
 
 

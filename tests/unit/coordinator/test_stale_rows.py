@@ -84,7 +84,7 @@ def test_a_new_snapshot_after_a_lost_log_announces_rows_that_stay(here: Installa
     here.ended(JobStatus.FAILED)
     wish = RestoreOptions(RestoreSource.LATEST, on_incompatible=OnIncompatible.DROP)
     assert not told(planned(here, of, wish))
-    report = planned(here, of, replace(wish, on_not_held=OnPositionLost.INITIAL))
+    report = planned(here, of, replace(wish, on_position_lost=OnPositionLost.INITIAL))
     assert any(
         "rows that were deleted meanwhile stay in the target" in note for note in report.notes
     ), report.notes

@@ -17,8 +17,8 @@ from tidegate.coordinator.tokens import (
     BadLifetime,
     Tokens,
     TokenStatus,
+    authenticate,
     lifetime_ms,
-    recognised,
     status_of,
 )
 from tidegate.model.document import to_document
@@ -159,7 +159,7 @@ def test_a_token_with_impossible_dates_is_listed_and_revoked_and_lets_nobody_in(
     store = open_store(f"sqlite://{database}")
     token_id, text = damaged(store, **changes)
     found = {token.id: token for token in Tokens(store, SystemClock()).all()}
-    assert recognised(text, found.get, SystemClock().now_ms()) is None
+    assert authenticate(text, found.get, SystemClock().now_ms()) is None
     assert status_of(found[token_id], 0) is TokenStatus.DAMAGED
     store.close()
     assert sorted((row["name"], row["status"]) for row in listed(tmp_path)) == [

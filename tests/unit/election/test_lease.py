@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.election.lease import (
-    GLANCE_SHARE,
+    GAP_SHARE,
     Hold,
     Observed,
     Renew,
@@ -22,7 +22,7 @@ from tidegate.election.lease import (
 )
 
 TIMING = Timing(4.0)
-HELD = Observed(lease_version=5, beat_version=6, holder="a", term=3)
+HELD = Observed(lease_version=5, heartbeat_version=6, holder="a", term=3)
 
 
 def look(
@@ -31,7 +31,7 @@ def look(
     return observe(
         before,
         now,
-        asked_s=at_s,
+        requested_s=at_s,
         answered_s=at_s if answered_s is None else answered_s,
         timing=TIMING,
     )
@@ -46,7 +46,7 @@ def looks(now: Observed, *times: float) -> Observed:
 
 
 def test_an_empty_office_is_taken_at_the_first_look_with_a_term_above_the_last_one() -> None:
-    assert seek(look(None, Observed(beat_version=9, term=7), 100.0), TIMING) == Take(8)
+    assert seek(look(None, Observed(heartbeat_version=9, term=7), 100.0), TIMING) == Take(8)
     assert seek(look(None, Observed(), 100.0), TIMING) == Take(1)
 
 
@@ -70,7 +70,7 @@ def test_an_office_that_did_not_change_for_the_whole_lease_is_taken_and_not_a_mo
 
 def test_a_beat_begins_the_count_anew() -> None:
     observed = looks(HELD, 100.0, 101.0, 102.0, 103.0, 103.9)
-    observed = look(observed, replace(HELD, beat_version=7), 104.0)
+    observed = look(observed, replace(HELD, heartbeat_version=7), 104.0)
     assert (observed.unchanged_s, seek(observed, TIMING)) == (0.0, Wait(108.0))
 
 
@@ -91,7 +91,7 @@ def test_a_slow_second_answer_counts_up_to_when_it_was_asked_for() -> None:
 
 def test_a_candidate_that_did_not_look_for_an_hour_counts_a_glance_of_it() -> None:
     observed = look(looks(HELD, 100.0, 100.5), HELD, 3700.5)
-    assert observed.unchanged_s == 0.5 + TIMING.glance_s
+    assert observed.unchanged_s == 0.5 + TIMING.gap_s
     assert isinstance(seek(observed, TIMING), Wait)
 
 
@@ -105,7 +105,7 @@ def test_after_a_blind_spot_the_rest_of_the_lease_is_watched() -> None:
 
 def test_an_empty_office_is_never_called_silent() -> None:
     assert not silent(
-        looks(Observed(beat_version=2, term=1), *(100.0 + n for n in range(10))), TIMING
+        looks(Observed(heartbeat_version=2, term=1), *(100.0 + n for n in range(10))), TIMING
     )
 
 
@@ -143,10 +143,14 @@ def test_silence_is_never_counted_longer_than_it_was_nor_longer_than_it_was_watc
     for pause_s, answer_s, beat in turns:
         at_s += pause_s
         if beat:
-            now, changed_s, glances = replace(now, beat_version=now.beat_version + 1), at_s, 0
+            now, changed_s, glances = (
+                replace(now, heartbeat_version=now.heartbeat_version + 1),
+                at_s,
+                0,
+            )
         observed = look(observed, now, at_s, answered_s=at_s + answer_s)
         assert observed.unchanged_s <= at_s - changed_s + 1e-9
-        assert observed.unchanged_s <= glances * TIMING.lease_s * GLANCE_SHARE + 1e-9
+        assert observed.unchanged_s <= glances * TIMING.lease_s * GAP_SHARE + 1e-9
         at_s, glances = at_s + answer_s, glances + 1
 
 

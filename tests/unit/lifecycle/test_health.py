@@ -114,14 +114,14 @@ def test_a_pipeline_is_as_healthy_as_its_last_progress_is_young(signs, age_ms, l
 @pytest.mark.parametrize(
     ("phase", "reason"),
     [
-        ("planning", "source unreachable: the source has not said what there is to read"),
+        ("planning", "source unreachable: the source has not reported what to read"),
         ("writing", "batch too long: its rows are being read and staged"),
         ("committing", "sink blocked: the sink has not committed"),
-        ("publishing", "store unreachable: the checkpoint storage has not taken it"),
+        ("publishing", "store unreachable: the checkpoint storage has not stored it"),
         ("finishing", "sink blocked: the sink has not closed"),
-        ("waiting", "no trigger: the loop begins no batch"),
-        ("idle", "no trigger: the loop begins no batch"),
-        ("retrying", "attempts fail: one try after the other"),
+        ("waiting", "no trigger: the loop starts no batch"),
+        ("idle", "no trigger: the loop starts no batch"),
+        ("retrying", "attempts fail: every attempt has failed"),
     ],
 )
 def test_the_phase_tells_what_holds_it_up(signs, phase, reason) -> None:
@@ -147,7 +147,7 @@ def test_a_reason_does_not_change_while_nothing_changes(signs) -> None:
 def test_a_pipeline_that_starts_has_the_start_window_too(signs, phase) -> None:
     assert pipeline_health(TEN, signs(phase, START_MS + 40_000)) == JobHealth()
     assert pipeline_health(TEN, signs(phase, START_MS + 40_001)) == JobHealth(
-        LATE, "starting: the pipeline is not up yet"
+        LATE, "starting: the pipeline has not started yet"
     )
     assert pipeline_health(TEN, signs(phase, START_MS + 60_001)).level is STALLED
 
@@ -197,11 +197,11 @@ def test_silence_is_told_apart_by_whether_anyone_sees_the_process(signs) -> None
     seen = pipeline_health(TEN, signs("writing", 70_000, silent_ms=70_000))
     assert seen == JobHealth(
         STALLED,
-        "store unreachable: the driver's process is there, but nothing of it reaches the store",
+        "store unreachable: the driver's process runs, but none of its writes reaches the store",
     )
     unseen = pipeline_health(TEN, signs("writing", 0, silent_ms=70_000, seen=False))
     assert unseen == JobHealth(
-        STALLED, "driver gone: it gives no sign of life, and no worker sees it"
+        STALLED, "driver gone: it sends no heartbeat, and no worker can see it"
     )
 
 
@@ -294,7 +294,9 @@ def test_the_age_that_is_shown_is_of_the_last_checkpoint_or_confirmation(make) -
 
 
 def test_what_the_host_says_of_the_process_is_the_better_reason() -> None:
-    late = JobHealth(CheckpointHealth.LATE, "store unreachable: nothing of it reaches the store")
+    late = JobHealth(
+        CheckpointHealth.LATE, "store unreachable: none of its writes reaches the store"
+    )
     assert explain(late, "the driver's process 7 is stopped") == JobHealth(
         CheckpointHealth.LATE, "driver blocked: the driver's process 7 is stopped"
     )

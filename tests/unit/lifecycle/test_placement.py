@@ -13,7 +13,7 @@ QUEUES = st.lists(
         QueuedJob,
         job_id=st.integers(1, 50),
         tags=TAGS,
-        held=st.sampled_from(["", "", "old incarnation"]),
+        blocked=st.sampled_from(["", "", "old incarnation"]),
         avoid=st.frozensets(st.sampled_from("vw")),
     ),
     unique_by=lambda job: job.job_id,
@@ -104,7 +104,7 @@ def test_where_the_last_driver_did_not_start_is_tried_last() -> None:
 @pytest.mark.parametrize(
     ("job", "workers", "reason"),
     [
-        (QueuedJob(job_id=1), [], "no worker is there"),
+        (QueuedJob(job_id=1), [], "no worker is running"),
         (
             QueuedJob(job_id=1),
             [WorkerOffer(id="w", slots=2, taken=2), WorkerOffer(id="v", slots=1, taken=1)],
@@ -117,7 +117,7 @@ def test_where_the_last_driver_did_not_start_is_tried_last() -> None:
                 WorkerOffer(id="w", slots=2, tags={"zone": "a", "disk": "ssd"}),
                 WorkerOffer(id="v", slots=2),
             ],
-            "no worker has the tags that the job asks for; the nearest one lacks zone=b",
+            "no worker has the tags that the job requires; the closest one lacks zone=b",
         ),
         (
             QueuedJob(job_id=1, tags={"zone": "b"}),
@@ -140,7 +140,7 @@ def test_a_job_without_a_place_is_told_why(job, workers, reason) -> None:
 
 def test_a_job_that_rejects_waiting_is_rejected_but_not_while_it_is_held() -> None:
     assert place_jobs([QueuedJob(job_id=1, reject_when_full=True)], [])[1] == Unplaceable(
-        "no worker is there", rejected=True
+        "no worker is running", rejected=True
     )
     assert place_jobs([QueuedJob(job_id=1, reject_when_full=True, blocked="cleanup")], [])[
         1

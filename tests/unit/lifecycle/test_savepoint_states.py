@@ -46,7 +46,7 @@ def test_the_driver_is_left_alone_while_it_makes_the_savepoint(make) -> None:
 def test_the_job_is_done_when_the_savepoint_is_whole_and_the_driver_has_ended(make, limits) -> None:
     whole = saving(make, savepoint=make.savepoint(DONE))
     assert decide(whole) == NoTransition(command=DriverCommand.STOP)
-    assert decide(make.ordered(whole, DriverCommand.STOP, limits.linger_ms)) == NoTransition(
+    assert decide(make.ordered(whole, DriverCommand.STOP, limits.exit_ms)) == NoTransition(
         command=DriverCommand.INTERRUPT
     )
     assert decide(
@@ -88,8 +88,7 @@ def test_a_savepoint_that_does_not_come_is_given_up_and_names_the_pipelines(make
     )
     assert decision.to is JobStatus.RUNNING
     assert (
-        decision.savepoint
-        == "it was not done within 600 s; pipeline 1 has not come to a checkpoint"
+        decision.savepoint == "it was not complete within 600 s; pipeline 1 has made no checkpoint"
     )
 
 
@@ -99,7 +98,7 @@ def test_a_savepoint_without_a_stop_is_given_up_in_time_too(make, limits) -> Non
         savepoint=make.savepoint(stop=False),
         savepoint_age_ms=limits.savepoint_ms,
     )
-    assert "not done within" in decide(view).savepoint
+    assert "not complete within" in decide(view).savepoint
     embedded = make.view(
         JobStatus.RUNNING,
         savepoint=make.savepoint(),

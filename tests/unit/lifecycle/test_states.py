@@ -212,7 +212,7 @@ def test_a_driver_that_lingers_after_its_work_is_pressed_and_the_job_finishes_ev
 ) -> None:
     view = make.view(JobStatus.RUNNING, pipelines=(make.pipeline(PipelineStatus.FINISHED),))
     assert decide(view) == NoTransition(command=DriverCommand.STOP)
-    assert decide(make.ordered(view, DriverCommand.STOP, limits.linger_ms)) == NoTransition(
+    assert decide(make.ordered(view, DriverCommand.STOP, limits.exit_ms)) == NoTransition(
         command=DriverCommand.INTERRUPT
     )
     assert decide(make.ordered(view, DriverCommand.TERMINATE, limits.terminate_ms)) == NoTransition(
@@ -267,7 +267,7 @@ def test_a_driver_that_died_once_too_often_fails_the_job(make) -> None:
     decision = decide(view)
     assert gone(decision) == (JobStatus.FAILING, DriverCommand.KILL)
     assert (
-        decision.reason == "the driver died (signal 9); all 3 restarts without progress are used up"
+        decision.reason == "the driver died (signal 9); all 3 restarts were used without progress"
     )
     assert decision.failure.condition == "driver-died"
 
@@ -313,7 +313,7 @@ def test_a_driver_without_a_worker_goes_on_while_it_gives_signs_of_life(make) ->
     decision = decide(make.view(JobStatus.RUNNING, supervision=DriverSupervision.GONE))
     assert isinstance(decision, NoTransition)
     assert decision.command is None
-    assert "signs of life" in decision.reason
+    assert "heartbeats" in decision.reason
 
 
 def test_a_driver_that_nobody_sees_or_hears_counts_as_dead_by_its_lease(make) -> None:
@@ -347,7 +347,7 @@ def test_a_running_job_that_lost_its_assignment_gets_it_back(make) -> None:
 def test_a_running_job_without_a_driver_on_record_is_started_again(make) -> None:
     decision = decide(make.view(JobStatus.RUNNING, driver=None))
     assert gone(decision) == (JobStatus.RECOVERING, DriverCommand.KILL)
-    assert decision.failure.message == "the driver has no record any more"
+    assert decision.failure.message == "the driver no longer has a record"
 
 
 @pytest.mark.parametrize("status", [JobStatus.RUNNING, JobStatus.DOING_SAVEPOINT])
@@ -405,7 +405,7 @@ def test_a_wish_to_stop_while_recovering_goes_on_killing(make, wish) -> None:
 def test_a_stop_climbs_the_ladder_step_by_step(make, status, limits) -> None:
     view = make.view(status, DesiredState.CANCEL)
     steps = [
-        (DriverCommand.STOP, limits.ask_ms, DriverCommand.INTERRUPT),
+        (DriverCommand.STOP, limits.stop_ms, DriverCommand.INTERRUPT),
         (DriverCommand.INTERRUPT, limits.interrupt_ms, DriverCommand.TERMINATE),
         (DriverCommand.TERMINATE, limits.terminate_ms, DriverCommand.KILL),
         (DriverCommand.KILL, limits.kill_ms - 1, DriverCommand.KILL),

@@ -445,7 +445,7 @@ class World:
             placement=(
                 Placement(self.random.choice(places))
                 if places
-                else Unplaceable("no worker is there", rejected=self.random.random() < 0.1)
+                else Unplaceable("no worker is running", rejected=self.random.random() < 0.1)
             ),
             limits=LIMITS,
             embedded_alive=self.embedded_alive,
@@ -629,7 +629,7 @@ def test_a_machine_that_starts_beside_a_living_driver_is_caught(
     )
     monkeypatch.setattr(
         JobObservation,
-        "driver_lives",
+        "driver_may_live",
         property(
             lambda view: (
                 view.state.status is not JobStatus.PENDING and view.driver and not view.driver.end

@@ -17,7 +17,7 @@ E = TypeVar("E", bound=StrEnum)
 FILES_MAX = 100
 FILES_CHARS_MAX = 20_000
 CHANGES_MAX = 100
-WORDS = "latest, checkpoint:<id>, savepoint:<id or path>, path:<directory>, fresh or auto"
+RESTORE_SYNTAX = "latest, checkpoint:<id>, savepoint:<id or path>, path:<directory>, fresh or auto"
 
 
 class RestoreSource(StrEnum):
@@ -38,13 +38,13 @@ class RestoreOptions:
 
     start: RestoreSource
     checkpoint: int = 0
-    where: str = ""
+    location: str = ""
     source_job: int | None = None  # restore-from: another job's state
     takeover: bool = False  # fence a run that is alive
     on_missing: OnMissing = OnMissing.FAIL
     on_damaged: OnDamaged = OnDamaged.OLDER
     on_incompatible: OnIncompatible = OnIncompatible.FAIL
-    on_not_held: OnPositionLost = OnPositionLost.FAIL
+    on_position_lost: OnPositionLost = OnPositionLost.FAIL
     on_sink_lost: OnSinkLost = OnSinkLost.FAIL
     duplicates: bool = False  # consent: rows may be there twice
     skip_files: tuple[str, ...] = ()  # absolute paths of files and directories that are left out
@@ -68,17 +68,17 @@ class RestoreOptions:
         ):
             return RestoreOptions(RestoreSource.CHECKPOINT, int(rest))
         if word in (RestoreSource.SAVEPOINT, RestoreSource.PATH) and rest.strip():
-            return RestoreOptions(RestoreSource(word), where=rest.strip())
+            return RestoreOptions(RestoreSource(word), location=rest.strip())
         if rest == "" and text in (RestoreSource.AUTO, RestoreSource.LATEST, RestoreSource.FRESH):
             return RestoreOptions(RestoreSource(text))
-        raise UserError(f"--restore {text!r} is not understood: say {WORDS}")
+        raise UserError(f"--restore {text!r} is not understood: say {RESTORE_SYNTAX}")
 
     @property
-    def elsewhere(self) -> bool:
+    def by_location(self) -> bool:
         """Whether the state is named by its place, and not by the job's last run."""
         return self.start in (RestoreSource.SAVEPOINT, RestoreSource.PATH)
 
-    def of_job(self, source_job: int | None, own: int | None) -> "RestoreOptions":
+    def from_job(self, source_job: int | None, own: int | None) -> "RestoreOptions":
         """With the state of another job: `latest` of it where nothing else is said."""
         if source_job is None or source_job == own:
             return self
@@ -94,7 +94,7 @@ class RestoreOptions:
         )
 
 
-def files_of(option: str, paths: Iterable[str]) -> tuple[str, ...]:
+def parse_files(option: str, paths: Iterable[str]) -> tuple[str, ...]:
     """The paths of an option; they must be absolute, as the driver may run elsewhere."""
     found = []
     for text in paths:
@@ -112,7 +112,7 @@ def files_of(option: str, paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def changes_of(texts: Iterable[str]) -> tuple[AcceptedChange, ...]:
+def parse_changes(texts: Iterable[str]) -> tuple[AcceptedChange, ...]:
     """The values of --accept-change; one position and table can have one choice only."""
     found: dict[tuple[str, str], AcceptedChange] = {}
     for change in map(AcceptedChange.parse, texts):
@@ -186,28 +186,28 @@ class NothingToRestore(UserError):
 
 
 def decide(
-    wish: RestoreOptions,
+    options: RestoreOptions,
     condition: PreviousRun,
     *,
     job: str,
     status: str,
-    place: str,
-    looked: str = "",
+    position: str,
+    searched: str = "",
     checkpoints: bool = True,
 ) -> StartMode:
     """What a wish means; never a silent fresh start. `looked` says where state was looked for."""
     none = condition in (PreviousRun.NONE, PreviousRun.FINISHED, PreviousRun.DISCARDED)
-    if wish.elsewhere:
+    if options.by_location:
         return StartMode.RESUME
-    if wish.start is RestoreSource.FRESH or (
+    if options.start is RestoreSource.FRESH or (
         none
         and (
-            wish.start in (RestoreSource.ASK, RestoreSource.AUTO)
-            or wish.on_missing is OnMissing.FRESH
+            options.start in (RestoreSource.ASK, RestoreSource.AUTO)
+            or options.on_missing is OnMissing.FRESH
         )
     ):
         return StartMode.FRESH
-    there = f" (looked for in {looked})" if looked else ""
+    there = f" (looked for in {searched})" if searched else ""
     match condition:
         case PreviousRun.NONE:
             raise NothingToRestore(
@@ -226,6 +226,6 @@ def decide(
             )
         case PreviousRun.WORK_DONE:
             return StartMode.NOTHING
-    if wish.start is RestoreSource.ASK and not wish.takeover:
-        raise NeedsChoice(job, status, place, checkpoints=checkpoints)
+    if options.start is RestoreSource.ASK and not options.takeover:
+        raise NeedsChoice(job, status, position, checkpoints=checkpoints)
     return StartMode.RESUME

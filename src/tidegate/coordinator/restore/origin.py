@@ -74,7 +74,9 @@ def own_origin(snapshot: JobSnapshot, storage: CheckpointStorage) -> RestoreOrig
     """
     check_lineage(snapshot)
     states = tuple(p.value for p in snapshot.pipelines) or (
-        rebuilt(storage, snapshot.job_id) if forgotten(snapshot) and not snapshot.unused else ()
+        rebuild_states(storage, snapshot.job_id)
+        if is_forgotten(snapshot) and not snapshot.unused
+        else ()
     )
     what = (
         f"the last run of job {snapshot.job_id}"
@@ -101,29 +103,29 @@ def check_lineage(snapshot: JobSnapshot) -> None:
 
 
 def origin_of(
-    store: Store, storage: CheckpointStorage, snapshot: JobSnapshot, wish: RestoreOptions
+    store: Store, storage: CheckpointStorage, snapshot: JobSnapshot, options: RestoreOptions
 ) -> RestoreOrigin:
     """What a wish names; `known` is the job that shall go on. NothingToRestore, NoSavepoint and
     Damaged say what is not there.
     """
-    if wish.start is RestoreSource.SAVEPOINT:
+    if options.start is RestoreSource.SAVEPOINT:
         return _of_savepoint(
             store,
             storage,
-            Savepoints(storage.files).find(wish.source_job or snapshot.job_id, wish.where),
+            Savepoints(storage.files).find(options.source_job or snapshot.job_id, options.location),
         )
-    if wish.start is RestoreSource.PATH:
-        return _of_path(store, storage, wish.where)
-    source = snapshot if wish.source_job is None else read_job(store, wish.source_job)
-    if wish.start is not RestoreSource.CHECKPOINT and _continues(snapshot, source):
+    if options.start is RestoreSource.PATH:
+        return _of_path(store, storage, options.location)
+    source = snapshot if options.source_job is None else read_job(store, options.source_job)
+    if options.start is not RestoreSource.CHECKPOINT and _continues(snapshot, source):
         source = (
             snapshot  # asked for again by an orchestrator that repeats itself: it has gone on since
         )
     origin = own_origin(source, storage)
     if (
-        wish.start is RestoreSource.LATEST
+        options.start is RestoreSource.LATEST
         and not origin.states
-        and forgotten(origin.snapshot)
+        and is_forgotten(origin.snapshot)
         and not origin.snapshot.unused
     ):
         left = [
@@ -148,7 +150,7 @@ def _continues(snapshot: JobSnapshot, source: JobSnapshot) -> bool:
     )
 
 
-def forgotten(snapshot: JobSnapshot) -> bool:
+def is_forgotten(snapshot: JobSnapshot) -> bool:
     """Whether the store has nothing of a job: it never ran, its history has expired, or the store
     was lost.
     """
@@ -160,7 +162,7 @@ def forgotten(snapshot: JobSnapshot) -> bool:
     )
 
 
-def rebuilt(storage: CheckpointStorage, job_id: int) -> tuple[PipelineState, ...]:
+def rebuild_states(storage: CheckpointStorage, job_id: int) -> tuple[PipelineState, ...]:
     """The place of every pipeline of a job that the store has forgotten, by its manifests: the
     newest lineage, all numbers above what is there.
     """
@@ -274,7 +276,7 @@ def _of_path(store: Store, storage: CheckpointStorage, text: str) -> RestoreOrig
         return _of_savepoint(store, storage, Savepoints(storage.files).read(path))
     if path.isdecimal():
         snapshot = read_job(store, int(path))
-        states = rebuilt(storage, int(path))
+        states = rebuild_states(storage, int(path))
         if states:
             return replace(
                 _origin(f"the checkpoints under {storage.files.describe(path)}", snapshot, states),

@@ -13,7 +13,7 @@ from typing import Any
 from tidegate.checkpoints import paths
 from tidegate.checkpoints.savepoints import NoSavepoint
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.coordinator.accepted_changes import acceptance_notes, check_offered, stops_of
+from tidegate.coordinator.accepted_changes import acceptance_notes, check_offered, table_stops
 from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
 from tidegate.coordinator.restore.options import (
     CHANGES_MAX,
@@ -26,27 +26,27 @@ from tidegate.coordinator.restore.origin import (
     ContinuedElsewhere,
     RestoreOrigin,
     check_free,
-    forgotten,
     in_use_by,
+    is_forgotten,
     origin_of,
     own_origin,
 )
 from tidegate.coordinator.restore.points import (
-    Numbers,
+    IdFloor,
     RestorePoint,
-    condition_of,
-    numbers_of,
-    place_of,
+    describe_position,
+    id_floor,
+    previous_run,
     restore_points,
 )
 from tidegate.coordinator.restore.report import PipelineRestore, PositionProbe, report_of
 from tidegate.coordinator.restore.sink_checks import (
     AskSink,
-    Findings,
+    SinkFindings,
     fresh_findings,
     resumed_findings,
 )
-from tidegate.coordinator.restore.stale_rows import fresh_notes, not_held_notes
+from tidegate.coordinator.restore.stale_rows import fresh_notes, position_lost_notes
 from tidegate.model.document import to_document
 from tidegate.model.errors import UserError
 from tidegate.model.plan import Plan
@@ -121,8 +121,8 @@ class RestoreRequest:
     plan: Plan
     options: RestoreOptions
     status: str  # of the last run, in words
-    held: PositionProbe | None = None
-    ask: AskSink | None = None  # what the sinks remember, where they can be asked from here
+    probe: PositionProbe | None = None
+    ask_sink: AskSink | None = None  # what the sinks remember, where they can be asked from here
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,7 +135,7 @@ class PreparedRestore:
 
     start: StartMode
     report: RestoreReport
-    numbers: Numbers
+    id_floor: IdFloor
     lineage: str = ""  # empty: a new one
     states: Mapping[int, PipelineState]
     source: JobSnapshot | None = None  # the ended job, other than this one, whose lineage goes on
@@ -150,11 +150,11 @@ def prepare_restore(
     store: Store, storage: CheckpointStorage, request: RestoreRequest
 ) -> PreparedRestore:
     """Everything that can be known before the first write."""
-    wish, snapshot = request.options, request.snapshot
+    options, snapshot = request.options, request.snapshot
     try:
-        origin = origin_of(store, storage, snapshot, wish)
+        origin = origin_of(store, storage, snapshot, options)
     except (NoSavepoint, NothingToRestore):
-        if wish.on_missing is not OnMissing.FRESH:
+        if options.on_missing is not OnMissing.FRESH:
             raise
         return _fresh(storage, request)
     own = origin.job_id == snapshot.job_id
@@ -166,14 +166,14 @@ def prepare_restore(
         return PreparedRestore(
             start=start,
             report=_base(request, start, origin),
-            numbers=numbers_of(snapshot, storage),
+            id_floor=id_floor(snapshot, storage),
             lineage=origin.lineage,
             states=states,
         )
     try:
         return _resumed(store, storage, request, origin)
     except Incompatible:
-        if wish.on_incompatible is not OnIncompatible.FRESH:
+        if options.on_incompatible is not OnIncompatible.FRESH:
             raise
         return _fresh(storage, request)
 
@@ -181,16 +181,16 @@ def prepare_restore(
 def _decide(
     storage: CheckpointStorage, request: RestoreRequest, origin: RestoreOrigin
 ) -> StartMode:
-    snapshot, wish = origin.snapshot, request.options
+    snapshot, options = origin.snapshot, request.options
     cleanup = snapshot.cleanup.value if snapshot.cleanup else None
     other = snapshot.job_id != request.snapshot.job_id
     return decide(
-        wish,
-        condition_of(snapshot, cleanup, left=bool(origin.states)),
+        options,
+        previous_run(snapshot, cleanup, left=bool(origin.states)),
         job=f"job {snapshot.job_id}" if other else f"job {request.name!r} ({snapshot.job_id})",
         status=request.status or "the store knows nothing of it",
-        place=place_of(origin.states),
-        looked=f"the store and {storage.files.describe(str(snapshot.job_id))}",
+        position=describe_position(origin.states),
+        searched=f"the store and {storage.files.describe(str(snapshot.job_id))}",
         checkpoints=any(state.latest for state in origin.states),
     )
 
@@ -201,16 +201,17 @@ def _fresh(
     """From the beginning; `own` is what the job has left, where that has been looked for already."""
     own = own or own_origin(request.snapshot, storage)
     base = _base(request, StartMode.FRESH, None)
-    report = report_of(base, request.plan, None, {}, drop=False, consent=True, held=None)
+    report = report_of(base, request.plan, None, {}, drop=False, consent=True, probe=None)
     before = fresh_notes(request.plan) if own.states or request.snapshot.outcome is not None else ()
     report = replace(
-        report, notes=(*report.notes, *before, *fresh_findings(request.ask, request.plan).notes)
+        report,
+        notes=(*report.notes, *before, *fresh_findings(request.ask_sink, request.plan).notes),
     )
     left = bool(own.states) and not request.snapshot.pipelines
     return PreparedRestore(
         start=StartMode.FRESH,
         report=report,
-        numbers=numbers_of(request.snapshot, storage, own),
+        id_floor=id_floor(request.snapshot, storage, own),
         states={},
         left=left,
     )
@@ -219,47 +220,53 @@ def _fresh(
 def _resumed(
     store: Store, storage: CheckpointStorage, request: RestoreRequest, origin: RestoreOrigin
 ) -> PreparedRestore:
-    wish, snapshot = request.options, request.snapshot
+    options, snapshot = request.options, request.snapshot
     same = origin.job_id == snapshot.job_id and not origin.named
     # Of its own last run the store knows whether another job has taken it up; only a store that was
     # lost does not.
     user = (
         in_use_by(store, origin.lineage, snapshot.job_id)
-        if not same or forgotten(snapshot)
+        if not same or is_forgotten(snapshot)
         else None
     )
     if same and user is not None:
         raise ContinuedElsewhere(snapshot.job_id, user)
     fork = user is not None
     check_free(origin, snapshot.job_id, fork=fork)
-    numbers = numbers_of(snapshot, storage, origin)
+    numbers = id_floor(snapshot, storage, origin)
     points = {
         p.state.pipeline: p
-        for p in restore_points(storage, origin.states, wish.checkpoint or None, wish.on_damaged)
+        for p in restore_points(
+            storage, origin.states, options.checkpoint or None, options.on_damaged
+        )
     }
     if origin.named and not fork:
         points = {number: _named(origin, point) for number, point in points.items()}
     finished = {s.pipeline: s for s in origin.states if s.status is PipelineStatus.FINISHED}
     places = {s.pipeline: _place(storage, points.get(s.pipeline), s) for s in origin.states}
     base = replace(_base(request, StartMode.RESUME, origin), fork=fork)
-    for change in wish.accept_changes:
-        check_offered(change, stops_of(origin.snapshot.outcome))
+    for change in options.accept_changes:
+        check_offered(change, table_stops(origin.snapshot.outcome))
     report = report_of(
         base,
         request.plan,
         origin.plan,
         places,
-        drop=wish.on_incompatible is OnIncompatible.DROP,
-        consent=wish.duplicates,
-        held=request.held,
+        drop=options.on_incompatible is OnIncompatible.DROP,
+        consent=options.duplicates,
+        probe=request.probe,
     )
     if not fork:
         going = {number: (point.state, places[number].states) for number, point in points.items()}
         found = resumed_findings(
-            request.ask, request.plan, going, report.dropped_operators, numbers.last_generation + 1
+            request.ask_sink,
+            request.plan,
+            going,
+            report.dropped_operators,
+            numbers.last_generation + 1,
         )
-        report = with_findings(report, found, consent=wish.on_sink_lost is OnSinkLost.CONTINUE)
-    judge(report)
+        report = with_findings(report, found, consent=options.on_sink_lost is OnSinkLost.CONTINUE)
+    check_verdict(report)
     states = (
         {s.pipeline: s for s in origin.states}
         if same
@@ -273,7 +280,7 @@ def _resumed(
     return PreparedRestore(
         start=StartMode.RESUME,
         report=report,
-        numbers=numbers,
+        id_floor=numbers,
         lineage="" if fork else origin.lineage,
         states=states,
         source=origin.snapshot
@@ -282,9 +289,9 @@ def _resumed(
         claimed=tuple(
             ref.path for s in states.values() for ref in s.retained if ref.path.split("/")[0] != own
         ),
-        accepted_changes=merge_accepted(() if fork else accepted_before(origin), wish.accept_changes)[
-            -CHANGES_MAX:
-        ],
+        accepted_changes=merge_accepted(
+            () if fork else accepted_before(origin), options.accept_changes
+        )[-CHANGES_MAX:],
     )
 
 
@@ -297,7 +304,7 @@ def accepted_before(origin: RestoreOrigin) -> tuple[AcceptedChange, ...]:
     return last.accepted_changes if last is not None and last.lineage == origin.lineage else ()
 
 
-def judge(report: RestoreReport) -> None:
+def check_verdict(report: RestoreReport) -> None:
     """Raise what the verdict asks for."""
     if report.verdict is Verdict.IMPOSSIBLE:
         raise Incompatible(report)
@@ -305,7 +312,7 @@ def judge(report: RestoreReport) -> None:
         raise NeedsConsent(report)
 
 
-def with_findings(report: RestoreReport, found: Findings, *, consent: bool) -> RestoreReport:
+def with_findings(report: RestoreReport, found: SinkFindings, *, consent: bool) -> RestoreReport:
     """The plan with what the targets said."""
     if consent or not found.lost:
         agreed = [f"{text}; it goes on all the same, as was said" for text in found.lost]
@@ -397,7 +404,7 @@ def _without(state: PipelineState, dropped: tuple[str, ...]) -> PipelineState:
 def _moved(
     state: PipelineState,
     request: RestoreRequest,
-    numbers: Numbers,
+    numbers: IdFloor,
     origin: RestoreOrigin,
     *,
     fork: bool,
@@ -447,8 +454,8 @@ def _base(request: RestoreRequest, start: StartMode, origin: RestoreOrigin | Non
         resumed=start is not StartMode.FRESH,
     )
     notes += (
-        not_held_notes(request.plan)
-        if wish.on_not_held is OnPositionLost.INITIAL and start is StartMode.RESUME
+        position_lost_notes(request.plan)
+        if wish.on_position_lost is OnPositionLost.INITIAL and start is StartMode.RESUME
         else ()
     )
     return RestoreReport(
@@ -462,14 +469,14 @@ def _base(request: RestoreRequest, start: StartMode, origin: RestoreOrigin | Non
 
 
 @dataclass(frozen=True, slots=True)
-class Extra:
+class SubmitChanges:
     """What a restore adds to the transaction that submits a job."""
 
     checks: tuple[Check, ...] = ()
     writes: tuple[Put | Delete, ...] = ()
 
 
-def source_changes(prepared: PreparedRestore, job_id: int, now_ms: int) -> Extra:
+def source_changes(prepared: PreparedRestore, job_id: int, now_ms: int) -> SubmitChanges:
     """The claim on checkpoints that stand elsewhere, and the mark of the ended job whose lineage
     goes on: it must not be resumed beside this one.
     """
@@ -488,23 +495,23 @@ def source_changes(prepared: PreparedRestore, job_id: int, now_ms: int) -> Extra
             writes.append(
                 Put(JOB_STATES, key, to_document(replace(state.value, continued_by=job_id)))
             )
-    return Extra(tuple(checks), tuple(writes))
+    return SubmitChanges(tuple(checks), tuple(writes))
 
 
-def restore_fields(prepared: PreparedRestore, wish: RestoreOptions) -> dict[str, Any]:
+def restore_fields(prepared: PreparedRestore, options: RestoreOptions) -> dict[str, Any]:
     """What the record of an incarnation keeps of its restore."""
     resumed = prepared.start is not StartMode.FRESH
     return {
         "restored": resumed,
-        "checkpoint": wish.checkpoint if resumed else 0,
+        "checkpoint": options.checkpoint if resumed else 0,
         "source_job": prepared.report.source_job,
         "fork": prepared.report.fork,
-        "on_damaged": wish.on_damaged.value,
-        "on_not_held": wish.on_not_held.value,
-        "on_sink_lost": wish.on_sink_lost.value,
+        "on_damaged": options.on_damaged.value,
+        "on_position_lost": options.on_position_lost.value,
+        "on_sink_lost": options.on_sink_lost.value,
         "restore": prepared.report if resumed or prepared.report.notes else None,
-        "skip_files": wish.skip_files,
-        "accept_files": wish.accept_files,
+        "skip_files": options.skip_files,
+        "accept_files": options.accept_files,
         "accepted_changes": prepared.accepted_changes,
     }
 

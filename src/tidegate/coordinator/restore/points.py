@@ -22,7 +22,7 @@ from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.coordinator.job_snapshot import JobSnapshot, last_generation, next_checkpoint
 from tidegate.coordinator.restore.options import PreviousRun
-from tidegate.coordinator.restore.origin import RestoreOrigin, forgotten
+from tidegate.coordinator.restore.origin import RestoreOrigin, is_forgotten
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import UserError
 from tidegate.model.records import (
@@ -102,7 +102,9 @@ def restore_points(
     return points
 
 
-def adopted(storage: CheckpointStorage, state: PipelineState, generation: int) -> PipelineState:
+def copy_checkpoints(
+    storage: CheckpointStorage, state: PipelineState, generation: int
+) -> PipelineState:
     """The same place with every checkpoint in the job's own directory, under its own id: a copy is
     made of what stands elsewhere. Repeatable.
     """
@@ -127,7 +129,9 @@ def adopted(storage: CheckpointStorage, state: PipelineState, generation: int) -
     return replace(state, retained=retained) if retained != state.retained else state
 
 
-def overtake(storage: CheckpointStorage, states: Iterable[PipelineState], now_ms: int) -> None:
+def supersede_savepoints(
+    storage: CheckpointStorage, states: Iterable[PipelineState], now_ms: int
+) -> None:
     """Pipelines that go back on purpose: savepoints of the lineage after that place are marked,
     before any sink takes a row back.
     """
@@ -142,16 +146,14 @@ def overtake(storage: CheckpointStorage, states: Iterable[PipelineState], now_ms
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Numbers:
+class IdFloor:
     """Where the numbers of a new incarnation begin: above all that the id has ever had."""
 
     next_checkpoint: int
     last_generation: int
 
 
-def numbers_of(
-    snapshot: JobSnapshot, storage: CheckpointStorage, *origins: RestoreOrigin
-) -> Numbers:
+def id_floor(snapshot: JobSnapshot, storage: CheckpointStorage, *origins: RestoreOrigin) -> IdFloor:
     """By what the store knows; where it has forgotten the id, by the checkpoints that were left on
     disk: nothing deletes them when a history expires. Above those of the state that is continued,
     too, which may be another job's.
@@ -159,22 +161,22 @@ def numbers_of(
     checkpoint = max([next_checkpoint(snapshot), *(o.next_checkpoint for o in origins)])
     generation = max([last_generation(snapshot), *(o.generation for o in origins)])
     if snapshot.unused or snapshot.state is not None or snapshot.outcome is not None:
-        return Numbers(next_checkpoint=checkpoint, last_generation=generation)
+        return IdFloor(next_checkpoint=checkpoint, last_generation=generation)
     left = storage.newest(snapshot.job_id)
     unseen = GENERATIONS_UNSEEN_MAX if left.checkpoint else 0
-    return Numbers(
+    return IdFloor(
         next_checkpoint=max(checkpoint, left.checkpoint + 1),
         last_generation=max(generation, left.generation) + unseen,
     )
 
 
-def condition_of(
+def previous_run(
     snapshot: JobSnapshot, cleanup: CleanupRecord | None, *, left: bool = False
 ) -> PreviousRun:
     """What there is of an earlier run; `cleanup` is what is still to be deleted of it. `left`: the
     store knows nothing, and its checkpoints are there.
     """
-    if left and forgotten(snapshot):
+    if left and is_forgotten(snapshot):
         return PreviousRun.UNFINISHED
     status = (
         snapshot.state.value.status
@@ -194,7 +196,7 @@ def condition_of(
     return PreviousRun.WORK_DONE if snapshot.work_done else PreviousRun.UNFINISHED
 
 
-def place_of(states: Sequence[PipelineState]) -> str:
+def describe_position(states: Sequence[PipelineState]) -> str:
     """Where an unfinished run stands, in words."""
     latest = {state.pipeline: state.latest.checkpoint for state in states if state.latest}
     if not latest:

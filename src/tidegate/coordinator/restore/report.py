@@ -59,21 +59,21 @@ def report_of(
     *,
     drop: bool,
     consent: bool,
-    held: PositionProbe | None,
+    probe: PositionProbe | None,
 ) -> RestoreReport:
     """The restore plan.
 
     `drop`: state without an owner may be given up; `consent`: rows may be there twice; `held` asks
     a source about a position.
     """
-    found = list(misfits(plan, places))
+    found = list(state_differences(plan, places))
     given_up = [each for each in found if drop or (base.fork and each.sink)]
     dropped = tuple(sorted({each.operator for each in given_up}))
     found = [each for each in found if each not in given_up]
     problems = tuple(dict.fromkeys(each.text for each in found))
     operators = tuple(
         _operator(
-            action, pipeline.id, places.get(pipeline.id), _before(before, action), dropped, held
+            action, pipeline.id, places.get(pipeline.id), _before(before, action), dropped, probe
         )
         for pipeline in plan.pipelines
         for action in pipeline.actions
@@ -98,7 +98,9 @@ def report_of(
     return replace(report, verdict=_verdict(report))
 
 
-def misfits(plan: Plan, places: Mapping[int, PipelineRestore]) -> Iterator[StateDifference]:
+def state_differences(
+    plan: Plan, places: Mapping[int, PipelineRestore]
+) -> Iterator[StateDifference]:
     """State without an owner, and state whose owner reads or writes something else now."""
     owners = {
         action.operator: (pipeline.id, action)
@@ -149,7 +151,7 @@ def _operator(
     place: PipelineRestore | None,
     before: Action | None,
     dropped: tuple[str, ...],
-    held: PositionProbe | None,
+    probe: PositionProbe | None,
 ) -> OperatorReport:
     state = place.states.get(action.operator) if place and action.operator not in dropped else None
     return OperatorReport(
@@ -159,7 +161,9 @@ def _operator(
         resumes=_resumes(action, place, state is not None),
         replays=_replays(action, place) if place else "",
         changes=_changes(action, before),
-        held=_held(action, state, place, held) if action.kind is BlockKind.SOURCE else "",
+        held=_position_status(action, state, place, probe)
+        if action.kind is BlockKind.SOURCE
+        else "",
     )
 
 
@@ -243,7 +247,7 @@ def _before(plan: Plan | None, action: Action) -> Action | None:
     )
 
 
-def _held(
+def _position_status(
     action: Action, state: Any, place: PipelineRestore | None, held: PositionProbe | None
 ) -> str:
     if place is None or place.finished or not isinstance(state, Mapping) or "offset" not in state:
@@ -260,7 +264,7 @@ def go_back(action: Action) -> GoBack:
     return connector.capabilities_of(unpacked(action.options)).go_back or GoBack.DUPLICATE
 
 
-def lines(report: RestoreReport) -> Iterator[str]:
+def report_lines(report: RestoreReport) -> Iterator[str]:
     """The plan for a person."""
     yield (
         f"job {report.job_id}: {report.start}"

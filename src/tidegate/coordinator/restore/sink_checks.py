@@ -26,7 +26,7 @@ AskSink = Callable[[Plan, Action, int, SinkRestore], TargetRecord | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class SinkFindings:
     """`lost`: what the targets do not remember, in words; `notes`: what else a person should know."""
 
     lost: tuple[str, ...] = ()
@@ -81,10 +81,10 @@ def ask_from_here(store: Store, *, fresh: bool = False) -> AskSink:
     return ask
 
 
-def fresh_findings(ask: AskSink | None, plan: Plan) -> Findings:
+def fresh_findings(ask: AskSink | None, plan: Plan) -> SinkFindings:
     """A fresh start: targets that hold rows of others, which stay beside the new ones."""
     if ask is None:
-        return Findings()
+        return SinkFindings()
     notes = []
     for pipeline in plan.pipelines:
         for action in pipeline.of_kind(BlockKind.SINK):
@@ -93,7 +93,7 @@ def fresh_findings(ask: AskSink | None, plan: Plan) -> Findings:
             )
             if isinstance(said, TargetRecord) and said.others:
                 notes.append(f"warning: {foreign_rows_warning(said)}")
-    return Findings(notes=tuple(notes))
+    return SinkFindings(notes=tuple(notes))
 
 
 def resumed_findings(
@@ -102,7 +102,7 @@ def resumed_findings(
     states: Mapping[int, tuple[PipelineState, Mapping[str, Any]]],
     dropped: tuple[str, ...],
     generation: int,
-) -> Findings:
+) -> SinkFindings:
     """A restore: `states` are the place of each pipeline that goes on, and the states of its
     checkpoint.
     """
@@ -117,7 +117,7 @@ def resumed_findings(
             notes.append(f"{action.operator}: its target could not be asked what it holds: {said}")
         elif said is not None and said.checkpoint < resume.checkpoint:
             lost.append(describe_loss(action.operator, said, resume.checkpoint))
-    return Findings(tuple(lost), tuple(notes))
+    return SinkFindings(tuple(lost), tuple(notes))
 
 
 def _resumes(

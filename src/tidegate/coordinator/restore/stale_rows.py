@@ -26,7 +26,7 @@ def fresh_notes(plan: Plan) -> tuple[str, ...]:
     )
 
 
-def not_held_notes(plan: Plan) -> tuple[str, ...]:
+def position_lost_notes(plan: Plan) -> tuple[str, ...]:
     """For a job that reads its tables anew where its log is lost."""
     return tuple(
         f"warning: {sink.operator}: where the log of {source.operator} is lost, its tables are read"

@@ -18,8 +18,8 @@ from tidegate.coordinator.reconciler import Reconciler
 from tidegate.coordinator.restore import planning as prepare
 from tidegate.coordinator.restore.options import PreviousRun
 from tidegate.coordinator.restore.origin import RestoreOrigin
-from tidegate.coordinator.restore.points import Numbers, condition_of
-from tidegate.coordinator.terminal_transaction import Ending, ending_of
+from tidegate.coordinator.restore.points import IdFloor, previous_run
+from tidegate.coordinator.terminal_transaction import TerminalTransaction, terminal_transaction
 from tidegate.coordinator.transitions import StateUpdate, TransitionWriter
 from tidegate.driver import registration
 from tidegate.driver.metrics import MetricsWriter
@@ -142,27 +142,27 @@ def zombie_is_started_again() -> None:
             and known.state.value.status.terminal
         ):
             go = Transition(to=JobStatus.SCHEDULED, worker=min(self.workers, default="none"))
-            self.recorder._schedule(leading.check(), self.view(known, places), known, go)
+            self.writer._schedule(leading.check(), self.view(known, places), known, go)
             return True
         return bool(real(self, leading, job_id, places))
 
-    real = Reconciler._one
-    _put(Reconciler, "_one", one)
+    real = Reconciler._reconcile
+    _put(Reconciler, "_reconcile", one)
 
 
 def zombie_is_left_alone() -> None:
     """An entry of an ended job stays among the running ones."""
-    _put(TransitionWriter, "bury_zombie", lambda *_: None)
+    _put(TransitionWriter, "remove_stale_entry", lambda *_: None)
 
 
 def end_without_a_cleanup_record() -> None:
     """The terminal transaction forgets who cleans up."""
 
-    def ending(snapshot: JobSnapshot, status: JobStatus, now_ms: int, **more: Any) -> Ending:
-        made = ending_of(snapshot, status, now_ms, **more)
+    def ending(snapshot: JobSnapshot, status: JobStatus, now_ms: int, **more: Any) -> TerminalTransaction:
+        made = terminal_transaction(snapshot, status, now_ms, **more)
         return replace(made, writes=tuple(w for w in made.writes if w.map != PENDING_CLEANUPS))
 
-    _everywhere("ending_of", ending_of, ending)
+    _everywhere("terminal_transaction", terminal_transaction, ending)
 
 
 def submit_over_a_running_job() -> None:
@@ -178,13 +178,13 @@ def submit_over_a_running_job() -> None:
         checks, made = writes(self, *arguments, **more)
         return [check for check in checks if check.map != RUNNING_JOBS], made
 
-    _put(commands, "look", blind)
+    _put(commands, "read_job", blind)
     _put(commands.Commands, "_writes", unchecked)
 
 
 def stay_does_not_repeat_its_order() -> None:
     """What a state orders is written only when the status changes."""
-    real = TransitionWriter.stay
+    real = TransitionWriter.write_no_transition
     _put(
         TransitionWriter,
         "stay",
@@ -214,7 +214,7 @@ def pipelines_keep_their_generation() -> None:
 def restart_without_proof_of_death() -> None:
     """Whoever waits to start a driver does not look for the one before."""
     waiting = (JobStatus.RECOVERING, JobStatus.PENDING)
-    real = JobObservation.driver_lives
+    real = JobObservation.driver_may_live
     _put(
         JobObservation,
         "driver_lives",
@@ -269,21 +269,21 @@ def restore_of_what_is_being_deleted() -> None:
     def condition(
         snapshot: JobSnapshot, _: CleanupRecord | None, *, left: bool = False
     ) -> PreviousRun:
-        return condition_of(snapshot, None, left=left)
+        return previous_run(snapshot, None, left=left)
 
-    _put(prepare, "condition_of", condition)
+    _put(prepare, "previous_run", condition)
 
 
 def numbers_begin_anew_when_the_history_is_forgotten() -> None:
     """A job id that the store has forgotten begins at 1, whatever is left on disk."""
 
-    def numbers(snapshot: JobSnapshot, *_: CheckpointStorage | RestoreOrigin) -> Numbers:
-        return Numbers(
+    def numbers(snapshot: JobSnapshot, *_: CheckpointStorage | RestoreOrigin) -> IdFloor:
+        return IdFloor(
             next_checkpoint=registry.next_checkpoint(snapshot),
             last_generation=registry.last_generation(snapshot),
         )
 
-    _put(prepare, "numbers_of", numbers)
+    _put(prepare, "id_floor", numbers)
 
 
 def finished_pipeline_counts_as_progress_for_ever() -> None:
@@ -382,7 +382,7 @@ def savepoint_is_sealed_without_the_others() -> None:
 
 def savepoint_is_forgotten_when_the_job_ends() -> None:
     """The end of a job does not answer what is still wanted of it."""
-    _everywhere("at_the_end", savepoint_requests.at_the_end, lambda *_: savepoint_requests.SavepointReply())
+    _everywhere("savepoint_at_end", savepoint_requests.savepoint_at_end, lambda *_: savepoint_requests.SavepointReply())
 
 
 class _Keeps(CheckpointStorage):
