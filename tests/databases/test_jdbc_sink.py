@@ -324,7 +324,7 @@ def test_a_table_can_be_made_anew(place: Place) -> None:
     assert rows(place) == FIRST
 
 
-def test_save_modes_that_refuse_say_why(place: Place) -> None:
+def test_save_modes_that_refuse_give_the_reason(place: Place) -> None:
     with pytest.raises(TableNotPrepared, match="ERROR_WHEN_SCHEMA_NOT_EXIST"):
         Driven(sink(place, table="orders", schema_save_mode="ERROR_WHEN_SCHEMA_NOT_EXIST")).batch(
             1, (ORDERS, FIRST)

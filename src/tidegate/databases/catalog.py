@@ -1,6 +1,6 @@
-"""What a database tells about its tables: names, columns, keys.
+"""Metadata of tables: names, columns, keys.
 
-The same for all dialects, which fill it (mysql_catalogue.py and the others). Pure data.
+The same for all dialects, which fill it (mysql/catalog.py and the others). Pure data.
 """
 
 from dataclasses import dataclass
@@ -10,14 +10,12 @@ from tidegate.model.types import Column, DataType, Table
 from tidegate.plugin.placeholders import NAME_PARTS
 
 SOURCE_TYPES = "source-types"
-"""The key in Table.options under which a source leaves { column: [type, collation] } in the words
-of its database.
-"""
+"""The key in Table.options under which a source puts { column: [native type, collation] }."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TableName:
-    """A table's name in its parts; parts that a database does not have are empty."""
+    """The parts of a table's name; empty where the database has no such part."""
 
     database: str
     schema: str
@@ -25,11 +23,11 @@ class TableName:
 
     @property
     def path(self) -> str:
-        """As pipelines and sinks name it: `shop.orders`, `shop.public.orders`."""
+        """The name in pipelines and sinks: `shop.orders`, `shop.public.orders`."""
         return ".".join(part for part in (self.database, self.schema, self.table) if part)
 
     def options(self) -> dict[str, Any]:
-        """What a pipeline's table must tell beside its path."""
+        """Table options that a path alone cannot express: the parts of a name with dots."""
         parts = [part for part in (self.database, self.schema, self.table) if part]
         return {NAME_PARTS: parts} if any("." in part for part in parts) else {}
 
@@ -39,10 +37,9 @@ class TableName:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NativeColumn:
-    """A column as its database has it.
+    """A column as defined in its database.
 
-    `native` is the whole type in the database's words: `decimal(12,2) unsigned`, `character
-    varying(80)`.
+    `native` is the complete type in SQL: `decimal(12,2) unsigned`, `character varying(80)`.
     """
 
     name: str
@@ -53,19 +50,18 @@ class NativeColumn:
     collation: str = ""
     generated: bool = False
     type_id: int = 0
-    """The number of the type itself, where a database has one; of a domain its own, not that of the
-    type below it.
-    """
+    """The type's id, where the database has one; for a domain the id of the domain itself."""
     modifier: int = -1
     number: int = 0
-    """What stays the same of a column when it is renamed, and differs when it is dropped and added
-    again; 0 where a database has no such number.
+    """An id that survives a rename and changes when the column is dropped and added again.
+
+    0 where the database has none.
     """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableInfo:
-    """A table as its database has it.
+    """A table as defined in its database.
 
     `unique_key` is the first unique index without nullable columns.
     """
@@ -76,19 +72,17 @@ class TableInfo:
     unique_key: tuple[str, ...] = ()
     comment: str = ""
     deferrable_keys: tuple[tuple[str, ...], ...] = ()
-    """Keys that are checked at the end of a transaction only, so that two rows may have the same
-    one until then.
-    """
+    """Keys checked only at commit, so that two rows may have the same key until then."""
     kind: str = ""
-    """What it is, where a database tells: `table`, `partitioned table`, `view` ..."""
+    """The kind of relation, if known: `table`, `partitioned table`, `view` ..."""
 
     def column(self, name: str) -> NativeColumn | None:
-        """A column by its name: exactly, else in any case."""
+        """Find a column by its exact name, else ignoring case."""
         exact = next((c for c in self.columns if c.name == name), None)
         return exact or next((c for c in self.columns if c.name.lower() == name.lower()), None)
 
     def as_table(self, types: dict[str, DataType], *, kinds: bool = False) -> Table:
-        """The table as it flows through a pipeline; `types` are our types by column name."""
+        """Convert to a pipeline table; `types` maps column names to our types."""
         return Table(
             path=self.name.path,
             columns=tuple(

@@ -1,15 +1,16 @@
-"""A table or a query cut into ranges of one column, so that many tasks can read it and a killed
-read goes on at a range. Called in drivers.
+"""Split a table or a query into ranges of one column.
 
-A chunk is `low <= key < high`, None where it is open. The ranges do not overlap and leave no row
-out: the first has no lower end, the last no upper one. Rows without a value belong to whoever says
-so. Numbers, days and times that are spread evenly are cut by arithmetic, everything else at values
-that are there.
+Many tasks can read it then, and a killed read resumes at a range. Called in drivers.
 
-Only the database compares keys, and always in one ordering: an edge is asked for with `order by
-key`, and the next one is `key > edge`, so that the edges rise in the ordering in which the ranges
-are read (Dialect.key_expression sees to it that it is the same in every connection). Python
-compares no texts.
+A chunk is `low <= key < high`, None where it is open. The ranges do not overlap and cover all rows:
+the first has no lower bound, the last no upper bound. The caller decides which range has the rows
+with a null key. Evenly distributed numbers, dates and times are split by arithmetic, all other keys
+at existing values.
+
+Only the database compares keys, and always in one ordering: a boundary is selected with `order by
+key`, and the next one is `key > boundary`, so that boundaries rise in the ordering in which the
+ranges are read (Dialect.key_expression makes it the same in every connection). Python never
+compares texts.
 """
 
 import datetime
@@ -27,16 +28,14 @@ from tidegate.model.types import DataType, TypeName
 WHOLE_NUMBERS = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT)
 MOMENTS = (TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
 Bound = Any
-"""An end of a range as JSON: a number, a text, {"number": "1.5"}, {"bytes": "0a"}, or None where it
-is open.
-"""
+"""A bound of a range as JSON: a number, a text, {"number": "1.5"}, {"bytes": "0a"}; None if open."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChunkStrategy:
-    """How a table is to be cut.
+    """How to split a table.
 
-    `rows` is about how many it has; a factor is the width of the keys divided by the rows.
+    `rows` is the estimated row count; a factor is the width of the key range divided by the rows.
     """
 
     rows_each: int
@@ -50,7 +49,7 @@ class ChunkStrategy:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One range and about how many rows it has."""
+    """One range and its estimated row count."""
 
     low: Bound
     high: Bound
@@ -59,9 +58,9 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class KeyScale:
-    """Keys as whole numbers and back: how they can be cut by arithmetic.
+    """Converts keys to whole numbers and back, to split them by arithmetic.
 
-    `units` is how many of them make up one in the width of the keys.
+    `units` is the number of whole numbers in one unit of the key range's width.
     """
 
     number: Callable[[Any], int]
@@ -70,7 +69,7 @@ class KeyScale:
 
 
 def splittable(kind: DataType) -> bool:
-    """Whether ranges of such a column can be asked for."""
+    """Whether a table can be split by a column of this type."""
     return kind.name in (
         *WHOLE_NUMBERS,
         *MOMENTS,
@@ -82,9 +81,7 @@ def splittable(kind: DataType) -> bool:
 
 
 def range_condition(dialect: Dialect, key: str, low: Bound, high: Bound, *, nulls: bool) -> str:
-    """The rows of a range, as a condition; `nulls` where rows without a value belong to it too.
-    Empty for all rows.
-    """
+    """SQL condition for the rows of a range, with null keys if `nulls`; empty for all rows."""
     parts = [f"{key} >= {bound_literal(dialect, low)}"] if low is not None else []
     parts += [f"{key} < {bound_literal(dialect, high)}"] if high is not None else []
     if not parts:
@@ -94,17 +91,17 @@ def range_condition(dialect: Dialect, key: str, low: Bound, high: Bound, *, null
 
 
 def bound_literal(dialect: Dialect, bound: Bound) -> str:
-    """An end of a range in a statement."""
+    """Write a bound as an SQL literal."""
     if isinstance(bound, dict):
         if "number" in bound:
-            assert is_number(bound["number"]), "a number that was kept as text"
+            assert is_number(bound["number"]), "a number stored as text"
             return str(bound["number"])
         return dialect.bytes_literal(bytes.fromhex(bound["bytes"]))
     return dialect.literal(bound)
 
 
 def as_bound(value: Any) -> Bound:
-    """A value of a driver as an end of a range."""
+    """Convert a value from a database driver to a bound."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -125,8 +122,9 @@ def as_bound(value: Any) -> Bound:
 def split_into_chunks(
     session: Session, dialect: Dialect, relation: str, key: str, kind: DataType, how: ChunkStrategy
 ) -> list[Chunk]:
-    """The chunks of a relation (a quoted table, or a query in brackets with a name), by one column:
-    `key` is its Dialect.key_expression.
+    """Split a relation (a quoted table, or a query in parentheses with an alias) by one column.
+
+    `key` is the column's Dialect.key_expression.
     """
     if how.rows <= how.rows_each:
         return [Chunk(None, None, how.rows)]
@@ -147,8 +145,10 @@ def split_into_chunks(
 
 
 class KeyColumn(NamedTuple):
-    """Where keys are, how they are compared, what to select of them, how an end of a range is
-    written beside them, and which of them may be one.
+    """The column to split by.
+
+    `key` is the expression to compare, `value` the one to select, `constant` writes a bound to
+    compare with, and `only` restricts the keys that can be boundaries.
     """
 
     relation: str
@@ -159,12 +159,11 @@ class KeyColumn(NamedTuple):
 
 
 def key_scale(kind: DataType, dialect: Dialect) -> KeyScale | None:
-    """How keys of a type are numbers; None where they are not."""
+    """The scale for keys of a type; None if they cannot be split by arithmetic."""
     if kind.name in WHOLE_NUMBERS:
         return KeyScale(int, int)
-    if (
-        kind.name is TypeName.DECIMAL and dialect.system is not System.SQLITE
-    ):  # which compares them as texts
+    # SQLite compares decimals as texts.
+    if kind.name is TypeName.DECIMAL and dialect.system is not System.SQLITE:
         return KeyScale(
             lambda v: int(Decimal(v).scaleb(kind.scale)),
             lambda n: as_bound(Decimal(n).scaleb(-kind.scale)),
@@ -200,8 +199,9 @@ def _moment(value: Any, zone: datetime.tzinfo | None) -> datetime.datetime:
 
 
 def _split_evenly(scale: KeyScale, low: Any, high: Any, how: ChunkStrategy) -> list[Chunk]:
-    """Ranges of the same width; none where the keys are spread otherwise, or are no numbers after
-    all (zero dates, infinity).
+    """Ranges of the same width; empty if keys are not evenly distributed or not finite.
+
+    Zero dates and infinity cannot be converted to numbers.
     """
     try:
         first, last = scale.number(low), scale.number(high)
@@ -233,8 +233,9 @@ def _chunks_between(edges: Sequence[Bound], how: ChunkStrategy) -> list[Chunk]:
 
 
 def _boundary_keys(session: Session, keys: KeyColumn, how: ChunkStrategy) -> Iterator[Bound]:
-    """Values at about equal distances: by walking the index step by step, or by one look at every
-    so manieth row of a large table.
+    """Existing keys at about equal distances.
+
+    Walks the index step by step, or samples every n-th row of a large table in one query.
     """
     each = max(how.rows_each, -(-how.rows // how.chunks_max))
     if how.rows // how.rows_each >= how.sample_above:
@@ -246,8 +247,9 @@ def _boundary_keys(session: Session, keys: KeyColumn, how: ChunkStrategy) -> Ite
 def walk_keys(
     session: Session, keys: KeyColumn, each: int, *, ahead: int, after: Bound = None
 ) -> Iterator[Bound]:
-    """The key that has `ahead` others between it and `after`, then every key that is `each`
-    further, by the index. A key that repeats is one step.
+    """Yield the key `ahead` rows above `after`, then every `each`-th key, by the index.
+
+    Duplicate keys count as one step.
     """
     last = after
     while True:
@@ -256,14 +258,14 @@ def walk_keys(
             *([keys.only] if keys.only else []),
             *([f"{keys.key} > {keys.constant(last)}"] if last is not None else []),
         ]
-        # `as edge`: where what is selected has the name of the key, PostgreSQL orders by it, and it
-        # may be a text
+        # `as edge`: if the selected expression had the key's name, PostgreSQL would order by the
+        # expression, which may be a text.
         sql = (
             f"select {keys.value} as edge from {keys.relation} where {' and '.join(parts)} order by"
             f" {keys.key} limit 1 offset {ahead}"
         )
         found = session.query(sql)
-        if not found or as_bound(found[0][0]) == last:  # a rounded value that is not above itself
+        if not found or as_bound(found[0][0]) == last:  # a rounded value can be its own successor
             return
         last, ahead = as_bound(found[0][0]), each - 1
         yield last

@@ -1,6 +1,6 @@
-"""Statements that make and change tables.
+"""Statements that create and change tables.
 
-Pure; called by sinks and by what carries a source's new columns to them.
+Pure; called by sinks, also to add columns that were added at the source.
 """
 
 from collections.abc import Sequence
@@ -30,9 +30,9 @@ def create_table(
     comment: str = "",
     types: Sequence[str] = (),
 ) -> list[str]:
-    """A new table, with `types` or those that the dialect has.
+    """Statements for a new table, with `types` or the dialect's default types.
 
-    Only columns of the key must have values: what a source could not tell is null.
+    Only columns of the key are NOT NULL: a source sends null for values that it cannot read.
     """
     natives = types or [
         dialect.native_type(column.type, keys=len(key) if column.name in key else 0)
@@ -57,14 +57,12 @@ def create_table(
 
 
 def _comment(text: str) -> str:
-    """MySQL takes no constant with an introducer here."""
+    """Quote a comment; MySQL accepts no literal with a charset introducer here."""
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def create_namespace(dialect: Dialect, name: TableName) -> str | None:
-    """What a table's name needs before it: its database (MySQL) or schema (PostgreSQL); None where
-    there is nothing to make.
-    """
+    """Statement that creates a table's database (MySQL) or schema (PostgreSQL), if any."""
     match dialect.system:
         case System.MYSQL:
             return (
@@ -78,7 +76,7 @@ def create_namespace(dialect: Dialect, name: TableName) -> str | None:
 
 
 def drop_table(dialect: Dialect, name: TableName) -> str:
-    """The table goes, where there is one."""
+    """Statement that drops a table if it exists."""
     return f"drop table if exists {dialect.qualified(name)}"
 
 
@@ -91,11 +89,7 @@ def empty_table(dialect: Dialect, name: TableName) -> str:
 
 
 def add_column(dialect: Dialect, name: TableName, column: Column, native: str = "") -> str:
-    """A new column.
-
-    In the rows that are there it has the column's default, in one step with the column; nothing
-    where it has none.
-    """
+    """Statement that adds a column; existing rows get its default in the same step, or null."""
     text = f"{dialect.quote(column.name)} {native or dialect.native_type(column.type)}"
     if column.default is not None:
         text = f"{text.removesuffix(' default null')} default {_default(dialect, column)}"
@@ -103,9 +97,7 @@ def add_column(dialect: Dialect, name: TableName, column: Column, native: str = 
 
 
 def _default(dialect: Dialect, column: Column) -> str:
-    """A constant, as all of these databases take it: booleans and numbers as they are, all else as
-    text.
-    """
+    """SQL literal of a column's default: booleans and numbers unquoted, the rest as text."""
     value = column.default
     if isinstance(value, bool):
         return str(value).lower() if dialect.system is System.POSTGRES else str(int(value))

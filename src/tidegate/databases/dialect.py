@@ -1,7 +1,7 @@
-"""What every database says in its own way: names, literals, types, catalogue, rows as Arrow.
-`dialect_of` gives the one of an address.
+"""The interface to each database's SQL dialect: names, literals, types, catalog, rows as Arrow.
 
-Dialects hold no connection: they make texts, and read with the session that they are handed.
+`dialect_of` returns the dialect of a system. Dialects hold no connection: they write SQL, and read
+with the session that they receive.
 """
 
 import re
@@ -26,12 +26,12 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 class Dialect(ABC):
     system: ClassVar[System]
     transactional_ddl: ClassVar[bool]
-    """Whether making a table is part of a transaction, or ends it."""
+    """Whether creating a table is part of a transaction; otherwise it ends the transaction."""
     name_chars_max: ClassVar[int]
     quote_character: ClassVar[str]
 
     def quote(self, name: str) -> str:
-        """A name, whatever characters it has."""
+        """Quote a name; it may have any characters."""
         return (
             self.quote_character
             + name.replace(self.quote_character, self.quote_character * 2)
@@ -43,16 +43,17 @@ class Dialect(ABC):
 
     @abstractmethod
     def qualified(self, name: TableName) -> str:
-        """A table in a statement."""
+        """Quote a table's full name for a statement."""
 
     @abstractmethod
     def parse_table(self, text: str, address: Address) -> TableName:
-        """A table as job files write it (`shop.orders`), completed by the address; ValueError in
-        words for a person.
+        """Parse a table name of a job file (`shop.orders`), completed from the address.
+
+        Raises ValueError with a message for the user.
         """
 
     def literal(self, value: Any) -> str:
-        """A value in a statement, for drivers without parameters: keys of chunks."""
+        """Write a value as an SQL literal, for drivers without parameters: bounds of chunks."""
         match value:
             case bool():
                 return "1" if value else "0"
@@ -74,7 +75,7 @@ class Dialect(ABC):
                 return self.text_literal(str(value))
 
     def number_or_text(self, text: str) -> str:
-        """A constant that a person wrote: a number where it is one."""
+        """Write a user's constant as an SQL literal: a number if it is one, else a text."""
         return text.strip() if is_number(text.strip()) else self.text_literal(text)
 
     @abstractmethod
@@ -85,51 +86,50 @@ class Dialect(ABC):
 
     @abstractmethod
     def data_type(self, column: NativeColumn) -> DataType:
-        """Our type of a column."""
+        """Map a column's native type to our type."""
 
     @abstractmethod
     def native_type(self, kind: DataType, *, keys: int = 0) -> str:
-        """The type for a new column; `keys` is how many columns the key has that it is part of, 0
-        where it is none.
+        """The native type for a new column.
+
+        `keys` is the number of columns of the key that it is part of, 0 if it is not part of one.
         """
 
     @abstractmethod
     def expression(self, column: NativeColumn, kind: DataType) -> str:
-        """What to select of a column so that `batches` can read it exactly."""
+        """SQL expression that `batches` can read without loss."""
 
     def key_expression(self, column: NativeColumn) -> str:
-        """A column as it is ordered and compared where a table is cut by it: the same in every
-        connection.
-        """
+        """SQL expression to order and compare a split column by; the same in every connection."""
         return self.quote(column.name)
 
     def key_value(self, key: str) -> str:
-        """What to select of a key so that its literal is that very key again."""
+        """SQL expression that selects a key such that its literal equals the key."""
         return key
 
     def key_constant(self, column: NativeColumn, literal: str) -> str:  # noqa: ARG002  # most types need no help
-        """A literal that is compared as two keys of the column are, also where the column is not
-        beside it.
-        """
+        """SQL literal that compares like a key of the column, also without the column next to it."""
         return literal
 
     def key_at_most(self, column: NativeColumn, constant: str) -> str:
-        """The rows with a key up to a constant, in every connection."""
+        """SQL condition for rows with a key up to a constant; the same in every connection."""
         return f"{self.quote(column.name)} <= {constant}"
 
     def key_above(self, column: NativeColumn, constant: str) -> str:
-        """The rows with a key above a constant, in every connection."""
+        """SQL condition for rows with a key above a constant; the same in every connection."""
         return f"{self.quote(column.name)} > {constant}"
 
     def key_read_as_null(self, column: NativeColumn, kind: DataType) -> str:  # noqa: ARG002  # most types have no such values
-        """Rows whose key is there, may be anywhere in its order, and is read as null; empty where
-        there are none.
+        """SQL condition for non-null keys that are read as null; empty if there are none.
+
+        Such keys can be anywhere in the ordering.
         """
         return ""
 
     def boundary_condition(self, column: NativeColumn, kind: DataType) -> str:  # noqa: ARG002  # most types have no other values
-        """Keys at which a table can be cut, as Python knows their values; empty where these are
-        all.
+        """SQL condition for keys that Python can represent, so that they can be boundaries.
+
+        Empty if all keys can.
         """
         return ""
 
@@ -137,37 +137,38 @@ class Dialect(ABC):
     def batches(
         self, address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int
     ) -> "Iterator[pa.RecordBatch]":
-        """The rows of a statement whose columns are `expression`s, as Arrow of exactly our types;
-        in batches of about rows_max (0: as the driver likes).
+        """Rows of a statement whose columns are `expression`s, as Arrow with exactly our types.
+
+        Batches have about rows_max rows (0: the driver decides).
         """
 
     @abstractmethod
     def tables(self, session: Session, database: str = "") -> list[TableName]:
-        """All tables and views of a database, without those of the system.
+        """List all tables and views of a database, without system tables.
 
-        No database: all that the connection can see.
+        An empty `database` means all databases that the connection can see.
         """
 
     @abstractmethod
     def table_info(self, session: Session, name: TableName) -> TableInfo | None:
-        """A table, or None where there is none."""
+        """Read a table's metadata; None if it does not exist."""
 
     @abstractmethod
     def query_columns(self, session: Session, sql: str) -> list[NativeColumn]:
-        """The columns that a query gives."""
+        """Describe the result columns of a query."""
 
     @abstractmethod
     def estimate_rows(self, session: Session, name: TableName) -> int:
-        """About how many rows a table has, from the statistics; 0 where they say nothing."""
+        """Estimate a table's row count from statistics; 0 if there are none."""
 
 
 def is_number(text: str) -> bool:
-    """Whether a text can stand in a statement as a number."""
+    """Whether a text is an SQL number."""
     return _NUMBER.fullmatch(text) is not None
 
 
 def dialect_of(system: System) -> Dialect:
-    """The ways of a database."""
+    """Return the dialect of a system; loads its module only."""
     match system:
         case System.MYSQL:
             from tidegate.databases.mysql.dialect import MySqlDialect

@@ -1,7 +1,7 @@
-"""What goes wrong with a database, as our own errors. Drivers' exceptions are translated where they
-enter (mysql.py, postgres.py, sqlite.py).
+"""Errors of databases.
 
-An error never holds a password: texts of drivers pass through `Address.masked`.
+Drivers' exceptions are translated where they enter (mysql/, postgres/, sqlite/). An error never
+holds a password: messages of drivers pass through `Address.mask`.
 """
 
 from tidegate.model.errors import Domain, TransientError, UserError
@@ -10,101 +10,101 @@ TEXT_MAX = 1000
 
 
 class DatabaseUnreachable(TransientError):
-    """The server does not answer."""
+    """The server cannot be reached."""
 
     condition = "database-unreachable"
     domain = Domain.EXTERNAL
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(
-            f"the database {where} cannot be reached: {why[:TEXT_MAX]}; is it running, and are host"
-            " and port of `url` right?"
+            f"the database {where} cannot be reached: {why[:TEXT_MAX]}; check"
+            " that it runs, and the host and port in `url`"
         )
         self.where = where
         self.why = why
 
 
 class TransientDatabaseError(TransientError):
-    """A statement failed in a way that may pass: connection lost, deadlock, lock timeout, shutdown,
-    or something that we do not know.
+    """A statement failed and may succeed when it is retried.
+
+    Connection lost, deadlock, lock timeout, shutdown, or an unknown error.
     """
 
     condition = "database-trouble"
     domain = Domain.EXTERNAL
 
     def __init__(self, where: str, why: str, code: str = "") -> None:
-        super().__init__(f"the database {where} says: {why[:TEXT_MAX]}")
+        super().__init__(f"the database {where} reports: {why[:TEXT_MAX]}")
         self.where = where
         self.why = why
         self.code = code
 
 
 class AccessDenied(UserError):
-    """Wrong user or password, or a right that is missing."""
+    """Wrong user or password, or a missing permission."""
 
     condition = "database-access-denied"
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(
-            f"the database {where} refuses: {why[:TEXT_MAX]}; check username, password and the"
-            " rights of that user"
+            f"the database {where} denies access: {why[:TEXT_MAX]}; check username, password and"
+            " the permissions of that user"
         )
         self.where = where
         self.why = why
 
 
 class TlsFailed(UserError):
-    """An encrypted connection that does not come about: a certificate of somebody else, no
-    encryption there, or a file that cannot be read.
-    """
+    """TLS failed: an untrusted certificate, a server without TLS, or an unreadable file."""
 
     condition = "database-untrusted"
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(
-            f"there is no encrypted connection to the database {where}: {why[:TEXT_MAX]}; name the"
-            " authority of its certificate in the URL (sslrootcert=/path/ca.pem, or"
-            " serverSslCert), check that the host in the URL is the one in the certificate, or ask"
-            " for less (sslmode)"
+            f"cannot open an encrypted connection to the database {where}: {why[:TEXT_MAX]}; set"
+            " the certificate authority in the URL (sslrootcert=/path/ca.pem, or serverSslCert),"
+            " check that the host in the URL matches the certificate, or use a weaker sslmode"
         )
         self.where = where
         self.why = why
 
 
 class StatementRefused(UserError):
-    """The database understood the statement and will never carry it out: syntax, a missing column,
-    a value that does not fit.
+    """The database rejects the statement, also when it is retried.
+
+    A syntax error, a missing column, a value that does not fit.
     """
 
     condition = "database-refused"
 
     def __init__(self, where: str, why: str, code: str = "") -> None:
-        super().__init__(f"the database {where} refuses a statement: {why[:TEXT_MAX]}")
+        super().__init__(f"the database {where} rejects a statement: {why[:TEXT_MAX]}")
         self.where = where
         self.why = why
         self.code = code
 
 
 class DatabaseMissing(UserError):
-    """There is no such database."""
+    """The database does not exist."""
 
     condition = "database-missing"
 
     def __init__(self, where: str, why: str) -> None:
-        super().__init__(f"the database {where} is not there: {why[:TEXT_MAX]}; check `url`")
+        super().__init__(f"the database {where} does not exist: {why[:TEXT_MAX]}; check `url`")
         self.where = where
         self.why = why
 
 
 class TableMissing(UserError):
-    """There is no such table."""
+    """The table does not exist or is not visible to the user."""
 
     condition = "table-missing"
 
     def __init__(self, where: str, table: str, suggestion: str = "") -> None:
         hint = f"; did you mean {suggestion!r}?" if suggestion else ""
         super().__init__(
-            f"there is no table {table!r} in the database {where}, or its user may not see it{hint}"
+            f"there is no table {table!r} in the database {where}, or the user has no permission to"
+            f" see it{hint}"
         )
         self.where = where
         self.table = table
@@ -112,13 +112,13 @@ class TableMissing(UserError):
 
 
 class UnknownColumnType(UserError):
-    """A column whose type cannot travel through a pipeline."""
+    """A column of a type that pipelines do not support."""
 
     condition = "unknown-column-type"
 
     def __init__(self, column: str, native: str) -> None:
         super().__init__(
-            f"the column {column!r} has the type {native}, which has no counterpart: leave it out"
+            f"the column {column!r} has the type {native}, which is not supported: leave it out"
             " or cast it with `query`"
         )
         self.column = column
@@ -126,7 +126,7 @@ class UnknownColumnType(UserError):
 
 
 class ValueUnreadable(UserError):
-    """A value of a column does not fit the type of its column here."""
+    """A value does not fit the type that its column has in the pipeline."""
 
     condition = "value-unreadable"
 
@@ -141,7 +141,7 @@ class ValueUnreadable(UserError):
 
 
 class LoggedValueUnfit(UserError):
-    """A value in the log does not fit the type of its column here."""
+    """A value in the log does not fit the type that its column has in the pipeline."""
 
     condition = "value-unreadable"
 
@@ -157,7 +157,7 @@ class LoggedValueUnfit(UserError):
         self.why = why
 
     def with_row(self, table: str, key: str) -> "LoggedValueUnfit":
-        """The same with its table and the key of its row."""
+        """Return a copy that names the table and the key of the row."""
         return LoggedValueUnfit(
             self.column, self.kind, self.index, self.why, f" of {table} ({key})"
         )

@@ -1,11 +1,10 @@
-"""Connections that are kept between two uses, in the memory of one process. Called by the sessions
-of the databases.
+"""Pool of idle connections of one process. Called by the sessions of the databases.
 
-A batch asks each database several times, and a new connection costs more than what it asks. A
-connection is kept only where its use ended in good order; its session is reset by the server first,
-so that nothing of one use is left for the next. One user has it at a time. It is closed when nobody
-wants it for a while, when it is old (a name may lead to another server by then), when the server
-has closed it, and when the process ends; a forked process does not have it.
+A batch queries each database several times, and opening a connection costs more than a query. A
+connection is pooled only if its use ended without an error; the server resets its session first, so
+that no state of one use is left for the next. It has one user at a time. It is closed when it was
+idle for a while, when it is old (a host name may resolve to another server by then), when the
+server has closed it, and when the process ends; a forked process does not inherit it.
 """
 
 import atexit
@@ -25,9 +24,9 @@ from tidegate.databases.url import Address
 IDLE_S_MAX = 30.0
 LIFETIME_S_MAX = 300.0
 PER_ADDRESS_MAX = 2
-"""For each address; more of them are closed after their use."""
+"""Idle connections per address; further ones are closed after use."""
 TOTAL_MAX = 8
-"""In a process; the one that was used least recently is closed for a new one."""
+"""Idle connections per process; the least recently used one is closed for a new one."""
 CHECK_INTERVAL_S = 5.0
 
 
@@ -42,8 +41,9 @@ class IdleConnection:
     since_s: float
 
     def is_usable(self, now_s: float) -> bool:
-        """Whether it is young, and the server has not said anything, which could only be that it
-        ends.
+        """Whether it is young enough and the server has sent nothing.
+
+        The server only sends something unasked when it closes the connection.
         """
         if now_s - self.since_s > IDLE_S_MAX or now_s - self.opened_s > LIFETIME_S_MAX:
             return False
@@ -53,13 +53,13 @@ class IdleConnection:
 
 
 class ClosedConnection:
-    """In the place of a connection that was given back: whoever still uses it is told."""
+    """Replaces a returned connection; each later use raises an error."""
 
     def __init__(self, address: Address) -> None:
         self._where = str(address)
 
     def __getattr__(self, name: str) -> Any:
-        raise TransientDatabaseError(self._where, f"the session is closed, and {name} was wanted")
+        raise TransientDatabaseError(self._where, f"the session is closed; {name} was called")
 
 
 _lock = threading.Lock()
@@ -68,7 +68,7 @@ _closer_runs = False
 
 
 def connection_key(address: Address, kind: str = "") -> str:
-    """What two uses must have in common, the password too; nothing can be read from it."""
+    """Hash of everything that two uses of a connection must share, including the password."""
     known = [
         address.system,
         address.host,
@@ -84,7 +84,7 @@ def connection_key(address: Address, kind: str = "") -> str:
 
 
 def take(key: str) -> IdleConnection | None:
-    """A connection that was kept, which is the caller's now."""
+    """Take an idle connection out of the pool; None if there is none."""
     while True:
         with _lock:
             found = _idle.get(key)
@@ -97,7 +97,7 @@ def take(key: str) -> IdleConnection | None:
 
 
 def put(key: str, connection: Any, fileno: int, close: Callable[[], None], opened_s: float) -> None:
-    """Keep a connection whose session was reset; where there are enough, an older one is closed."""
+    """Add a connection whose session was reset; closes an older one if the pool is full."""
     global _closer_runs
     now_s = time.monotonic()
     new = IdleConnection(connection, fileno, close, opened_s, now_s)
@@ -121,7 +121,7 @@ def _last_use(many: list[IdleConnection]) -> float:
 
 
 def close_all() -> None:
-    """Close all that nobody uses."""
+    """Close all idle connections."""
     with _lock:
         found = [one for many in _idle.values() for one in many]
         _idle.clear()
@@ -130,10 +130,10 @@ def close_all() -> None:
 
 
 def _close_expired() -> None:
-    """Close what nobody has wanted for long; ends when nothing is kept."""
+    """Close connections that are idle for too long; ends when the pool is empty."""
     global _closer_runs
     while True:
-        time.sleep(CHECK_INTERVAL_S)  # between two looks at what is kept
+        time.sleep(CHECK_INTERVAL_S)  # the interval between two checks
         now_s = time.monotonic()
         old: list[IdleConnection] = []
         with _lock:
@@ -153,7 +153,7 @@ def _close_expired() -> None:
 def _after_fork() -> None:
     global _lock, _closer_runs
     _lock = threading.Lock()
-    # the drivers close the socket of a connection that is forgotten, and say nothing to the server
+    # Dropping the references closes the sockets and sends nothing to the server.
     _idle.clear()
     _closer_runs = False
 

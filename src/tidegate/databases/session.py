@@ -1,8 +1,7 @@
-"""One connection to a database, the same for all of them. Not for threads: whoever needs another
-one opens it.
+"""One connection to a database, with the same interface for all systems.
 
-`open_session` is the door; it loads the driver of the address only. In tasks and drivers; never
-when a job file is checked.
+A session is not thread-safe: open another one. `open_session` loads only the driver that the
+address needs. Called in tasks and drivers; never when a job file is checked.
 """
 
 from abc import ABC, abstractmethod
@@ -19,30 +18,30 @@ Row = tuple[Any, ...]
 
 
 class Session(ABC):
-    """A connection in autocommit; `transaction` groups statements. Parameters are written %s in
-    every dialect.
+    """A connection in autocommit mode; `transaction` groups statements.
+
+    Parameters are written %s in every dialect.
     """
 
     def __init__(self, address: Address) -> None:
         self.address = address
         self.reusable = True
-        """Whether the connection may be kept for the next session: not after an error, nor where a
-        reset leaves something of this one.
+        """Whether the connection may be pooled.
+
+        Not after an error, nor if a reset would leave state of this session.
         """
 
     @abstractmethod
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        """Run a statement; its rows."""
+        """Run a statement and return its rows."""
 
     def query_prepared(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        """As `query`, for a statement that is repeated: where the server can, it keeps the plan
-        with the connection.
-        """
+        """Like `query`, for repeated statements: prepared on the connection if possible."""
         return self.query(sql, parameters)
 
     @abstractmethod
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """Run a statement; how many rows it changed."""
+        """Run a statement and return the number of changed rows."""
 
     @abstractmethod
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
@@ -50,25 +49,25 @@ class Session(ABC):
 
     @abstractmethod
     def begin(self) -> None:
-        """Begin a transaction that writes."""
+        """Begin a read-write transaction."""
 
     @abstractmethod
     def commit(self) -> None:
-        """End it; an error means that its outcome is unknown."""
+        """Commit; after an error the outcome is unknown."""
 
     @abstractmethod
     def rollback(self) -> None: ...
 
     @abstractmethod
     def close(self) -> None:
-        """Give the connection back, or close it; never raises.
+        """Return the connection to the pool or close it; never raises.
 
-        The session is of no use afterwards.
+        The session cannot be used afterwards.
         """
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All statements inside or none."""
+        """Commit all statements of the block, or roll them back on an error."""
         self.begin()
         try:
             yield
@@ -79,7 +78,7 @@ class Session(ABC):
         self.commit()
 
     def scalar(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
-        """The first value of the first row; None where there is none."""
+        """Return the first value of the first row; None if there is no row."""
         rows = self.query(sql, parameters)
         return rows[0][0] if rows else None
 
@@ -97,8 +96,9 @@ class Session(ABC):
 
 
 def open_session(address: Address) -> Session:
-    """A new session, on a connection that was kept where there is one; DatabaseUnreachable,
-    AccessDenied.
+    """Open a session, on an idle connection if there is one.
+
+    Raises DatabaseUnreachable or AccessDenied.
     """
     match address.system:
         case System.MYSQL:
@@ -116,7 +116,7 @@ def open_session(address: Address) -> Session:
 
 
 def check_session(address: Address) -> None:
-    """Whether the server is there and takes us: before a driver that would tell it less well."""
+    """Check that we can log in, before using a driver whose error messages are worse."""
     with open_session(address) as session:
         if session.scalar("select 1") != 1:
-            raise TransientDatabaseError(str(address), "it does not answer `select 1` with 1")
+            raise TransientDatabaseError(str(address), "`select 1` did not return 1")

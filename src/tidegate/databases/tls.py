@@ -1,8 +1,8 @@
-"""Encrypted connections: what a URL asks for, in the words of the JDBC drivers, of libpq and of
-Debezium. Pure but for the certificates that it reads.
+"""TLS settings of a URL, with the parameters of the JDBC drivers, libpq and Debezium.
 
-Modes are: none; required, encrypted to whoever answers; verify-ca, to whoever has a certificate of
-the given authority; verify-full, the host of the URL too.
+Pure, except that it reads certificates. Modes: none; required (encrypted, the server is not
+verified); verify-ca (its certificate is signed by the given authority); verify-full (the host name
+matches too).
 """
 
 import ssl
@@ -28,7 +28,7 @@ class TlsMode(StrEnum):
 _MYSQL = {
     "disabled": TlsMode.NONE,
     "disable": TlsMode.NONE,
-    "preferred": TlsMode.NONE,  # takes what it gets; there is nothing to rely on
+    "preferred": TlsMode.NONE,  # accepts unencrypted connections too, so it guarantees nothing
     "required": TlsMode.REQUIRED,
     "require": TlsMode.REQUIRED,
     "trust": TlsMode.REQUIRED,
@@ -44,14 +44,14 @@ DEBEZIUM = {
     "database.sslcert": "sslcert",
     "database.sslkey": "sslkey",
 }
-"""Settings of Debezium that are taken, and what they are called in a URL."""
+"""Debezium's settings that are accepted, with their names in a URL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """What a URL asks for.
+    """TLS settings of a URL.
 
-    `authority` is a file of certificates to trust; the machine's own where it is empty.
+    `ca_file` has the certificates to trust; the system's certificates if it is empty.
     """
 
     mode: TlsMode
@@ -61,7 +61,7 @@ class Tls:
 
 
 def mysql_tls(properties: Mapping[str, str]) -> Tls:
-    """Of MariaDB and MySQL; ValueError for a mode that there is not."""
+    """Parse TLS settings of MariaDB and MySQL; ValueError for an unknown mode."""
     given = {key.lower(): value for key, value in properties.items()}
     authority = next((_path(given[name]) for name in _AUTHORITIES if given.get(name)), "")
     return Tls(
@@ -77,8 +77,8 @@ def _mysql_mode(given: Mapping[str, str], authority: str) -> TlsMode:
     if word:
         if word not in _MYSQL:
             raise ValueError(
-                f"sslMode is {given['sslmode']!r}, and one of DISABLED, REQUIRED, VERIFY_CA and"
-                " VERIFY_IDENTITY is wanted"
+                f"sslMode is {given['sslmode']!r}; use one of DISABLED, REQUIRED, VERIFY_CA,"
+                " VERIFY_IDENTITY"
             )
         return _MYSQL[word]
     if not any(given.get(name, "").lower() == "true" for name in ("usessl", "requiressl")):
@@ -96,7 +96,7 @@ def _path(text: str) -> str:
 
 @cache
 def tls_context(tls: Tls, where: str) -> ssl.SSLContext:
-    """For Python's own sockets. Made once: it reads certificates."""
+    """SSL context for Python's sockets; cached, since it reads certificates."""
     try:
         made = ssl.create_default_context(cafile=tls.ca_file or None)
         if tls.certificate:
@@ -104,8 +104,8 @@ def tls_context(tls: Tls, where: str) -> ssl.SSLContext:
     except (OSError, ssl.SSLError) as error:
         raise TlsFailed(
             where,
-            f"its certificates {tls.ca_file or tls.certificate!r} cannot be read, which must be"
-            f" in PEM form: {error}",
+            f"its certificates {tls.ca_file or tls.certificate!r} cannot be read; they must"
+            f" be in PEM format: {error}",
         ) from None
     made.check_hostname = tls.mode is TlsMode.VERIFY_FULL
     if tls.mode is TlsMode.REQUIRED:
@@ -114,12 +114,12 @@ def tls_context(tls: Tls, where: str) -> ssl.SSLContext:
 
 
 def from_debezium(settings: Mapping[str, Any] | None) -> dict[str, str]:
-    """What its settings ask for, as parameters of a URL."""
+    """Translate Debezium's settings to parameters of a URL."""
     return {DEBEZIUM[key]: str(value) for key, value in flatten(settings or {}) if key in DEBEZIUM}
 
 
 def flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings by their whole names, however they are nested."""
+    """Flatten nested settings to pairs of a dotted name and a value."""
     for key, value in settings.items():
         if isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{key}.")

@@ -1,6 +1,4 @@
-"""Types between databases and pipelines, as far as all dialects share them: our types, and Arrow
-columns brought to exactly the type of their column.
-"""
+"""Type conversions that all dialects share: our types, and casts of Arrow columns to them."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +13,7 @@ from tidegate.plugin.arrow import arrow_type
 
 DECIMAL_DIGITS_MAX = 38
 UNBOUNDED_SCALE = 18
-"""The scale of a number whose column says none."""
+"""The scale of decimals whose column declares none."""
 
 
 def simple_type(name: TypeName) -> DataType:
@@ -23,14 +21,14 @@ def simple_type(name: TypeName) -> DataType:
 
 
 def decimal_type(precision: int, scale: int) -> DataType:
-    """A decimal; where it has more digits than can travel, a text: nothing is rounded."""
+    """A decimal type; a text type if pipelines do not support that many digits."""
     if precision > DECIMAL_DIGITS_MAX or scale > precision:
         return DataType(TypeName.STRING)
     return DataType(TypeName.DECIMAL, precision=precision, scale=scale)
 
 
 def array_type(element: DataType) -> DataType:
-    """A list of one type."""
+    """A list type with the given element type."""
     return DataType(TypeName.ARRAY, children=(element,))
 
 
@@ -45,8 +43,9 @@ def base_and_sizes(native: str) -> tuple[str, list[int]]:
 
 
 def cast_batch(batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]]) -> pa.RecordBatch:
-    """A batch of a driver with exactly our names and types, column by column; what does not fit is
-    an error that names the column.
+    """Cast a driver's batch to exactly our names and types.
+
+    Raises ValueUnreadable, which names the column, for values that do not fit.
     """
     arrays = [
         cast_column(batch.column(index), kind, name) for index, (name, kind) in enumerate(columns)
@@ -57,11 +56,10 @@ def cast_batch(batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]]) -
 
 
 def cast_column(column: Any, kind: DataType, name: str) -> Any:
-    """One column, of exactly our type."""
+    """Cast one column to exactly our type."""
     wanted = arrow_type(kind)
-    if isinstance(
-        column, pa.ExtensionArray
-    ):  # numbers of PostgreSQL come as texts of a type of their own
+    # PostgreSQL's numerics arrive as texts of an extension type.
+    if isinstance(column, pa.ExtensionArray):
         column = column.storage
     if column.type == wanted:
         return column
@@ -104,10 +102,10 @@ def _is_text(kind: Any) -> bool:
 
 
 def cast_decimals(texts: Any, kind: DataType) -> Any:
-    """Numbers from their texts.
+    """Parse decimals from texts.
 
-    Arrow counts digits after it has moved the point, when the highest may be lost: those before the
-    point are counted here.
+    Arrow checks the digits only after rescaling, when the leading ones may already be lost, so the
+    digits before the point are counted here.
     """
     numbers, most = texts.cast(arrow_type(kind)), max(DECIMAL_DIGITS_MAX - kind.scale, 1)
     lengths = pc.binary_length(texts)
@@ -123,7 +121,7 @@ def cast_decimals(texts: Any, kind: DataType) -> Any:
 
 
 def _time_of_day(microseconds: Any) -> Any:
-    """Microseconds since midnight; what is not within a day is no time of day."""
+    """Convert microseconds since midnight; rejects values outside of a day."""
     low, high = (
         pc.less(microseconds, pa.scalar(0)),
         pc.greater_equal(microseconds, pa.scalar(86_400_000_000)),

@@ -1,5 +1,6 @@
-"""A database's address: read from a JDBC URL and the options beside it. Pure; called when a job
-file is checked and when it runs.
+"""Address of a database, parsed from a JDBC URL and related options.
+
+Pure; called when a job file is checked and when it runs.
 
 `jdbc:mysql://host:3306/shop?useSSL=false`, `jdbc:mariadb://...`,
 `jdbc:postgresql://host/shop?currentSchema=sales`, `jdbc:sqlite:/path/file.db`.
@@ -15,7 +16,7 @@ from tidegate.redact import MASK, address_secrets, mask_address
 
 
 class System(StrEnum):
-    """The databases that are spoken without a JVM."""
+    """Databases with a native driver, which need no JVM."""
 
     MYSQL = "mysql"  # MariaDB too
     POSTGRES = "postgresql"
@@ -33,9 +34,9 @@ SCHEMES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Address:
-    """Where a database is and who we are there.
+    """Host, database and credentials; `str` never holds the password.
 
-    `database` is the file of SQLite. Its text never holds the password.
+    For SQLite, `database` is the path of the file.
     """
 
     system: System
@@ -53,13 +54,13 @@ class Address:
         return f"{self.system.value}://{host}:{self.port}/{self.database}"
 
     def uri(self, scheme: str) -> str:
-        """For drivers that take one text; holds the password, so it must not be shown."""
+        """Connection URI for drivers; holds the password, so it must not be shown."""
         who = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}@" if self.user else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{scheme}://{who}{host}:{self.port}/{quote(self.database, safe='')}"
 
     def mask(self, text: str) -> str:
-        """A text of a driver without the password in it, however it is written."""
+        """Remove the password from a driver's message, in every quoting."""
         for secret in {
             self.password,
             quote(self.password, safe=""),
@@ -70,12 +71,12 @@ class Address:
 
     @property
     def creates_file(self) -> bool:
-        """Whether a file that is not there is made (SQLite)."""
+        """Whether a missing SQLite file is created."""
         return self.properties.get("create") == "true"
 
     @property
     def connect_timeout_s(self) -> int:
-        """How long a connection may take."""
+        """Timeout for opening a connection."""
         raw = self.properties.get("connect_timeout_s", "30")
         return max(1, int(raw)) if raw.isdigit() else 30
 
@@ -86,15 +87,15 @@ def parse_url(
     password: str | None = None,
     properties: Mapping[str, Any] | None = None,
 ) -> Address:
-    """The address; ValueError in words for a person, without the URL's secrets."""
+    """Parse an address; ValueError with a message for the user, without secrets."""
     text = url.strip().removeprefix("jdbc:")
     if text.startswith("sqlite:"):
         return _sqlite(text, properties or {})
     scheme = text.partition("://")[0].lower()
     if scheme not in SCHEMES or "://" not in text:
         raise ValueError(
-            f"{scheme or 'this'!r} is no database that is spoken here: jdbc:mysql://,"
-            " jdbc:mariadb://, jdbc:postgresql:// and jdbc:sqlite: are"
+            f"{scheme or 'this'!r} is not a supported database; use jdbc:mysql://,"
+            " jdbc:mariadb://, jdbc:postgresql:// or jdbc:sqlite:"
         )
     try:
         parts = urlsplit(text)
@@ -132,7 +133,7 @@ def _sqlite(text: str, properties: Mapping[str, Any]) -> Address:
 
 
 def has_native_dialect(url: str) -> bool:
-    """Whether this address is spoken without a JVM."""
+    """Whether a native driver supports the URL, without a JVM."""
     text = url.strip().removeprefix("jdbc:")
     return text.startswith("sqlite:") or text.partition("://")[0].lower() in SCHEMES
 
@@ -143,7 +144,7 @@ def url_without_secrets(url: str) -> str:
 
 
 def mask_secrets(url: str, password: str | None, text: str) -> str:
-    """A text of a driver without any password of this URL or beside it, however it is written."""
+    """Remove the URL's passwords and `password` from a driver's message, in every quoting."""
     told = {*address_secrets(url), *map(unquote, address_secrets(url)), password or ""} - {""}
     for secret in sorted(told | {quote(one, safe="") for one in told}, key=len, reverse=True):
         text = text.replace(secret, MASK)

@@ -1,5 +1,6 @@
-"""MariaDB and MySQL: tables, columns and keys, by information_schema; columns of a query, by its
-own description. Called by mysql_dialect.py.
+"""Catalog queries for MariaDB and MySQL: tables, columns and keys from information_schema.
+
+The columns of a query are read from its result description. Called by mysql/dialect.py.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from information_schema.columns where table_schema = %s and table_name = %s orde
 _KEYS = """
 select index_name, column_name, nullable from information_schema.statistics
 where table_schema = %s and table_name = %s and non_unique = 0 order by index_name = 'PRIMARY' desc, index_name, seq_in_index"""
-# A view says VIEW there.
+# The comment of a view is the text VIEW.
 _COMMENT = (
     "select if(table_type = 'VIEW', '', table_comment) from information_schema.tables where"
     " table_schema = %s and table_name = %s"
@@ -44,8 +45,8 @@ _TYPES: Mapping[int, str] = {
 
 
 def tables(session: Session, database: str) -> list[TableName]:
-    """All tables and views of a database, else of all that are not the system's."""
-    places = (
+    """List tables and views of a database, or of all databases except system ones."""
+    databases = (
         [database]
         if database
         else [
@@ -55,19 +56,19 @@ def tables(session: Session, database: str) -> list[TableName]:
         ]
     )
     found = []
-    for place in places:
+    for schema in databases:
         rows = session.query(
             "select table_name from information_schema.tables where table_schema = %s order by"
             " table_name",
-            (place,),
+            (schema,),
         )
-        found += [TableName(place, "", name) for (name,) in rows]
+        found += [TableName(schema, "", name) for (name,) in rows]
     return found
 
 
 def table_info(session: Session, name: TableName) -> TableInfo | None:
-    """A table with its columns and keys."""
-    place = (name.database, name.table)
+    """Read a table with its columns and keys; None if it does not exist."""
+    names = (name.database, name.table)
     columns = tuple(
         NativeColumn(
             name=column,
@@ -80,26 +81,26 @@ def table_info(session: Session, name: TableName) -> TableInfo | None:
             and "DEFAULT_GENERATED" not in (extra or "").upper(),
         )
         for column, native, nullable, comment, charset, collation, extra in session.query(
-            _COLUMNS, place
+            _COLUMNS, names
         )
     )
     if not columns:
         return None
     keys: dict[str, list[str]] = {}
-    loose: set[str] = set()
-    for index, column, nullable in session.query(_KEYS, place):
+    nullable_indexes: set[str] = set()
+    for index, column, nullable in session.query(_KEYS, names):
         keys.setdefault(index, []).append(column)
         if nullable == "YES":
-            loose.add(index)
+            nullable_indexes.add(index)
     unique = next(
         (
             tuple(names)
             for index, names in keys.items()
-            if index != "PRIMARY" and index not in loose
+            if index != "PRIMARY" and index not in nullable_indexes
         ),
         (),
     )
-    comment = session.scalar(_COMMENT, place)
+    comment = session.scalar(_COMMENT, names)
     return TableInfo(
         name=name,
         columns=columns,
@@ -110,13 +111,13 @@ def table_info(session: Session, name: TableName) -> TableInfo | None:
 
 
 def query_columns(session: Session, sql: str) -> list[NativeColumn]:
-    """From the description of an empty result."""
+    """Describe the result columns of a query by running it without rows."""
     assert isinstance(session, MySqlSession)
     with session.connection.cursor() as cursor:
         translate_errors(
             session.address, lambda: cursor.execute(f"select * from ({sql}) tidegate_query limit 0")
         )
-        fields = cursor._result.fields  # the public description leaves signs and character sets out
+        fields = cursor._result.fields  # the public description lacks signedness and character sets
         return [
             NativeColumn(
                 name=field.name, native=_native(field), nullable=not field.flags & FLAG.NOT_NULL
@@ -126,7 +127,7 @@ def query_columns(session: Session, sql: str) -> list[NativeColumn]:
 
 
 def _native(field: Any) -> str:
-    """The type of a result's column in the words of the catalogue."""
+    """The type of a result's column, written like in the catalog."""
     unsigned = " unsigned" if field.flags & FLAG.UNSIGNED else ""
     code = field.type_code
     if code in (FIELD_TYPE.DECIMAL, FIELD_TYPE.NEWDECIMAL):

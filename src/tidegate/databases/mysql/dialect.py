@@ -1,10 +1,9 @@
-"""MariaDB and MySQL: names, literals, types both ways. Rows are read in mysql_rows.py, the
-catalogue in mysql_catalogue.py.
+"""Dialect of MariaDB and MySQL: names, literals, types in both directions.
 
-Types follow the reference: tinyint(1) and bit(1) are boolean, unsigned types the next wider one,
-bigint unsigned decimal(20,0). A timestamp is a moment (timestamp_tz), a datetime is not
-(timestamp). Dates that are not in the calendar (0000-00-00, 2024-00-10, 0000-05-05, 2023-02-29) are
-null.
+Rows are read in mysql/rows.py, the catalog in mysql/catalog.py. Types follow SeaTunnel: tinyint(1)
+and bit(1) are boolean, unsigned types the next wider one, bigint unsigned decimal(20,0). A
+timestamp is an instant (timestamp_tz), a datetime is not (timestamp). Invalid dates (0000-00-00,
+2024-00-10, 0000-05-05, 2023-02-29) are null.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
 from tidegate.databases.dialect import Dialect
-from tidegate.databases.mysql import catalog as mysql_catalogue
+from tidegate.databases.mysql import catalog as mysql_catalog
 from tidegate.databases.session import Session
 from tidegate.databases.types import base_and_sizes, decimal_type, simple_type
 from tidegate.databases.url import Address, System
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 KEY_CHARS_MAX = 760
-"""An index of InnoDB holds 3072 bytes, at 4 bytes a character."""
+"""InnoDB's limit for an index is 3072 bytes, with 4 bytes per character."""
 _WIDER = {
     "tinyint": TypeName.SMALLINT,
     "smallint": TypeName.INT,
@@ -89,9 +88,7 @@ class MySqlDialect(Dialect):
     quote_character = "`"
 
     def __init__(self, *, time_as_text: bool = False) -> None:
-        """`time_as_text`: columns of the type TIME are texts, as they may hold more than times of
-        day.
-        """
+        """With `time_as_text`, TIME columns are texts, since they may exceed 24 hours."""
         self.time_as_text = time_as_text
 
     def qualified(self, name: TableName) -> str:
@@ -100,23 +97,22 @@ class MySqlDialect(Dialect):
     def parse_table(self, text: str, address: Address) -> TableName:
         parts = [part.strip("`") for part in text.split(".")]
         if not all(parts) or len(parts) > 2:
-            raise ValueError(f"{text!r} is no table: write database.table")
+            raise ValueError(f"{text!r} is not a table name: write database.table")
         database = parts[0] if len(parts) == 2 else address.database
         if not database:
             raise ValueError(
-                f"{text!r} names no database, and neither does the URL: write database.table"
+                f"{text!r} has no database, and neither has the URL: write database.table"
             )
         return TableName(database, "", parts[-1])
 
     def text_literal(self, text: str) -> str:
-        """By its bytes: no mode of the server can read it in another way."""
+        """Write the bytes in hex, so that no SQL mode can change the meaning."""
         return f"_utf8mb4 x'{text.encode().hex()}'" if text else "''"
 
     def bytes_literal(self, data: bytes) -> str:
         return f"x'{data.hex()}'"
 
     def data_type(self, column: NativeColumn) -> DataType:
-        """Our type of a column."""
         text = column.native.lower()
         base, sizes = base_and_sizes(text)
         base = (
@@ -148,10 +144,10 @@ class MySqlDialect(Dialect):
         return simple_type(_OTHERS.get(base, TypeName.STRING))
 
     def native_type(self, kind: DataType, *, keys: int = 0) -> str:
-        """The type for a new column.
+        """The native type for a new column.
 
-        Texts and bytes of a key have a length, as its index does; texts are told apart by bytes:
-        "a" and "A" are two rows.
+        Texts and bytes of a key have a length, since an index needs one; texts are compared by
+        bytes: "a" and "A" are different keys.
         """
         if keys and kind.name in (TypeName.STRING, TypeName.BYTES, TypeName.BINARY_VECTOR):
             text = kind.name is TypeName.STRING
@@ -163,7 +159,7 @@ class MySqlDialect(Dialect):
         return _NATIVE.get(kind.name, "json")
 
     def expression(self, column: NativeColumn, kind: DataType) -> str:
-        """What connectorx reads exactly: whole numbers, doubles, texts, bytes, datetimes."""
+        """Select what connectorx reads exactly: integers, doubles, texts, bytes, datetimes."""
         name, base = self.quote(column.name), base_and_sizes(column.native)[0].partition(" ")[0]
         match kind.name:
             case TypeName.BOOLEAN:
@@ -176,7 +172,7 @@ class MySqlDialect(Dialect):
                 return f"{name} + 0"
             case TypeName.BYTES if (
                 base == "bit" or base == "vector" or base in _SPATIAL
-            ):  # as the server keeps them, which is what it takes too
+            ):  # the server's internal format, which it also accepts
                 return (
                     f"unhex(lpad(hex({name}), {2 * ((_bits(column) + 7) // 8)}, '0'))"
                     if base == "bit"
@@ -192,7 +188,7 @@ class MySqlDialect(Dialect):
                 )
             case TypeName.TIMESTAMP:
                 return f"if({_is_date(name)}, {name}, null)"
-            case TypeName.TIMESTAMP_TZ:  # whatever the time zone of the session is
+            case TypeName.TIMESTAMP_TZ:  # independent of the session's time zone
                 return (
                     f"if(month({name}) = 0, null, cast(unix_timestamp({name}) * 1000000 as signed))"
                 )
@@ -200,8 +196,10 @@ class MySqlDialect(Dialect):
                 return name
 
     def key_expression(self, column: NativeColumn) -> str:
-        """Enums are ordered by number and compared as texts; texts of a query may have the
-        collation of the connection. Both by their bytes instead.
+        """Compare enums and texts without a collation by their bytes.
+
+        MySQL orders enums by number but compares them as texts, and texts of a query may have the
+        connection's collation.
         """
         base, name = base_and_sizes(column.native)[0].partition(" ")[0], self.quote(column.name)
         text = base.endswith("text") or base.endswith("char")
@@ -212,8 +210,9 @@ class MySqlDialect(Dialect):
         )
 
     def key_constant(self, column: NativeColumn, literal: str) -> str:
-        """Texts in the character set and collation of the column, whose index can then be used;
-        addresses and the like as what they are.
+        """Convert texts to the column's character set and collation, so that its index is used.
+
+        Literals for uuid, inet4 and inet6 are cast to the type.
         """
         if column.charset and column.collation:
             return f"convert({literal} using {column.charset}) collate {column.collation}"
@@ -221,8 +220,9 @@ class MySqlDialect(Dialect):
         return f"cast({literal} as {native})" if native in ("uuid", "inet4", "inet6") else literal
 
     def key_at_most(self, column: NativeColumn, constant: str) -> str:
-        """Timestamps as numbers, as the time zone of the connection may have an hour twice; the
-        hours around them are for the index.
+        """Compare timestamps as numbers, since local hours repeat when daylight saving time ends.
+
+        The additional range of 3 hours lets the server use the index.
         """
         if not _is_moment(column):
             return super().key_at_most(column, constant)
@@ -242,7 +242,7 @@ class MySqlDialect(Dialect):
         )
 
     def key_read_as_null(self, column: NativeColumn, kind: DataType) -> str:
-        """Dates that are not in the calendar."""
+        """Select invalid dates, which are read as null."""
         return (
             f"not coalesce({_is_date(self.quote(column.name))}, false)"
             if kind.name in (TypeName.DATE, TypeName.TIMESTAMP)
@@ -261,14 +261,13 @@ class MySqlDialect(Dialect):
         return batches(address, sql, columns, rows_max)
 
     def tables(self, session: Session, database: str = "") -> list[TableName]:
-        return mysql_catalogue.tables(session, database)
+        return mysql_catalog.tables(session, database)
 
     def table_info(self, session: Session, name: TableName) -> TableInfo | None:
-        return mysql_catalogue.table_info(session, name)
+        return mysql_catalog.table_info(session, name)
 
     def query_columns(self, session: Session, sql: str) -> list[NativeColumn]:
-        """The columns that a query gives."""
-        return mysql_catalogue.query_columns(session, sql)
+        return mysql_catalog.query_columns(session, sql)
 
     def estimate_rows(self, session: Session, name: TableName) -> int:
         found = session.scalar(
@@ -280,15 +279,14 @@ class MySqlDialect(Dialect):
 
 
 def _as_text(name: str, base: str, *, zerofill: bool) -> str:
-    if (
-        base == "char"
-    ):  # a server may fill them with blanks (PAD_CHAR_TO_FULL_LENGTH), which its log does not
+    # A server may pad them with blanks (PAD_CHAR_TO_FULL_LENGTH), which its log does not.
+    if base == "char":
         return f"trim(trailing ' ' from {name})"
     if base.endswith("char") or base.endswith("text"):
         return name
     return (
         f"cast({name} + 0 as char)" if zerofill else f"cast({name} as char)"
-    )  # zeros in front are no part of a number
+    )  # drops the leading zeros of zerofill
 
 
 def _bits(column: NativeColumn) -> int:
@@ -297,10 +295,7 @@ def _bits(column: NativeColumn) -> int:
 
 
 def _is_date(name: str) -> str:
-    """A condition: the date is one of the calendar, from the year 1 on.
-
-    The last day of a month of zero is null.
-    """
+    """SQL condition that a date is valid, from year 1 on; last_day() of month 0 is null."""
     return f"year({name}) > 0 and dayofmonth({name}) between 1 and dayofmonth(last_day({name}))"
 
 

@@ -1,10 +1,9 @@
-"""MariaDB and MySQL: rows of a statement as Arrow, by connectorx. Called by mysql_dialect.py, in
-tasks.
+"""Rows of a statement of MariaDB and MySQL as Arrow, with connectorx.
 
-connectorx waits half a minute for a server that is not there and tells little about it, so a
-connection of ours is tried first. It may end by a panic, which is no Exception: that is caught by
-its name. It cannot encrypt: where the URL asks for that, pymysql reads the rows as texts, some
-times slower, and Arrow makes columns of them.
+Called by mysql/dialect.py, in tasks. connectorx waits half a minute for a server that is down and
+reports little about it, so we open a connection of our own first. It may panic, which is not an
+Exception and is caught by its type's name. It does not support TLS: if the URL requires it, pymysql
+reads the rows as texts, several times slower, and Arrow converts them to columns.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,7 +33,7 @@ _REFUSED = ("(42000)", "(42S02)", "(42S22)", "(22")
 def batches(
     address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of about rows_max rows."""
+    """Yield batches of about rows_max rows."""
     if tls_of(address).mode is not TlsMode.NONE:
         yield from _encrypted(address, sql, columns, rows_max or ROWS_MAX)
         return
@@ -57,7 +56,7 @@ def batches(
 
 
 def _cast_batch(batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]]) -> pa.RecordBatch:
-    """The batch in our types; an error tells the value that does not fit, and how its row begins."""
+    """Cast to our types; an error names the value and the first column of its row."""
     try:
         return cast_batch(batch, columns)
     except ValueUnreadable as error:
@@ -79,8 +78,8 @@ def _with_row(
             value = batch.column(index)[row].as_py()
             spans = kind.name is TypeName.TIME and isinstance(value, int)
             shown = (
-                f"{span_text(value)} (with time-as-text = true, MySQL-CDC reads columns of the type"
-                " TIME as texts)"
+                f"{span_text(value)} (with time-as-text = true, MySQL-CDC reads TIME columns as"
+                " texts)"
                 if spans
                 else value
             )
@@ -97,7 +96,7 @@ def _translate_error(
     address: Address, text: str, columns: Sequence[tuple[str, DataType]]
 ) -> TidegateError:
     text = address.mask(text)
-    if _CONVERSION_FAILED in text:  # connectorx does not tell the column
+    if _CONVERSION_FAILED in text:  # connectorx does not report the column
         return ValueUnreadable(
             " or ".join(
                 name for name, kind in columns if kind.name in (TypeName.STRING, TypeName.TIMESTAMP)
@@ -130,8 +129,9 @@ def _encrypted(
 
 
 def _column(values: Sequence[Any], kind: DataType, name: str) -> Any:
-    """The texts of a column as `Dialect.expression` has them read: whole numbers for most, and what
-    a text says for itself.
+    """Convert the texts of a column, selected by `Dialect.expression`, to our type.
+
+    Most types are selected as integers.
     """
     try:
         match kind.name:

@@ -1,6 +1,6 @@
-"""MariaDB and MySQL: the connection, by pymysql.
+"""Connections to MariaDB and MySQL with pymysql.
 
-Times are UTC, modes are strict, text is utf8mb4, whatever the server's defaults are.
+Times are UTC, SQL modes are strict, text is utf8mb4, whatever the server's defaults are.
 """
 
 import time
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pymysql
 from pymysql.constants import CLIENT, SERVER_STATUS
 
-from tidegate.databases import idle_connections as reuse
+from tidegate.databases import idle_connections
 from tidegate.databases.errors import (
     AccessDenied,
     DatabaseMissing,
@@ -37,8 +37,8 @@ _UNTRUSTED = (
     "wrong version number",
     "support ssl",
 )
-# Connection lost, server shutting down, deadlock, lock wait, too many connections, read-only
-# failover: another try may end well.
+# Connection lost, server shutting down, deadlock, lock wait, too many connections, read-only after
+# failover: a retry may succeed.
 _TRANSIENT = {
     1040,
     1053,
@@ -64,7 +64,7 @@ _TRANSIENT = {
     3024,
     4031,
 }
-_NEEDS_ENCRYPTION = (  # pymysql says so where it cannot encrypt the password alone
+_NEEDS_ENCRYPTION = (  # part of pymysql's error if it cannot encrypt the password alone
     "caching_sha2_password"
 )
 SESSION_SETUP = (
@@ -78,8 +78,9 @@ SESSION_SETUP = (
 
 
 def connect(address: Address, **more: Any) -> "pymysql.Connection[Any]":
-    """A pymysql connection in autocommit, with our session settings; also for readers of the binary
-    log.
+    """Open a pymysql connection in autocommit mode with our session settings.
+
+    Also called by readers of the binary log.
     """
     tls = tls_of(address)
     protection: dict[str, Any] = (
@@ -91,7 +92,7 @@ def connect(address: Address, **more: Any) -> "pymysql.Connection[Any]":
         "host": address.host,
         "port": address.port,
         "user": address.user,
-        "password": address.password.encode(),  # as text it would be taken for latin1
+        "password": address.password.encode(),  # pymysql would encode text as latin1
         "database": address.database or None,
         "charset": "utf8mb4",
         "autocommit": True,
@@ -114,7 +115,7 @@ def connect(address: Address, **more: Any) -> "pymysql.Connection[Any]":
 
 
 def tls_of(address: Address) -> Tls:
-    """How the connection is protected."""
+    """Parse the TLS settings of an address."""
     try:
         return mysql_tls(address.properties)
     except ValueError as error:
@@ -122,7 +123,7 @@ def tls_of(address: Address) -> Tls:
 
 
 def translate_errors(address: Address, act: Callable[[], T]) -> T:
-    """Do something with the driver; its errors are ours."""
+    """Run a driver call and translate its errors to ours."""
     try:
         return act()
     except pymysql.err.MySQLError as error:
@@ -131,8 +132,8 @@ def translate_errors(address: Address, act: Callable[[], T]) -> T:
         if _NEEDS_ENCRYPTION in str(error):
             raise AccessDenied(
                 str(address),
-                "this server takes the password of this user (caching_sha2_password) only"
-                " encrypted: add ?sslMode=REQUIRED to the URL",
+                "this server accepts the password of this user (caching_sha2_password) only over"
+                " TLS: add ?sslMode=REQUIRED to the URL",
             ) from None
         raise DatabaseUnreachable(str(address), address.mask(str(error))) from None
 
@@ -156,25 +157,24 @@ def _translate_error(address: Address, error: pymysql.err.MySQLError) -> Tidegat
 
 class MySqlSession(Session):
     def __init__(self, address: Address, *, local_infile: bool = False) -> None:
-        """`loads` allows LOAD DATA LOCAL: only for who needs it, as a server that is not ours could
-        then ask for any file.
+        """Open a session; `local_infile` allows LOAD DATA LOCAL.
+
+        Only for callers that need it: a malicious server could then request any local file.
         """
         super().__init__(address)
-        self._key = reuse.connection_key(address, "loads" if local_infile else "")
-        kept = reuse.take(self._key)
+        self._key = idle_connections.connection_key(address, "loads" if local_infile else "")
+        kept = idle_connections.take(self._key)
         self._opened_s = kept.opened_s if kept else time.monotonic()
         self.connection: Any = (
             kept.connection if kept else connect(address, local_infile=local_infile)
         )
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        """Run a statement; its rows."""
         with self.connection.cursor() as cursor:
             translate_errors(self.address, lambda: cursor.execute(sql, tuple(parameters) or None))
             return list(cursor.fetchall())
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """Run a statement; how many rows it changed."""
         with self.connection.cursor() as cursor:
             return int(
                 translate_errors(
@@ -183,7 +183,6 @@ class MySqlSession(Session):
             )
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run a statement for every row."""
         with self.connection.cursor() as cursor:
             translate_errors(
                 self.address, lambda: cursor.executemany(sql, [tuple(row) for row in rows])
@@ -200,9 +199,9 @@ class MySqlSession(Session):
 
     def close(self) -> None:
         connection = self.connection
-        if isinstance(connection, reuse.ClosedConnection):
+        if isinstance(connection, idle_connections.ClosedConnection):
             return
-        self.connection = reuse.ClosedConnection(self.address)
+        self.connection = idle_connections.ClosedConnection(self.address)
         if (
             self.reusable
             and connection.open
@@ -210,7 +209,7 @@ class MySqlSession(Session):
         ):
             with suppress(pymysql.err.MySQLError, OSError, RuntimeError, TidegateError):
                 _reset(self.address, connection)
-                reuse.put(
+                idle_connections.put(
                     self._key,
                     connection,
                     connection._sock.fileno(),
@@ -222,13 +221,14 @@ class MySqlSession(Session):
 
 
 def _reset(address: Address, connection: Any) -> None:
-    """A session as a new connection has it: variables, temporary tables, locks and prepared
-    statements of the last one go.
+    """Reset the session to that of a new connection.
+
+    Drops its variables, temporary tables, locks and prepared statements.
     """
     connection._execute_command(_RESET_CONNECTION, b"")
     connection._read_ok_packet()
     if address.database:
-        connection.select_db(address.database)  # its character set is a variable of the session
+        connection.select_db(address.database)  # restores the session's default charset
     connection.set_character_set("utf8mb4")
     connection.autocommit(True)
     with connection.cursor() as cursor:

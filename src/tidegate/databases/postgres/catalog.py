@@ -1,4 +1,4 @@
-"""PostgreSQL: tables, columns and keys, by its own catalogue. Called by postgres_dialect.py."""
+"""Queries of PostgreSQL's catalog: tables, columns and keys. Called by postgres/dialect.py."""
 
 from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
 from tidegate.databases.postgres.session import PostgresSession, translate_errors
@@ -7,7 +7,7 @@ from tidegate.databases.session import Session
 _TABLES = """
 select n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p', 'v', 'm', 'f') and not c.relispartition and n.nspname !~ '^pg_' and n.nspname <> 'information_schema' order by 1, 2"""
-# A domain is told by the type below it.
+# The recursion resolves domains to their base types.
 _COLUMNS = """
 with recursive base as (
   select a.attnum, a.attname, a.attnotnull, a.attgenerated, a.attrelid, a.attcollation, a.atttypid as type, a.atttypmod as size,
@@ -41,7 +41,7 @@ KINDS = {
 
 
 def tables(session: Session, database: str) -> list[TableName]:
-    """All tables and views of the session's database; partitions are part of their table."""
+    """List tables and views of the session's database, without partitions."""
     own = str(session.scalar("select current_database()"))
     return (
         [TableName(own, schema, table) for schema, table in session.query(_TABLES)]
@@ -51,7 +51,7 @@ def tables(session: Session, database: str) -> list[TableName]:
 
 
 def table_info(session: Session, name: TableName) -> TableInfo | None:
-    """A table with its columns and keys."""
+    """Read a table with its columns and keys; None if it does not exist."""
     path = ".".join('"' + part.replace('"', '""') + '"' for part in (name.schema, name.table))
     columns = tuple(
         NativeColumn(
@@ -73,15 +73,17 @@ def table_info(session: Session, name: TableName) -> TableInfo | None:
         return None
     primary: list[str] = []
     others: dict[str, list[str]] = {}
-    loose: set[str] = set()
-    late: dict[str, list[str]] = {}
+    nullable_indexes: set[str] = set()
+    deferrable: dict[str, list[str]] = {}
     for index, is_primary, column, not_null, immediate in session.query(_KEYS, (path,)):
         (primary if is_primary else others.setdefault(index, [])).append(column)
         if not immediate:
-            late.setdefault(index, []).append(column)
+            deferrable.setdefault(index, []).append(column)
         if not not_null:
-            loose.add(index)
-    unique = next((tuple(names) for index, names in others.items() if index not in loose), ())
+            nullable_indexes.add(index)
+    unique = next(
+        (tuple(names) for index, names in others.items() if index not in nullable_indexes), ()
+    )
     described = session.query(
         "select obj_description(oid, 'pg_class'), relkind::text from pg_class where oid ="
         " to_regclass(%s)",
@@ -93,14 +95,14 @@ def table_info(session: Session, name: TableName) -> TableInfo | None:
         columns=columns,
         primary_key=tuple(primary),
         unique_key=unique,
-        deferrable_keys=tuple(map(tuple, late.values())),
+        deferrable_keys=tuple(map(tuple, deferrable.values())),
         comment=comment or "",
         kind=KINDS.get(str(kind), str(kind)),
     )
 
 
 def query_columns(session: Session, sql: str) -> list[NativeColumn]:
-    """From the description of an empty result."""
+    """Describe the result columns of a query by running it without rows."""
     assert isinstance(session, PostgresSession)
     with session.connection.cursor() as cursor:
         translate_errors(

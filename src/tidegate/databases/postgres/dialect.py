@@ -1,8 +1,8 @@
-"""PostgreSQL: names, literals, types both ways. Rows are read in postgres_rows.py, the catalogue in
-postgres_catalogue.py.
+"""PostgreSQL's dialect: names, literals, types in both directions.
 
-What has no counterpart (json, uuid, enums, ranges, intervals, network addresses ...) travels as the
-text that the server writes. Infinite dates are null.
+Rows are read in postgres/rows.py, the catalog in postgres/catalog.py. Types that we do not have
+(json, uuid, enums, ranges, intervals, network addresses ...) are read as the server's text. Infinite
+dates are null.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.databases.catalog import NativeColumn, TableInfo, TableName
 from tidegate.databases.dialect import Dialect
-from tidegate.databases.postgres import catalog as postgres_catalogue
+from tidegate.databases.postgres import catalog as postgres_catalog
 from tidegate.databases.session import Session
 from tidegate.databases.types import (
     DECIMAL_DIGITS_MAX,
@@ -64,12 +64,12 @@ _NATIVE = {
 }
 MULTIPLE_DIMENSIONS = "has more than one dimension"
 CUSTOM_BOUNDS = "has bounds of its own, and does not begin at 1"
-"""What the server says of arrays that do not travel."""
+"""Parts of the server errors that we provoke for arrays that cannot be read."""
 _DATED = (TypeName.DATE, TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
 
 
 def base_type(native: str) -> str:
-    """A type without its sizes: `timestamp(3) without time zone` -> `timestamp without time zone`."""
+    """A type without sizes: `timestamp(3) without time zone` -> `timestamp without time zone`."""
     return " ".join(re.sub(r"\([\d,\s-]*\)", "", native.lower()).split())
 
 
@@ -80,13 +80,15 @@ class PostgresDialect(Dialect):
     quote_character = '"'
 
     def qualified(self, name: TableName) -> str:
-        """ "schema"."table"; a connection sees one database only."""
+        """Quote as "schema"."table"; a connection sees one database only."""
         return ".".join(self.quote(part) for part in (name.schema, name.table) if part)
 
     def parse_table(self, text: str, address: Address) -> TableName:
         parts = [part.strip('"') for part in text.split(".")]
         if not all(parts) or len(parts) > 3:
-            raise ValueError(f"{text!r} is no table: write database.schema.table or schema.table")
+            raise ValueError(
+                f"{text!r} is not a table name: write database.schema.table or schema.table"
+            )
         database = parts[0] if len(parts) == 3 else address.database
         if address.database and database != address.database:
             raise ValueError(
@@ -98,7 +100,7 @@ class PostgresDialect(Dialect):
         )
 
     def text_literal(self, text: str) -> str:
-        """A constant without a type of its own, so that it takes that of what it is compared with."""
+        """An untyped literal, which gets the type of the value that it is compared with."""
         doubled = text.replace("'", "''")
         return f"E'{doubled.replace(chr(92), chr(92) * 2)}'" if "\\" in text else f"'{doubled}'"
 
@@ -106,7 +108,6 @@ class PostgresDialect(Dialect):
         return f"'\\x{data.hex()}'::bytea"
 
     def data_type(self, column: NativeColumn) -> DataType:
-        """Our type of a column."""
         if column.native.endswith("[]"):
             element = self.data_type(
                 NativeColumn(name=column.name, native=column.native.removesuffix("[]"))
@@ -130,7 +131,7 @@ class PostgresDialect(Dialect):
 
     @staticmethod
     def _is_readable_element(base: str) -> bool:
-        """Whether arrays of this type are read as arrays."""
+        """Whether arrays with elements of this type are read as arrays."""
         return (
             base in _TEXTS
             or base == "numeric"
@@ -138,7 +139,7 @@ class PostgresDialect(Dialect):
         )
 
     def native_type(self, kind: DataType, *, keys: int = 0) -> str:  # noqa: ARG002  # any type can be a key here
-        """The type for a new column."""
+        """The native type for a new column."""
         if kind.name is TypeName.DECIMAL:
             return f"numeric({kind.precision},{kind.scale})"
         if kind.name is TypeName.ARRAY:
@@ -152,7 +153,7 @@ class PostgresDialect(Dialect):
         return _NATIVE.get(kind.name, "jsonb")
 
     def expression(self, column: NativeColumn, kind: DataType) -> str:
-        """What the Arrow driver reads exactly; the rest as text."""
+        """Select what the Arrow driver reads exactly; all else as text."""
         name, base = self.quote(column.name), base_type(column.native)
         if kind.name in _DATED:
             return f"case when isfinite({name}) then {name} end"
@@ -165,16 +166,16 @@ class PostgresDialect(Dialect):
         return f"{name}::text" if kind.name is TypeName.DECIMAL else name
 
     def _array(self, column: NativeColumn, kind: DataType) -> str:
-        """Infinite dates in it are null.
+        """Select an array with infinite dates as null.
 
-        The driver would flatten one of several dimensions: the server is made to fail over it, with
-        words that tell why.
+        The driver would flatten multiple dimensions, so the expression makes the server fail with
+        a message that has the reason.
         """
         name, element = self.quote(column.name), kind.children[0].name
         padded = base_type(column.native.removesuffix("[]")) in (
             "character",
             "bpchar",
-        )  # a cast to text would cut what fills them up
+        )  # a cast to text would remove the padding
         native = (
             "text[]"
             if element in (TypeName.STRING, TypeName.DECIMAL) and not padded
@@ -201,8 +202,9 @@ class PostgresDialect(Dialect):
         )
 
     def key_value(self, key: str) -> str:
-        """As text: a constant without a type takes that of the key, whatever it is; drivers know no
-        infinite dates.
+        """Select keys as text: an untyped literal gets the key's type when compared.
+
+        Drivers cannot represent infinite dates.
         """
         return f"{key}::text"
 
@@ -211,7 +213,7 @@ class PostgresDialect(Dialect):
         return f"{typed} collate {column.collation}" if column.collation else typed
 
     def key_read_as_null(self, column: NativeColumn, kind: DataType) -> str:
-        """What comes after all dates; what comes before them is in the first range anyway."""
+        """Select infinity; -infinity is in the first range anyway."""
         return f"{self.quote(column.name)} = 'infinity'" if kind.name in _DATED else ""
 
     def boundary_condition(self, column: NativeColumn, kind: DataType) -> str:
@@ -221,23 +223,22 @@ class PostgresDialect(Dialect):
     def batches(
         self, address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int
     ) -> "Iterator[pa.RecordBatch]":
-        """Rows by the Arrow driver."""
+        """Read rows with the Arrow driver."""
         from tidegate.databases.postgres.rows import batches
 
         return batches(address, sql, columns, rows_max)
 
     def tables(self, session: Session, database: str = "") -> list[TableName]:
-        return postgres_catalogue.tables(session, database)
+        return postgres_catalog.tables(session, database)
 
     def table_info(self, session: Session, name: TableName) -> TableInfo | None:
-        return postgres_catalogue.table_info(session, name)
+        return postgres_catalog.table_info(session, name)
 
     def query_columns(self, session: Session, sql: str) -> list[NativeColumn]:
-        """The columns that a query gives."""
-        return postgres_catalogue.query_columns(session, sql)
+        return postgres_catalog.query_columns(session, sql)
 
     def estimate_rows(self, session: Session, name: TableName) -> int:
-        """From the statistics, with those of partitions."""
+        """Read the statistics, including those of partitions."""
         sql = (
             "select sum(greatest(c.reltuples, 0))::bigint from pg_partition_tree(to_regclass(%s)) p"
             " join pg_class c on c.oid = p.relid where p.isleaf"
@@ -254,7 +255,7 @@ class PostgresDialect(Dialect):
 
 
 def default_schema(address: Address) -> str:
-    """Where tables are that are named without one."""
+    """The schema of tables that are named without one."""
     return (
         address.properties.get("currentSchema", "").partition(",")[0].strip().strip('"') or "public"
     )

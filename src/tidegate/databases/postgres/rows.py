@@ -1,6 +1,6 @@
-"""PostgreSQL: rows of a statement as Arrow, by the Arrow driver.
+"""Rows of a PostgreSQL statement as Arrow, with the Arrow (ADBC) driver.
 
-Called by postgres_dialect.py, in tasks.
+Called by postgres/dialect.py, in tasks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,14 +22,14 @@ from tidegate.model.errors import TidegateError
 from tidegate.model.types import DataType, TypeName
 
 ROW_BYTES = 256
-"""A guess at the size of a row: the driver counts bytes."""
+"""Assumed size of a row: the driver limits batches by bytes."""
 DAY_NANOS = 86_400_000_000_000
 READ_SETTINGS = {"row_security": "off"}
-"""Rows that a policy hides from the user are an error, and never left out."""
+"""Rows hidden by a row security policy are an error, never left out silently."""
 FIRST_MICROS = -210_866_803_200_000_000
-"""The first moment that the server has, in 4714 before Christ.
+"""The server's first timestamp, in 4714 BC.
 
-One after the last that Arrow has, in the year 294247, comes round to before it.
+Timestamps after Arrow's last one, in the year 294247, overflow to values before it.
 """
 
 
@@ -40,11 +40,12 @@ def connect(
     settings: Mapping[str, str] | None = None,
     autocommit: bool = False,
 ) -> dbapi.Connection:
-    """A connection of the Arrow driver, in autocommit; `known` where another one was just made.
-    With settings of its own it is for one transaction.
+    """Open a connection of the Arrow driver, in autocommit mode unless `settings` are given.
+
+    `checked`: another connection to the server was opened just now, so that it need not be tested.
     """
     if not checked:
-        check_session(address)  # it tells better what is wrong
+        check_session(address)  # its error messages are better
     try:
         return dbapi.connect(
             libpq_uri(address, settings or {}), autocommit=autocommit or settings is None
@@ -54,7 +55,7 @@ def connect(
 
 
 def translate_adbc_error(address: Address, error: adbc_driver_manager.Error) -> TidegateError:
-    """Our error for one of the driver."""
+    """Translate an error of the Arrow driver to one of ours."""
     state = getattr(error, "sqlstate", None)
     if not state or state.strip("\0") == "":
         return TransientDatabaseError(str(address), address.mask(str(error)))
@@ -64,7 +65,7 @@ def translate_adbc_error(address: Address, error: adbc_driver_manager.Error) -> 
 def batches(
     address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of about rows_max rows."""
+    """Yield batches of about rows_max rows."""
     with (
         closing(connect(address, settings=READ_SETTINGS, autocommit=True)) as connection,
         closing(connection.cursor()) as cursor,
@@ -92,7 +93,7 @@ def batches(
 def _check_timestamps(
     batch: pa.RecordBatch, columns: Sequence[tuple[str, DataType]]
 ) -> pa.RecordBatch:
-    """The batch, where each of its moments is the server's."""
+    """Check that timestamps did not overflow and times are below 24:00."""
     for index, (name, kind) in enumerate(columns):
         first = first_micros(batch.column(index))
         if first is not None and first < FIRST_MICROS:
@@ -103,12 +104,12 @@ def _check_timestamps(
             kind.name is TypeName.TIME
             and (pc.max(batch.column(index).view(pa.int64())).as_py() or 0) >= DAY_NANOS
         ):
-            raise ValueUnreadable(name, str(kind), "it is 24:00, which is no time of a day")
+            raise ValueUnreadable(name, str(kind), "it is 24:00, which is not a valid time of day")
     return batch
 
 
 def first_micros(column: Any) -> int | None:
-    """The earliest moment of a column, also within lists; None where there is none."""
+    """The earliest timestamp of a column, also within lists; None if there is none."""
     if pa.types.is_list(column.type):
         column = column.flatten()
     if not pa.types.is_timestamp(column.type):
@@ -118,7 +119,7 @@ def first_micros(column: Any) -> int | None:
 
 
 def _array_error(text: str, columns: Sequence[tuple[str, DataType]]) -> ValueUnreadable | None:
-    """What the server was made to say of a value that does not travel."""
+    """Recognize the error that PostgresDialect provokes for an unreadable array."""
     for name, kind in columns:
         for why in (MULTIPLE_DIMENSIONS, CUSTOM_BOUNDS):
             if f'"{name} {why} ' in text:

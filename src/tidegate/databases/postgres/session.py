@@ -1,4 +1,4 @@
-"""PostgreSQL: the connection, by psycopg.
+"""Connections to PostgreSQL with psycopg.
 
 Times are UTC, dates ISO, whatever the server's defaults are.
 """
@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import psycopg
 
-from tidegate.databases import idle_connections as reuse
+from tidegate.databases import idle_connections
 from tidegate.databases.errors import (
     AccessDenied,
     DatabaseMissing,
@@ -42,14 +42,13 @@ _RESET = (
     b"close all; set session authorization default; reset all; unlisten *; select"
     b" pg_advisory_unlock_all(); discard temp; discard sequences"
 )
-"""DISCARD ALL, but for prepared statements: psycopg knows the names of its own, which the next
-session uses again.
+"""DISCARD ALL except for prepared statements.
+
+psycopg remembers the names of its own, and the next session reuses them.
 """
 _NEVER = sys.maxsize
 _NOT_PREPARED = ("26000", "42P05")
-"""A pooler between us and the server gave us another connection than the one that has the
-statement.
-"""
+"""A connection pooler switched to a server connection that lacks the prepared statement."""
 _LIBPQ = (
     "sslmode",
     "sslrootcert",
@@ -62,13 +61,13 @@ _LIBPQ = (
 
 
 def libpq_uri(address: Address, more: Mapping[str, str] = MappingProxyType({})) -> str:
-    """For libpq; holds the password, so it must not be shown.
+    """Connection URI for libpq; holds the password, so it must not be shown.
 
-    `more` are settings of the session beside ours.
+    `more` are additional session settings.
     """
     given = {key.lower(): value for key, value in address.properties.items()}
     if given.get("ssl", "").lower() == "true" and "sslmode" not in given:
-        given["sslmode"] = "verify-full"  # as the JDBC driver takes it
+        given["sslmode"] = "verify-full"  # like the JDBC driver
     parameters = {
         "connect_timeout": str(address.connect_timeout_s),
         "application_name": "tidegate",
@@ -77,7 +76,7 @@ def libpq_uri(address: Address, more: Mapping[str, str] = MappingProxyType({})) 
         "-c TimeZone=UTC -c DateStyle=ISO,YMD -c IntervalStyle=iso_8601 -c extra_float_digits=3 -c"
         " client_encoding=UTF8"
     )
-    # whoever stands still holds others up no longer than this
+    # A stalled session blocks others no longer than this.
     settings += " -c lock_timeout=120s -c idle_in_transaction_session_timeout=300s"
     settings += "".join(f" -c {name}={value}" for name, value in more.items())
     if schema := address.properties.get("currentSchema"):
@@ -91,8 +90,9 @@ def libpq_uri(address: Address, more: Mapping[str, str] = MappingProxyType({})) 
 
 
 def connect(address: Address, **more: Any) -> "psycopg.Connection[Any]":
-    """A psycopg connection in autocommit, with our session settings; also for readers of
-    replication slots.
+    """Open a psycopg connection in autocommit mode with our session settings.
+
+    Also called by readers of replication slots.
     """
     return translate_errors(
         address,
@@ -102,7 +102,7 @@ def connect(address: Address, **more: Any) -> "psycopg.Connection[Any]":
 
 
 def translate_errors(address: Address, act: Callable[[], T], *, connecting: bool = False) -> T:
-    """Do something with the driver; its errors are ours."""
+    """Run a driver call and translate its errors to ours."""
     try:
         return act()
     except psycopg.Error as error:
@@ -112,7 +112,7 @@ def translate_errors(address: Address, act: Callable[[], T], *, connecting: bool
 def translate_error(
     address: Address, state: str | None, text: str, connecting: bool = False
 ) -> TidegateError:
-    """Our error for an SQLSTATE and the text beside it."""
+    """Translate an SQLSTATE and the driver's message to one of our errors."""
     where, text = str(address), " ".join(address.mask(text).split())
     if state in ("42501", "28000", "28P01") or (
         connecting and ("authentication failed" in text or "no password supplied" in text)
@@ -134,19 +134,18 @@ def translate_error(
 class PostgresSession(Session):
     def __init__(self, address: Address) -> None:
         super().__init__(address)
-        self._key = reuse.connection_key(address)
-        kept = reuse.take(self._key)
+        self._key = idle_connections.connection_key(address)
+        kept = idle_connections.take(self._key)
         self._opened_s = kept.opened_s if kept else time.monotonic()
         self.connection: Any = (
             kept.connection if kept else connect(address, prepare_threshold=_NEVER)
         )
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        """Run a statement; its rows."""
         return translate_errors(self.address, lambda: self._run(sql, parameters).fetchall())
 
     def query_prepared(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        """As `query`, by a prepared statement; without one where the server does not find it again."""
+        """Like `query`, with a prepared statement; unprepared if the server has lost it."""
         try:
             return translate_errors(
                 self.address, lambda: self._run(sql, parameters, prepare=True).fetchall()
@@ -160,27 +159,24 @@ class PostgresSession(Session):
         )
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """Run a statement; how many rows it changed."""
         return translate_errors(self.address, lambda: self._run(sql, parameters).rowcount)
 
     def _run(
         self, sql: str, parameters: Sequence[Any], prepare: bool | None = None
     ) -> "psycopg.Cursor[Any]":
-        # As bytes, since psycopg takes text for a literal only. Without parameters a % is a %.
+        # Bytes, since psycopg types text as LiteralString. Without parameters, % is no placeholder.
         cursor: psycopg.Cursor[Any] = self.connection.execute(
             sql.encode(), tuple(parameters) or None, prepare=prepare
         )
         return cursor
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run a statement for every row."""
-        with psycopg.ClientCursor(
-            self.connection
-        ) as cursor:  # values in the statement: the server need not guess the types of parameters
+        # Values are part of the statement: the server need not guess types of parameters.
+        with psycopg.ClientCursor(self.connection) as cursor:
             translate_errors(self.address, lambda: cursor.executemany(sql.encode(), rows))
 
     def error_of(self, error: psycopg.Error) -> TidegateError:
-        """Our error for one of the driver, of whoever uses its connection."""
+        """Translate an error for callers that use the driver's connection directly."""
         return translate_error(self.address, error.sqlstate, str(error))
 
     def begin(self) -> None:
@@ -194,16 +190,16 @@ class PostgresSession(Session):
 
     def close(self) -> None:
         connection = self.connection
-        if isinstance(connection, reuse.ClosedConnection):
+        if isinstance(connection, idle_connections.ClosedConnection):
             return
-        self.connection = reuse.ClosedConnection(self.address)
+        self.connection = idle_connections.ClosedConnection(self.address)
         if (
             self.reusable
             and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
         ):
             with suppress(psycopg.Error):
                 connection.execute(_RESET)
-                reuse.put(
+                idle_connections.put(
                     self._key,
                     connection,
                     connection.fileno(),

@@ -1,9 +1,9 @@
-"""SQLite: names, literals, types both ways, catalogue, rows. A column may hold any value there: its
-declared type says what ours is, and values must fit it.
+"""SQLite's dialect: names, literals, types in both directions, catalog, rows.
 
-Whole numbers are bigint and broken ones double, whatever the declared width. Decimals that SQLite's
-own numbers hold exactly are numbers in new tables; wider ones are texts (DECIMAL_TEXT), since
-SQLite would round them.
+An SQLite column may hold any value: its declared type determines our type, and values must fit it.
+Integers are bigint and floating-point numbers double, whatever the declared width. In new tables,
+decimals that SQLite's numbers represent exactly are numbers; wider ones are texts (DECIMAL_TEXT),
+since SQLite would round them.
 """
 
 import datetime
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ROWS_MAX = 16_384
 REAL_DIGITS = 15
-"""Significant digits that a REAL of SQLite gives back as they were."""
+"""Significant digits that an SQLite REAL preserves."""
 INTEGER_DIGITS = 18
 _NATIVE = {
     TypeName.STRING: "TEXT",
@@ -45,7 +45,7 @@ _NATIVE = {
     TypeName.TIMESTAMP: "DATETIME",
     TypeName.TIMESTAMP_TZ: "TIMESTAMP_TZ",
 }
-_WORDS = (  # the first that the declared type holds
+_WORDS = (  # the first one that the declared type contains
     ("bool", TypeName.BOOLEAN),
     ("timestamp_tz", TypeName.TIMESTAMP_TZ),
     ("timestamptz", TypeName.TIMESTAMP_TZ),
@@ -69,14 +69,14 @@ class SqliteDialect(Dialect):
     quote_character = '"'
 
     def qualified(self, name: TableName) -> str:
-        """The table alone: a file is one database."""
+        """Quote the table alone: a file is one database."""
         return self.quote(name.table)
 
     def parse_table(self, text: str, address: Address) -> TableName:  # noqa: ARG002  # a file is one database
-        """`table`; what stands before it is left out."""
+        """Parse `table`; a prefix is ignored."""
         table = text.rpartition(".")[2].strip('"')
         if not table:
-            raise ValueError(f"{text!r} is no table")
+            raise ValueError(f"{text!r} is not a table name")
         return TableName("", "", table)
 
     def text_literal(self, text: str) -> str:
@@ -98,7 +98,7 @@ class SqliteDialect(Dialect):
         return simple_type(next((name for word, name in _WORDS if word in base), TypeName.STRING))
 
     def native_type(self, kind: DataType, *, keys: int = 0) -> str:  # noqa: ARG002  # any type can be a key here
-        """The type for a new column."""
+        """The native type for a new column."""
         if kind.name is TypeName.DECIMAL:
             exact = INTEGER_DIGITS if kind.scale == 0 else REAL_DIGITS
             name = "DECIMAL" if kind.precision <= exact else "DECIMAL_TEXT"
@@ -111,7 +111,7 @@ class SqliteDialect(Dialect):
     def batches(
         self, address: Address, sql: str, columns: Sequence[tuple[str, DataType]], rows_max: int
     ) -> "Iterator[pa.RecordBatch]":
-        """Rows by the standard library."""
+        """Read rows with the standard library's driver."""
         import pyarrow as pa
 
         from tidegate.plugin.arrow import arrow_type
@@ -173,7 +173,7 @@ class SqliteDialect(Dialect):
         return ()
 
     def query_columns(self, session: Session, sql: str) -> list[NativeColumn]:
-        """By a view of our own, which is gone with the session."""
+        """Describe the result columns with a temporary view."""
         session.execute("drop view if exists temp.tidegate_query")
         session.execute(f"create temp view tidegate_query as {sql}")
         rows = session.query("pragma temp.table_info(tidegate_query)")
@@ -181,7 +181,7 @@ class SqliteDialect(Dialect):
         return [NativeColumn(name=name, native=native or "text") for _, name, native, *_ in rows]
 
     def estimate_rows(self, session: Session, name: TableName) -> int:
-        """By counting: a file is near."""
+        """Count the rows: a local file is fast to read."""
         return int(session.scalar(f"select count(*) from {self.qualified(name)}") or 0)
 
 
@@ -229,9 +229,8 @@ def _time(value: Any, _: DataType) -> datetime.time:
 
 
 def _timestamp(value: Any, _: DataType) -> datetime.datetime:
-    if isinstance(
-        value, int | float
-    ):  # as date('now') and Java's driver count: seconds or milliseconds
+    # Numbers are seconds (SQLite's unixepoch) or milliseconds (Java's driver).
+    if isinstance(value, int | float):
         seconds = value / 1000 if abs(value) > 100_000_000_000 else value
         return datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
     found = datetime.datetime.fromisoformat(str(value))

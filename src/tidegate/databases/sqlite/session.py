@@ -1,4 +1,4 @@
-"""SQLite: the connection, by the standard library. One writer at a time: others wait for it."""
+"""SQLite connections with the standard library. One writer at a time: others wait for it."""
 
 import os
 import re
@@ -24,7 +24,7 @@ _PARAMETER = re.compile(r"%(s|%)")
 
 
 def translate_errors(address: Address, act: Callable[[], T]) -> T:
-    """Do something with the driver; its errors are ours."""
+    """Run a driver call and translate its errors to ours."""
     try:
         return act()
     except sqlite3.Error as error:
@@ -36,7 +36,7 @@ def _translate_error(address: Address, error: sqlite3.Error) -> TidegateError:
     if name in ("SQLITE_CANTOPEN", "SQLITE_NOTADB"):
         if os.path.exists(address.database):
             return StatementRefused(str(address), str(error))
-        return DatabaseMissing(str(address), "there is no such file")
+        return DatabaseMissing(str(address), "the file does not exist")
     if name in ("SQLITE_PERM", "SQLITE_AUTH", "SQLITE_READONLY"):
         return AccessDenied(str(address), str(error))
     if name.startswith(
@@ -47,7 +47,7 @@ def _translate_error(address: Address, error: sqlite3.Error) -> TidegateError:
 
 
 def with_question_marks(sql: str) -> str:
-    """%s as SQLite writes it."""
+    """Replace %s by the ? that SQLite expects."""
     return _PARAMETER.sub(lambda m: "?" if m[1] == "s" else "%", sql)
 
 
@@ -62,11 +62,9 @@ class SqliteSession(Session):
         )
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        """Run a statement; its rows."""
         return translate_errors(self.address, lambda: self._run(sql, parameters).fetchall())
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """Run a statement; how many rows it changed."""
         return translate_errors(self.address, lambda: self._run(sql, parameters).rowcount)
 
     def _run(self, sql: str, parameters: Sequence[Any]) -> sqlite3.Cursor:
@@ -75,13 +73,12 @@ class SqliteSession(Session):
         )
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run a statement for every row."""
         translate_errors(
             self.address, lambda: self.connection.executemany(with_question_marks(sql), rows)
         )
 
     def begin(self) -> None:
-        """Begin a transaction, as the one writer."""
+        """Begin a transaction with SQLite's write lock."""
         self.execute("begin immediate")
 
     def commit(self) -> None:

@@ -1,6 +1,4 @@
-"""What a table of a target keeps of the values that it is given: columns, names, keys and
-collations, by database.
+"""What a sink's table can store: columns, names, keys and collations, by database.
 
-`fit` compares types and is pure; `rules` has what each database does in its own way. Called by
-sinks.
+`type_fit` compares types and is pure; `rules` has the specifics of each database. Called by sinks.
 """

@@ -1,5 +1,6 @@
-"""MariaDB and MySQL as a target: what their columns keep, how keys are compared, and the modes
-without which they change values in silence.
+"""MariaDB and MySQL as a target: column capacities, key comparison, and SQL modes.
+
+Without these modes the servers change values silently.
 """
 
 from collections.abc import Sequence
@@ -22,10 +23,10 @@ from tidegate.databases.types import base_and_sizes
 from tidegate.model.types import Column, TypeName
 
 INDEX_BYTES_MAX = 3072
-"""Of InnoDB, for all columns of an index together."""
+"""InnoDB's limit for all columns of an index together."""
 CHARACTER_BYTES = 4
 OTHER_KEY_BYTES = 32
-"""More than any number or moment takes in an index."""
+"""More than any number or timestamp takes in an index."""
 STRICT = (
     "STRICT_ALL_TABLES",
     "NO_ZERO_IN_DATE",
@@ -53,13 +54,10 @@ _LARGE = {
     "blob": 65_535,
     "mediumblob": 16_777_215,
 }
-# Codes that tell of a value that has become another one: null, out of range, truncated, wrong, too
-# long, default.
+# Warnings for a changed value: null, out of range, truncated, incorrect, too long, default.
 _CHANGED = (1048, 1263, 1264, 1265, 1292, 1300, 1364, 1366, 1367, 1406, 1411, 1441, 3140)
 _EXACT = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
-"""Collations in which two texts are one only where their bytes are; the first of them that a server
-has.
-"""
+"""Collations in which texts are equal only if their bytes are; the first available one is used."""
 _UNIQUES = """
 select index_name, column_name, sub_part from information_schema.statistics
 where table_schema = %s and table_name = %s and non_unique = 0 order by index_name = 'PRIMARY' desc, index_name, seq_in_index"""
@@ -69,8 +67,9 @@ where unique_constraint_schema = %s and referenced_table_name = %s and delete_ru
 
 
 def exact_collation(session: Session) -> str:
-    """The collation that tells all texts apart; of servers without one that minds blanks at the
-    end, the one that minds all else.
+    """Find the collation that distinguishes all texts.
+
+    On servers without such a collation, the one that ignores only trailing blanks.
     """
     names = ", ".join(f"'{name}'" for name in _EXACT)
     found = {
@@ -88,12 +87,13 @@ class MySqlRules(TargetRules):
     ignores_column_case: ClassVar[bool] = True
 
     def ignores_table_case(self, session: Session) -> bool:
-        """As the server is set."""
+        """Read the server's setting."""
         return str(session.scalar("select @@lower_case_table_names")) != "0"
 
     def capacity(self, column: NativeColumn) -> ColumnCapacity:
-        """By the whole type; texts in a character set that lacks characters are refused by the
-        server.
+        """Parse the native type.
+
+        The server itself rejects characters that a column's character set lacks.
         """
         text = column.native.lower()
         base, sizes = base_and_sizes(text)
@@ -111,7 +111,7 @@ class MySqlRules(TargetRules):
         if base == "year":
             return ColumnCapacity(
                 kind=StoredKind.WHOLE, low=1901, high=2155
-            )  # below 100 is taken for the end of a year
+            )  # numbers below 100 would be read as two-digit years
         if base in _DECIMALS:
             return ColumnCapacity(
                 kind=StoredKind.DECIMAL,
@@ -127,7 +127,7 @@ class MySqlRules(TargetRules):
         if base in _LARGE:
             return ColumnCapacity(
                 kind=StoredKind.TEXT if "text" in base else StoredKind.BYTES
-            )  # the server refuses longer ones
+            )  # the server rejects longer ones
         keeps = _KEEPS.get(base, StoredKind.TEXT if base == "longtext" else StoredKind.ANY)
         size = sizes[0] if sizes else 0
         if keeps in (StoredKind.TEXT, StoredKind.BYTES):
@@ -136,7 +136,7 @@ class MySqlRules(TargetRules):
                 length=size or (1 if base in _KEEPS else 0),
                 fixed=base in ("char", "binary"),
             )
-        # A datetime takes moments in UTC: it is what a new table has for them.
+        # A datetime stores timestamps in UTC: new tables use it for timestamps with a zone.
         return ColumnCapacity(
             kind=keeps, fraction=size, distinguishes_zones=keeps is StoredKind.MOMENT
         )
@@ -170,7 +170,7 @@ class MySqlRules(TargetRules):
         )
 
     def why_keys_merge(self, column: NativeColumn, origin: SourceColumn | None) -> str:
-        """A collation that passes over cases or accents, unless the source has the same one."""
+        """Collations that ignore case or accents, unless the source has the same collation."""
         collation = column.collation.lower()
         if (
             not collation
@@ -178,18 +178,19 @@ class MySqlRules(TargetRules):
             or (origin is not None and origin.collation.lower() == collation)
         ):
             return ""
-        return f"its collation {column.collation} passes over cases or accents"
+        return f"its collation {column.collation} ignores case or accents"
 
     def ignores_trailing_blanks(self, column: NativeColumn, origin: SourceColumn | None) -> bool:  # noqa: ARG002  # texts of any source
-        """All old collations do, and all texts of a fixed length."""
+        """All old collations do, and all CHAR columns."""
         collation = column.collation.lower()
         if base_and_sizes(column.native)[0] == "char":
             return True
         return bool(collation) and "nopad" not in collation and "_0900_" not in collation
 
     def column_type(self, column: Column, native: str, origin: SourceColumn | None) -> str:
-        """A moment may lie outside of 1970 to 2038, unless it comes from a timestamp of such a
-        server itself.
+        """Use datetime for timestamps with a zone, since TIMESTAMP only covers 1970 to 2038.
+
+        Values from a TIMESTAMP column of the source always fit.
         """
         if column.type.name is not TypeName.TIMESTAMP_TZ or (
             origin is not None and base_and_sizes(origin.native)[0] == "timestamp"
@@ -206,9 +207,7 @@ class MySqlRules(TargetRules):
         *,
         indexed: bool,
     ) -> list[str]:
-        """Texts and bytes as wide as the source's, or as an index allows; told apart by all of
-        their bytes.
-        """
+        """Size texts and bytes like the source, or as an index allows; compared by all bytes."""
         sized = [
             n
             for n, column in enumerate(columns)
@@ -237,7 +236,7 @@ class MySqlRules(TargetRules):
                 for n, length in zip(sized, known, strict=True)
                 if length
             )
-            raise KeyTooLong(f"the key {told} needs {taken} bytes, and an index holds {room}")
+            raise KeyTooLong(f"the key {told} needs {taken} bytes, but an index allows {room}")
         free = known.count(0)
         each = (room - taken) // free if free else 0
         found = list(natives)
@@ -251,9 +250,9 @@ class MySqlRules(TargetRules):
         return found
 
     def prepare_session(self, session: Session) -> None:
-        """A zero is a zero also where a column counts by itself.
+        """Store 0 in AUTO_INCREMENT columns, and check the SQL modes.
 
-        A proxy may have taken modes away that every session of ours sets.
+        A proxy may have removed modes that all our sessions set.
         """
         session.execute(
             "set session sql_mode = concat(@@session.sql_mode, ',NO_AUTO_VALUE_ON_ZERO')"
@@ -267,7 +266,7 @@ class MySqlRules(TargetRules):
             raise TransientDatabaseError(str(session.address), why)
 
     def altered_values(self, session: Session) -> str:
-        """Even in strict mode numbers are rounded, blanks are cut, and LOAD DATA LOCAL only warns."""
+        """Read warnings: strict mode still rounds and trims, and LOAD DATA LOCAL only warns."""
         return next(
             (
                 f"{message} ({code})"

@@ -1,4 +1,4 @@
-"""PostgreSQL as a target: what its columns keep, and names, which it cuts at 63 bytes."""
+"""PostgreSQL as a target: column capacities, and names, which it truncates to 63 bytes."""
 
 from typing import ClassVar
 
@@ -51,14 +51,14 @@ class PostgresRules(TargetRules):
     ignores_column_case: ClassVar[bool] = False
 
     def too_long(self, name: str) -> bool:
-        """By its bytes; the server cuts longer names without a word."""
+        """Count bytes; the server truncates longer names silently."""
         return len(name.encode()) > self.names_max
 
     def ignores_table_case(self, session: Session) -> bool:  # noqa: ARG002  # names are always quoted
         return False
 
     def capacity(self, column: NativeColumn) -> ColumnCapacity:
-        """By the whole type, a list by its elements."""
+        """Parse the native type, a list by its element type."""
         if column.native.endswith("[]"):
             element = self.capacity(
                 NativeColumn(name=column.name, native=column.native.removesuffix("[]"))
@@ -88,7 +88,6 @@ class PostgresRules(TargetRules):
         return _OTHERS.get(base, ColumnCapacity(kind=StoredKind.ANY))
 
     def relation_kind(self, session: Session, name: TableName) -> str:
-        """By the server's own catalogue."""
         return _KINDS.get(
             str(
                 session.scalar(
@@ -101,7 +100,6 @@ class PostgresRules(TargetRules):
         )
 
     def read_target(self, session: Session, info: TableInfo) -> TargetTable:
-        """By the server's own catalogue."""
         path = _quoted(info.name)
         indexes: dict[str, list[str | None]] = {}
         whole: dict[str, bool] = {}
@@ -123,11 +121,11 @@ class PostgresRules(TargetRules):
         )
 
     def why_keys_merge(self, column: NativeColumn, origin: SourceColumn | None) -> str:  # noqa: ARG002  # the source has another type
-        """Only a type that passes over cases; collations that do are told by `Relation.loose`."""
-        return "its type citext passes over cases" if base_type(column.native) == "citext" else ""
+        """Only for citext; collations are covered by `TargetTable.merging_columns`."""
+        return "its type citext ignores case" if base_type(column.native) == "citext" else ""
 
     def ignores_trailing_blanks(self, column: NativeColumn, origin: SourceColumn | None) -> bool:
-        """Texts of a fixed length, unless those of the source are such too."""
+        """Whether the column is CHAR, unless the source's is too."""
         padded = ("character", "bpchar", "char")
         return base_type(column.native) in padded and (
             origin is None or base_type(origin.native) not in padded

@@ -1,7 +1,7 @@
-"""What each database does in its own way with what a sink writes: names, column types, keys, modes.
-`rules_of` gives those of a system.
+"""How each database handles what a sink writes: names, column types, keys, session modes.
 
-The other half of a database's ways, reading, is in its dialect. Rules hold no connection.
+`rules_of` returns the rules of a system. The specifics of reading are in the dialects. Rules hold
+no connection.
 """
 
 from abc import ABC, abstractmethod
@@ -19,9 +19,10 @@ from tidegate.model.types import Column
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UniqueIndex:
-    """A unique index of a target; a part that is an expression has no column. `whole` tells that it
-    covers every row, compares whole values and is checked at once: only then the database can find
-    a row by it.
+    """A unique index of a target; a part that is an expression has no column.
+
+    `identifies_rows`: it covers every row, compares complete values and is checked immediately.
+    Only then the database can find a row by it.
     """
 
     name: str
@@ -29,7 +30,7 @@ class UniqueIndex:
     identifies_rows: bool = True
 
     def covers(self, key: Sequence[str]) -> bool:
-        """Whether it is the index of a key."""
+        """Whether it identifies rows by exactly this key."""
         return self.identifies_rows and {(name or "").lower() for name in self.columns} == {
             name.lower() for name in key
         }
@@ -37,9 +38,9 @@ class UniqueIndex:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TargetTable:
-    """A table that a sink writes to, as its database has it.
+    """A table that a sink writes to, as defined in its database.
 
-    `kind` is empty for a table, else what it is instead: view, sequence. `cascades` names the
+    `kind` is empty for a table, else the kind of relation: view, sequence. `cascades` names the
     foreign keys of other tables by which deleting a row here deletes or changes rows there.
     """
 
@@ -48,26 +49,26 @@ class TargetTable:
     uniques: tuple[UniqueIndex, ...] = ()
     cascades: tuple[str, ...] = ()
     merging_columns: frozenset[str] = frozenset()
-    """Columns whose collation takes different texts for one, where the column itself does not tell."""
+    """Columns whose collation treats different texts as equal, if not known from the column."""
 
     def other_indexes(self, key: Sequence[str]) -> list[UniqueIndex]:
-        """The unique indexes beside that of the key."""
+        """The unique indexes other than that of the key."""
         return [index for index in self.uniques if not index.covers(key)]
 
     def has_unique_index(self, key: Sequence[str]) -> bool:
-        """Whether one of the unique indexes is that of the key."""
+        """Whether there is a unique index for the key."""
         return bool(key) and any(index.covers(key) for index in self.uniques)
 
 
 class KeyTooLong(ValueError):
-    """The key of a new table is wider than an index can be."""
+    """The key of a new table exceeds the size limit of an index."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """How the source calls a column's type, and its collation there.
+    """Native type and collation of a column at the source.
 
-    Only a help: transforms may have lost or moved it.
+    Only a hint: transforms may have dropped or moved it.
     """
 
     native: str
@@ -75,7 +76,7 @@ class SourceColumn:
 
     @property
     def fraction(self) -> int | None:
-        """Digits of a second, where the type is one of time."""
+        """Fractional digits of a second; None if the type is not a time."""
         base, sizes = base_and_sizes(self.native)
         timed = base.startswith(("time", "datetime"))
         default = 0 if self.native.strip().lower() in ("time", "datetime", "timestamp") else 6
@@ -83,7 +84,7 @@ class SourceColumn:
 
     @property
     def length(self) -> int:
-        """Characters or bytes of `varchar(80)` and the like; 0 where it has no limit."""
+        """Maximum characters or bytes, as in `varchar(80)`; 0 if there is no limit."""
         base, sizes = base_and_sizes(self.native)
         sized = base in ("char", "varchar", "character", "character varying", "binary", "varbinary")
         return sizes[0] if sized and sizes else 0
@@ -93,54 +94,52 @@ SourceColumns = Mapping[str, SourceColumn]
 
 
 def source_columns(options: Mapping[str, Any]) -> SourceColumns:
-    """How the source calls the types of its columns, where it says so."""
+    """Read the source's column types from table options, if it provided them."""
     return {name: SourceColumn(*told) for name, told in options.get(SOURCE_TYPES, {}).items()}
 
 
 class TargetRules(ABC):
-    """The ways of one database."""
+    """The rules of one database."""
 
     keeps_nan: ClassVar[bool] = False
     keeps_infinity: ClassVar[bool] = False
     years: ClassVar[tuple[int, int] | None] = (1, 9999)
-    """The first and the last year of dates and times; None where the server itself tells of others."""
+    """First and last year of dates; None if the server itself rejects others."""
     names_max: ClassVar[int]
     names_unit: ClassVar[str] = "characters"
     ignores_column_case: ClassVar[bool]
-    """Whether names of columns that differ in case only are one."""
+    """Whether column names are compared ignoring case."""
 
     def too_long(self, name: str) -> bool:
-        """Whether the database would refuse a name, or cut it."""
+        """Whether the database would reject or truncate a name."""
         return len(name) > self.names_max
 
     @abstractmethod
     def ignores_table_case(self, session: Session) -> bool:
-        """Whether names of tables that differ in case only are one."""
+        """Whether table names are compared ignoring case."""
 
     @abstractmethod
     def capacity(self, column: NativeColumn) -> ColumnCapacity:
-        """The values that a column keeps."""
+        """The values that a column can store."""
 
     @abstractmethod
     def relation_kind(self, session: Session, name: TableName) -> str:
-        """What is under a name: empty for a table, else view, sequence and the like."""
+        """The kind of a relation: empty for a table, else view, sequence and the like."""
 
     @abstractmethod
     def read_target(self, session: Session, info: TableInfo) -> TargetTable:
-        """What else is to be known of a table before rows are written to it."""
+        """Read what must be known about a table before rows are written to it."""
 
     def why_keys_merge(self, column: NativeColumn, origin: SourceColumn | None) -> str:  # noqa: ARG002  # most compare texts by their bytes
-        """Why keys that differ at the source may be one in a column; empty where they cannot."""
+        """Why different keys of the source may be equal in a column; empty if they cannot."""
         return ""
 
     def ignores_trailing_blanks(self, column: NativeColumn, origin: SourceColumn | None) -> bool:  # noqa: ARG002  # most do not
-        """Whether keys that differ only in blanks at their end are one."""
+        """Whether keys that differ only in trailing blanks are equal."""
         return False
 
     def column_type(self, column: Column, native: str, origin: SourceColumn | None) -> str:  # noqa: ARG002  # most have one type for each of ours
-        """The type of a column of a new table, that is no part of its key; `native` is what the
-        dialect proposes.
-        """
+        """The type of a non-key column of a new table; `native` is the dialect's default."""
         return native
 
     def key_column_types(
@@ -152,26 +151,25 @@ class TargetRules(ABC):
         *,
         indexed: bool,  # noqa: ARG002  # as above
     ) -> list[str]:
-        """The types of the columns of a new table's key, with or without an index.
+        """The types of a new table's key columns, with or without an index.
 
-        KeyTooLong where no index can hold it.
+        Raises KeyTooLong if the key exceeds the size limit of an index.
         """
         return list(natives)
 
     def prepare_session(self, session: Session) -> None:  # noqa: B027  # most have no modes
-        """Make a session one that writes: it refuses values that do not fit; DatabaseTrouble where
-        it would change them.
+        """Configure a session for writing, so that it rejects values that do not fit.
+
+        Raises TransientDatabaseError if it would change them instead.
         """
 
     def altered_values(self, session: Session) -> str:  # noqa: ARG002  # most refuse them
-        """What the last statement has done to values without refusing them, in the words of the
-        server; empty where nothing.
-        """
+        """The server's warning about values that the last statement changed; empty if none."""
         return ""
 
 
 def rules_of(system: System) -> TargetRules:
-    """The rules of a database."""
+    """Return the rules of a system; loads its module only."""
     match system:
         case System.MYSQL:
             from tidegate.databases.targets.mysql_rules import MySqlRules
@@ -188,5 +186,5 @@ def rules_of(system: System) -> TargetRules:
 
 
 def qualified_names(name: TableName) -> tuple[str, str]:
-    """Database or schema, and table: the parameters of most catalogues."""
+    """Database or schema, and table: the parameters of most catalog queries."""
     return (name.schema or name.database, name.table)

@@ -1,6 +1,4 @@
-"""SQLite as a target: a column keeps any value, but its affinity may make a number of a text, or
-round one.
-"""
+"""SQLite as a target: columns store any value, but affinity may convert texts or round numbers."""
 
 from typing import ClassVar
 
@@ -20,7 +18,7 @@ class SqliteRules(TargetRules):
         return True
 
     def capacity(self, column: NativeColumn) -> ColumnCapacity:
-        """By the affinity of the declared type, as SQLite finds it."""
+        """Derive the affinity of the declared type with SQLite's rules."""
         declared = column.native.upper()
         if "INT" in declared:
             return ColumnCapacity(
@@ -45,7 +43,6 @@ class SqliteRules(TargetRules):
         )
 
     def relation_kind(self, session: Session, name: TableName) -> str:
-        """By the schema of the file."""
         kind = str(
             session.scalar(
                 "select type from sqlite_master where type in ('table', 'view') and name = %s"
@@ -57,7 +54,6 @@ class SqliteRules(TargetRules):
         return "" if kind == "table" else kind
 
     def read_target(self, session: Session, info: TableInfo) -> TargetTable:
-        """By the schema of the file."""
         quoted = '"' + info.name.table.replace('"', '""') + '"'
         uniques = (
             [UniqueIndex(name="primary key", columns=info.primary_key)] if info.primary_key else []

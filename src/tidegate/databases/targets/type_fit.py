@@ -1,9 +1,9 @@
-"""Whether a column of a target keeps every value of an incoming column. Pure: compares types, knows
-no database.
+"""Check whether a target's column stores every value of an incoming column without loss.
 
-`fit` gives one of three answers. Nothing: the types alone prove that every value is kept, or the
-database itself refuses what it cannot hold. A refusal: values would be rounded or cut in silence. A
-check: the types cannot tell, and every value is compared (connectors/jdbc/values.py).
+Pure: compares types, knows no database. `check_fit` has three results. FITS: the types prove that
+every value is stored, or the database itself rejects what it cannot store. A refusal: values would
+be rounded or truncated silently. A check: types cannot decide, so that every value is compared
+(connectors/jdbc/value_checks.py).
 """
 
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from tidegate.databases.types import DECIMAL_DIGITS_MAX, UNBOUNDED_SCALE
 from tidegate.model.types import DataType, TypeName
 
 MICROSECONDS = 6
-"""Digits of a second that travel through a pipeline."""
+"""Fractional digits of a second in pipelines."""
 _WHOLE_DIGITS = {TypeName.TINYINT: 3, TypeName.SMALLINT: 5, TypeName.INT: 10, TypeName.BIGINT: 19}
 _WHOLE_BITS = {TypeName.TINYINT: 7, TypeName.SMALLINT: 15, TypeName.INT: 31, TypeName.BIGINT: 63}
 _LISTS = (TypeName.FLOAT_VECTOR, TypeName.FLOAT16_VECTOR, TypeName.BFLOAT16_VECTOR)
 
 
 class StoredKind(StrEnum):
-    """What kind of values a column keeps."""
+    """The kind of values that a column stores."""
 
     WHOLE = "whole numbers"
     DECIMAL = "decimals"
@@ -37,13 +37,13 @@ class StoredKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ColumnCapacity:
-    """The values of a target's column, however its database calls them.
+    """The values that a target's column can store, independent of the database.
 
     `digits` counts significant digits (DECIMAL; `whole_digits` those of numbers without a fraction)
     or bits of the mantissa (FLOAT); `scale` digits after the point, None for any number of them;
     `fraction` digits of a second; `length` characters or bytes. `fixed` values are padded to their
-    length. `zoned` tells that a time with a zone and one without are different types there, so that
-    one in the place of the other is a mistake.
+    length. `distinguishes_zones`: timestamps with and without a time zone are different types, so
+    that using one for the other is a mistake.
     """
 
     kind: StoredKind
@@ -57,12 +57,12 @@ class ColumnCapacity:
     fixed: bool = False
     distinguishes_zones: bool = True
     numeric_texts: bool = False
-    """Whether texts that look like numbers become numbers, as SQLite has it."""
+    """Whether texts that look like numbers become numbers (SQLite)."""
     element: "ColumnCapacity | None" = None
 
 
 class CheckKind(StrEnum):
-    """What is compared of every value."""
+    """Which property of every value is compared."""
 
     NOT_NULL = "not-null"
     RANGE = "range"
@@ -78,7 +78,7 @@ class CheckKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ValueCheck:
-    """A comparison of every value of a column. `low` and `high` are the limits that it needs."""
+    """A comparison of every value of a column with its limits `low` and `high`."""
 
     kind: CheckKind
     low: int = 0
@@ -87,9 +87,9 @@ class ValueCheck:
 
 @dataclass(frozen=True, slots=True)
 class TypeFit:
-    """How a column fits.
+    """Result of comparing a column.
 
-    `refusal` says in words what would happen to values; empty where nothing would.
+    `refusal` describes how values would change; empty if they would not.
     """
 
     refusal: str = ""
@@ -159,7 +159,7 @@ def _float(name: TypeName, holds: ColumnCapacity) -> TypeFit:
         case StoredKind.FLOAT if holds.digits < bits:
             return TypeFit("numbers are rounded to about 7 digits")
         case StoredKind.WHOLE | StoredKind.BOOLEAN:
-            return TypeFit("numbers are rounded to whole ones")
+            return TypeFit("numbers are rounded to integers")
         case StoredKind.DECIMAL if holds.scale is not None:
             return TypeFit(f"numbers are rounded to {holds.scale} digits after the point")
         case _:
@@ -173,12 +173,12 @@ def _decimal(kind: DataType, holds: ColumnCapacity) -> TypeFit:
         case StoredKind.WHOLE | StoredKind.DECIMAL | StoredKind.BOOLEAN if (
             scale is not None and scale < kind.scale
         ):
-            if unbounded:  # the column of the source says nothing about its digits
+            if unbounded:  # the source does not declare a precision
                 return TypeFit(check=ValueCheck(CheckKind.SCALE, scale))
             return TypeFit(
                 f"numbers are rounded to {scale} digits after the point"
                 if scale
-                else "numbers are rounded to whole ones"
+                else "numbers are rounded to integers"
             )
         case StoredKind.DECIMAL if (
             scale is None
@@ -203,13 +203,13 @@ def _time(name: TypeName, holds: ColumnCapacity, source_fraction: int | None) ->
         case StoredKind.DATE:
             return TypeFit("the time of day is cut off")
         case StoredKind.TIME if name is not TypeName.TIME:
-            return TypeFit("the day is cut off")
+            return TypeFit("the date is cut off")
         case StoredKind.TIMESTAMP | StoredKind.MOMENT if name is TypeName.TIME:
-            return TypeFit("times of day get a day")
+            return TypeFit("times of day get a date")
         case StoredKind.MOMENT if name is TypeName.TIMESTAMP and holds.distinguishes_zones:
-            return TypeFit("timestamps without a zone become moments, as if they were in UTC")
+            return TypeFit("timestamps without a time zone are taken as UTC")
         case StoredKind.TIMESTAMP if name is TypeName.TIMESTAMP_TZ and holds.distinguishes_zones:
-            return TypeFit("moments lose their zone")
+            return TypeFit("timestamps lose their time zone")
         case StoredKind.TIME | StoredKind.TIMESTAMP | StoredKind.MOMENT if (
             holds.fraction < MICROSECONDS
         ):
@@ -261,12 +261,14 @@ def _text(holds: ColumnCapacity) -> TypeFit:
 
 
 def _element(kind: DataType, holds: ColumnCapacity, source_fraction: int | None) -> TypeFit:
-    """Values inside of a list are not compared one by one: what types cannot tell and no database
-    refuses by itself is refused here.
+    """Compare the elements of lists.
+
+    Elements are not checked one by one, so a fit that types cannot decide is refused, unless the
+    database itself rejects the values.
     """
     found = check_fit(kind, holds, source_fraction)
     if found.check is None or found.check.kind in (CheckKind.RANGE, CheckKind.LENGTH):
         return TypeFit(found.refusal)
     if found.check.kind is CheckKind.FRACTION and source_fraction is not None:
         return FITS
-    return TypeFit("values inside of the list may be rounded")
+    return TypeFit("elements of the list may be rounded")
