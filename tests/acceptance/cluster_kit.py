@@ -60,7 +60,7 @@ class Cluster:
         self.spark = spark
         self.built_in = built_in
         self.patience_s = SPARK_PATIENCE_S if spark else PATIENCE_S
-        self.home.make()
+        self.home.create()
         self.url = state_url or self.home.store_url
         self.config = root / "tidegate.yaml"
         self.configure()

@@ -44,7 +44,8 @@ class World:
         file.write_text(
             f"""env {{ job.mode = "{mode}", job.name = "world", checkpoint.interval = 50, read_limit.rows_per_second = {rate}
   job.retry.times = {retries}, job.retry.interval.seconds = 0 }}
-source {{ FakeSource {{ row.num = {rows}, plugin_output = "t", bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }} }}
+source {{ FakeSource {{ row.num = {rows}, plugin_output = "t", bigint.fake.mode = "SEQUENCE",
+  schema {{ fields {{ id = bigint }} }} }} }}
 sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type = "parquet" }} }}"""
         )
         return file

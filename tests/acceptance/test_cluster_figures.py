@@ -19,7 +19,8 @@ from cluster_stores import on
 RATE = 500
 FORK = f"""env {{ job.mode = "STREAMING", checkpoint.interval = 200, read_limit.rows_per_second = {RATE}, job.retry.interval.seconds = 0, job.retry.times = 9 }}
 source {{ {fake(1_000_000)} }}
-transform {{ FilterRowKind {{ plugin_input = "t", plugin_output = "none", include_kinds = ["DELETE"] }} }}
+transform {{ FilterRowKind {{ plugin_input = "t", plugin_output = "none"
+  include_kinds = ["DELETE"] }} }}
 sink {{
   {SINK}
   Console {{ name = "nobody", plugin_input = "none", log.print.data = false }}

@@ -20,7 +20,7 @@ import pyarrow.parquet
 import pytest
 
 import tidegate
-from tidegate.runner.process import kill_session, reference
+from tidegate.runner.process import kill_session, process_ref
 from tidegate.spark.deployment import DeploymentRequest, deployment
 from tidegate.testing.servers.spark_cluster import LOOPBACK, quick_java_options, until
 
@@ -88,7 +88,7 @@ class Pods:
         self.over.set()
         for process in self.processes.values():
             if process.poll() is None:
-                kill_session(reference(process.pid))
+                kill_session(process_ref(process.pid))
             process.wait()
 
 

@@ -8,7 +8,7 @@ from tidegate.checkpoints.gc.classify import Policy
 from tidegate.checkpoints.gc.collector import Collector, CollectorSettings
 from tidegate.checkpoints.open import open_files
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.coordinator.collector import StoreWitness
+from tidegate.coordinator.collector import StoreFacts
 from tidegate.store.open import open_store
 from tidegate.testing.files_contract import STATES, manifest
 from tidegate.testing.servers.seaweedfs import SeaweedServer
@@ -27,7 +27,7 @@ def test_orphans_on_s3_are_collected_taken_back_and_deleted(tmp_path: Path) -> N
     try:
         with SeaweedServer(tmp_path / "weed") as server:
             files = open_files(f"s3://{server.bucket()}/namespace", server.options)
-            storage, collector = CheckpointStorage(files), Collector(files, StoreWitness(store))
+            storage, collector = CheckpointStorage(files), Collector(files, StoreFacts(store))
             storage.publish(manifest(generation=1), STATES)
             files.write_tree(
                 "notes", {f"{number:04d}": b"not ours" for number in range(1_050)}

@@ -27,7 +27,8 @@ verbs.Start = functools.partial(server.Start, driver_module="tidegate.testing.pl
 main()
 """
 JOB = """env {{ job.mode = "BATCH", job.name = "small" }}
-source {{ FakeSource {{ plugin_output = "t", row.num = 50, schema {{ fields {{ id = bigint, name = string }} }} }} }}
+source {{ FakeSource {{ plugin_output = "t", row.num = 50, schema {{ fields {{ id = bigint
+  name = string }} }} }} }}
 sink {{ LocalFile {{ plugin_input = "t", path = "{place}", file_format_type = "csv" }} }}
 """
 DESCRIPTORS = 256

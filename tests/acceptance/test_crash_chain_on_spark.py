@@ -32,8 +32,10 @@ PATIENCE_S = 240
 JOB = """env {{ job.mode = "BATCH", job.name = "chain", checkpoint.interval = 10, batch.max-rows = 10, checkpoint.max-retained = 3 }}
 source {{ {first}, {second} }}
 sink {{
-  LocalFile {{ plugin_input = ["a", "b"], path = "{root}/out", file_format_type = "parquet", data_save_mode = "DROP_DATA" }}
-  LocalFile {{ plugin_input = ["a", "b"], path = "{root}/loose", file_format_type = "json", is_enable_transaction = false }}
+  LocalFile {{ plugin_input = ["a", "b"], path = "{root}/out", file_format_type = "parquet"
+    data_save_mode = "DROP_DATA" }}
+  LocalFile {{ plugin_input = ["a", "b"], path = "{root}/loose", file_format_type = "json"
+    is_enable_transaction = false }}
   Chaos {{ plugin_input = ["a", "b"], path = "{root}/chaos" }}
 }}"""
 FAKE = (

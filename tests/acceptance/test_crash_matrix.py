@@ -26,7 +26,7 @@ from tidegate.home import Home
 from tidegate.model.external_resources import RESOURCES
 from tidegate.model.job import BlockKind
 from tidegate.model.records import PENDING_CLEANUPS, JobStatus
-from tidegate.model.throughput import total
+from tidegate.model.throughput import total_volume
 from tidegate.store.open import open_store
 from tidegate.testing.crash_runs import HUNG, KILLED, CrashRuns, RunRequest, RunResult
 from tidegate.testing.failpoints import failpoint_names
@@ -443,7 +443,7 @@ class Story:
             return
         counted = {
             kind: sum(
-                total(outcome.volumes.get(action.operator, {})).rows
+                total_volume(outcome.volumes.get(action.operator, {})).rows
                 for pipeline in outcome.plan.pipelines
                 for action in pipeline.of_kind(kind)
             )

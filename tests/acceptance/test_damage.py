@@ -67,7 +67,8 @@ class Shape:
         return f"""env {{ job.mode = "{self.mode}", job.name = "damage", checkpoint.interval = 10, batch.max-rows = {BATCH_ROWS}, checkpoint.max-retained = 3
   job.retry.times = 0 }}
 source {{ {sources} }}
-sink {{ LocalFile {{ plugin_input = [{", ".join(f'"{name}"' for name in names)}], path = "{out}", file_format_type = "parquet" }} }}"""
+sink {{ LocalFile {{ plugin_input = [{", ".join(f'"{name}"' for name in names)}], path = "{out}"
+  file_format_type = "parquet" }} }}"""
 
     def rows(self, batches: int) -> list[int]:
         """What is in the sink after so many batches."""

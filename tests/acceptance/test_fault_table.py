@@ -39,8 +39,10 @@ PLACES = ("home", "checkpoints", "source", "sink")
 FAULTS = ("full", "read-only", "unmounted", "deleted", "replaced by a copy")
 EXPECTED = sorted(file * 1000 + row for file in range(FILES) for row in range(ROWS))
 JOB = """
-env {{ job.mode = "BATCH", checkpoint.interval = 50, batch.max-files = 1, job.retry.times = 8, job.retry.interval.seconds = 1 }}
-source {{ LocalFile {{ plugin_output = "t", path = "{source}", file_format_type = "csv", schema {{ fields {{ id = bigint }} }} }} }}
+env {{ job.mode = "BATCH", checkpoint.interval = 50, batch.max-files = 1, job.retry.times = 8
+  job.retry.interval.seconds = 1 }}
+source {{ LocalFile {{ plugin_output = "t", path = "{source}", file_format_type = "csv",
+  schema {{ fields {{ id = bigint }} }} }} }}
 sink {{ LocalFile {{ plugin_input = "t", path = "{sink}", file_format_type = "json" }} }}
 """
 

@@ -90,7 +90,8 @@ class World:
         self.file.write_text(
             f"""env {{ job.mode = "BATCH", job.name = "lost", checkpoint.interval = 10, batch.max-rows = {BATCH_ROWS}
   checkpoint.max-retained = 3, job.retry.times = {retries}, job.retry.interval.seconds = 0 }}
-source {{ FakeSource {{ row.num = {ROWS}, seed = 3, bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }} }}
+source {{ FakeSource {{ row.num = {ROWS}, seed = 3, bigint.fake.mode = "SEQUENCE", schema {{
+  fields {{ id = bigint }} }} }} }}
 sink {{ {sinks[kind]} }}"""
         )
 
@@ -149,7 +150,7 @@ def remove(world: World) -> None:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test waits for a disk that will not come back."""
-    monkeypatch.setattr(memory, "MEMORY_WAIT_S", 0.0)
+    monkeypatch.setattr(memory, "RECORD_WAIT_S", 0.0)
 
 
 @pytest.fixture
@@ -263,19 +264,19 @@ def test_without_retries_the_message_says_that_the_directory_was_removed(tmp_pat
 def test_a_directory_that_is_moved_away_for_a_moment_costs_a_retry(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "MEMORY_WAIT_S", 60.0)
+    monkeypatch.setattr(memory, "RECORD_WAIT_S", 60.0)
     world = World(tmp_path, kind, retries=3)
     back = threading.Event()
 
     def away() -> None:
         world.target.rename(tmp_path / "away")
-        asked, real = threading.Event(), memory.read_memory
+        asked, real = threading.Event(), memory.read_target_record
 
         def seen(*given: object) -> object:
             asked.set()
             return real(*given)  # type: ignore[arg-type]  # as it was called
 
-        monkeypatch.setattr("tidegate.pipeline.loop.read_memory", seen)
+        monkeypatch.setattr("tidegate.pipeline.recovery.read_target_record", seen)
 
         def bring() -> None:
             asked.wait()

@@ -32,7 +32,8 @@ PAGES = [
 ]
 MAY_FAIL = ("tidegate doctor",)  # it judges the machine
 JOB = """env {{ job.mode = "STREAMING", job.name = "{name}", checkpoint.interval = 10, batch.max-rows = 10 }}
-source {{ FakeSource {{ plugin_output = "t", row.num = 60, seed = 3, schema {{ fields {{ id = bigint, name = string }} }} }} }}
+source {{ FakeSource {{ plugin_output = "t", row.num = 60, seed = 3, schema {{
+  fields {{ id = bigint, name = string }} }} }} }}
 sink {{ LocalFile {{ plugin_input = "t", path = "{out}", file_format_type = "json" }} }}
 """
 

@@ -18,7 +18,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 JOB = """
 env {{ job.mode = "BATCH" }}
-source {{ FakeSource {{ plugin_output = "t", row.num = 5, schema {{ fields {{ id = bigint }} }} }} }}
+source {{ FakeSource {{ plugin_output = "t", row.num = 5, schema {{
+  fields {{ id = bigint }} }} }} }}
 sink {{ LocalFile {{ plugin_input = "t", path = "{out}", file_format_type = "json" }} }}
 """
 WITHOUT_SPARK = """

@@ -63,8 +63,10 @@ class Orchestrator:
         file = self.root / "job.conf"
         file.write_text(
             f"""env {{ job.mode = "STREAMING", job.name = "forced", checkpoint.interval = 50, read_limit.rows_per_second = 100 }}
-source {{ FakeSource {{ name = "rows", row.num = 1000000, plugin_output = "t", bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }} }}
-sink {{ LocalFile {{ name = "lake", plugin_input = "t", path = "{self.root / out}", file_format_type = "parquet" }} }}"""
+source {{ FakeSource {{ name = "rows", row.num = 1000000, plugin_output = "t"
+  bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }} }}
+sink {{ LocalFile {{ name = "lake", plugin_input = "t", path = "{self.root / out}"
+  file_format_type = "parquet" }} }}"""
         )
         return file
 

@@ -47,7 +47,8 @@ def test_pipelines_of_one_job_run_side_by_side_fused_and_with_sql(
     job.write_text(
         f"""env {{ job.mode = "BATCH", job.name = "two", checkpoint.interval = 100, batch.max-rows = 200 }}
 source {{ {fake("plain", 1000)}, {fake("t", 1000)} }}
-transform {{ Sql {{ plugin_input = "t", plugin_output = "even", query = "select id, name from t where id % 2 = 0" }} }}
+transform {{ Sql {{ plugin_input = "t", plugin_output = "even",
+  query = "select id, name from t where id % 2 = 0" }} }}
 sink {{ {files(tmp_path, "plain")}, {files(tmp_path, "even")} }}"""
     )
     ran = run_in_process(str(job), Home(tmp_path / "home"), shared_engine)
@@ -68,7 +69,8 @@ def test_a_pipeline_that_fails_fails_the_job_and_stops_the_other_at_a_checkpoint
     job.write_text(
         f"""env {{ job.mode = "BATCH", job.name = "one-fails", checkpoint.interval = 100, read_limit.rows_per_second = 100 }}
 source {{ {fake("good", 100_000)}, {fake("bad", 100)} }}
-transform {{ Sql {{ plugin_input = "bad", plugin_output = "worse", query = "select cast(name as int) as id from bad" }} }}
+transform {{ Sql {{ plugin_input = "bad", plugin_output = "worse",
+  query = "select cast(name as int) as id from bad" }} }}
 sink {{ {files(tmp_path, "good")}, {files(tmp_path, "worse")} }}"""
     )
     ran = run_in_process(str(job), Home(tmp_path / "home"), shared_engine)
@@ -89,7 +91,8 @@ def test_troubles_in_tasks_and_commits_are_retried_without_a_trace_in_the_rows(
         f"""env {{ job.mode = "BATCH", job.name = "trouble", checkpoint.interval = 100, batch.max-rows = 100
   job.retry.times = 50, job.retry.interval.seconds = 0 }}
 source {{ {fake("t", 1000)} }}
-sink {{ {files(tmp_path, "t")}, Chaos {{ plugin_input = "t", seed = 3, path = "{tmp_path / "chaos"}", fail_probability = 0.3 }} }}"""
+sink {{ {files(tmp_path, "t")}, Chaos {{ plugin_input = "t", seed = 3
+  path = "{tmp_path / "chaos"}", fail_probability = 0.3 }} }}"""
     )
     ran = run_in_process(str(job), Home(tmp_path / "home"), shared_engine)
     assert ran.outcome.status is JobStatus.FINISHED

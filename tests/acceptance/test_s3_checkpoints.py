@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from tidegate.checkpoints.files import s3 as s3_files
 from tidegate.checkpoints.files.base import Files
-from tidegate.checkpoints.files.retry import StorageRefused, StorageUnavailable
+from tidegate.checkpoints.files.errors import StorageRefused, StorageUnavailable
 from tidegate.checkpoints.files.s3 import S3Files
 from tidegate.checkpoints.open import open_files
 from tidegate.checkpoints.storage import CheckpointStorage
@@ -181,7 +181,8 @@ class World:
         file = self.root / "job.conf"
         file.write_text(
             f"""env {{ job.mode = "BATCH", job.name = "s3", checkpoint.interval = 50, read_limit.rows_per_second = {rate} }}
-source {{ FakeSource {{ row.num = {rows}, plugin_output = "t", bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }} }}
+source {{ FakeSource {{ row.num = {rows}, plugin_output = "t", bigint.fake.mode = "SEQUENCE",
+  schema {{ fields {{ id = bigint }} }} }} }}
 sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type = "parquet" }} }}"""
         )
         return file

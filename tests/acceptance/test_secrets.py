@@ -69,10 +69,13 @@ verbs.Start = functools.partial(server.Start, driver_module="tidegate.testing.pl
 main()
 """
 JOB = """
-env {{ job.mode = "BATCH", job.name = "{name}", job.retry.times = 1, job.retry.interval.seconds = 1, spark.app.secret = "{env}",
+env {{ job.mode = "BATCH", job.name = "{name}", job.retry.times = 1
+  job.retry.interval.seconds = 1, spark.app.secret = "{env}",
   {forms} {free} }}
-source {{ Jdbc {{ {source}, properties {{ sslpassword = "{map}" }}, table_path = "public.t", query = "select * from public.t", plugin_output = "t" }} }}
-sink {{ Jdbc {{ plugin_input = "t", url = "jdbc:postgresql://127.0.0.1:{port}/shop?user=ann&password={sink}",
+source {{ Jdbc {{ {source}, properties {{ sslpassword = "{map}" }}, table_path = "public.t",
+  query = "select * from public.t", plugin_output = "t" }} }}
+sink {{ Jdbc {{ plugin_input = "t"
+  url = "jdbc:postgresql://127.0.0.1:{port}/shop?user=ann&password={sink}",
   database = "shop", table = "public.o", generate_sink_sql = true }} }}
 """
 

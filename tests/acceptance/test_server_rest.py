@@ -30,13 +30,15 @@ main()
 """
 STREAM = """
 env {{ job.mode = "STREAMING", job.name = "stream", checkpoint.interval = 300 }}
-source {{ LocalFile {{ path = "{source}", file_format_type = "csv", plugin_output = "t", discovery_mode = "continuous", scan_interval = 200,
+source {{ LocalFile {{ path = "{source}", file_format_type = "csv", plugin_output = "t"
+  discovery_mode = "continuous", scan_interval = 200,
   schema {{ fields {{ id = bigint, name = string }} }} }} }}
 sink {{ LocalFile {{ plugin_input = "t", path = "{out}", file_format_type = "parquet" }} }}
 """
 BATCH = """
 env {{ job.mode = "BATCH" }}
-source {{ FakeSource {{ plugin_output = "t", row.num = 7, bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }} }}
+source {{ FakeSource {{ plugin_output = "t", row.num = 7, bigint.fake.mode = "SEQUENCE",
+  schema {{ fields {{ id = bigint }} }} }} }}
 sink {{ LocalFile {{ plugin_input = "t", path = "{out}", file_format_type = "parquet" }} }}
 """
 

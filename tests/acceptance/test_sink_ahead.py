@@ -59,7 +59,8 @@ class World:
             )
         return f"""env {{ job.mode = "BATCH", job.name = "ahead", checkpoint.interval = 10, batch.max-rows = {BATCH_ROWS}, checkpoint.max-retained = 3
   job.retry.times = 0 }}
-source {{ FakeSource {{ plugin_output = "t", row.num = {ROWS}, seed = 3, bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }} }}
+source {{ FakeSource {{ plugin_output = "t", row.num = {ROWS}, seed = 3
+  bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }} }}
 sink {{ {", ".join(sinks)} }}"""
 
     def killed(self, place: str) -> "World":

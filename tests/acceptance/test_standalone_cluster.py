@@ -202,7 +202,8 @@ def bounded(root: Path, rows: int, slow_ms: int) -> str:
     """Two pipelines: one that runs fused in the Python workers, one that goes through SQL."""
     return f"""source {{ {fake("a", rows)}
 {fake("b", rows)} }}
-transform {{ Sql {{ plugin_input = "b", plugin_output = "c", query = "select id, id * 2 as double, upper(name) as name from b where id % 2 = 0" }} }}
+transform {{ Sql {{ plugin_input = "b", plugin_output = "c",
+  query = "select id, id * 2 as double, upper(name) as name from b where id % 2 = 0" }} }}
 sink {{
   Chaos {{ plugin_input = "a", places = ["write"], slow_ms = {slow_ms} }}
   LocalFile {{ plugin_input = "a", path = "{root / "fused"}", file_format_type = "parquet" }}

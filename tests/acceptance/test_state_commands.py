@@ -31,7 +31,8 @@ Tidegate = Callable[..., Result]
 
 def job_text(out: Path, *, mode: str = "STREAMING", env: str = "") -> str:
     return f"""env {{ job.mode = "{mode}", job.name = "orders", checkpoint.interval = 10, batch.max-rows = 10 {env} }}
-source {{ FakeSource {{ plugin_output = "t", row.num = 60, seed = 3, schema {{ fields {{ id = bigint, name = string }} }} }} }}
+source {{ FakeSource {{ plugin_output = "t", row.num = 60, seed = 3, schema {{
+  fields {{ id = bigint, name = string }} }} }} }}
 sink {{ LocalFile {{ plugin_input = "t", path = "{out}", file_format_type = "json" }} }}"""
 
 
@@ -220,7 +221,7 @@ def test_a_store_that_was_lost_collects_nothing_until_it_is_told(
 
 
 def open_store_anew(place: Place) -> None:
-    place.home.make()
+    place.home.create()
     open_store(place.home.store_url).close()
 
 

@@ -26,9 +26,11 @@ from tidegate.testing.plain_engine import PlainEngine
 
 ROWS = 40
 JOB = f"""
-env {{ job.mode = "BATCH", job.name = "stored", checkpoint.interval = 10, batch.max-rows = 10, job.retry.times = 0 }}
+env {{ job.mode = "BATCH", job.name = "stored", checkpoint.interval = 10, batch.max-rows = 10
+  job.retry.times = 0 }}
 source {{
-  FakeSource {{ plugin_output = "a", row.num = {ROWS}, seed = 3, bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }}
+  FakeSource {{ plugin_output = "a", row.num = {ROWS}, seed = 3, bigint.fake.mode = "SEQUENCE",
+    schema {{ fields {{ id = bigint }} }} }}
   Chaos {{ plugin_output = "b", row.num = {ROWS} }}
 }}
 sink {{

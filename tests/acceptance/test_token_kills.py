@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.clock import SystemClock
-from tidegate.coordinator.tokens import Tokens, recognised
+from tidegate.coordinator.tokens import Tokens, authenticate
 from tidegate.home import Home
 from tidegate.model.records import Role
 from tidegate.store.open import open_store
@@ -23,7 +23,7 @@ class World:
     def __init__(self, home: Path, runs: CrashRuns) -> None:
         self.home = Home(home)
         self.runs = runs
-        self.home.make()
+        self.home.create()
         with self.tokens() as tokens:
             self.used, self.text = tokens.create("used", Role.OPERATOR)
 
@@ -40,7 +40,7 @@ class World:
         """Whether somebody with the used token does."""
         with self.tokens() as tokens:
             return (
-                recognised(self.text, {token.id: token for token in tokens.all()}.get, 0)
+                authenticate(self.text, {token.id: token for token in tokens.all()}.get, 0)
                 == self.used
             )
 

@@ -28,9 +28,11 @@ verbs.Start = functools.partial(server.Start, driver_module="tidegate.testing.pl
 main()
 """
 STREAM = """env {{ job.mode = "STREAMING", job.name = "{name}", checkpoint.interval = 300, spark.app.secret = "hunter2" }}
-source {{ LocalFile {{ path = "{place}/in", file_format_type = "csv", plugin_output = "t", discovery_mode = "continuous", scan_interval = 200,
+source {{ LocalFile {{ path = "{place}/in", file_format_type = "csv", plugin_output = "t"
+  discovery_mode = "continuous", scan_interval = 200,
   schema {{ fields {{ id = bigint, name = string }} }} }} }}
-sink {{ LocalFile {{ plugin_input = "t", path = "{place}/out-{name}", file_format_type = "parquet" }} }}
+sink {{ LocalFile {{ plugin_input = "t", path = "{place}/out-{name}"
+  file_format_type = "parquet" }} }}
 """
 CHROMIUM = (
     *(
@@ -217,7 +219,7 @@ def test_a_page_lives_without_being_loaded_again(site: Site, page: Page) -> None
 
 def test_the_log_of_a_job_can_be_read(site: Site, page: Page) -> None:
     page.goto(f"{site.url}/ui/jobs/11/logs")
-    expect(page.locator("#log")).to_contain_text("checkpoint completed")
+    expect(page.locator("#log")).to_contain_text("checkpoint_completed")
 
 
 def test_a_job_file_is_checked_at_its_lines_then_submitted_and_stopped(

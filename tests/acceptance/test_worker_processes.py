@@ -74,7 +74,7 @@ class World:
         self.root = root
         self.home = Home(root / "home")
         self.out = root / "out"
-        self.home.make()
+        self.home.create()
         self.store = open_store(self.home.store_url)
         self.workers: dict[str, subprocess.Popen[str]] = {}
         self.drivers: list[DriverProcess] = []
@@ -84,8 +84,10 @@ class World:
         file = self.root / "job.conf"
         file.write_text(
             f"""env {{ job.mode = "{mode}", job.name = "world", checkpoint.interval = 50, read_limit.rows_per_second = {rate} }}
-source {{ FakeSource {{ row.num = {rows}, plugin_output = "t", bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }} }}
-sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type = "parquet" }}, Console {{ plugin_input = "t" }} }}"""
+source {{ FakeSource {{ row.num = {rows}, plugin_output = "t", bigint.fake.mode = "SEQUENCE",
+  schema {{ fields {{ id = bigint }} }} }} }}
+sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type = "parquet" }}
+  Console {{ plugin_input = "t" }} }}"""
         )
         plan = planned(str(file), (), strict=False)
         record = JobRecord(job_id=JOB, name="world", initialization_ms=1, lineage="7-1", plan=plan)
@@ -117,7 +119,7 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
         self, worker: str, order: DriverCommand = DriverCommand.RUN, generation: int = 1
     ) -> None:
         assignment = Assignment(
-            job_id=JOB, initialization_ms=1, generation=generation, worker=worker, order=order
+            job_id=JOB, initialization_ms=1, generation=generation, worker=worker, command=order
         )
         self.store.transact([], [Put(ASSIGNMENTS, str(JOB), to_document(assignment))])
 
@@ -243,7 +245,7 @@ def test_a_worker_starts_the_driver_of_its_assignment_and_reports_its_end(world:
     assert {p.value.status for p in world.known.pipelines} == {PipelineStatus.FINISHED}
     assert world.ids() == list(range(20))
     assert (world.home.logs(JOB) / "console.log").read_text().count("SeaTunnelRow#kind") == 20
-    world.until(lambda: not list(world.home.works_root.iterdir()))
+    world.until(lambda: not list(world.home.work_root.iterdir()))
 
 
 def test_a_driver_outlives_its_worker_and_the_next_worker_adopts_it_and_reports_its_end(
@@ -290,7 +292,7 @@ def test_a_killed_driver_is_reported_with_its_signal_and_started_again_only_for_
     world.until(world.ended)
     assert world.driver.end is not None
     assert (world.driver.end.code, world.driver.end.proof) == (-9, "exit")
-    world.until(lambda: not list(world.home.works_root.iterdir()))
+    world.until(lambda: not list(world.home.work_root.iterdir()))
     world.fence()
     world.assign(id, generation=2)
     world.until(lambda: world.driver.generation == 2)
@@ -414,7 +416,7 @@ def test_a_worker_killed_anywhere_is_replaced_and_the_job_ends_once(
     world.submit(rows=20, mode="BATCH", rate=100)
     warm = int("handover" in place)
     first = world.start_worker(warm, place)
-    world.until(lambda: not warm or bool(list(world.home.works_root.glob("warm/*/ready"))))
+    world.until(lambda: not warm or bool(list(world.home.work_root.glob("warm/*/ready"))))
     world.assign(first)
     assert world.workers[first].wait(PATIENCE_S) == -9
     second = world.worker()
@@ -473,7 +475,7 @@ def test_a_driver_that_waits_warm_takes_the_job_and_another_one_takes_its_place(
 ) -> None:
     world.submit(rows=20, mode="BATCH", rate=1000)
     id = world.worker(warm=1)
-    warm = world.home.works_root / "warm"
+    warm = world.home.work_root / "warm"
     world.until(lambda: bool(list(warm.glob("*/ready"))))
     waiting = next(warm.glob("*/ready")).parent.name
     world.assign(id)

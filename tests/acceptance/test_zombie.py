@@ -27,13 +27,14 @@ from tidegate.model.records import JobStatus
 from tidegate.runner.driver_spec import driver_spec
 from tidegate.runner.exits import DriverExit
 from tidegate.runner.launch import Program, launch
-from tidegate.runner.process import PROC, reference
+from tidegate.runner.process import PROC, process_ref
 from tidegate.store.open import open_store
 from tidegate.testing.plain_engine import PlainEngine
 
 PATIENCE_S = 60
 JOB = """env {{ job.mode = "BATCH", job.name = "zombie", checkpoint.interval = 10, batch.max-rows = 10 }}
-source {{ FakeSource {{ row.num = 60, plugin_output = "t", seed = 5, bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint, name = string }} }} }} }}
+source {{ FakeSource {{ row.num = 60, plugin_output = "t", seed = 5
+  bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint, name = string }} }} }} }}
 sink {{ LocalFile {{ plugin_input = "t", path = "{out}", file_format_type = "parquet" }} }}"""
 
 
@@ -82,7 +83,7 @@ def test_a_driver_that_wakes_up_too_late_makes_nothing_visible(tmp_path: Path, p
         CheckpointStorage(home.checkpoints),
         planned(str(file), (), strict=False),
     )
-    me = reference(os.getpid())
+    me = process_ref(os.getpid())
 
     def submission(wish: str) -> Submission:
         return Submission(
