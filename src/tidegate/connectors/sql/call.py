@@ -1,5 +1,7 @@
-"""What a function of the reference is: a name, how many arguments, and a Python function that
-writes its Spark SQL. The functions_*.py register theirs here.
+"""Registry of SeaTunnel's SQL functions.
+
+An entry is a name, a number of arguments, and a Python function that writes the Spark SQL of a
+call. The modules functions_*.py register theirs here.
 """
 
 from collections.abc import Callable
@@ -7,19 +9,19 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tidegate.connectors.sql.convert import as_double, as_text
-from tidegate.connectors.sql.problem import SqlError
+from tidegate.connectors.sql.errors import SqlError
 from tidegate.connectors.sql.types import NULL, STRING, Typed
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function with its arguments, already translated."""
+    """A function call with translated arguments."""
 
     name: str
     args: tuple[Typed, ...]
 
     def sql(self, index: int) -> str:
-        """An argument as it is."""
+        """The SQL of an argument, without conversion."""
         return self.args[index].sql
 
     def text(self, index: int) -> str:
@@ -28,13 +30,13 @@ class Call:
     def double(self, index: int) -> str:
         return as_double(self.args[index])
 
-    def given(self, index: int) -> bool:
-        """Whether an optional argument is there and is not NULL."""
+    def has_argument(self, index: int) -> bool:
+        """Whether an optional argument is present and not NULL."""
         return index < len(self.args) and not self.args[index].is_a(NULL)
 
-    def word(self, index: int, default: str) -> str:
-        """An argument that decides what the function does (a unit, a flag): it must be a constant."""
-        if not self.given(index):
+    def keyword(self, index: int, default: str) -> str:
+        """An argument that selects what the function does (a unit, a flag); must be a constant."""
+        if not self.has_argument(index):
             return default
         value = self.args[index]
         if not (value.is_a(STRING) and isinstance(value.literal, str)):
@@ -42,7 +44,7 @@ class Call:
         return value.literal
 
     def constant(self, index: int) -> int | None:
-        """A whole-number argument where it is a constant."""
+        """The value of an integer constant; None for any other argument."""
         value = self.args[index].literal if index < len(self.args) else None
         return value if isinstance(value, int) else None
 
@@ -53,7 +55,7 @@ _F = TypeVar("_F", bound=Render)
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One entry of the catalogue."""
+    """A registered function with its number of arguments."""
 
     name: str
     least: int
@@ -61,20 +63,19 @@ class Function:
     render: Render
 
     def __call__(self, args: tuple[Typed, ...]) -> Typed:
-        """The Spark SQL of a call."""
+        """Write the Spark SQL of a call."""
         if not self.least <= len(args) <= self.most:
-            wanted = (
-                f"{self.least}"
-                if self.least == self.most
-                else (
-                    f"{self.least} to {self.most}" if self.most < MANY else f"at least {self.least}"
-                )
-            )
+            expected = self._expected()
             raise SqlError(
-                f"{self.name} takes {wanted} argument{'' if wanted == '1' else 's'}, not"
+                f"{self.name} takes {expected} argument{'' if expected == '1' else 's'}, not"
                 f" {len(args)}"
             )
         return self.render(Call(self.name, args))
+
+    def _expected(self) -> str:
+        if self.least == self.most:
+            return f"{self.least}"
+        return f"{self.least} to {self.most}" if self.most < MANY else f"at least {self.least}"
 
 
 MANY = 1000

@@ -1,8 +1,9 @@
-"""Values from one type to another with the reference's meaning: CAST, TRY_CAST, and text of
-anything (as Java writes it). Called by the translation.
+"""Converts values between types as SeaTunnel does: CAST, TRY_CAST, and text in Java's format.
+
+Called by the translation.
 """
 
-from tidegate.connectors.sql.problem import SqlError
+from tidegate.connectors.sql.errors import SqlError
 from tidegate.connectors.sql.types import (
     BIGINT,
     DATE,
@@ -25,7 +26,7 @@ EPOCH = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
 
 
 def as_text(value: Typed) -> str:
-    """What Java's toString gives: times have a T and no seconds where they are zero."""
+    """The text of Java's toString: timestamps contain a T, and no seconds if they are zero."""
     match value.type:
         case DataType(TypeName.STRING):
             return value.sql
@@ -42,7 +43,7 @@ def as_text(value: Typed) -> str:
 
 
 def at_midnight(time: str) -> str:
-    """A time of day as a timestamp, for the functions that take only those."""
+    """A time of day as a timestamp, for functions that accept only timestamps."""
     return f"make_timestamp_ntz(DATE '1970-01-01', {time})"
 
 
@@ -56,7 +57,7 @@ def _seconds_text(moment: str) -> str:
 
 
 def cast(value: Typed, to: DataType, *, safe: bool = False) -> Typed:
-    """CAST, or TRY_CAST where safe."""
+    """Write a CAST, or a TRY_CAST if `safe`."""
     if value.is_a(NULL):
         return Typed(f"CAST(NULL AS {spark_type(to)})", to)
     if value.type == to:
@@ -80,9 +81,7 @@ def cast(value: Typed, to: DataType, *, safe: bool = False) -> Typed:
 
 
 def _to_decimal(value: Typed, to: DataType, word: str) -> str:
-    """Fewer digits after the point: text and decimals are rounded up (CEILING), floating numbers
-    half up.
-    """
+    """Reduce the scale as SeaTunnel does: text and decimals up (CEILING), floats half up."""
     if (
         value.type is not None
         and value.type.name is TypeName.DECIMAL
@@ -106,14 +105,14 @@ def _to_timestamp(value: Typed, word: str) -> str:
         )
     if value.is_a(TIME):
         return f"make_timestamp_ntz(current_date(), {value.sql})"
-    _refuse(value, TIMESTAMP)
+    _check_castable(value, TIMESTAMP)
     return f"{word}({value.sql} AS TIMESTAMP_NTZ)"
 
 
 def _to_date(value: Typed, word: str) -> str:
     if value.is_a(INT):  # 20230625
         return f"make_date({value.sql} div 10000, ({value.sql} div 100) % 100, {value.sql} % 100)"
-    _refuse(value, DATE)
+    _check_castable(value, DATE)
     return f"{word}({value.sql} AS DATE)"
 
 
@@ -124,19 +123,19 @@ def _to_time(value: Typed, word: str) -> str:
         return "make_time(0, 0, 0)"
     if value.is_a(TIMESTAMP, TIMESTAMP_TZ):
         return f"to_time(date_format({value.sql}, 'HH:mm:ss.SSSSSS'), 'HH:mm:ss.SSSSSS')"
-    _refuse(value, TIME)
+    _check_castable(value, TIME)
     return f"{word}({value.sql} AS TIME)"
 
 
-def _refuse(value: Typed, to: DataType) -> None:
+def _check_castable(value: Typed, to: DataType) -> None:
     if value.among(WHOLE | FLOATING) or (
         value.type is not None and value.type.name is TypeName.DECIMAL
     ):
-        raise SqlError(f"CAST of a {value.type} to {to} has no meaning")
+        raise SqlError(f"a {value.type} cannot be cast to {to}")
 
 
-def coerced(value: Typed, to: DataType | None) -> str:
-    """A value as one branch of a CASE or a COALESCE of this type."""
+def coerce_to(value: Typed, to: DataType | None) -> str:
+    """Convert a value to the type of its CASE or COALESCE."""
     return value.sql if to is None or value.type == to else cast(value, to).sql
 
 
@@ -149,12 +148,10 @@ def as_double(value: Typed) -> str:
 
 
 def as_exact(value: Typed) -> str:
-    """A number as the decimal that Java's BigDecimal.valueOf gives; NULL where it has too many
-    digits.
-    """
+    """A number as the decimal of Java's BigDecimal.valueOf; NULL if it has too many digits."""
     return f"TRY_CAST({value.sql} AS {spark_type(DECIMAL)})"
 
 
-def failing(condition: str, message: str, otherwise: str) -> str:
-    """An expression that ends the job with a sentence where a condition holds."""
+def raise_if(condition: str, message: str, otherwise: str) -> str:
+    """An expression that fails the job with a message if a condition is true."""
     return f"IF({condition}, raise_error({text(message)}), {otherwise})"

@@ -1,7 +1,7 @@
-"""DES_ENCRYPT and DES_DECRYPT of the reference: DES in CBC mode, a fixed vector, PKCS padding,
-base64. Kept for old job files; for anything new there is AES.
+"""DES_ENCRYPT and DES_DECRYPT of SeaTunnel: DES-CBC with a fixed vector, PKCS padding, base64.
 
-Called row by row in the tasks (spark.py registers it). No key and no text is ever in an error.
+Exists for old job files; new ones should use AES. Called for each row in the tasks (spark.py
+registers it). Errors must contain neither key nor text.
 """
 
 import base64
@@ -16,46 +16,19 @@ _IP = [
 _FP = [_IP.index(i + 1) + 1 for i in range(64)]
 _E = [(4 * (i // 6) + i % 6 - 1) % 32 + 1 for i in range(48)]
 _P = [
-    16,
-    7,
-    20,
-    21,
-    29,
-    12,
-    28,
-    17,
-    1,
-    15,
-    23,
-    26,
-    5,
-    18,
-    31,
-    10,
-    2,
-    8,
-    24,
-    14,
-    32,
-    27,
-    3,
-    9,
-    19,
-    13,
-    30,
-    6,
-    22,
-    11,
-    4,
-    25,
-]
+    16, 7, 20, 21, 29, 12, 28, 17, 1, 15, 23, 26, 5, 18, 31, 10,
+    2, 8, 24, 14, 32, 27, 3, 9, 19, 13, 30, 6, 22, 11, 4, 25,
+]  # fmt: skip
 _PC1 = [
-    57, 49, 41, 33, 25, 17, 9, 1, 58, 50, 42, 34, 26, 18, 10, 2, 59, 51, 43, 35, 27, 19, 11, 3, 60, 52, 44, 36,
-    63, 55, 47, 39, 31, 23, 15, 7, 62, 54, 46, 38, 30, 22, 14, 6, 61, 53, 45, 37, 29, 21, 13, 5, 28, 20, 12, 4,
+    57, 49, 41, 33, 25, 17, 9, 1, 58, 50, 42, 34, 26, 18, 10, 2,
+    59, 51, 43, 35, 27, 19, 11, 3, 60, 52, 44, 36, 63, 55, 47, 39,
+    31, 23, 15, 7, 62, 54, 46, 38, 30, 22, 14, 6, 61, 53, 45, 37,
+    29, 21, 13, 5, 28, 20, 12, 4,
 ]  # fmt: skip
 _PC2 = [
-    14, 17, 11, 24, 1, 5, 3, 28, 15, 6, 21, 10, 23, 19, 12, 4, 26, 8, 16, 7, 27, 20, 13, 2,
-    41, 52, 31, 37, 47, 55, 30, 40, 51, 45, 33, 48, 44, 49, 39, 56, 34, 53, 46, 42, 50, 36, 29, 32,
+    14, 17, 11, 24, 1, 5, 3, 28, 15, 6, 21, 10, 23, 19, 12, 4,
+    26, 8, 16, 7, 27, 20, 13, 2, 41, 52, 31, 37, 47, 55, 30, 40,
+    51, 45, 33, 48, 44, 49, 39, 56, 34, 53, 46, 42, 50, 36, 29, 32,
 ]  # fmt: skip
 _SHIFTS = [1, 1, 2, 2, 2, 2, 2, 2, 1, 2, 2, 2, 2, 2, 2, 1]
 _S = [
@@ -134,7 +107,7 @@ def encrypt(password: str | None, data: str | None) -> str | None:
 
 
 def decrypt(password: str | None, data: str | None) -> str | None:
-    """The text again; what is no such text comes back as it is."""
+    """Decrypt a text; return it unchanged if it is no encrypted text, as SeaTunnel does."""
     keys = _round_keys(_key(password))[::-1]
     if data is None:
         return None

@@ -1,7 +1,7 @@
-"""The SQL of job files, read by sqlglot: functions stay as they are written, both kinds of quoted
-names, no backslash escapes in text.
+"""Parses the SQL of job files with sqlglot.
 
-Called by query.py only. Says nothing about what a function means (functions_*.py do).
+Function calls are kept as written, names may be quoted in two ways, and text has no backslash
+escapes. Called by query.py only. Does not know what functions mean (functions_*.py do).
 """
 
 from collections.abc import Iterator
@@ -10,24 +10,21 @@ from sqlglot import TokenType, exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 
-from tidegate.connectors.sql.problem import SqlError
-from tidegate.model.problem import nearest
+from tidegate.connectors.sql.errors import SqlError
+from tidegate.model.problem import closest_match
 
 DEPTH_MAX = 32
-"""Nesting of brackets and calls. sqlglot recurses; whether a query is accepted must not depend on
-how deep the caller's stack already is."""
+"""Maximum nesting of brackets and calls. sqlglot recurses; whether it accepts a query must not
+depend on the depth of the caller's stack."""
 CHAIN_MAX = 250
-"""Depth of the parsed tree: `a or b or c` nests to the left, once for each operator."""
+"""Maximum depth of the parsed tree: `a or b or c` nests to the left, once for each operator."""
 CHARS_MAX = 1_000_000
-_KEPT = (
-    "CAST",
-    "TRY_CAST",
-    "EXTRACT",
-)  # those with a syntax of their own; all others are name(arguments)
+# Functions with their own syntax; all others are name(arguments).
+_KEPT = ("CAST", "TRY_CAST", "EXTRACT")
 
 
 class JobSql(Dialect):
-    """What the reference's parser accepts, as far as it maps row by row."""
+    """The SQL that SeaTunnel's parser accepts, restricted to queries that work row by row."""
 
     class Tokenizer(tokens.Tokenizer):
         """Backticks and double quotes around names; `''` is the only escape in text."""
@@ -37,9 +34,7 @@ class JobSql(Dialect):
         STRING_ESCAPES = ["'"]  # noqa: RUF012  # the base class declares it so
 
     class Parser(parser.Parser):
-        """No function is understood here, so that the order and number of arguments are the
-        writer's.
-        """
+        """Parses functions generically, which keeps the order and number of arguments."""
 
         FUNCTIONS = {}  # noqa: RUF012  # the base class declares it so
         FUNCTION_PARSERS = {  # noqa: RUF012  # the base class declares it so
@@ -48,7 +43,7 @@ class JobSql(Dialect):
 
 
 def parse_select(query: str) -> exp.Select:
-    """The one SELECT of a query; SqlError says what it is instead, with its line."""
+    """Parse a query that must be a single SELECT; raises SqlError with the line otherwise."""
     if len(query) > CHARS_MAX:
         raise SqlError(
             f"the query is too long: it has {len(query)} characters, more than {CHARS_MAX}"
@@ -63,7 +58,7 @@ def parse_select(query: str) -> exp.Select:
     except TokenError as error:
         raise SqlError("the query is not SQL: a quotation or a comment has no end") from error
     if len(statements) != 1:
-        raise SqlError(f"the query holds {len(statements)} statements: write one SELECT")
+        raise SqlError(f"the query contains {len(statements)} statements: write one SELECT")
     if not isinstance(statements[0], exp.Select) or not statements[0].expressions:
         raise SqlError("the query is not a plain SELECT ... FROM ... WHERE ...")
     if any(depth > CHAIN_MAX for depth in _depths(statements[0])):
@@ -108,10 +103,10 @@ def _not_sql(query: str, error: ParseError) -> SqlError:
         str(first.get("description") or "it cannot be read")
         .strip()
         .rstrip(".")
-        .replace("Invalid expression / Unexpected token", "something is unexpected")
+        .replace("Invalid expression / Unexpected token", "unexpected token")
     )
     begin = query.split(maxsplit=1)[0] if query.split() else ""
-    suggestion = "" if begin.upper() == "SELECT" else nearest(begin, ["SELECT"])
+    suggestion = "" if begin.upper() == "SELECT" else closest_match(begin, ["SELECT"])
     return SqlError(
         f"the query is not SQL: {what}" + (f", at {near!r}" if near else ""),
         line=int(first.get("line") or 1),
@@ -119,8 +114,6 @@ def _not_sql(query: str, error: ParseError) -> SqlError:
     )
 
 
-def written(node: exp.Expr) -> str:
-    """An expression as text again, for the name of a column without an alias: `id+1` is called `id
-    + 1`.
-    """
+def sql_of(node: exp.Expr) -> str:
+    """Write an expression as text. Also the name of a column without alias: `id+1` is `id + 1`."""
     return node.sql(dialect=JobSql, normalize_functions=False)

@@ -1,8 +1,8 @@
-"""The reference's functions on numbers, as Spark SQL."""
+"""SeaTunnel's functions on numbers, as Spark SQL."""
 
 from tidegate.connectors.sql.call import Call, function
-from tidegate.connectors.sql.convert import as_double, as_exact, failing
-from tidegate.connectors.sql.problem import SqlError
+from tidegate.connectors.sql.convert import as_double, as_exact, raise_if
+from tidegate.connectors.sql.errors import SqlError
 from tidegate.connectors.sql.types import DOUBLE, FLOATING, INT, WHOLE, Typed, spark_type
 from tidegate.model.types import TypeName
 
@@ -17,7 +17,7 @@ def plain(call: Call) -> Typed:
 @function("COT", 1)
 def cot(call: Call) -> Typed:
     return Typed(
-        failing(f"tan({call.double(0)}) = 0", "COT: division by zero", f"cot({call.double(0)})"),
+        raise_if(f"tan({call.double(0)}) = 0", "COT: division by zero", f"cot({call.double(0)})"),
         DOUBLE,
     )
 
@@ -47,7 +47,7 @@ def log(call: Call) -> Typed:
 
 
 def _positive(call: Call, index: int, otherwise: str) -> str:
-    return failing(
+    return raise_if(
         f"{call.double(index)} <= 0", f"{call.name} takes only numbers above 0", otherwise
     )
 
@@ -69,14 +69,14 @@ def absolute(call: Call) -> Typed:
 
 @function("MOD", 2)
 def mod(call: Call) -> Typed:
-    """Of the type of the divisor; floating numbers as exact decimals (mod(13, 5.4) is 2.2)."""
+    """Has the type of the divisor; floating numbers are exact decimals (mod(13, 5.4) is 2.2)."""
     dividend, divisor = call.args
     if divisor.type is None or dividend.type is None:
         return Typed(f"mod({dividend.sql}, {divisor.sql})", None)
     rest = f"{dividend.sql} % {divisor.sql}"
     if dividend.among(FLOATING) or divisor.among(FLOATING):
         exact = f"CAST({as_exact(dividend)} % {as_exact(divisor)} AS DOUBLE)"
-        rest = failing(
+        rest = raise_if(
             f"{divisor.sql} = 0",
             "MOD by zero",
             f"coalesce({exact}, {as_double(dividend)} % {as_double(divisor)})",
@@ -103,8 +103,8 @@ def round_(call: Call) -> Typed:
 
 
 def _digits(call: Call) -> str:
-    """The number of digits after the point: Spark must know it when it plans."""
-    if not call.given(1):
+    """The number of decimal places; a constant, because Spark needs it for planning."""
+    if not call.has_argument(1):
         return ""
     if call.constant(1) is None:
         raise SqlError(f"{call.name}: the number of digits must be a constant")
@@ -138,10 +138,8 @@ def sign(call: Call) -> Typed:
 
 @function("RAND RANDOM", 0, 1)
 def rand(call: Call) -> Typed:
-    """Without a seed any number; with one always the first number of Java's generator with that
-    seed.
-    """
-    if not call.given(0):
+    """Without a seed any number; with one, always the first number of Java's Random(seed)."""
+    if not call.has_argument(0):
         return Typed("rand()", DOUBLE)
     seed = call.constant(0)
     if seed is None:

@@ -1,10 +1,8 @@
-"""The reference's other functions, as Spark SQL: conditions, arrays and maps, JSON, vectors,
-encryption.
-"""
+"""SeaTunnel's functions on conditions, arrays, maps, JSON and vectors, and encryption."""
 
 from tidegate.connectors.sql.call import MANY, Call, function
-from tidegate.connectors.sql.convert import as_text, coerced
-from tidegate.connectors.sql.problem import SqlError
+from tidegate.connectors.sql.convert import as_text, coerce_to
+from tidegate.connectors.sql.errors import SqlError
 from tidegate.connectors.sql.types import (
     BIGINT,
     DOUBLE,
@@ -18,15 +16,15 @@ from tidegate.connectors.sql.types import (
     spark_type,
     text,
 )
-from tidegate.model.problem import nearest
+from tidegate.model.problem import closest_match
 from tidegate.model.types import DataType, TypeName
 
 
 @function("COALESCE", 1, MANY)
 def coalesce(call: Call) -> Typed:
-    """Of the type of the first argument that has one; the others are converted to it."""
+    """Has the type of the first argument that is not NULL; the others are converted to it."""
     kind = next((a.type for a in call.args if not a.is_a(NULL)), NULL)
-    return Typed(f"coalesce({', '.join(coerced(a, kind) for a in call.args)})", kind)
+    return Typed(f"coalesce({', '.join(coerce_to(a, kind) for a in call.args)})", kind)
 
 
 @function("IFNULL", 2)
@@ -48,14 +46,14 @@ def multi_if(call: Call) -> Typed:
 
 
 def case(branches: list[tuple[str, Typed]], otherwise: Typed | None, subject: str = "") -> Typed:
-    """A CASE whose branches all have one type."""
+    """Write a CASE and convert all branches to a common type."""
     kind = branches[0][1].type
     for value in (*(v for _, v in branches[1:]), *([otherwise] if otherwise else [])):
         kind = common_type(kind, value.type)
     whens = " ".join(
-        f"WHEN {condition} THEN {coerced(value, kind)}" for condition, value in branches
+        f"WHEN {condition} THEN {coerce_to(value, kind)}" for condition, value in branches
     )
-    rest = f" ELSE {coerced(otherwise, kind)}" if otherwise else ""
+    rest = f" ELSE {coerce_to(otherwise, kind)}" if otherwise else ""
     return Typed(f"CASE {subject} {whens}{rest} END", kind)
 
 
@@ -67,14 +65,14 @@ def uuid(_: Call) -> Typed:
 @function("ARRAY", 0, MANY)
 def array(call: Call) -> Typed:
     kind = _element(call.args)
-    elements = ", ".join(as_text(a) if kind == STRING else coerced(a, kind) for a in call.args)
+    elements = ", ".join(as_text(a) if kind == STRING else coerce_to(a, kind) for a in call.args)
     return Typed(
         f"array({elements})", None if kind is None else DataType(TypeName.ARRAY, children=(kind,))
     )
 
 
 def _element(args: tuple[Typed, ...]) -> DataType | None:
-    """What holds all elements: text beats numbers, floating beats whole."""
+    """The common element type: text before numbers, floating before whole numbers."""
     if not args:
         return STRING
     if any(a.is_a(STRING) for a in args):
@@ -96,7 +94,7 @@ def map_(call: Call) -> Typed:
     values = call.args[1::2]
     kind = _element(values)
     pairs = ", ".join(
-        f"{as_text(k)}, {as_text(v) if kind == STRING else coerced(v, kind)}"
+        f"{as_text(k)}, {as_text(v) if kind == STRING else coerce_to(v, kind)}"
         for k, v in zip(call.args[::2], values, strict=True)
     )
     return Typed(
@@ -125,9 +123,7 @@ def des(call: Call) -> Typed:
 
 @function("AES_ENCRYPT", 2, 3)
 def aes_encrypt(call: Call) -> Typed:
-    """CBC with PKCS padding, as base64; the vector stands before the text unless the query gives
-    one.
-    """
+    """AES-CBC with PKCS padding, as base64; starts with the vector unless the query passes one."""
     source, key = call.text(0), _aes_key(call)
     if len(call.args) == 2:
         return Typed(f"base64(aes_encrypt({source}, {key}, 'CBC', 'PKCS'))", STRING)
@@ -147,7 +143,7 @@ def aes_decrypt(call: Call) -> Typed:
 
 
 def _aes_key(call: Call) -> str:
-    """`base64:` and the key itself, or a pass phrase."""
+    """The key: `base64:` and the key itself, or a pass phrase to hash."""
     if len(call.args) == 3 and call.args[2].is_a(NULL):
         raise SqlError(f"{call.name}: the vector is NULL; leave it out instead")
     key = call.text(1)
@@ -202,10 +198,9 @@ def l1_distance(call: Call) -> Typed:
 
 @function("L2_DISTANCE", 2)
 def l2_distance(call: Call) -> Typed:
-    return Typed(
-        f"sqrt({_sum(f'zip_with({call.sql(0)}, {call.sql(1)}, (a, b) -> power(CAST(a AS DOUBLE) - b, 2D))')})",
-        DOUBLE,
-    )
+    difference = "(a, b) -> power(CAST(a AS DOUBLE) - b, 2D)"
+    squares = f"zip_with({call.sql(0)}, {call.sql(1)}, {difference})"
+    return Typed(f"sqrt({_sum(squares)})", DOUBLE)
 
 
 @function("VECTOR_NORMALIZE", 1)
@@ -229,12 +224,12 @@ PROJECTIONS = ("RANDOM_PROJECTION", "SPARSE_RANDOM_PROJECTION")
 
 @function("VECTOR_REDUCE", 3)
 def vector_reduce(call: Call) -> Typed:
-    """The first elements, or a projection (projection.py)."""
-    method, kind = call.word(2, "").upper(), call.args[0].type
+    """Truncates the vector, or applies a random projection (projection.py)."""
+    method, kind = call.keyword(2, "").upper(), call.args[0].type
     if method not in ("TRUNCATE", *PROJECTIONS):
-        close = nearest(method, ["TRUNCATE", *PROJECTIONS])
+        close = closest_match(method, ["TRUNCATE", *PROJECTIONS])
         raise SqlError(
-            f"VECTOR_REDUCE has no method {method}: there are TRUNCATE, {', '.join(PROJECTIONS)}",
+            f"VECTOR_REDUCE has no method {method}: use TRUNCATE, {' or '.join(PROJECTIONS)}",
             suggestion=close,
         )
     if kind is not None and kind.name not in _VECTORS:

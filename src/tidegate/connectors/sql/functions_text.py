@@ -1,11 +1,11 @@
-"""The reference's functions on text, as Spark SQL.
+"""SeaTunnel's functions on text, as Spark SQL.
 
-Positions count from 1; NULL in mostly gives NULL out, except where noted.
+Positions count from 1. The result of NULL is NULL, except where noted.
 """
 
 from tidegate.connectors.sql.call import MANY, Call, function
-from tidegate.connectors.sql.convert import failing
-from tidegate.connectors.sql.problem import SqlError
+from tidegate.connectors.sql.convert import raise_if
+from tidegate.connectors.sql.errors import SqlError
 from tidegate.connectors.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -21,7 +21,7 @@ from tidegate.connectors.sql.types import DATE as DATE_TYPE
 from tidegate.connectors.sql.types import TIME as TIME_TYPE
 from tidegate.connectors.sql.types import TIMESTAMP as TIMESTAMP_TYPE
 from tidegate.model.types import DataType, TypeName
-from tidegate.plugin.javaregex import complaint, parsed, replacement_complaint
+from tidegate.plugin.javaregex import parsed, pattern_error, replacement_error
 
 
 @function("ASCII", 1)
@@ -50,7 +50,7 @@ def _raw(call: Call) -> str:
 
 @function("CHAR CHR", 1)
 def chr_(call: Call) -> Typed:
-    # Spark's chr knows 256 characters, the reference's 65,536.
+    # Spark's chr supports 256 characters, SeaTunnel's 65,536.
     return Typed(
         f"decode(unhex(lpad(hex(CAST({call.sql(0)} AS BIGINT) & 65535), 4, '0')), 'UTF-16BE')",
         STRING,
@@ -59,7 +59,7 @@ def chr_(call: Call) -> Typed:
 
 @function("CONCAT", 1, MANY)
 def concat(call: Call) -> Typed:
-    # NULLs are left out, and nothing but NULLs is an empty text.
+    # NULLs are left out; the result of only NULLs is an empty text.
     return Typed(f"concat_ws('', {', '.join(call.text(i) for i in range(len(call.args)))})", STRING)
 
 
@@ -76,7 +76,7 @@ def concat_ws(call: Call) -> Typed:
 def hextoraw(call: Call) -> Typed:
     source = call.text(0)
     return Typed(
-        failing(
+        raise_if(
             f"length({source}) % 4 <> 0",
             "HEXTORAW takes 4 hex digits for each character",
             f"decode(unhex({source}), 'UTF-16BE')",
@@ -96,14 +96,14 @@ def to_base64(call: Call) -> Typed:
     source = (
         call.sql(0)
         if call.args[0].is_a(BYTES)
-        else f"encode({call.text(0)}, {text(call.word(1, 'UTF-8'))})"
+        else f"encode({call.text(0)}, {text(call.keyword(1, 'UTF-8'))})"
     )
     return Typed(f"base64({source})", STRING)
 
 
 @function("FROM_BASE64", 1, 2)
 def from_base64(call: Call) -> Typed:
-    return Typed(f"decode(unbase64({call.text(0)}), {text(call.word(1, 'UTF-8'))})", STRING)
+    return Typed(f"decode(unbase64({call.text(0)}), {text(call.keyword(1, 'UTF-8'))})", STRING)
 
 
 @function("INSERT", 4)
@@ -154,10 +154,8 @@ def instr(call: Call) -> Typed:
 
 
 def _position(call: Call, what: str, within: str) -> Typed:
-    """0 where it is not there or the text is NULL; a negative start searches backwards from that
-    place.
-    """
-    if not call.given(2):
+    """0 if the text is not found or NULL; a negative start searches backwards from there."""
+    if not call.has_argument(2):
         return Typed(f"coalesce(locate({what}, {within}), 0)", INT)
     start = call.sql(2)
     forwards = f"locate({what}, {within}, greatest({start}, 1))"
@@ -172,7 +170,7 @@ def _position(call: Call, what: str, within: str) -> Typed:
 
 @function("LPAD RPAD", 2, 3)
 def pad(call: Call) -> Typed:
-    # Only the first character of the padding counts.
+    # SeaTunnel uses only the first character of the padding.
     return Typed(
         f"{call.name.lower()}({call.text(0)}, greatest({call.sql(1)}, 0),"
         f" {_one_character(call, 2)})",
@@ -187,7 +185,7 @@ def trim(call: Call) -> Typed:
 
 
 def _one_character(call: Call, index: int) -> str:
-    if not call.given(index):
+    if not call.has_argument(index):
         return "' '"
     literal = call.args[index].literal
     if isinstance(literal, str):
@@ -196,18 +194,18 @@ def _one_character(call: Call, index: int) -> str:
 
 
 def check_regex(function_name: str, pattern: object) -> None:
-    """A constant regular expression that Java does not accept is refused before the job runs."""
-    wrong = complaint(pattern) if isinstance(pattern, str) else ""
+    """Reject a constant regular expression that Java does not accept, before the job runs."""
+    wrong = pattern_error(pattern) if isinstance(pattern, str) else ""
     if wrong:
         raise SqlError(f"{function_name}: {pattern!r} is no regular expression: {wrong}")
 
 
 def _regex(call: Call, index: int, flags_index: int) -> str:
-    """A regular expression with the flags i, c, n, m in it."""
-    flags = call.word(flags_index, "")
+    """A regular expression with the flags i, c, n, m written inline."""
+    flags = call.keyword(flags_index, "")
     wrong = "".join(sorted(set(flags) - set("icnm")))
     if wrong:
-        raise SqlError(f"{call.name}: {wrong!r} is no flag: they are i, c, n and m")
+        raise SqlError(f"{call.name}: {wrong!r} is no flag: use i, c, n and m")
     insensitive = max(flags.rfind("i"), -1) > flags.rfind("c")
     inline = (
         ("iu" if insensitive else "")
@@ -224,8 +222,8 @@ def _regex(call: Call, index: int, flags_index: int) -> str:
 @function("REGEXP_REPLACE", 3, 4)
 def regexp_replace(call: Call) -> Typed:
     pattern, new = call.args[1].literal, call.args[2].literal
-    if isinstance(pattern, str) and isinstance(new, str) and not complaint(pattern):
-        wrong = replacement_complaint(new, parsed(pattern))
+    if isinstance(pattern, str) and isinstance(new, str) and not pattern_error(pattern):
+        wrong = replacement_error(new, parsed(pattern))
         if wrong:
             raise SqlError(f"REGEXP_REPLACE: {wrong}")
     return Typed(f"regexp_replace({call.text(0)}, {_regex(call, 1, 3)}, {call.text(2)})", STRING)
@@ -242,7 +240,8 @@ def regexp_substr(call: Call) -> Typed:
     if len(call.args) == 2:
         return Typed(f"regexp_substr({source}, {regex})", STRING)
     start, which, group = (
-        call.sql(i) if call.given(i) else default for i, default in ((2, "1"), (3, "1"), (5, "0"))
+        call.sql(i) if call.has_argument(i) else default
+        for i, default in ((2, "1"), (3, "1"), (5, "0"))
     )
     return Typed(
         f"try_element_at(regexp_extract_all(substring({source}, {start}), {regex}, {group}),"
@@ -258,7 +257,7 @@ def repeat(call: Call) -> Typed:
 
 @function("REPLACE", 2, 3)
 def replace(call: Call) -> Typed:
-    new = f"coalesce({call.text(2)}, '')" if call.given(2) else "''"
+    new = f"coalesce({call.text(2)}, '')" if call.has_argument(2) else "''"
     return Typed(f"replace({call.text(0)}, {call.text(1)}, {new})", STRING)
 
 
@@ -277,7 +276,7 @@ def md5(call: Call) -> Typed:
 
 @function("SOUNDEX", 1)
 def soundex(call: Call) -> Typed:
-    # Spark gives a text back that does not begin with a letter.
+    # Spark returns a text unchanged if it does not begin with a letter.
     letters = f"ltrim(regexp_replace({call.text(0)}, '^[^A-Za-z]+', ''))"
     return Typed(f"IF({letters} = '', '0000', soundex({letters}))", STRING)
 
@@ -289,7 +288,7 @@ def space(call: Call) -> Typed:
 
 @function("SUBSTRING SUBSTR", 2, 3)
 def substring(call: Call) -> Typed:
-    length = f", {call.sql(2)}" if call.given(2) else ""
+    length = f", {call.sql(2)}" if call.has_argument(2) else ""
     return Typed(
         f"nullif(substring({call.text(0)}, {call.sql(1)}{length}), '')", STRING
     )  # nothing left is NULL
@@ -298,13 +297,13 @@ def substring(call: Call) -> Typed:
 @function("TO_CHAR", 1, 2)
 def to_char(call: Call) -> Typed:
     value = call.args[0]
-    if call.given(1) and not value.among(NUMBERS) and not value.is_a(STRING, BOOLEAN):
+    if call.has_argument(1) and not value.among(NUMBERS) and not value.is_a(STRING, BOOLEAN):
         return formatted(value, call.text(1))
     return Typed(call.text(0), STRING)
 
 
 def formatted(value: Typed, pattern: str) -> Typed:
-    """A date, time or timestamp by a pattern."""
+    """Format a date, time or timestamp by a pattern."""
     if value.is_a(TIME_TYPE):
         return Typed(
             f"date_format(make_timestamp_ntz(DATE '1970-01-01', {value.sql}), {pattern})", STRING
@@ -316,6 +315,6 @@ def formatted(value: Typed, pattern: str) -> Typed:
 
 @function("TRANSLATE", 3)
 def translate(call: Call) -> Typed:
-    # Characters without a counterpart stay; Spark would drop them.
+    # Characters without a replacement stay; Spark would remove them.
     new = f"coalesce({call.text(2)}, '')"
     return Typed(f"translate({call.text(0)}, left({call.text(1)}, length({new})), {new})", STRING)

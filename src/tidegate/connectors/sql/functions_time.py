@@ -1,12 +1,12 @@
-"""The reference's functions on dates and times, as Spark SQL.
+"""SeaTunnel's functions on dates and times, as Spark SQL.
 
-Weeks begin on Monday; units are text constants.
+Weeks begin on Monday. Units are text constants.
 """
 
 from tidegate.connectors.sql.call import Call, function
 from tidegate.connectors.sql.convert import EPOCH, at_midnight
+from tidegate.connectors.sql.errors import SqlError
 from tidegate.connectors.sql.functions_text import formatted
-from tidegate.connectors.sql.problem import SqlError
 from tidegate.connectors.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -19,7 +19,7 @@ from tidegate.connectors.sql.types import (
     Typed,
     spark_type,
 )
-from tidegate.model.problem import nearest
+from tidegate.model.problem import closest_match
 from tidegate.model.types import DataType
 
 _SMALL_UNITS = {
@@ -34,11 +34,11 @@ _TRUNC_UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
 
 def _unit(call: Call, index: int, known: tuple[str, ...]) -> str:
-    unit = call.word(index, "DAY").upper()
+    unit = call.keyword(index, "DAY").upper()
     if unit not in known:
         raise SqlError(
-            f"{call.name} does not know the unit {unit}: it is one of {', '.join(known)}",
-            suggestion=nearest(unit, list(known)),
+            f"{call.name} does not support the unit {unit}: use one of {', '.join(known)}",
+            suggestion=closest_match(unit, list(known)),
         )
     return unit
 
@@ -60,7 +60,7 @@ def current_timestamp(_: Call) -> Typed:
 
 @function("DATEADD TIMESTAMPADD", 2, 3)
 def dateadd(call: Call) -> Typed:
-    """A unit that the value does not have (hours of a date, days of a time) leaves it as it is."""
+    """A unit that the value lacks (hours of a date, days of a time) leaves it unchanged."""
     value, count, unit = call.args[0], call.sql(1), _unit(call, 2, _ADD_UNITS)
     if value.is_a(DATE):
         return Typed(_date_plus(value.sql, count, unit), DATE)
@@ -89,14 +89,14 @@ def _date_plus(date: str, count: str, unit: str) -> str:
 def _time_plus(time: str, count: str, unit: str) -> str:
     if unit not in _SMALL_UNITS:
         return time
-    # goes round at midnight; Spark 4.1 has no time_from_micros
+    # Wraps around at midnight; Spark 4.1 has no time_from_micros.
     moment = f"{at_midnight(time)} + make_dt_interval({_SMALL_UNITS[unit].format(n=count)})"
     return f"to_time(date_format({moment}, 'HH:mm:ss.SSSSSS'), 'HH:mm:ss.SSSSSS')"
 
 
 @function("DATEDIFF", 2, 3)
 def datediff(call: Call) -> Typed:
-    """From the first to the second; MONTH is what is left over after whole years."""
+    """The difference from the first to the second value; MONTH is the rest after whole years."""
     start, end, unit = call.sql(0), call.sql(1), _unit(call, 2, _DIFF_UNITS)
     if unit in ("YEAR", "MONTH"):
         return Typed(
@@ -142,9 +142,16 @@ def monthname(call: Call) -> Typed:
 
 
 _PARTS = {
-    "DAY_OF_MONTH": "day({0})", "DAY_OF_WEEK": "(weekday({0}) + 1)", "DAY_OF_YEAR": "dayofyear({0})", "HOUR": "hour({0})", "MINUTE": "minute({0})",
-    "MONTH": "month({0})", "QUARTER": "quarter({0})", "SECOND": "CAST(second({0}) AS INT)", "YEAR": "year({0})",
-}  # fmt: skip
+    "DAY_OF_MONTH": "day({0})",
+    "DAY_OF_WEEK": "(weekday({0}) + 1)",
+    "DAY_OF_YEAR": "dayofyear({0})",
+    "HOUR": "hour({0})",
+    "MINUTE": "minute({0})",
+    "MONTH": "month({0})",
+    "QUARTER": "quarter({0})",
+    "SECOND": "CAST(second({0}) AS INT)",
+    "YEAR": "year({0})",
+}
 
 
 @function(" ".join(_PARTS), 1)
@@ -154,7 +161,7 @@ def part(call: Call) -> Typed:
 
 @function("WEEK", 1)
 def week(call: Call) -> Typed:
-    """The reference's own count: one more than the week of the year whose first week has four days."""
+    """SeaTunnel's count: one more than the week of a year whose first week has four days."""
     day, weekday = f"dayofyear({call.sql(0)})", f"(weekday({call.sql(0)}) + 1)"
     begin = f"pmod({day} - {weekday}, 7)"
     return Typed(
@@ -163,24 +170,40 @@ def week(call: Call) -> Typed:
 
 
 _EXTRACTS = {
-    "YEAR": "year({0})", "MONTH": "month({0})", "DAY": "day({0})", "HOUR": "hour({0})", "MINUTE": "minute({0})", "SECOND": "CAST(second({0}) AS INT)",
-    "MILLISECOND": "CAST(date_format({0}, 'SSS') AS INT)", "MILLISECONDS": "(CAST(second({0}) AS INT) * 1000 + CAST(date_format({0}, 'SSS') AS INT))",
-    "MICROSECONDS": "(CAST(second({0}) AS INT) * 1000000 + CAST(date_format({0}, 'SSSSSS') AS INT))", "DAYOFWEEK": "(weekday({0}) + 1)",
-    "ISODOW": "(weekday({0}) + 1)", "DOW": "(dayofweek({0}) - 1)", "DAYOFYEAR": "dayofyear({0})", "DOY": "dayofyear({0})", "QUARTER": "quarter({0})",
-    "WEEK": "weekofyear({0})", "ISOYEAR": "CAST(extract(YEAROFWEEK FROM {0}) AS INT)", "CENTURY": "CAST(ceil(year({0}) / 100) AS INT)",
-    "DECADE": "CAST(year({0}) div 10 AS INT)", "MILLENNIUM": "CAST(ceil(year({0}) / 1000) AS INT)",
-}  # fmt: skip
+    "YEAR": "year({0})",
+    "MONTH": "month({0})",
+    "DAY": "day({0})",
+    "HOUR": "hour({0})",
+    "MINUTE": "minute({0})",
+    "SECOND": "CAST(second({0}) AS INT)",
+    "MILLISECOND": "CAST(date_format({0}, 'SSS') AS INT)",
+    "MILLISECONDS": "(CAST(second({0}) AS INT) * 1000 + CAST(date_format({0}, 'SSS') AS INT))",
+    "MICROSECONDS": "(CAST(second({0}) AS INT) * 1000000 + CAST(date_format({0}, 'SSSSSS') AS INT))",
+    "DAYOFWEEK": "(weekday({0}) + 1)",
+    "ISODOW": "(weekday({0}) + 1)",
+    "DOW": "(dayofweek({0}) - 1)",
+    "DAYOFYEAR": "dayofyear({0})",
+    "DOY": "dayofyear({0})",
+    "QUARTER": "quarter({0})",
+    "WEEK": "weekofyear({0})",
+    "ISOYEAR": "CAST(extract(YEAROFWEEK FROM {0}) AS INT)",
+    "CENTURY": "CAST(ceil(year({0}) / 100) AS INT)",
+    "DECADE": "CAST(year({0}) div 10 AS INT)",
+    "MILLENNIUM": "CAST(ceil(year({0}) / 1000) AS INT)",
+}
 _OF_TIMES = ("HOUR", "MINUTE", "SECOND")
 _IN_SECONDS = ("MILLISECOND", "MILLISECONDS", "MICROSECONDS")
 
 
 def extract(unit: str, value: Typed) -> Typed:
-    """EXTRACT(unit FROM value); a unit that the value does not have gives NULL."""
+    """EXTRACT(unit FROM value); the result of a unit that the value lacks is NULL."""
     unit = unit.upper()
     if unit == "EPOCH":
         return Typed(f"timestampdiff(SECOND, {EPOCH}, CAST({value.sql} AS TIMESTAMP_NTZ))", BIGINT)
     if unit not in _EXTRACTS:
-        raise SqlError(f"EXTRACT does not know {unit}", suggestion=nearest(unit, list(_EXTRACTS)))
+        raise SqlError(
+            f"EXTRACT does not support {unit}", suggestion=closest_match(unit, list(_EXTRACTS))
+        )
     clock = unit in _OF_TIMES or unit in _IN_SECONDS
     if (value.is_a(DATE) and clock) or (value.is_a(TIME) and not clock):
         return Typed("CAST(NULL AS INT)", INT)
@@ -195,9 +218,7 @@ def formatdatetime(call: Call) -> Typed:
 
 @function("PARSEDATETIME TO_DATE", 2)
 def parsedatetime(call: Call) -> Typed:
-    """What comes out depends on the pattern: with a year and minutes a timestamp, with a year a
-    date, with minutes a time.
-    """
+    """The pattern decides the type: year and minutes timestamp, year date, minutes time."""
     kind, how = _parsed(call)
     return Typed(f"{how}({call.text(0)}, {call.text(1)})", kind)
 
@@ -216,7 +237,7 @@ def is_date(call: Call) -> Typed:
 
 
 def _parsed(call: Call) -> tuple[DataType, str]:
-    pattern = call.word(1, "")
+    pattern = call.keyword(1, "")
     if "yy" in pattern:
         return (TIMESTAMP, "to_timestamp_ntz") if "mm" in pattern else (DATE, "to_date")
     if "mm" in pattern:
@@ -226,6 +247,6 @@ def _parsed(call: Call) -> tuple[DataType, str]:
 
 @function("FROM_UNIXTIME", 2, 3)
 def from_unixtime(call: Call) -> Typed:
-    zone = call.text(2) if call.given(2) else "current_timezone()"
+    zone = call.text(2) if call.has_argument(2) else "current_timezone()"
     moment = f"convert_timezone('UTC', {zone}, {EPOCH} + make_dt_interval(0, 0, 0, {call.sql(0)}))"
     return Typed(f"date_format({moment}, {call.text(1)})", STRING)

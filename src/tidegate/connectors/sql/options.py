@@ -1,6 +1,6 @@
-"""The Sql transform as data.
+"""Declares the Sql transform.
 
-No pyspark, no pyarrow; sqlglot is imported when a query is checked, not before.
+Must import neither pyspark nor pyarrow; sqlglot is imported only when a query is checked.
 """
 
 from collections.abc import Iterator
@@ -17,8 +17,8 @@ OPTIONS = OptionSet(
         Option(
             "query",
             OptionKind.TEXT,
-            "SELECT columns and expressions FROM the input (any name) WHERE a condition; one table,"
-            " row by row.",
+            "SELECT columns and expressions FROM the input (any name) WHERE a condition. A query"
+            " reads one table, row by row.",
             fallbacks=("sql",),
         ),
         Option(
@@ -39,11 +39,11 @@ OPTIONS = OptionSet(
 
 
 def _check_query(block: Block, values: Values) -> Iterator[Problem]:
-    from tidegate.connectors.sql.problem import SqlError
-    from tidegate.connectors.sql.query import translated
+    from tidegate.connectors.sql.errors import SqlError
+    from tidegate.connectors.sql.query import translate_query
 
     try:
-        translated(values["query"], None)
+        translate_query(values["query"], None)
     except SqlError as error:
         problem = block.problem(("query",), error.message, suggestion=error.suggestion)
         at = problem.at
@@ -59,8 +59,8 @@ CONNECTORS = (
         name="Sql",
         kind=BlockKind.TRANSFORM,
         summary=(
-            "Rows and columns by a SELECT: the reference's functions, and Spark's own that work on"
-            " one row."
+            "Transforms rows by a SELECT, with SeaTunnel's functions and Spark's functions of one"
+            " row."
         ),
         options=OPTIONS,
         capabilities=Capabilities(row_kinds=True, multi_table=True),

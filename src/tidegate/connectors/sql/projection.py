@@ -1,8 +1,8 @@
-"""VECTOR_REDUCE by random projection: a vector times a matrix that is drawn once and for ever.
+"""VECTOR_REDUCE by random projection: multiplies a vector by a fixed random matrix.
 
-Called row by row in the tasks (spark.py registers it). The matrix depends only on the method and on
-the two dimensions: every row, every retry, every task and every job gets the same one, so that
-reduced vectors can be compared with one another. SeaTunnel draws a new matrix for every row.
+Called for each row in the tasks (spark.py registers it). The matrix depends only on the method and
+the two dimensions: every row, retry, task and job uses the same one, so that reduced vectors are
+comparable. SeaTunnel draws a new matrix for every row.
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from tidegate.model.errors import TerminalError
 METHODS = ("RANDOM_PROJECTION", "SPARSE_RANDOM_PROJECTION")
 _SEED = 20_240_601
 _SPARSE = (1 / 6, 5 / 6)
-"""Below the first a factor is positive, above the second negative, otherwise zero: two thirds are."""
+"""Below the first, a factor is positive, above the second negative, otherwise (2 of 3) zero."""
 
 
 def reduced(vector: Sequence[float | None] | None, size: int | None, method: str) -> Any:
-    """The vector with `size` elements; one that has no more is given back.
+    """Reduce a vector to `size` elements; a shorter vector is returned unchanged.
 
     A null element counts as 0.
     """
@@ -33,13 +33,13 @@ def reduced(vector: Sequence[float | None] | None, size: int | None, method: str
     if len(vector) <= size:
         return list(vector)
     values = np.array([0.0 if value is None else value for value in vector])
-    # Not `matrix @ values`: the libraries behind that sum in an order that depends on the machine.
+    # Not `matrix @ values`: its libraries sum in an order that depends on the machine.
     return [float(total) for total in (_matrix(method, size, len(values)) * values).sum(axis=1)]
 
 
 @lru_cache(maxsize=8)
 def _matrix(method: str, rows: int, columns: int) -> Any:
-    # RandomState, not Generator: its numbers are the same in every release of numpy.
+    # RandomState, not Generator: it returns the same numbers in every release of numpy.
     drawn = np.random.RandomState([_SEED, METHODS.index(method), rows, columns])
     if method == METHODS[0]:
         return drawn.standard_normal((rows, columns)) / np.sqrt(rows)

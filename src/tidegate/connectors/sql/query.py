@@ -1,8 +1,7 @@
-"""A whole query -> what Spark is to do with a table: rows to make (LATERAL VIEW), rows to keep
-(WHERE), columns to give (SELECT).
+"""Translates a query to operations of Spark: LATERAL VIEW, WHERE and SELECT expressions.
 
-Called by options.py (without a table: is the query possible at all?), by transform.py and by the
-planner for the columns that a query needs. Pure.
+Called by options.py (without a table, to validate the query), by transform.py, and by the planner
+for the columns that a query needs. Pure.
 """
 
 from dataclasses import dataclass, replace
@@ -10,32 +9,32 @@ from functools import lru_cache
 
 from sqlglot import exp
 
-from tidegate.connectors.sql.dialect import parse_select, written
-from tidegate.connectors.sql.problem import SqlError
+from tidegate.connectors.sql.dialect import parse_select, sql_of
+from tidegate.connectors.sql.errors import SqlError
 from tidegate.connectors.sql.scope import Scope
 from tidegate.connectors.sql.translate import condition, parts_of, translate
 from tidegate.connectors.sql.types import Typed, name
 from tidegate.model.types import ROW_KIND, Column, DataType, Table, TypeName
 
-_REFUSED = {
+_UNSUPPORTED = {
     "joins": "a join: the Sql transform reads one table",
     "group": "GROUP BY: the Sql transform works row by row",
     "having": "HAVING: the Sql transform works row by row",
     "order": "ORDER BY: the rows of a batch have no order",
     "sort": "SORT BY: the rows of a batch have no order",
-    "limit": "LIMIT: it would hold for each batch anew",
-    "offset": "OFFSET: it would hold for each batch anew",
+    "limit": "LIMIT: it would apply to each batch separately",
+    "offset": "OFFSET: it would apply to each batch separately",
     "distinct": "DISTINCT: the Sql transform works row by row",
     "qualify": "QUALIFY: the Sql transform works row by row",
     "windows": "WINDOW: the Sql transform works row by row",
     "with_": "WITH: the Sql transform reads one table",
-    "into": "INTO: rows go to the sinks of the job",
+    "into": "INTO: rows are written by the sinks of the job",
 }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Output:
-    """One column that comes out: `source` is the input column that it simply is, if it is one."""
+    """An output column. `source` is the input column if the expression is only its name."""
 
     name: str
     value: Typed
@@ -44,43 +43,44 @@ class Output:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Translation:
-    """A query for one table.
+    """A query translated for one table.
 
-    `explodes` and `selects` are for DataFrame.selectExpr, in this order around `where`.
+    `explodes` and `selects` are arguments of DataFrame.selectExpr, applied before and after
+    `where`.
     """
 
     explodes: tuple[tuple[str, ...], ...]
     where: str | None
     selects: tuple[str, ...]
-    table: Table | None  # None where only Spark knows a type
+    table: Table | None  # None: only Spark knows some type
     used: frozenset[str] | None  # None: all columns
 
 
 @lru_cache(maxsize=256)
 def parsed(query: str) -> exp.Select:
-    """The query, without the parts that cannot work row by row."""
+    """Parse a query and reject clauses that do not work row by row."""
     select = parse_select(query)
-    for key, what in _REFUSED.items():
+    for key, what in _UNSUPPORTED.items():
         if select.args.get(key):
             raise SqlError(f"the query has {what}")
     source = select.args.get("from_")
     if source is not None and not isinstance(source.this, exp.Table):
         inner = isinstance(source.this, exp.Subquery | exp.Select)
         what = (
-            "the query reads from an inner query" if inner else f"{written(source)} names no table"
+            "the query reads from an inner query" if inner else f"{sql_of(source)} names no table"
         )
         raise SqlError(f"{what}: the Sql transform reads one table")
     return select
 
 
-def translated(query: str, table: Table | None) -> Translation:
-    """What the query is for a table; without one, only whether it can be translated."""
+def translate_query(query: str, table: Table | None) -> Translation:
+    """Translate a query for a table; without a table, only validate it."""
     select = parsed(query)
     scope = Scope.of(table, _table_names(select))
     columns = None if table is None else list(table.columns)
     explodes = []
     for lateral in select.args.get("laterals") or ():
-        columns, scope, step = _exploded(
+        columns, scope, step = _explode(
             lateral, columns, scope, kinds=table is not None and table.kinds
         )
         explodes.append(step)
@@ -130,12 +130,13 @@ def _outputs(item: exp.Expr, columns: list[Column] | None, scope: Scope) -> list
     source = (
         parts[-1] if parts and scope.columns is not None and name(parts[-1]) == value.sql else None
     )
-    called = item.alias if isinstance(item, exp.Alias) else parts[-1] if parts else written(inside)
+    default = parts[-1] if parts else sql_of(inside)
+    called = item.alias if isinstance(item, exp.Alias) else default
     return [Output(name=called, value=value, source=source)]
 
 
 def _unnamed(select: exp.Select, columns: list[Column], named: set[str]) -> list[Output]:
-    """The columns of lateral views that SELECT does not name: they come last, as in SeaTunnel."""
+    """The columns of lateral views that SELECT does not name; they are last, as in SeaTunnel."""
     laterals = select.args.get("laterals") or ()
     made = {c.name for lateral in laterals for c in lateral.args["alias"].args.get("columns") or ()}
     return [
@@ -177,19 +178,18 @@ def _output_table(table: Table, columns: list[Column], outputs: list[Output]) ->
 
 
 def _generator(value: Typed, *, outer: bool) -> str:
-    """With OUTER every element and a NULL for what has none; without it, only elements that are not
-    NULL, as in SeaTunnel.
-    """
+    """Explode as SeaTunnel does: without OUTER, elements that are NULL are left out."""
     if value.type is not None and value.type.name is not TypeName.ARRAY:
         raise SqlError(f"EXPLODE takes an array, and {value.sql} is a {value.type}")
     return f"explode_outer({value.sql})" if outer else f"explode(array_compact({value.sql}))"
 
 
-def _exploded(
+def _explode(
     lateral: exp.Expr, columns: list[Column] | None, scope: Scope, *, kinds: bool
 ) -> tuple[list[Column] | None, Scope, tuple[str, ...]]:
-    """LATERAL VIEW [OUTER] EXPLODE(array) AS column: the column is put in place of one of its name,
-    else at the end.
+    """Translate LATERAL VIEW [OUTER] EXPLODE(array) AS column.
+
+    The column replaces one of the same name, else it is appended.
     """
     call, alias = lateral.this, lateral.args.get("alias")
     named = [c.name for c in alias.args.get("columns") or ()] if alias else []
@@ -200,7 +200,7 @@ def _exploded(
         and len(named) == 1
     ):
         raise SqlError(
-            f"{written(lateral).strip()}: write LATERAL VIEW [OUTER] EXPLODE(array) AS column"
+            f"{sql_of(lateral).strip()}: write LATERAL VIEW [OUTER] EXPLODE(array) AS column"
         )
     value = translate(call.expressions[0], scope)
     element = (

@@ -1,22 +1,23 @@
-"""Which columns a query can name, and what `a.b.c` means.
+"""Resolves the names in a query, such as `a.b.c`, to columns and fields.
 
-Called by the translation. Without a table (the check before a job runs) every name is believed.
+Called by the translation. Without a table (the check before a job runs) every name is accepted.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tidegate.connectors.sql.problem import SqlError
+from tidegate.connectors.sql.errors import SqlError
 from tidegate.connectors.sql.types import Typed, name, spark_type, text
-from tidegate.model.problem import nearest
+from tidegate.model.problem import closest_match
 from tidegate.model.types import DataType, Table, TypeName
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scope:
-    """The names that hold at one place of a query. `columns` is None where the table is not known;
-    `bound` are variables of `x -> ...`; `used` collects the columns that were looked up, for the
-    pruning of columns.
+    """The names that are visible in one part of a query.
+
+    `columns` is None if the table is unknown. `bound` are variables of `x -> ...`. `used` collects
+    the columns that were resolved, for column pruning.
     """
 
     columns: Mapping[str, DataType] | None
@@ -26,7 +27,7 @@ class Scope:
 
     @staticmethod
     def of(table: Table | None, tables: frozenset[str]) -> "Scope":
-        """The scope of a query on a table; `tables` are the names by which the query may call it."""
+        """The scope of a query on a table; `tables` are its names within the query."""
         return Scope(
             columns=None if table is None else {c.name: c.type for c in table.columns},
             tables=tables,
@@ -36,7 +37,7 @@ class Scope:
         return replace(self, bound=self.bound | set(names))
 
     def resolve(self, parts: list[str]) -> Typed:
-        """A name with dots: a column, a column of the table, or a field in a row or map."""
+        """Resolve a dotted name: a column, a column of the table, or a field of a row or map."""
         if parts[0] in self.bound:
             return Typed(".".join(map(name, parts)), None)
         if self.columns is None:
@@ -44,15 +45,15 @@ class Scope:
         if len(parts) > 1 and parts[0].lower() in self.tables and not self._has_fields(parts[0]):
             parts = parts[1:]
         whole = ".".join(parts)
-        if whole in self.columns:  # a name that has dots in itself
+        if whole in self.columns:  # the column name itself contains dots
             return self._column(whole)
         first = self._find(parts[0], list(self.columns))
-        if first is None and len(parts) > 1:  # the table under a name that is not the query's
+        if first is None and len(parts) > 1:  # qualified by a table name that is not in FROM
             first, parts = self._find(parts[-1], list(self.columns)), parts[-1:]
         if first is None:
             raise SqlError(
                 f"there is no column {whole}: there are {', '.join(self.columns)}",
-                suggestion=nearest(parts[0], list(self.columns)),
+                suggestion=closest_match(parts[0], list(self.columns)),
             )
         value = self._column(first)
         for part in parts[1:]:
@@ -89,4 +90,4 @@ def _inside(value: Typed, part: str, whole: str) -> Typed:
     if kind is not None and kind.name is TypeName.MAP:
         key, item = kind.children
         return Typed(f"try_element_at({value.sql}, CAST({text(part)} AS {spark_type(key)}))", item)
-    raise SqlError(f"{whole}: {part} is looked for in a {kind}, which has no fields")
+    raise SqlError(f"{whole}: there is no field {part}, because a {kind} has no fields")

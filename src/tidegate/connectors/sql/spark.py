@@ -1,5 +1,6 @@
-"""The Sql transform on a DataFrame: plain selectExpr and where, no view in the catalogue, so that
-pipelines in several threads do not meet. Drivers only.
+"""The Sql transform on a DataFrame, by selectExpr and where. Imported in drivers only.
+
+Must not create views in the session's catalog, which pipelines of several threads share.
 """
 
 from collections.abc import Callable
@@ -17,11 +18,11 @@ _PYTHON: dict[str, tuple[Callable[..., Any], str]] = {
     "tidegate_des_decrypt": (des.decrypt, "string"),
     "tidegate_vector_reduce": (projection.reduced, "array<double>"),
 }
-"""What Spark has no function for, as Python functions: registering one again changes nothing."""
+"""Python functions that Spark lacks; registering one again has no effect."""
 
 
 def frame(transform: Sql, table: Table, df: DataFrame) -> DataFrame:
-    """The rows that the query gives, with the row kinds where the table has them."""
+    """Apply the queries for a table in order; keeps the row kinds of the table."""
     for step in transform.translations(table):
         for name in _called(step):
             function, kind = _PYTHON[name]
@@ -35,6 +36,6 @@ def frame(transform: Sql, table: Table, df: DataFrame) -> DataFrame:
 
 
 def _called(step: Translation) -> list[str]:
-    """The Python functions that a query calls."""
+    """The names of the Python functions that a query calls."""
     pieces = (*step.selects, step.where or "", *(c for columns in step.explodes for c in columns))
     return [name for name in _PYTHON if any(f"{name}(" in sql for sql in pieces)]

@@ -1,12 +1,12 @@
-"""The Sql transform where it runs: which query holds for a table, and what it makes of it. Called
-by the driver (through the engine) and by the planner.
+"""The Sql transform: selects the queries for each table and derives the output table.
 
-Only Spark can carry it out (spark.py); there is no Arrow way.
+Called by the driver (through the engine) and by the planner. Only Spark executes it (spark.py);
+there is no implementation over Arrow.
 """
 
+from tidegate.connectors.sql.errors import SqlError
 from tidegate.connectors.sql.options import RULES
-from tidegate.connectors.sql.problem import SqlError
-from tidegate.connectors.sql.query import Translation, translated
+from tidegate.connectors.sql.query import Translation, translate_query
 from tidegate.model.errors import UserError
 from tidegate.model.types import Table
 from tidegate.plugin.contract import OperatorContext, Transform
@@ -14,7 +14,7 @@ from tidegate.plugin.option import Values
 
 
 class BadQuery(UserError):
-    """A query that does not fit the table that comes to it."""
+    """A query that cannot be applied to its input table."""
 
     condition = "bad-query"
 
@@ -25,23 +25,23 @@ class BadQuery(UserError):
 
 
 class Sql(Transform):
-    """SELECT on every table of the input."""
+    """Applies a SELECT to every table of the input."""
 
     def __init__(self, values: Values, context: OperatorContext) -> None:
         super().__init__(values, context)
-        self._known: list[tuple[Table, tuple[Translation, ...]]] = []
+        self._cache: list[tuple[Table, tuple[Translation, ...]]] = []
 
     def translations(self, table: Table) -> tuple[Translation, ...]:
-        """The queries for a table, one after the other; translated once in the life of a driver."""
-        for known, result in self._known:
+        """The queries for a table, in order of application; translated once per driver."""
+        for known, result in self._cache:
             if known == table:
                 return result
         result = _translations(self.values, table)
-        self._known.append((table, result))
+        self._cache.append((table, result))
         return result
 
     def table(self, table: Table) -> Table | None:
-        """What comes out, or None where a function of Spark's own decides the type of a column."""
+        """The output table, or None if only Spark knows the type of some column."""
         steps = self.translations(table)
         return steps[-1].table if steps else table
 
@@ -56,7 +56,7 @@ def _translations(values: Values, table: Table) -> tuple[Translation, ...]:
                 " of it a type with CAST(... AS ...)"
             )
         try:
-            step = translated(rule["query"], current)
+            step = translate_query(rule["query"], current)
         except SqlError as error:
             raise BadQuery(table.path, error) from error
         result.append(step)

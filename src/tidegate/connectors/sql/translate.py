@@ -1,6 +1,6 @@
-"""Expressions of a query -> Spark SQL with types.
+"""Translates expressions of a query to typed Spark SQL.
 
-Called by query.py; pure. What is not listed in `_NODES` is refused by name.
+Called by query.py; pure. Expressions not listed in `_NODES` are rejected with a message.
 """
 
 from collections.abc import Callable
@@ -8,13 +8,13 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from tidegate.connectors.sql.call import FUNCTIONS
-from tidegate.connectors.sql.catalogue import REGEX_SECOND, SPARK_OWN, refuse
 from tidegate.connectors.sql.convert import as_double, as_text, cast
-from tidegate.connectors.sql.dialect import written
+from tidegate.connectors.sql.dialect import sql_of
+from tidegate.connectors.sql.errors import SqlError
+from tidegate.connectors.sql.functions import REGEX_FUNCTIONS, SPARK_FUNCTIONS, unavailable_error
 from tidegate.connectors.sql.functions_other import case
 from tidegate.connectors.sql.functions_text import check_regex
 from tidegate.connectors.sql.functions_time import extract
-from tidegate.connectors.sql.problem import SqlError
 from tidegate.connectors.sql.scope import Scope
 from tidegate.connectors.sql.types import (
     BIGINT,
@@ -45,18 +45,18 @@ def translate(node: exp.Expr, scope: Scope) -> Typed:
             if known != "*" and any(
                 value for key, value in node.args.items() if key not in known.split()
             ):
-                break  # a part of it would be lost silently
+                break  # translating it would silently lose this part
             return render(node, scope)
-    raise SqlError(f"{written(node)} is not available in the Sql transform")
+    raise SqlError(f"{sql_of(node)} is not available in the Sql transform")
 
 
 def condition(node: exp.Expr, scope: Scope) -> str:
-    """A WHERE: a condition that is unknown does not hold."""
+    """Translate the condition of a WHERE; NULL counts as false."""
     return translate(node, scope).sql
 
 
 def parts_of(node: exp.Expr) -> list[str] | None:
-    """The names of `a.b.c`, or None where the expression is something else."""
+    """The names of `a.b.c`; None for any other expression."""
     if isinstance(node, exp.Column):
         return [part.name for part in node.parts]
     if isinstance(node, exp.Dot):
@@ -72,7 +72,7 @@ def parts_of(node: exp.Expr) -> list[str] | None:
 def _names(node: exp.Expr, scope: Scope) -> Typed:
     parts = parts_of(node)
     if parts is None or isinstance(node.this, exp.Star):
-        raise SqlError(f"{written(node)} is not available in the Sql transform")
+        raise SqlError(f"{sql_of(node)} is not available in the Sql transform")
     return scope.resolve(parts)
 
 
@@ -112,9 +112,7 @@ def _arithmetic(node: exp.Expr, scope: Scope) -> Typed:
     sign = _SIGNS[type(node)]
     for side in (left, right):
         if side.is_a(STRING, BOOLEAN):
-            raise SqlError(
-                f"{written(node)}: {sign} needs numbers, and {side.sql} is a {side.type}"
-            )
+            raise SqlError(f"{sql_of(node)}: {sign} needs numbers, and {side.sql} is a {side.type}")
     kind = _arithmetic_type(left, right)
     if kind is None:
         return Typed(f"({left.sql} {sign} {right.sql})", None)
@@ -150,9 +148,8 @@ def _floating(sign: str, left: Typed, right: Typed) -> str:
     plain = f"({a} {sign} {b})"
     if sign not in "/%" or (isinstance(right.literal, int | float) and right.literal):
         return plain
-    by_zero = (
-        f"{a} * double('Infinity')" if sign == "/" else "double('NaN')"
-    )  # as Java has it; Spark would end the job
+    # The result of Java; Spark would fail the job.
+    by_zero = f"{a} * double('Infinity')" if sign == "/" else "double('NaN')"
     return f"IF({b} = 0, {by_zero}, {plain})"
 
 
@@ -187,12 +184,20 @@ def _compared(node: exp.Expr, scope: Scope) -> Typed:
 
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
-    exp.EQ: "=", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=", exp.And: "AND", exp.Or: "OR", exp.NullSafeEQ: "<=>", exp.RegexpLike: "RLIKE",
-}  # fmt: skip
+    exp.EQ: "=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.And: "AND",
+    exp.Or: "OR",
+    exp.NullSafeEQ: "<=>",
+    exp.RegexpLike: "RLIKE",
+}
 
 
 def _different(node: exp.Expr, scope: Scope) -> Typed:
-    # A value and NULL are different, NULL and NULL are not.
+    # A value and NULL are different; NULL and NULL are equal.
     left, right = translate(node.this, scope), translate(node.expression, scope)
     return Typed(f"(NOT ({left.sql} <=> {right.sql}))", BOOLEAN)
 
@@ -277,7 +282,7 @@ def _extract(node: exp.Expr, scope: Scope) -> Typed:
 def _zone(node: exp.Expr, scope: Scope) -> Typed:
     value, zone = translate(node.this, scope), translate(node.args["zone"], scope)
     if value.is_a(TIMESTAMP_TZ):
-        return value  # the same moment, seen from elsewhere
+        return value  # the same instant in another time zone
     return Typed(
         f"CAST(convert_timezone({zone.sql}, current_timezone(), CAST({value.sql} AS TIMESTAMP_NTZ))"
         " AS TIMESTAMP)",
@@ -313,10 +318,10 @@ def _call(node: exp.Expr, scope: Scope) -> Typed:
             (translate(inside.this, scope), translate(inside.args["field"], scope))
         )
     known = FUNCTIONS.get(name.upper())
-    if known is None and name.lower() not in SPARK_OWN:
-        raise refuse(name)
+    if known is None and name.lower() not in SPARK_FUNCTIONS:
+        raise unavailable_error(name)
     args = tuple(translate(e, scope) for e in node.expressions)
-    if known is None and name.lower() in REGEX_SECOND and len(args) > 1:
+    if known is None and name.lower() in REGEX_FUNCTIONS and len(args) > 1:
         check_regex(name.upper(), args[1].literal)
     return known(args) if known else Typed(f"{name}({', '.join(a.sql for a in args)})", None)
 
@@ -330,12 +335,12 @@ def _now(node: exp.Expr, _: Scope) -> Typed:
 
 
 def _interval(node: exp.Expr, _: Scope) -> Typed:
-    return Typed(written(node), None)
+    return Typed(sql_of(node), None)
 
 
 def _several_rows(node: exp.Expr, _: Scope) -> Typed:
     raise SqlError(
-        f"{written(node)}: the Sql transform works row by row, without windows and inner queries"
+        f"{sql_of(node)}: the Sql transform works row by row, without windows and inner queries"
     )
 
 

@@ -1,12 +1,12 @@
-"""Types in SQL text, and which type comes out of two.
+"""Types of SQL expressions, and the common type of two of them.
 
-Called by the translation; knows neither Arrow nor Spark's classes.
+Called by the translation; must import neither Arrow nor Spark.
 """
 
 from dataclasses import dataclass
 
-from tidegate.connectors.sql.problem import SqlError
-from tidegate.model.problem import nearest
+from tidegate.connectors.sql.errors import SqlError
+from tidegate.model.problem import closest_match
 from tidegate.model.types import DataType, TypeName
 from tidegate.plugin import spark_sql
 
@@ -42,16 +42,37 @@ _ORDER = [
 ]
 
 _NAMES = {
-    "VARCHAR": STRING, "STRING": STRING, "TEXT": STRING, "CHAR": STRING, "INT": INT, "INTEGER": INT, "BIGINT": BIGINT, "LONG": BIGINT,
-    "BYTE": TINYINT, "TINYINT": TINYINT, "SMALLINT": SMALLINT, "SHORT": SMALLINT, "BYTES": BYTES, "BINARY": BYTES, "DOUBLE": DOUBLE, "FLOAT": FLOAT,
-    "TIMESTAMP": TIMESTAMP, "DATETIME": TIMESTAMP, "TIMESTAMP_TZ": TIMESTAMP_TZ, "TIMESTAMPTZ": TIMESTAMP_TZ, "DATE": DATE, "TIME": TIME, "BOOLEAN": BOOLEAN,
-}  # fmt: skip
+    "VARCHAR": STRING,
+    "STRING": STRING,
+    "TEXT": STRING,
+    "CHAR": STRING,
+    "INT": INT,
+    "INTEGER": INT,
+    "BIGINT": BIGINT,
+    "LONG": BIGINT,
+    "BYTE": TINYINT,
+    "TINYINT": TINYINT,
+    "SMALLINT": SMALLINT,
+    "SHORT": SMALLINT,
+    "BYTES": BYTES,
+    "BINARY": BYTES,
+    "DOUBLE": DOUBLE,
+    "FLOAT": FLOAT,
+    "TIMESTAMP": TIMESTAMP,
+    "DATETIME": TIMESTAMP,
+    "TIMESTAMP_TZ": TIMESTAMP_TZ,
+    "TIMESTAMPTZ": TIMESTAMP_TZ,
+    "DATE": DATE,
+    "TIME": TIME,
+    "BOOLEAN": BOOLEAN,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A piece of Spark SQL and its type; None: only Spark knows. `literal` is the value of a
-    constant of the query, where it is one.
+    """A piece of Spark SQL and its type; None: only Spark knows it.
+
+    `literal` is the value if it is a constant of the query.
     """
 
     sql: str
@@ -59,11 +80,11 @@ class Typed:
     literal: str | int | float | None = None
 
     def is_a(self, *types: DataType) -> bool:
-        """Whether it is known to be of one of these types."""
+        """Whether the type is known and one of these types."""
         return self.type in types
 
     def among(self, names: frozenset[TypeName]) -> bool:
-        """Whether it is known to be of one of these kinds."""
+        """Whether the type is known and has one of these names."""
         return self.type is not None and self.type.name in names
 
 
@@ -80,13 +101,14 @@ def type_named(word: str, sizes: list[int]) -> DataType:
         return DataType(TypeName.DECIMAL, precision=precision, scale=scale)
     if upper not in _NAMES:
         raise SqlError(
-            f"CAST does not know the type {word}", suggestion=nearest(word, [*_NAMES, "DECIMAL"])
+            f"CAST does not support the type {word}",
+            suggestion=closest_match(word, [*_NAMES, "DECIMAL"]),
         )
     return _NAMES[upper]
 
 
 def common_type(left: DataType | None, right: DataType | None) -> DataType | None:
-    """The type of a CASE with these two branches; None: Spark is to find it."""
+    """The type of a CASE with these two branches; None: only Spark knows it."""
     if left is None or right is None:
         return None
     if left == right or right == NULL:
@@ -101,9 +123,7 @@ def common_type(left: DataType | None, right: DataType | None) -> DataType | Non
 
 
 def wider_decimal(left: DataType, right: DataType) -> DataType:
-    """The decimal of two numbers, one of which at least is one: the larger precision and the larger
-    scale.
-    """
+    """The common decimal type: the larger precision and the larger scale of both."""
     return DataType(
         TypeName.DECIMAL,
         precision=max(left.precision, right.precision),

@@ -138,13 +138,13 @@ class RegexReader(CharacterClassReader):
                 "{ begins a repetition such as {2}, {2,} or {2,5}; write \\{ for the character"
             )
         low = int(body[1])
-        high: int | None = low
+        upper: int | None = low
         if body[2] is not None:
-            high = int(body[3]) if body[3] else None
-        if low > _REPEATS_MAX or (high is not None and (high < low or high > _REPEATS_MAX)):
+            upper = int(body[3]) if body[3] else None
+        if low > _REPEATS_MAX or (upper is not None and (upper < low or upper > _REPEATS_MAX)):
             raise self.error(f"{{{body[0]} is no range of repetitions")
         self.at += body.end()
-        return low, high, "{" + body[0]
+        return low, upper, "{" + body[0]
 
     def _group(self) -> Piece | None:
         self.depth += 1

@@ -1,4 +1,4 @@
-"""DES by the published test vector, and what the reference does with what it cannot read."""
+"""DES against a published test vector and OpenSSL, and texts that are not encrypted."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tidegate.connectors.sql import des
 from tidegate.model.errors import TerminalError
 
 
-def test_a_block_is_what_the_standard_says() -> None:
+def test_block_matches_the_published_test_vector() -> None:
     assert (
         des._block(
             bytes.fromhex("0123456789ABCDEF"), des._round_keys(bytes.fromhex("133457799BBCDFF1"))
@@ -16,16 +16,16 @@ def test_a_block_is_what_the_standard_says() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "Joy Ding", "12345678", "東京", "x" * 100])
-def test_a_text_comes_back(text: str) -> None:
+def test_decryption_returns_the_encrypted_text(text: str) -> None:
     assert des.decrypt("1234567890", des.encrypt("1234567890", text)) == text
 
 
-def test_the_result_is_that_of_other_programs() -> None:
+def test_result_equals_that_of_openssl() -> None:
     assert des.encrypt("1234567890", "Joy Ding") == "+jXI7ngL1UzB8yoBYEVgoQ=="
 
 
 @pytest.mark.parametrize("text", ["not base64!", "aGVsbG8=", ""])
-def test_what_is_no_such_text_comes_back_as_it_is(text: str) -> None:
+def test_text_that_is_not_encrypted_is_returned_unchanged(text: str) -> None:
     assert des.decrypt("1234567890", text) == text
 
 

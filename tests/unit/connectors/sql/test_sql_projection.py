@@ -1,6 +1,4 @@
-"""VECTOR_REDUCE by projection: one matrix for all rows, processes and jobs, and lengths that are
-kept on average.
-"""
+"""VECTOR_REDUCE by projection: one matrix for all processes and jobs, and preserved lengths."""
 
 import math
 import subprocess
@@ -15,12 +13,12 @@ from tidegate.model.errors import TerminalError
 VECTOR = [math.sin(i) for i in range(300)]
 
 
-def test_the_names_of_the_methods_are_the_same_in_query_and_task() -> None:
+def test_method_names_are_equal_in_query_and_task() -> None:
     assert METHODS == PROJECTIONS
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_projection_keeps_lengths_and_angles_about_as_they_were(method: str) -> None:
+def test_projection_approximately_preserves_lengths_and_angles(method: str) -> None:
     other = [math.cos(i) for i in range(300)]
     a, b = reduced(VECTOR, 128, method), reduced(other, 128, method)
     assert len(a) == 128
@@ -28,7 +26,7 @@ def test_a_projection_keeps_lengths_and_angles_about_as_they_were(method: str) -
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_another_process_projects_a_vector_to_the_same_numbers(method: str) -> None:
+def test_projection_is_equal_in_another_process(method: str) -> None:
     program = (
         "import math, sys; from tidegate.connectors.sql.projection import"
         f" reduced;print(reduced([math.sin(i) for i in range(300)], 3, '{method}'))"
@@ -39,15 +37,15 @@ def test_another_process_projects_a_vector_to_the_same_numbers(method: str) -> N
     assert found.stdout.strip() == str(reduced(VECTOR, 3, method))
 
 
-def test_the_numbers_of_a_projection_do_not_change_between_releases() -> None:
-    """Whoever has stored reduced vectors must get the same ones again."""
+def test_projection_is_stable_between_releases() -> None:
+    """Stored vectors must stay comparable with new ones."""
     ones = [1.0] * 5
     assert reduced(ones, 2, METHODS[0]) == pytest.approx(GAUSSIAN)
     assert reduced(ones, 2, METHODS[1]) == pytest.approx(SPARSE)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_short_vectors_and_nulls_are_given_back_as_they_are(method: str) -> None:
+def test_short_vectors_and_nulls_are_returned_unchanged(method: str) -> None:
     assert reduced([1.0, 2.0], 2, method) == [1.0, 2.0]
     assert reduced([1.0, None], 4, method) == [1.0, None]
     assert reduced(None, 2, method) is None

@@ -1,6 +1,4 @@
-"""What is wrong with a query is said before a job runs, with its line and the nearest right word;
-what a query needs and gives is known without Spark.
-"""
+"""Problems of queries before a job runs, with line and suggestion; needs and results of queries."""
 
 import subprocess
 import sys
@@ -11,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.connectors.sql.options import CONNECTORS, OPTIONS
-from tidegate.connectors.sql.query import translated
+from tidegate.connectors.sql.query import translate_query
 from tidegate.connectors.sql.transform import BadQuery, Sql, needed_columns
 from tidegate.connectors.sql.types import text
 from tidegate.model.errors import UserError
@@ -60,19 +58,19 @@ def sql(query: str) -> Sql:
     [
         ("update t set x = 1", "not a plain SELECT"),
         ("select", "not a plain SELECT"),
-        ("", "holds 0 statements"),
-        ("select id form t", "the query is not SQL: something is unexpected, at 't'"),
+        ("", "contains 0 statements"),
+        ("select id form t", "the query is not SQL: unexpected token, at 't'"),
         ("select id from", "the query is not SQL: Expected table name"),
         ("select (id from t", "the query is not SQL: Expecting )"),
         ("select 'open from t", "a quotation or a comment has no end"),
-        ("select 1 from t; select 2 from t", "holds 2 statements"),
+        ("select 1 from t; select 2 from t", "contains 2 statements"),
         ("insert into t values (1)", "not a plain SELECT"),
         ("select a from t union select a from u", "not a plain SELECT"),
         ("select a from t join u on t.id = u.id", "a join: the Sql transform reads one table"),
         ("select a from t, u", "a join: the Sql transform reads one table"),
         ("select a from (select b from t)", "reads from an inner query"),
-        ("select sum(a) from t", "SUM looks at several rows"),
-        ("select count(*) from t", "COUNT looks at several rows"),
+        ("select sum(a) from t", "SUM aggregates several rows"),
+        ("select count(*) from t", "COUNT aggregates several rows"),
         ("select row_number() over (order by a) from t", "without windows and inner queries"),
         ("select a from t group by a", "GROUP BY"),
         ("select a from t order by a", "ORDER BY"),
@@ -111,7 +109,7 @@ def sql(query: str) -> Sql:
         ("select a from t lateral view posexplode(b) as c", "write LATERAL VIEW"),
     ],
 )
-def test_a_query_that_cannot_work_is_refused_with_the_reason(query: str, message: str) -> None:
+def test_unsupported_query_is_rejected_with_the_reason(query: str, message: str) -> None:
     _, problems = read(query=query)
     assert [message in p.message for p in problems] == [True], problems
     assert problems[0].path == "transform[0].query"
@@ -128,17 +126,17 @@ def test_a_query_that_cannot_work_is_refused_with_the_reason(query: str, message
         ("select datediff(a, b, 'MONHT') from t", "MONTH"),
     ],
 )
-def test_a_misspelt_word_gets_the_nearest_right_one(query: str, suggestion: str) -> None:
+def test_misspelt_name_gets_a_suggestion(query: str, suggestion: str) -> None:
     _, problems = read(query=query)
     assert [p.suggestion for p in problems] == [suggestion]
 
 
-def test_a_syntax_error_has_the_line_within_the_query() -> None:
+def test_syntax_error_has_the_line_within_the_query() -> None:
     _, problems = read(query="select id,\n  name\nfrom t\nwhere (")
     assert [str(p.at) for p in problems] == ["job.conf:13"]
 
 
-def test_a_missing_query_is_said_once() -> None:
+def test_missing_query_is_reported_once() -> None:
     _, problems = read()
     assert ["query is missing" in p.message for p in problems] == [True]
 
@@ -165,7 +163,7 @@ def test_every_rule_of_table_transform_is_checked() -> None:
     ]
 
 
-def test_a_column_that_is_not_there_is_an_error_with_the_nearest_one() -> None:
+def test_unknown_column_is_an_error_with_a_suggestion() -> None:
     with pytest.raises(
         BadQuery, match=r"there is no column nam: there are id, name, .*did you mean 'name'"
     ):
@@ -176,12 +174,12 @@ def test_a_column_that_is_not_there_is_an_error_with_the_nearest_one() -> None:
     "query",
     ["select name + 1 as x from t", "select id.x from t", "select cast(dec as date) as d from t"],
 )
-def test_types_that_do_not_fit_are_an_error(query: str) -> None:
+def test_incompatible_types_are_an_error(query: str) -> None:
     with pytest.raises(UserError):
         sql(query).table(TABLE)
 
 
-def test_columns_that_are_only_renamed_keep_what_is_known_of_them() -> None:
+def test_renamed_columns_keep_their_attributes() -> None:
     made = sql("select id, name as n, age + 1 as age from t where age > 0").table(TABLE)
     assert made is not None
     assert [(c.name, str(c.type), c.comment) for c in made.columns] == [
@@ -225,7 +223,7 @@ def test_a_query_is_translated_once_for_a_table() -> None:
 
 @given(st.text(max_size=20))
 def test_text_constants_reach_spark_as_they_are_written(value: str) -> None:
-    made = translated("select '" + value.replace("'", "''") + "' as x from t", TABLE)
+    made = translate_query("select '" + value.replace("'", "''") + "' as x from t", TABLE)
     assert made.selects == (f"{text(value)} AS `x`",)
 
 
@@ -258,12 +256,12 @@ def test_options_are_read_without_spark_and_arrow() -> None:
     ],
     ids=["or", "plus", "brackets", "calls", "case", "not", "minus", "long"],
 )
-def test_a_query_that_is_too_deep_or_too_long_is_named_as_such(query: str) -> None:
+def test_query_too_deep_or_too_long_is_rejected(query: str) -> None:
     (problem,) = read(query=query)[1]
     assert "too deep" in problem.message or "too long" in problem.message
 
 
-def test_a_query_with_many_operators_and_some_brackets_is_good() -> None:
+def test_query_with_many_operators_and_some_brackets_is_accepted() -> None:
     assert read(query="select id from t where " + " or ".join(["id = 1"] * 200))[1] == []
     assert read(query="select " + "(" * 30 + "id" + ")" * 30 + " as x from t")[1] == []
 
@@ -278,7 +276,7 @@ def test_a_query_with_many_operators_and_some_brackets_is_good() -> None:
         ("select * from t lateral view explode(xs) as x", [*TABLE.names(), "x"]),
     ],
 )
-def test_a_lateral_view_that_select_does_not_name_gives_the_last_column(
+def test_unselected_column_of_a_lateral_view_is_the_last_column(
     query: str, names: list[str]
 ) -> None:
     made = sql(query).table(TABLE)
@@ -286,7 +284,7 @@ def test_a_lateral_view_that_select_does_not_name_gives_the_last_column(
     assert made.names() == names
 
 
-def test_only_arrays_can_be_exploded_and_others_are_refused_by_name() -> None:
+def test_explode_accepts_only_arrays() -> None:
     with pytest.raises(BadQuery, match=r"EXPLODE takes an array, and `m` is a map<string, ?int>"):
         sql("select id from t lateral view explode(m) as x").table(TABLE)
 
@@ -307,7 +305,7 @@ def test_only_arrays_can_be_exploded_and_others_are_refused_by_name() -> None:
         r"\p{IsHan}",
     ],
 )
-def test_a_query_may_hold_every_expression_that_java_accepts(form: str) -> None:
+def test_query_accepts_every_regular_expression_of_java(form: str) -> None:
     query = (
         f"select regexp_replace(name, '{form}', '$0') a, regexp_like(name, '{form}', 'i') b,"
         f" split(name, '{form}') c from t where name rlike '{form}'"

@@ -1,12 +1,11 @@
-"""The one error of this connector before a job runs.
+"""The error of a query that cannot be parsed or translated.
 
-Raised while a query is read or translated; options.py makes a Problem of it, transform.py a
-UserError.
+options.py converts it to a Problem, transform.py to a UserError.
 """
 
 
 class SqlError(Exception):
-    """What is wrong with a query. `line` counts within the query, from 1."""
+    """An invalid or unsupported query. `line` counts within the query, from 1."""
 
     def __init__(self, message: str, *, line: int = 1, suggestion: str = "") -> None:
         super().__init__(message)
