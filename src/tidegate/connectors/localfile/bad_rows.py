@@ -100,8 +100,11 @@ class BadRows:
 
     def error(self) -> BadFile:
         """Build the error from the first rows and the total count."""
-        places = self.describe_offsets([row.offset for row in self.shown])
-        lines = [f"{place}: {row.problem}" for place, row in zip(places, self.shown, strict=True)]
+        positions = self.describe_offsets([row.offset for row in self.shown])
+        lines = [
+            f"{position}: {row.problem}"
+            for position, row in zip(positions, self.shown, strict=True)
+        ]
         if self.count == 1:
             return BadFile(self.path, lines[0])
         more = self.count - len(lines)

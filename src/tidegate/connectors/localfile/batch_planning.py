@@ -176,8 +176,8 @@ def body_start(files: TableFiles, part: FilePart) -> int:
     )
     reader = DelimitedReader(values, (), ())
     with open_part(part) as file:
-        place = reader.head_bytes(file.read(BLOCK_BYTES))
-    return place if place >= 0 else part.size
+        offset = reader.head_bytes(file.read(BLOCK_BYTES))
+    return offset if offset >= 0 else part.size
 
 
 def split_segment(files: TableFiles, segment: Segment, pieces: int) -> list[Segment]:

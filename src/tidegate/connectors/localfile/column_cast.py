@@ -65,7 +65,8 @@ class ColumnCast:
         if not value.is_valid:
             return NULL_IN_REQUIRED_COLUMN
         advice = '; excess_digits = "round" rounds it' if self._fits_when_rounded(value) else ""
-        return f"{excerpt(_displayed(value))} ({value.type}) does not fit into {self.column.type}{advice}"
+        shown = excerpt(_displayed(value))
+        return f"{shown} ({value.type}) does not fit into {self.column.type}{advice}"
 
     def _fits_when_rounded(self, value: Any) -> bool:
         return (

@@ -80,9 +80,9 @@ class ColumnarReader:
         """Yield the arrays of the wanted columns, one list per batch."""
         with _open_file(part, self.form) as file:
             names = (file.schema_arrow if self.form == "parquet" else file.schema).names
-            places = column_indexes(names, [c.name for c in self.wanted])
-            self._check_columns(names, places, part)
-            found = [names[place] if place >= 0 else None for place in places]
+            indexes = column_indexes(names, [c.name for c in self.wanted])
+            self._check_columns(names, indexes, part)
+            found = [names[index] if index >= 0 else None for index in indexes]
             casts = [ColumnCast(c, self.leniency) for c in self.wanted]
             bad = BadRows(part.path, lambda rows: [f"row {row + 1}" for row in rows])
             row = self._first_row(file, part)
@@ -94,9 +94,9 @@ class ColumnarReader:
                 bad.end_block(batch.nbytes)
             bad.close()
 
-    def _check_columns(self, names: Sequence[str], places: Sequence[int], part: FilePart) -> None:
-        missing = [c.name for c, place in zip(self.wanted, places, strict=True) if place < 0]
-        if missing and not (self.leniency.fill_missing and len(missing) < len(places)):
+    def _check_columns(self, names: Sequence[str], indexes: Sequence[int], part: FilePart) -> None:
+        missing = [c.name for c, index in zip(self.wanted, indexes, strict=True) if index < 0]
+        if missing and not (self.leniency.fill_missing and len(missing) < len(indexes)):
             raise BadFile(
                 part.path,
                 f"has no column {', '.join(map(repr, missing))}; it has"

@@ -146,16 +146,16 @@ class DelimitedReader:
 
     def head_bytes(self, block: bytes) -> int:
         """Return the offset of the first row in a file's first block; -1 if it lies beyond."""
-        place = len(_BOM) if block.startswith(_BOM) else 0
+        offset = len(_BOM) if block.startswith(_BOM) else 0
         for _ in range(self.values["skip_header_row_number"]):
-            found = block.find(self.dialect.terminator, place)
+            found = block.find(self.dialect.terminator, offset)
             if found < 0:
                 return -1
-            place = found + len(self.dialect.terminator)
+            offset = found + len(self.dialect.terminator)
         if not self.use_header:
-            return place
-        end = first_end(block[place:], self.dialect, len(self.dialect.terminator))
-        return place + end if end >= 0 else -1
+            return offset
+        end = first_end(block[offset:], self.dialect, len(self.dialect.terminator))
+        return offset + end if end >= 0 else -1
 
     def read(self, part: FilePart) -> Iterator[list[Any]]:
         """Yield the arrays of the wanted columns, one list per block."""
@@ -264,7 +264,7 @@ class DelimitedReader:
             fill_missing=self.rules.leniency.fill_missing,
         )
         extra = (
-            [n for n, place in zip(names, column_indexes(order, names), strict=True) if place < 0]
+            [n for n, index in zip(names, column_indexes(order, names), strict=True) if index < 0]
             if self.exact
             else []
         )
@@ -370,16 +370,16 @@ class DelimitedReader:
             end = first_end(top, self.dialect, len(self.dialect.terminator))
         return top[:end] if end >= 0 else top
 
-    def _parse_with_arrow(self, block: bytes, places: list[int], width: int) -> list[Any]:
+    def _parse_with_arrow(self, block: bytes, indexes: list[int], width: int) -> list[Any]:
         dialect = self.dialect
         if len(dialect.delimiter) != 1 or dialect.terminator != b"\n":
             raise ValueError("Arrow does not support this dialect")
-        there = {
-            place: column
-            for place, column in zip(places, self.wanted, strict=True)
-            if 0 <= place < width
+        present = {
+            index: column
+            for index, column in zip(indexes, self.wanted, strict=True)
+            if 0 <= index < width
         }
-        if not there:
+        if not present:
             raise ValueError("the file has none of the columns")
         data: Any = pa.BufferReader(block)
         table = pa_csv.read_csv(
@@ -398,9 +398,9 @@ class DelimitedReader:
             ),
             convert_options=pa_csv.ConvertOptions(
                 column_types={
-                    str(place): self._parsed_as(column) for place, column in there.items()
+                    str(index): self._parsed_as(column) for index, column in present.items()
                 },
-                include_columns=[str(place) for place in there],
+                include_columns=[str(index) for index in present],
                 null_values=self.nulls,
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
@@ -410,8 +410,8 @@ class DelimitedReader:
             ),
         )
         return [
-            self._finish_column(table, place, column)
-            for place, column in zip(places, self.wanted, strict=True)
+            self._finish_column(table, index, column)
+            for index, column in zip(indexes, self.wanted, strict=True)
         ]
 
     def _parsed_as(self, column: Column) -> Any:
@@ -431,9 +431,9 @@ class DelimitedReader:
             return [pa_csv.ISO8601, *TIMESTAMPS[1:]]
         return [self.rules.datetime, pa_csv.ISO8601, *TIMESTAMPS[1:]]
 
-    def _finish_column(self, table: Any, place: int, column: Column) -> Any:
+    def _finish_column(self, table: Any, index: int, column: Column) -> Any:
         wanted = arrow_type(column.type)
-        index = table.schema.get_field_index(str(place)) if place >= 0 else -1
+        index = table.schema.get_field_index(str(index)) if index >= 0 else -1
         array = (
             pa.nulls(table.num_rows, wanted) if index < 0 else table.column(index).combine_chunks()
         )
@@ -512,13 +512,13 @@ class LineReader:
             zeros = self.inner.refuse_zeros and b"\0" in block
             if not zeros and len(block) <= self.inner.dialect.record_bytes_max:
                 return
-        place = 0
+        position = 0
         for line in lines:
-            place = max(block.find(line, place), place)
+            position = max(block.find(line, position), position)
             what = _line_problem(line, self.inner)
             if what:
-                bad.add(BadRow(offset + place, what))
-            place += len(line)
+                bad.add(BadRow(offset + position, what))
+            position += len(line)
 
 
 def _line_problem(line: bytes, inner: DelimitedReader) -> str:

@@ -78,8 +78,8 @@ def disk_errors(action: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        place = f" at {error.filename}" if error.filename else ""
-        text = f"{action} failed{place}: {error.strerror or error}"
+        location = f" at {error.filename}" if error.filename else ""
+        text = f"{action} failed{location}: {error.strerror or error}"
         raise (DiskTrouble if error.errno in _TRANSIENT else DiskRefused)(text) from error
 
 

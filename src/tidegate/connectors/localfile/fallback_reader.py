@@ -44,7 +44,7 @@ class FallbackReader:
         self.refuse_zeros = refuse_zeros
 
     def read(
-        self, block: bytes, places: Sequence[int], width: int
+        self, block: bytes, indexes: Sequence[int], width: int
     ) -> tuple[list[Any] | None, Faults, Callable[[int], int]]:
         """Parse a block.
 
@@ -61,8 +61,8 @@ class FallbackReader:
                 faults[index].append(what)
                 origins[index] = origin
         arrays = [
-            self._column(records, place, column, faults)
-            for place, column in zip(places, self.wanted, strict=True)
+            self._column(records, field_index, column, faults)
+            for field_index, column in zip(indexes, self.wanted, strict=True)
         ]
 
         def start(row: int) -> int:
@@ -76,14 +76,9 @@ class FallbackReader:
         """Describe what is wrong with a record as a whole, and where."""
         for field in record.fields:
             if field.fault:
-                advice = '; set quote_char = "" if this file does not use quotes'
-                return (
-                    (
-                        f"quote: {field.fault} of"
-                        f" {excerpt(text[field.start : min(field.start + 60, record.end)].rstrip())}{advice}"
-                    ),
-                    field.start,
-                )
+                shown = excerpt(text[field.start : min(field.start + 60, record.end)].rstrip())
+                advice = 'set quote_char = "" if this file does not use quotes'
+                return f"quote: {field.fault} of {shown}; {advice}", field.start
         limit = self.dialect.record_bytes_max
         if record.end - record.start > limit:
             return f"the record is longer than {size_text(limit)} (max_record_bytes)", record.start
@@ -98,13 +93,13 @@ class FallbackReader:
         )
 
     def _column(
-        self, records: list[DelimitedRecord], place: int, column: Column, faults: Faults
+        self, records: list[DelimitedRecord], field_index: int, column: Column, faults: Faults
     ) -> Any:
         convert = from_text(column.type, self.rules)
         textual = column.type.name in TEXTUAL
         values: list[Any] = []
         for index, record in enumerate(records):
-            field = record.fields[place] if 0 <= place < len(record.fields) else _ABSENT
+            field = record.fields[field_index] if 0 <= field_index < len(record.fields) else _ABSENT
             try:
                 values.append(self._value(field, column, convert, textual))
             except ValueError as error:

@@ -176,8 +176,8 @@ def verify_ownership(
         raise DirectoryRemoved(removed_message(layout, description)) from None
     if not same:
         raise DirectoryRemoved(
-            f"the directory {layout.sink.root} of {description} was replaced by another one while the"
-            " job ran"
+            f"the directory {layout.sink.root} of {description} was replaced by another one while"
+            " the job ran"
         )
 
 

@@ -60,58 +60,58 @@ class FieldSplitter:
 
     def records(self, text: str) -> Iterator[DelimitedRecord]:
         """Yield all records that are not empty lines."""
-        place = 0
-        while place < len(text):
-            empty = self.end.match(text, place)
+        offset = 0
+        while offset < len(text):
+            empty = self.end.match(text, offset)
             if empty:
-                place = empty.end()
+                offset = empty.end()
                 continue
-            start, fields = place, []
+            start, fields = offset, []
             last = False
             while not last:
-                field, place, last = self._field(text, place)
+                field, offset, last = self._field(text, offset)
                 fields.append(field)
-            yield DelimitedRecord(start, fields, place)
+            yield DelimitedRecord(start, fields, offset)
 
-    def _field(self, text: str, place: int) -> tuple[FieldText, int, bool]:
+    def _field(self, text: str, offset: int) -> tuple[FieldText, int, bool]:
         """Read a field; return it, where the next one begins, and whether it was the last one."""
-        start = place
-        quoted = bool(self.quote) and text.startswith(self.quote, place)
+        start = offset
+        quoted = bool(self.quote) and text.startswith(self.quote, offset)
         parts: list[str] = []
         fault = ""
         if quoted:
-            place, fault = self._quoted(text, place + len(self.quote), parts)
+            offset, fault = self._quoted(text, offset + len(self.quote), parts)
         while True:
-            match = self.plain.search(text, place)
+            match = self.plain.search(text, offset)
             if match is None:
                 return (
-                    FieldText("".join([*parts, text[place:]]), quoted, fault, start),
+                    FieldText("".join([*parts, text[offset:]]), quoted, fault, start),
                     len(text),
                     True,
                 )
-            parts.append(text[place : match.start()])
-            place = match.end()
+            parts.append(text[offset : match.start()])
+            offset = match.end()
             if not (self.escape and match[0].startswith(self.escape)):
                 return (
                     FieldText("".join(parts), quoted, fault, start),
-                    place,
+                    offset,
                     match[0] != self.delimiter,
                 )
             parts.append(match[0][1:])
 
-    def _quoted(self, text: str, place: int, parts: list[str]) -> tuple[int, str]:
+    def _quoted(self, text: str, offset: int, parts: list[str]) -> tuple[int, str]:
         """Read quoted text; return the offset after the closing quote, and the fault if any."""
         while True:
-            match = self.inside.search(text, place)
+            match = self.inside.search(text, offset)
             if match is None:
-                parts.append(text[place:])
+                parts.append(text[offset:])
                 return len(text), f"the quote {self.quote} is not closed"
-            parts.append(text[place : match.start()])
-            place = match.end()
+            parts.append(text[offset : match.start()])
+            offset = match.end()
             if match[0] == self.quote:
-                behind = not self.stop.match(text, place)
+                behind = not self.stop.match(text, offset)
                 return (
-                    place,
+                    offset,
                     f"there is text after the closing quote {self.quote}" if behind else "",
                 )
             parts.append(match[0][1:])

@@ -132,7 +132,7 @@ class ExpansionLimit:
         self.bytes = 0
 
     def add(self, size: int) -> None:
-        """Count decompressed bytes."""
+        """Count decompressed bytes; raise beyond the limit."""
         self.bytes += size
         self.check(self.bytes)
 
@@ -162,9 +162,9 @@ class _BoundedGzip:
         self.expansion.check(self.stream.tell())
         return data
 
-    def seek(self, place: int, whence: int = 0) -> int:
-        self.expansion.check(place)
-        return self.stream.seek(place, whence)
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self.expansion.check(offset)
+        return self.stream.seek(offset, whence)
 
     def tell(self) -> int:
         return self.stream.tell()
@@ -403,10 +403,10 @@ def line_numbers(part: FilePart, blocks: Iterator[bytes], offsets: Sequence[int]
     for block in blocks:
         start = 0
         while waiting and waiting[0] <= seen + len(block):
-            place = waiting.pop(0) - seen
-            lines.add(block[start:place])
-            found[seen + place] = lines.line
-            start = place
+            position = waiting.pop(0) - seen
+            lines.add(block[start:position])
+            found[seen + position] = lines.line
+            start = position
         if not waiting:
             break
         lines.add(block[start:])

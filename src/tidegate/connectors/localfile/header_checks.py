@@ -41,7 +41,7 @@ def _by_zeros(top: bytes) -> str:
         return ""
     for name, (letter, unit) in _LATIN_BYTES.items():
         letters = top[letter::unit]
-        others = [top[place::unit] for place in range(unit) if place != letter]
+        others = [top[index::unit] for index in range(unit) if index != letter]
         if letters.count(0) * 20 <= len(letters) and all(
             zeros.count(0) * 2 > len(zeros) for zeros in others
         ):
@@ -106,7 +106,7 @@ def header_problem(
 ) -> str:
     """Explain why the columns of a schema cannot be found by the names of a header."""
     missing = [
-        n for n, place in zip(wanted, column_indexes(header, wanted), strict=True) if place < 0
+        n for n, index in zip(wanted, column_indexes(header, wanted), strict=True) if index < 0
     ]
     twice = [name for name in wanted if _is_ambiguous(header, name)]
     if twice:

@@ -243,13 +243,13 @@ def _split(
     delimiters = (hints.delimiter,) if hints.delimiter else _DELIMITERS
     quotes = ("",) if hints.form == "text" else ('"', "'", "")
     best: tuple[tuple[float, ...], DelimitedDialect, list[DelimitedRecord]] | None = None
-    for place, delimiter in enumerate(delimiters):
+    for rank, delimiter in enumerate(delimiters):
         for quote in quotes:
             if quote and quote not in sample.text and quote != '"':
                 continue
             dialect = DelimitedDialect(delimiter=delimiter.encode(), quote=quote.encode())
             records = _records(sample, dialect)
-            score = (*_score(records), -quotes.index(quote), -place)
+            score = (*_score(records), -quotes.index(quote), -rank)
             if records and (best is None or score > best[0]):
                 best = (score, dialect, records)
     assert best is not None, "a non-empty text has a record"

@@ -136,8 +136,8 @@ class RemainingFiles:
             elif not accepts(key[1]) and (info.size, info.mtime_ns) != (size, mtime_ns):
                 raise ListedFileChanged(
                     key[1],
-                    f"had {size} bytes when the files were listed at {self.inventory.listed_at}, and"
-                    f" {_describe_change(info, size)}",
+                    f"had {size} bytes when the files were listed at {self.inventory.listed_at},"
+                    f" and {_describe_change(info, size)}",
                 )
             else:
                 queue.append((key[0], info))
@@ -166,8 +166,8 @@ class RemainingFiles:
                 raise ListedFileExcluded(path, self.inventory.listed_at)
             if now is not None:
                 what = (
-                    f"had {size} bytes when the files were listed at {self.inventory.listed_at}, and"
-                    f" has {now} now"
+                    f"had {size} bytes when the files were listed at {self.inventory.listed_at},"
+                    f" and has {now} now"
                 )
                 raise ListedFileChanged(path, what)
 

@@ -96,15 +96,17 @@ class JsonDocuments:
     def _skip_space(self) -> bool:
         """Skip white space; report whether there is more text."""
         while True:
-            self._advance(_SPACE.match(self.text, self.at).end())  # type: ignore[union-attr]  # the pattern matches everything
+            space = _SPACE.match(self.text, self.at)
+            assert space is not None, "the pattern matches the empty text"
+            self._advance(space.end())
             if self.at < len(self.text):
                 return True
             if not self._read_more():
                 return False
 
-    def _advance(self, place: int) -> None:
-        self.line += self.text.count("\n", self.at, place)
-        self.at = place
+    def _advance(self, offset: int) -> None:
+        self.line += self.text.count("\n", self.at, offset)
+        self.at = offset
 
     def _read_more(self) -> bool:
         if self.ended:

@@ -227,15 +227,15 @@ class JsonReader:
 
     def _parse_with_python(self, block: bytes, bad: BadRows, offset: int) -> list[Any] | None:
         rows: list[list[Any]] = []
-        place = offset
+        start = offset
         for line in block.splitlines(keepends=True):
             try:
                 if len(line) > self.limit:
                     raise BadRowValue(f"the record is longer than {self.limit_text}")
                 rows += [self._row(value) for value in _values(line)]
             except BadRowValue as error:
-                bad.add(BadRow(place, str(error)))
-            place += len(line)
+                bad.add(BadRow(start, str(error)))
+            start += len(line)
         return self._arrays(rows)
 
     def _documents(self, blocks: Iterator[bytes], bad: BadRows) -> Iterator[list[Any]]:
@@ -355,10 +355,10 @@ def _values(line: bytes) -> Iterator[Any]:
     except UnicodeDecodeError as error:
         wrong = line[error.start : error.end]
         raise BadRowValue(f"the bytes {wrong!r} are not UTF-8: set `encoding`") from None
-    place = 0
-    while (place := len(text) - len(text[place:].lstrip())) < len(text):
+    position = 0
+    while (position := len(text) - len(text[position:].lstrip())) < len(text):
         try:
-            value, place = DECODER.raw_decode(text, place)
+            value, position = DECODER.raw_decode(text, position)
         except json.JSONDecodeError as error:
             raise BadRowValue(
                 f"this is not JSON: {error.msg}: {excerpt(text[error.pos : error.pos + 60])}"

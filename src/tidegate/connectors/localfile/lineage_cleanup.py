@@ -151,9 +151,9 @@ def _digests(layout: SinkLayout) -> set[str]:
         except BadRecord:
             continue
         if isinstance(record, CommitRecord):
-            place = SinkDirectory(layout.sink.root, record.pipeline, record.sink)
+            sink = SinkDirectory(layout.sink.root, record.pipeline, record.sink)
             return {
-                place.digest(record.lineage, generation)
+                sink.digest(record.lineage, generation)
                 for generation in range(max(layout.fences(), default=0) + 1)
             }
     return set()

@@ -34,7 +34,7 @@ class FileInfo:
 
 
 def local_path(path: str) -> str:
-    """Remove a leading `file://`."""
+    """Remove a leading `file://` from a path."""
     return re.sub(r"^file:(//)?(?=/)", "", path)
 
 
@@ -176,12 +176,12 @@ def _matching(path: str, walk: "_DirectoryWalk") -> Iterator[FileInfo]:
     pattern = _glob_pattern(os.path.join(root, os.path.relpath(os.path.abspath(path), root)))
     walk.recursive = True
     for info in chain(walk.files(root), walk.linked_files()):
-        place = info.path
+        path_or_parent = info.path
         parents = 0
-        while len(place) > len(root) and not pattern.fullmatch(place):
-            place = os.path.dirname(place)
+        while len(path_or_parent) > len(root) and not pattern.fullmatch(path_or_parent):
+            path_or_parent = os.path.dirname(path_or_parent)
             parents += 1
-        if len(place) > len(root) and (recursive or parents <= 1):
+        if len(path_or_parent) > len(root) and (recursive or parents <= 1):
             yield info
 
 

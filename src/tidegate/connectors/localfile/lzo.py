@@ -235,12 +235,12 @@ class _BlockEncoder:
             return
         if distance <= _MIDDLE:
             self._length(32, length - 2, 31)
-            place = distance - 1
+            offset = distance - 1
         else:
-            place = distance - _MIDDLE
-            self._length(16 | place >> 11 & 8, length - 2, 7)
+            offset = distance - _MIDDLE
+            self._length(16 | offset >> 11 & 8, length - 2, 7)
         self.tail = len(self.made)
-        self.made += struct.pack("<H", (place & 0x3FFF) << 2)
+        self.made += struct.pack("<H", (offset & 0x3FFF) << 2)
 
     def _length(self, code: int, length: int, most: int) -> None:
         if length <= most:

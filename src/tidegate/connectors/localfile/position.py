@@ -47,7 +47,7 @@ class Segment:
 
     @property
     def chars(self) -> int:
-        """Length of its JSON."""
+        """Length of the segment's JSON."""
         return len(json.dumps(_as_row(self))) + 1
 
 
@@ -86,7 +86,7 @@ class FilePosition:
     skip: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Encode for checkpoints."""
+        """Encode as JSON for checkpoints."""
         return {
             "version": VERSION,
             "after": list(self.after) if self.after else None,
@@ -178,5 +178,5 @@ def file_hash(table: int, path: str) -> bytes:
 
 
 def file_hashes(keys: Iterable[Key]) -> frozenset[bytes]:
-    """Hash several files."""
+    """Return the hashes of several files."""
     return frozenset(file_hash(*key) for key in keys)

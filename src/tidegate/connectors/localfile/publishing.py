@@ -54,13 +54,13 @@ def staged_paths(layout: SinkLayout, record: CommitRecord, file: StagedFile) -> 
 
 def _move(candidates: Sequence[str], final: str) -> bool:
     """Rename the first existing candidate; False if none exists, so it was moved before."""
-    for place in candidates:
+    for candidate in candidates:
         for _ in range(_MOVES_MAX):
             try:
-                os.rename(place, final)
+                os.rename(candidate, final)
                 return True
             except FileNotFoundError:
-                if not os.path.lexists(place):
+                if not os.path.lexists(candidate):
                     break
                 # The target's directory is gone: another process removes empty ones.
                 make_directory(os.path.dirname(final))

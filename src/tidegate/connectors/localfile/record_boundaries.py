@@ -38,10 +38,10 @@ class _QuotedSpans:
                 else _spans_by_pattern(block, dialect)
             )
 
-    def span_at(self, place: int) -> tuple[int, int] | None:
+    def span_at(self, offset: int) -> tuple[int, int] | None:
         """Return the quoted span around an offset."""
-        at = int(np.searchsorted(self.opens, place)) - 1
-        if at >= 0 and self.closes[at] > place:
+        at = int(np.searchsorted(self.opens, offset)) - 1
+        if at >= 0 and self.closes[at] > offset:
             return int(self.opens[at]), int(self.closes[at])
         return None
 
@@ -62,12 +62,12 @@ class _QuotedSpans:
             for c in map(int, self.closes)
         )
 
-    def escaped(self, place: int) -> bool:
+    def escaped(self, offset: int) -> bool:
         escape = self.dialect.escape
-        before = place
+        before = offset
         while escape and before > 0 and self.block[before - 1 : before] == escape:
             before -= 1
-        return (place - before) % 2 == 1
+        return (offset - before) % 2 == 1
 
 
 def _spans_by_counting(block: bytes, dialect: DelimitedDialect) -> tuple[Any, Any] | None:
@@ -79,8 +79,8 @@ def _spans_by_counting(block: bytes, dialect: DelimitedDialect) -> tuple[Any, An
     if len(dialect.delimiter) != 1 or len(dialect.terminator) != 1:
         return None
     data = np.frombuffer(block, np.uint8)
-    places = np.flatnonzero(data == dialect.quote[0])
-    opens, closes = places[0::2], places[1::2]
+    quotes = np.flatnonzero(data == dialect.quote[0])
+    opens, closes = quotes[0::2], quotes[1::2]
     bounds = np.zeros(256, np.bool_)
     bounds[list(b"".join(dialect.starts) + dialect.quote)] = True
     before = bounds[data[np.maximum(opens - 1, 0)]]
@@ -118,16 +118,16 @@ def _spans_by_token(block: bytes, dialect: DelimitedDialect) -> tuple[list[int],
     token = re.compile(re.escape(dialect.escape) + b".|" + re.escape(dialect.quote), re.DOTALL)
     opens: list[int] = []
     closes: list[int] = []
-    place = escaped = 0
-    while match := token.search(block, place):
-        at, place = match.start(), match.end()
-        if place - at == 2:
-            escaped = place  # the next character is literal, even a delimiter
+    offset = escaped = 0
+    while match := token.search(block, offset):
+        at, offset = match.start(), match.end()
+        if offset - at == 2:
+            escaped = offset  # the next character is literal, even a delimiter
         elif len(opens) == len(closes):
             if at == 0 or (at != escaped and block[max(at - 16, 0) : at].endswith(dialect.starts)):
                 opens.append(at)
         elif block[at + 1 : at + 2] == dialect.quote:
-            place = at + 2  # doubled: a quote in the field
+            offset = at + 2  # doubled: a quote in the field
         else:
             closes.append(at)
     return opens, closes if len(closes) == len(opens) else [*closes, len(block)]
@@ -148,16 +148,16 @@ class RecordCut:
 def find_cut(block: bytes, dialect: DelimitedDialect) -> RecordCut:
     """Find where a block that begins with a record can be cut, and check its quotes."""
     width = len(dialect.terminator)
-    place = block.rfind(dialect.terminator)
+    end = block.rfind(dialect.terminator)
     if dialect.plain:
-        return RecordCut(place + width if place >= 0 else 0)
+        return RecordCut(end + width if end >= 0 else 0)
     spans = _QuotedSpans(block, dialect)
     misplaced, open_at = spans.misplaced, spans.open_at
-    while place >= 0:
-        context = spans.span_at(place)
-        if context is None and not spans.escaped(place):
-            return RecordCut(place + width, misplaced, open_at)
-        place = block.rfind(dialect.terminator, 0, context[0] if context else place)
+    while end >= 0:
+        context = spans.span_at(end)
+        if context is None and not spans.escaped(end):
+            return RecordCut(end + width, misplaced, open_at)
+        end = block.rfind(dialect.terminator, 0, context[0] if context else end)
     return RecordCut(0, misplaced, open_at)
 
 
@@ -172,15 +172,15 @@ def first_end(block: bytes, dialect: DelimitedDialect, target: int) -> int:
     The block begins with a record; -1 if the block does not contain the end.
     """
     width = len(dialect.terminator)
-    place = block.find(dialect.terminator, max(target - width, 0))
-    if dialect.plain or place < 0:
-        return place + width if place >= 0 else -1
+    end = block.find(dialect.terminator, max(target - width, 0))
+    if dialect.plain or end < 0:
+        return end + width if end >= 0 else -1
     spans = _QuotedSpans(block, dialect)
-    while place >= 0:
-        context = spans.span_at(place)
-        if context is None and not spans.escaped(place):
-            return place + width
-        place = block.find(dialect.terminator, context[1] if context else place + 1)
+    while end >= 0:
+        context = spans.span_at(end)
+        if context is None and not spans.escaped(end):
+            return end + width
+        end = block.find(dialect.terminator, context[1] if context else end + 1)
     return -1
 
 
@@ -231,13 +231,13 @@ def rows_end(
     file: int, start: int, rows: int, size: int, dialect: DelimitedDialect
 ) -> tuple[int, int]:
     """Return the end of at most `rows` lines (but at least one record), and their number."""
-    place, left = start, rows
-    while place < size:
-        block = os.pread(file, 1 << 20, place)
+    offset, left = start, rows
+    while offset < size:
+        block = os.pread(file, 1 << 20, offset)
         lines = block.count(dialect.terminator)
         if lines >= left:
-            places = np.flatnonzero(np.frombuffer(block, np.uint8) == dialect.terminator[0])
-            target = place + int(places[left - 1]) + 1
+            newlines = np.flatnonzero(np.frombuffer(block, np.uint8) == dialect.terminator[0])
+            target = offset + int(newlines[left - 1]) + 1
             return record_end(file, start, target, size, dialect), rows
-        place, left = place + len(block), left - lines
+        offset, left = offset + len(block), left - lines
     return size, rows - left + 1  # the last line may lack its terminator

@@ -43,7 +43,7 @@ class SinkDirectory:
         return os.path.join(self.root, ".tidegate")
 
     def layout(self, lineage: str) -> "SinkLayout":
-        """Paths of one lineage."""
+        """Return the paths of one lineage."""
         return SinkLayout(
             self,
             os.path.join(
@@ -57,7 +57,8 @@ class SinkDirectory:
         The generation is part of the digest, so that a name is never used again: rolling a batch
         back cannot hit files that were written after it.
         """
-        return f"T_{job_id}_{self.digest(task.lineage, task.generation)}_{task.subtask}_{task.checkpoint}"
+        digest = self.digest(task.lineage, task.generation)
+        return f"T_{job_id}_{digest}_{task.subtask}_{task.checkpoint}"
 
     def digest(self, lineage: str, generation: int) -> str:
         """The part of the transaction id that identifies sink, lineage and generation."""

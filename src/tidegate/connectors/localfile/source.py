@@ -192,7 +192,7 @@ class LocalFileSource(Source):
                 return f"{part.path} has changed: it has {now.size} bytes and had {part.size}"
         return ""
 
-    def abandon_batch(self, start: Offset, end: Offset) -> None:  # noqa: ARG002  # the end names the files
+    def abandon_batch(self, start: Offset, end: Offset) -> None:  # noqa: ARG002  # `end` has all
         """Read the files of this batch as they are now, if they are still to be read."""
         self._accepted |= {segment.part.path for segment in FilePosition.of(end).batch}
         self._remaining = None
@@ -408,7 +408,7 @@ class LocalFileSource(Source):
         except SeenFilesOverflow as error:
             raise self._too_many_error(error.count, error.missing) from None
         mounts = {
-            place for place in {*self._mounts, *moved.mounts} if place != "/" and not skips(place)
+            mount for mount in {*self._mounts, *moved.mounts} if mount != "/" and not skips(mount)
         }
         return replace(
             moved,

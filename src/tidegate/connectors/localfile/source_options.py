@@ -121,7 +121,7 @@ _ONE_TABLE = (
     Option(
         "csv_use_header_line",
         OptionKind.BOOL,
-        "Whether the first line of every csv file names its columns, which are then matched by name.",
+        "Whether the first line of every csv file is a header, by which columns are matched.",
         False,
     ),
     Option(

@@ -161,7 +161,7 @@ class OpenFile:
 
 
 class FileWriter(Writer):
-    """Writer of one task."""
+    """Stages the files of one task."""
 
     def __init__(
         self, sink: SinkDirectory, values: Values, job_id: int, task: WriteTask, host: str

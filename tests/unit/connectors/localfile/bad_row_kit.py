@@ -1,6 +1,4 @@
-"""Reads files with the LocalFile source, for the tests of bad rows: all rows, or the text of the
-error.
-"""
+"""Helpers for tests of bad rows: read rows of files, or return the error."""
 
 from pathlib import Path
 from typing import Any

@@ -1,6 +1,4 @@
-"""Drivers of the file sink for its tests: generations that open, stage and commit, what a reader
-sees, and acts at failpoints.
-"""
+"""Kit for tests of the file sink: generations that open, stage and commit, and failpoints."""
 
 import itertools
 import sys
@@ -42,7 +40,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for the kit beside this file
 
 
 class Generation:
-    """One driver of one generation: opens, stages with as many tasks as it likes, commits."""
+    """One driver of one generation: opens, stages with any number of tasks, commits."""
 
     def __init__(
         self,
@@ -150,7 +148,7 @@ class Crash(Exception):
 
 @pytest.fixture
 def kit() -> SimpleNamespace:
-    """The names of this file, for tests that cannot import it."""
+    """Return the names of this file, for tests that cannot import it."""
     return SimpleNamespace(
         Generation=Generation,
         Crash=Crash,
@@ -165,7 +163,7 @@ def kit() -> SimpleNamespace:
 
 @pytest.fixture
 def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], Any]], None]:
-    """`at(name, act)`: act is called once, when the failpoint of this name is next passed."""
+    """Return `at(name, act)`: calls act once, when this failpoint is next passed."""
     due: dict[str, Callable[[], Any]] = {}
 
     def passed(name: str) -> None:

@@ -1,6 +1,4 @@
-"""LZO: what the reference's codec wrote is read, what is written is read back, and damage is a
-sentence.
-"""
+"""LZO: files of SeaTunnel's codec are read, written ones too, and damage is an error."""
 
 import base64
 import io
@@ -20,11 +18,11 @@ from tidegate.connectors.localfile.lzo import (
     decompressed_blocks,
 )
 
-# Written by the LZO codec of Spark's ORC library, which is that of the reference too: the lines
+# Written by the LZO codec of Spark's ORC library, which SeaTunnel uses too: the lines
 # `<i>;tide;<i % 3>` for i = 0 to 11.
 OF_JAVA = base64.b64decode(
-    "iUxaTwANChoKEBAgUAlAAQUAAAAAAACBpGr5v7oAAAAAADQdBOEAAABuAAAATBswO3RpZGU7MAoxowExCjKjATIKM6MBMAo0owExCjWjATIK"
-    "NqMBMAo3owExCjijATIKOaABATAKMTCkAQkxCjExO3RpZGU7MgoRAAAAAAAA"
+    "iUxaTwANChoKEBAgUAlAAQUAAAAAAACBpGr5v7oAAAAAADQdBOEAAABuAAAATBswO3RpZGU7MAoxowExCjKjATIK"
+    "M6MBMAo0owExCjWjATIKNqMBMAo3owExCjijATIKOaABATAKMTCkAQkxCjExO3RpZGU7MgoRAAAAAAAA"
 )
 LINES = b"".join(b"%d;tide;%d\n" % (i, i % 3) for i in range(12))
 
@@ -38,7 +36,7 @@ def packed(*parts: bytes) -> bytes:
     return file.getvalue()
 
 
-def test_a_file_of_the_references_codec_is_read() -> None:
+def test_file_of_seatunnels_codec_is_read() -> None:
     assert b"".join(decompressed_blocks(io.BytesIO(OF_JAVA))) == LINES
 
 
@@ -74,7 +72,7 @@ def test_repetitions_near_and_far_are_found_and_files_of_many_blocks_come_back()
 
 
 @given(st.integers(0, len(OF_JAVA) - 1), st.integers(1, 255))
-def test_damage_is_an_error_in_words_or_harmless_but_never_a_crash(place: int, change: int) -> None:
+def test_damage_is_a_value_error_or_harmless(place: int, change: int) -> None:
     damaged = bytearray(OF_JAVA)
     damaged[place] ^= change
     try:
@@ -92,7 +90,7 @@ def test_a_flipped_bit_in_our_own_files_is_found_by_its_checksum() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"plain text, nothing more", OF_JAVA[:60], OF_JAVA[:-1]])
-def test_a_file_that_is_none_or_not_whole_is_refused_by_name(tmp_path: Path, data: bytes) -> None:
+def test_incomplete_file_or_other_format_is_refused_by_name(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "f.lzo"
     path.write_bytes(data)
     with (

@@ -1,5 +1,6 @@
-"""A fence of the file sink has an identity: two drivers of one generation, two installations on one
-path, and directories that are not what they were.
+"""Fences of the file sink have an identity.
+
+Covers two drivers of one generation, two installations on one path, and replaced directories.
 """
 
 import errno
@@ -30,7 +31,7 @@ def snapshot(root: Path) -> list[str]:
 # -- two drivers of one generation
 
 
-def test_of_two_drivers_of_one_generation_the_first_one_wins(kit: Any, tmp_path: Path) -> None:
+def test_first_of_two_drivers_of_one_generation_wins(kit: Any, tmp_path: Path) -> None:
     first = kit.Generation(tmp_path, 8).open(token="aa")
     second = kit.Generation(tmp_path, 8)
     before = snapshot(tmp_path)
@@ -48,7 +49,7 @@ def test_a_driver_that_opens_again_finds_its_own_fence(kit: Any, tmp_path: Path)
     assert kit.rows(tmp_path) == [1, 2]
 
 
-def test_a_fence_is_whole_or_not_there(kit: Any, tmp_path: Path, at: Any) -> None:
+def test_fence_is_created_atomically(kit: Any, tmp_path: Path, at: Any) -> None:
     at("filesink.fence.middle", kit.crash)
     with pytest.raises(kit.Crash):
         kit.Generation(tmp_path, 8).open(token="aa")
@@ -58,7 +59,7 @@ def test_a_fence_is_whole_or_not_there(kit: Any, tmp_path: Path, at: Any) -> Non
     assert list(tmp_path.glob(".tidegate/*/*/draft-*")) == []
 
 
-def test_a_directory_that_vanishes_while_it_is_opened_is_worth_another_attempt(
+def test_directory_removed_while_it_is_opened_is_a_transient_error(
     kit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone(*_: object) -> None:
@@ -82,7 +83,7 @@ def test_a_fence_of_an_older_release_counts_by_its_number(kit: Any, tmp_path: Pa
     assert (highest_fence(new.sink._directory.layout("L")) or 0).token == "aa"
 
 
-def test_a_zombie_of_the_same_number_cannot_commit_into_another_ones_directory(
+def test_zombie_of_the_same_generation_cannot_commit_into_a_successors_directory(
     kit: Any, tmp_path: Path
 ) -> None:
     zombie = kit.Generation(tmp_path, 8).open(token="aa")
@@ -95,9 +96,7 @@ def test_a_zombie_of_the_same_number_cannot_commit_into_another_ones_directory(
     assert other.batch(1, [2]) == BatchCommitted()
 
 
-def test_a_zombie_that_was_overtaken_does_not_take_the_records_away_when_it_closes(
-    kit: Any, tmp_path: Path
-) -> None:
+def test_superseded_zombie_keeps_the_records_when_it_closes(kit: Any, tmp_path: Path) -> None:
     zombie = kit.Generation(tmp_path, 1).open(token="aa")
     zombie.batch(1, [1])
     zombie.committer.finish()
@@ -109,9 +108,7 @@ def test_a_zombie_that_was_overtaken_does_not_take_the_records_away_when_it_clos
 
 
 @pytest.mark.parametrize("stale", [3, 4])
-def test_a_stale_copy_does_not_rewind_what_the_other_one_has_finished(
-    kit: Any, tmp_path: Path, stale: int
-) -> None:
+def test_stale_copy_does_not_roll_back_a_finished_job(kit: Any, tmp_path: Path, stale: int) -> None:
     winner = kit.Generation(tmp_path, 3).open(token="aa")
     for number in range(1, 4):
         winner.batch(number, [number])
@@ -129,7 +126,7 @@ def remembered(driver: Any, checkpoint: int, state: Any = None) -> int:
     return int(driver.committer.target_record(driver.resume(checkpoint, state=state)).checkpoint)
 
 
-def test_a_target_remembers_its_newest_record_and_where_it_was_opened(
+def test_target_record_is_the_newest_record_or_the_checkpoint_of_the_fence(
     kit: Any, tmp_path: Path
 ) -> None:
     driver = kit.Generation(tmp_path, 1).open()
@@ -144,15 +141,13 @@ def test_a_target_remembers_its_newest_record_and_where_it_was_opened(
     assert remembered(kit.Generation(tmp_path, 3), 5) == 4
 
 
-def test_memory_creates_nothing_in_a_target_that_is_not_there(kit: Any, tmp_path: Path) -> None:
+def test_target_record_creates_nothing_in_a_missing_target(kit: Any, tmp_path: Path) -> None:
     driver = kit.Generation(tmp_path / "unmounted", 2)
     assert remembered(driver, 3) == 0
     assert not (tmp_path / "unmounted").exists()
 
 
-def test_a_finished_target_is_remembered_by_the_names_of_its_files(
-    kit: Any, tmp_path: Path
-) -> None:
+def test_target_record_of_a_finished_target_comes_from_file_names(kit: Any, tmp_path: Path) -> None:
     driver = kit.Generation(tmp_path, 1).open()
     driver.batch(1, [1])
     driver.batch(2, [2])
@@ -174,7 +169,7 @@ def test_a_finished_target_is_remembered_by_the_names_of_its_files(
     assert remembered(after, 3, {**state, "filled": 0}) == 3, "never a file: nothing can be missing"
 
 
-def test_a_directory_that_is_replaced_by_a_copy_of_itself_is_opened_anew(
+def test_directory_replaced_by_a_copy_of_itself_must_be_opened_again(
     kit: Any, tmp_path: Path
 ) -> None:
     root = tmp_path / "out"
@@ -188,7 +183,7 @@ def test_a_directory_that_is_replaced_by_a_copy_of_itself_is_opened_anew(
     assert kit.rows(root) == []
 
 
-def test_a_task_whose_directory_was_removed_says_so(kit: Any, tmp_path: Path) -> None:
+def test_task_reports_a_removed_directory(kit: Any, tmp_path: Path) -> None:
     driver = kit.Generation(tmp_path / "out", 1).open()
     shutil.rmtree(tmp_path / "out")
     with pytest.raises(DirectoryRemoved, match="was removed") as told:
@@ -213,20 +208,20 @@ def test_a_task_whose_directory_was_removed_says_so(kit: Any, tmp_path: Path) ->
         errno.ENODEV,
     ],
 )
-def test_what_a_disk_may_get_over_is_tried_again(code: int) -> None:
+def test_transient_disk_errors_are_retried(code: int) -> None:
     with pytest.raises(DiskTrouble), disk_errors("writing"):
         raise OSError(code, os.strerror(code))
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ENOTDIR])
-def test_what_a_disk_never_does_is_refused(code: int) -> None:
+def test_permanent_disk_errors_are_terminal(code: int) -> None:
     with pytest.raises(DiskRefused), disk_errors("writing"):
         raise OSError(code, os.strerror(code))
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
 @pytest.mark.parametrize("kind", ["link", "dangling", "file"])
-def test_what_the_sink_keeps_for_itself_must_be_directories(
+def test_bookkeeping_paths_must_be_directories(
     kit: Any, tmp_path: Path, depth: int, kind: str
 ) -> None:
     root, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
@@ -251,7 +246,7 @@ def test_what_the_sink_keeps_for_itself_must_be_directories(
 # -- a second installation on the path
 
 
-def test_a_lineage_of_another_installation_is_left_alone(kit: Any, tmp_path: Path) -> None:
+def test_lineage_of_another_installation_is_kept(kit: Any, tmp_path: Path) -> None:
     theirs = kit.Generation(tmp_path, 1, lineage="7-18a0f").open(**THEIRS)
     theirs.batch(1, [1])
     messages = theirs.stage(2, [2])
@@ -260,16 +255,14 @@ def test_a_lineage_of_another_installation_is_left_alone(kit: Any, tmp_path: Pat
     assert kit.rows(tmp_path) == [1, 2, 10]
 
 
-def test_a_lineage_that_a_copy_of_this_installation_has_gone_on_with_is_left_alone(
-    kit: Any, tmp_path: Path
-) -> None:
+def test_lineage_continued_by_a_copy_of_this_installation_is_kept(kit: Any, tmp_path: Path) -> None:
     copy = kit.Generation(tmp_path, 9, lineage="7-18a0f").open(**OURS)
     copy.batch(1, [1])
     kit.Generation(tmp_path, 9, lineage="7-18b11").open(**OURS)
     assert copy.batch(2, [2]) == BatchCommitted()
 
 
-def test_a_lineage_of_this_installation_is_collected(kit: Any, tmp_path: Path) -> None:
+def test_lineage_of_this_installation_is_removed(kit: Any, tmp_path: Path) -> None:
     kit.Generation(tmp_path, 1, lineage="7-18a0f").open(**OURS).batch(1, [1])
     kit.Generation(tmp_path, 2, lineage="7-18b11").open(**OURS)
     assert not (tmp_path / ".tidegate" / "7-18a0f").exists()
@@ -279,7 +272,7 @@ def test_a_lineage_of_this_installation_is_collected(kit: Any, tmp_path: Path) -
 @pytest.mark.parametrize(
     "mode", [{"data_save_mode": "DROP_DATA"}, {"schema_save_mode": "RECREATE_SCHEMA"}]
 )
-def test_a_save_mode_that_removes_the_files_of_a_live_run_stops_it_by_name(
+def test_save_mode_that_removes_files_of_a_running_job_stops_that_job(
     kit: Any, tmp_path: Path, mode: dict[str, str]
 ) -> None:
     theirs = kit.Generation(tmp_path, 3, lineage="7-18a0f", operator="other").open(**THEIRS)
@@ -293,12 +286,12 @@ def test_a_save_mode_that_removes_the_files_of_a_live_run_stops_it_by_name(
     memory = again.committer.target_record(again.resume(1, **THEIRS))
     assert memory.checkpoint == 0
     assert "job 9" in memory.target
-    again.open(checkpoint=1, **THEIRS)  # as somebody has agreed
+    again.open(checkpoint=1, **THEIRS)  # as if the user has accepted the loss
     assert again.batch(2, [2]) == BatchCommitted()
 
 
 @pytest.mark.parametrize("name", ["filesink.dropped.before", "filesink.dropped.after"])
-def test_a_crash_while_another_run_is_stopped_is_made_good_by_opening_again(
+def test_crash_while_another_job_is_stopped_is_repaired_by_opening_again(
     kit: Any, tmp_path: Path, at: Any, name: str
 ) -> None:
     theirs = kit.Generation(tmp_path, 3, lineage="7-18a0f", operator="other").open(**THEIRS)
@@ -315,9 +308,7 @@ def test_a_crash_while_another_run_is_stopped_is_made_good_by_opening_again(
     assert kit.rows(tmp_path) == [10]
 
 
-def test_a_save_mode_leaves_a_live_run_alone_whose_files_it_does_not_remove(
-    kit: Any, tmp_path: Path
-) -> None:
+def test_save_mode_does_not_stop_a_job_whose_files_it_keeps(kit: Any, tmp_path: Path) -> None:
     theirs = kit.Generation(tmp_path, 3, lineage="7-18a0f", operator="other").open(**THEIRS)
     (tmp_path / "old.txt").write_text("99")
     kit.Generation(tmp_path, 1, lineage="9-18b11", data_save_mode="DROP_DATA").open(**OURS)
@@ -325,7 +316,7 @@ def test_a_save_mode_leaves_a_live_run_alone_whose_files_it_does_not_remove(
     assert kit.rows(tmp_path) == [1]
 
 
-def test_a_target_tells_of_the_files_of_others_only_to_a_fresh_start_that_appends(
+def test_foreign_files_are_reported_only_to_a_fresh_start_that_appends(
     kit: Any, tmp_path: Path
 ) -> None:
     kit.Generation(tmp_path, 1, lineage="7-18a0f").open().batch(1, [1], [2])

@@ -1,6 +1,4 @@
-"""What the file sink's files contain, and where they are: formats, codecs, delimiters, columns,
-partitions, names.
-"""
+"""Contents and names of the file sink's files: formats, codecs, columns, partitions."""
 
 import bz2
 import csv
@@ -150,7 +148,7 @@ def test_orc_keeps_every_value_and_writes_times_as_timestamps(tmp_path: Path, co
     assert read[1] == NULLS
 
 
-def test_csv_quotes_only_what_needs_it_and_tells_null_from_empty(tmp_path: Path) -> None:
+def test_csv_quotes_only_where_needed_and_distinguishes_null_from_empty(tmp_path: Path) -> None:
     rows = [
         {"s": "plain", "i64": 1},
         {"s": 'a,"b"\nc', "i64": None},
@@ -166,8 +164,9 @@ def test_csv_of_every_type_is_what_a_csv_reader_expects(tmp_path: Path) -> None:
     with only(tmp_path).open(newline="") as file:
         first, second = csv.reader(file)
     assert first == [
-        'say "hi", you\\\n', "true", "-5", str(2**60), "0.5", "1e+300", "123456.7890", "abc", "2024-02-29", "01:02:03", "2024-02-29 12:34:56",
-        "2024-02-29 12:34:56", "1\x02\x023", "k\x031\x02l\x032", "1\x02z",
+        'say "hi", you\\\n', "true", "-5", str(2**60), "0.5", "1e+300", "123456.7890", "abc",
+        "2024-02-29", "01:02:03", "2024-02-29 12:34:56", "2024-02-29 12:34:56", "1\x02\x023",
+        "k\x031\x02l\x032", "1\x02z",
     ]  # fmt: skip
     assert second == [""] * len(EVERY_TYPE)
 
@@ -188,7 +187,7 @@ def test_text_uses_the_delimiters_and_the_null_text_as_given_and_never_quotes(
     assert only(tmp_path).suffix == ".txt"
 
 
-def test_text_fields_are_separated_by_control_a_where_nothing_is_given(tmp_path: Path) -> None:
+def test_text_fields_are_separated_by_control_a_by_default(tmp_path: Path) -> None:
     write(
         tmp_path,
         (table_of({"s": "string", "i64": "bigint"}), [{"s": "a", "i64": 1}]),
@@ -230,12 +229,13 @@ def test_json_lines_are_json_with_every_column(tmp_path: Path) -> None:
     first, second = (json.loads(line) for line in only(tmp_path).read_text().splitlines())
     assert second == NULLS
     assert first == {
-        **ROW, "dec": 123456.789, "by": "YWJj", "day": "2024-02-29", "t": "01:02:03.000000", "ts": "2024-02-29T12:34:56.789000",
-        "tz": "2024-02-29T12:34:56.789000Z", "m": {"k": 1, "l": 2},
+        **ROW, "dec": 123456.789, "by": "YWJj", "day": "2024-02-29", "t": "01:02:03.000000",
+        "ts": "2024-02-29T12:34:56.789000", "tz": "2024-02-29T12:34:56.789000Z",
+        "m": {"k": 1, "l": 2},
     }  # fmt: skip
 
 
-def test_json_escapes_control_characters_and_writes_what_json_has_no_number_for_as_text(
+def test_json_escapes_control_characters_and_writes_nan_and_infinity_as_text(
     tmp_path: Path,
 ) -> None:
     rows = [
@@ -260,14 +260,14 @@ def test_text_formats_are_compressed_as_a_whole(tmp_path: Path) -> None:
             assert file.read() == b"x\n"
 
 
-def test_another_encoding_is_written_and_what_it_lacks_is_an_error(tmp_path: Path) -> None:
+def test_other_encodings_are_written_and_missing_characters_are_an_error(tmp_path: Path) -> None:
     write(tmp_path / "a", (table_of({"s": "string"}), [{"s": "中文"}]), encoding="gbk")
     assert only(tmp_path / "a").read_bytes() == "中文\n".encode("gbk")
     with pytest.raises(NotText, match="iso-8859-1 has no character for '中'"):
         write(tmp_path / "b", (table_of({"s": "string"}), [{"s": "中文"}]), encoding="ISO-8859-1")
 
 
-def test_bytes_that_are_no_text_are_refused_in_csv(tmp_path: Path) -> None:
+def test_bytes_that_are_not_text_are_refused_in_csv(tmp_path: Path) -> None:
     with pytest.raises(NotText, match="not UTF-8"):
         write(tmp_path, (table_of({"by": "bytes"}), [{"by": b"\xff"}]))
 
@@ -288,7 +288,7 @@ def test_row_kinds_are_dropped_and_every_row_is_written(tmp_path: Path) -> None:
     assert pq.read_table(only(tmp_path)).to_pylist() == [{"i64": i} for i in range(4)]
 
 
-def test_sink_columns_choose_and_order_in_any_case(tmp_path: Path) -> None:
+def test_sink_columns_select_and_order_ignoring_case(tmp_path: Path) -> None:
     write(
         tmp_path,
         (table_of({"a": "int", "b": "int", "c": "int"}), [{"a": 1, "b": 2, "c": 3}]),
@@ -392,7 +392,7 @@ def test_partitioned_files_are_read_back_as_hive_partitions(tmp_path: Path) -> N
     assert pq.read_schema(next(tmp_path.glob("*/*/*"))).names == ["n"]
 
 
-def test_partition_columns_stay_in_the_file_where_wanted_and_directories_follow_the_expression(
+def test_partition_columns_stay_in_the_file_by_option_and_directories_follow_the_expression(
     tmp_path: Path,
 ) -> None:
     options = {
@@ -447,7 +447,7 @@ def test_partitions_beyond_the_limit_of_open_files_lose_nothing(
     assert all(r["n"] % 10 == r["k"] for r in read)
 
 
-def test_bad_partition_options_are_said_in_one_sentence(tmp_path: Path) -> None:
+def test_bad_partition_options_are_reported_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="partition_by names 'nope'"):
         write(tmp_path, (SALES, SOLD), partition_by=["nope"])
     with pytest.raises(UserError, match=r"no column of db\.orders is left"):
@@ -459,7 +459,7 @@ def test_bad_partition_options_are_said_in_one_sentence(tmp_path: Path) -> None:
 # -- several tables
 
 
-def test_tables_go_to_the_directories_that_their_names_give(tmp_path: Path) -> None:
+def test_tables_are_written_to_directories_named_by_placeholders(tmp_path: Path) -> None:
     orders, items = (
         table_of({"n": "int"}, "shop.public.orders"),
         table_of({"m": "string"}, "shop.items"),
@@ -478,7 +478,7 @@ def test_a_table_name_cannot_leave_the_directory(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["root"]
 
 
-def test_a_list_with_a_placeholder_stands_for_all_its_columns(tmp_path: Path) -> None:
+def test_placeholder_in_a_list_expands_to_all_columns(tmp_path: Path) -> None:
     table = table_of({"a": "int", "b": "int", "c": "int"}, primary_key=("c", "a"))
     write(tmp_path, (table, [{"a": 1, "b": 2, "c": 3}]), sink_columns=["${primary_key}"])
     assert only(tmp_path).read_text() == "3,1\n"

@@ -1,4 +1,4 @@
-"""A job that starts over collects what its older lineages left for this sink, and nothing else."""
+"""A fresh start removes what older lineages left for this sink, and nothing else."""
 
 import contextlib
 from collections.abc import Callable
@@ -18,9 +18,7 @@ def kept(root: Path) -> list[str]:
     return sorted(f"{p.parent.name}/{p.name}" for p in root.glob(".tidegate/*/*"))
 
 
-def test_a_fresh_start_collects_older_lineages_of_the_same_job_only(
-    kit: Any, tmp_path: Path
-) -> None:
+def test_fresh_start_removes_older_lineages_of_the_same_job_only(kit: Any, tmp_path: Path) -> None:
     for lineage in (OLD, "7-1", "77-1", "-7-1", "7-xyz", "other"):
         kit.Generation(tmp_path, 1, lineage=lineage).open(state={}).batch(1, [1])
     kit.Generation(tmp_path, 1, lineage=OLD, operator="b").open()
@@ -37,14 +35,14 @@ def test_a_fresh_start_collects_older_lineages_of_the_same_job_only(
     assert set(files) < set(kit.visible(tmp_path))
 
 
-def test_only_a_fresh_start_collects(kit: Any, tmp_path: Path) -> None:
+def test_only_a_fresh_start_removes_lineages(kit: Any, tmp_path: Path) -> None:
     kit.Generation(tmp_path, 1, lineage=OLD).open().batch(1, [1])
     for more in ({"checkpoint": 1}, {"pending": 1}, {"state": {"checkpoint": 0}}):
         kit.Generation(tmp_path, 2, lineage=NEW).open(**more)
         assert any(name.startswith(OLD) for name in kept(tmp_path))
 
 
-def test_a_batch_that_was_decided_is_carried_out_before_its_record_goes(
+def test_recorded_batch_is_published_before_its_record_is_removed(
     kit: Any, at: Any, tmp_path: Path
 ) -> None:
     at("filesink.publish.middle", kit.crash)
@@ -56,7 +54,7 @@ def test_a_batch_that_was_decided_is_carried_out_before_its_record_goes(
     assert not any(name.startswith(OLD) for name in kept(tmp_path))
 
 
-def test_a_damaged_record_of_an_older_lineage_stops_nobody(kit: Any, tmp_path: Path) -> None:
+def test_damaged_record_of_an_older_lineage_is_skipped(kit: Any, tmp_path: Path) -> None:
     kit.Generation(tmp_path, 1, lineage=OLD).open().batch(1, [1])
     next(tmp_path.glob(".tidegate/*/*/commits/1.json")).write_text("{")
     kit.Generation(tmp_path, 2, lineage=NEW).open().batch(1, [2])
@@ -67,7 +65,7 @@ def test_a_damaged_record_of_an_older_lineage_stops_nobody(kit: Any, tmp_path: P
 @pytest.mark.parametrize(
     "name", [f"filesink.lineages.{step}" for step in ("before", "middle", "after")]
 )
-def test_a_kill_while_collecting_is_made_good_by_the_next_start(
+def test_kill_during_removal_is_repaired_by_the_next_start(
     kit: Any, at: Callable[[str, Any], None], tmp_path: Path, name: str
 ) -> None:
     kit.Generation(tmp_path, 1, lineage=OLD).open().batch(1, [1])
@@ -79,9 +77,7 @@ def test_a_kill_while_collecting_is_made_good_by_the_next_start(
     assert not any(entry.startswith(OLD) for entry in kept(tmp_path))
 
 
-def test_a_driver_of_this_installation_that_is_alive_all_the_same_stops_and_heals(
-    kit: Any, tmp_path: Path
-) -> None:
+def test_live_driver_of_a_removed_lineage_fails_and_recovers(kit: Any, tmp_path: Path) -> None:
     old = kit.Generation(tmp_path, 1, lineage=OLD).open()
     old.batch(1, [1])
     messages = old.stage(2, [2])
@@ -93,7 +89,7 @@ def test_a_driver_of_this_installation_that_is_alive_all_the_same_stops_and_heal
     assert kit.rows(tmp_path) == [1, 2]
 
 
-def test_a_lineage_that_another_job_has_taken_up_is_not_collected(kit: Any, tmp_path: Path) -> None:
+def test_lineage_taken_over_by_another_job_is_kept(kit: Any, tmp_path: Path) -> None:
     taken, mine = "5-18a0f", "5-18b11"  # the drivers of this kit are job 7's
     driver = kit.Generation(tmp_path, 2, lineage=taken).open(checkpoint=1)
     driver.batch(2, [2])
@@ -102,7 +98,7 @@ def test_a_lineage_that_another_job_has_taken_up_is_not_collected(kit: Any, tmp_
     assert driver.batch(3, [3]) == BatchCommitted()
 
 
-def test_a_lineage_that_was_taken_back_is_collected_again(kit: Any, tmp_path: Path) -> None:
+def test_lineage_taken_over_again_by_its_job_is_removed(kit: Any, tmp_path: Path) -> None:
     driver = kit.Generation(tmp_path, 1, lineage=OLD).open(checkpoint=1)
     (mark := Path(driver.sink._directory.layout(OLD).owner(8))).touch()
     kit.Generation(tmp_path, 2, lineage=OLD).open(checkpoint=1)

@@ -1,6 +1,4 @@
-"""The file sink's promise: whatever dies or wakes up when, each batch's rows are there exactly
-once, and nothing half-written has a final name.
-"""
+"""Exactly-once of the file sink: each batch is visible once, whatever crashes or revives."""
 
 import contextlib
 import os
@@ -54,7 +52,7 @@ def test_a_batch_is_invisible_until_it_is_committed_and_then_visible_once(
     assert [m["rows"] for m in messages] == [2, 1]
 
 
-def test_file_names_carry_the_transaction_id_of_the_reference(kit: Any, tmp_path: Path) -> None:
+def test_file_names_contain_seatunnels_transaction_id(kit: Any, tmp_path: Path) -> None:
     kit.Generation(tmp_path, 1).open().batch(1, [1], [2])
     assert all(
         re.fullmatch(r"T_7_[0-9a-f]{10}_[01]_1_0\.csv", p.name) for p in kit.visible(tmp_path)
@@ -109,7 +107,7 @@ def test_an_aborted_task_and_a_failed_attempt_leave_nothing(kit: Any, tmp_path: 
     assert kit.staged(tmp_path) == []
 
 
-def test_two_sinks_of_one_job_share_a_directory_in_peace(kit: Any, tmp_path: Path) -> None:
+def test_two_sinks_of_one_job_can_share_a_directory(kit: Any, tmp_path: Path) -> None:
     first, second = (
         kit.Generation(tmp_path, 1, operator="a").open(),
         kit.Generation(tmp_path, 1, operator="b").open(),
@@ -121,7 +119,7 @@ def test_two_sinks_of_one_job_share_a_directory_in_peace(kit: Any, tmp_path: Pat
     assert kit.rows(tmp_path) == [2, 3]
 
 
-def test_a_staged_file_that_vanished_is_not_recorded(kit: Any, tmp_path: Path) -> None:
+def test_missing_staged_file_is_not_recorded(kit: Any, tmp_path: Path) -> None:
     driver = kit.Generation(tmp_path, 1).open()
     messages = driver.stage(1, [1])
     kit.staged(tmp_path)[0].unlink()
@@ -130,7 +128,7 @@ def test_a_staged_file_that_vanished_is_not_recorded(kit: Any, tmp_path: Path) -
     assert kit.records(tmp_path) == []
 
 
-def test_a_path_that_cannot_be_is_refused_in_one_sentence(kit: Any, tmp_path: Path) -> None:
+def test_impossible_path_is_refused_in_one_sentence(kit: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DiskRefused, match=r"opening the file sink .* failed at .*file"):
         kit.Generation(tmp_path / "file" / "below", 1).open()
@@ -169,7 +167,7 @@ def test_a_zombie_that_committed_first_wins_and_the_repeat_is_skipped(
 
 
 @pytest.mark.parametrize("name", failpoints("record", "publish", "stage"))
-def test_a_zombie_that_is_overtaken_in_the_middle_of_its_commit_changes_nothing(
+def test_zombie_superseded_in_the_middle_of_its_commit_changes_nothing(
     kit: Any, tmp_path: Path, at: Any, name: str
 ) -> None:
     old = kit.Generation(tmp_path, 1).open()
@@ -190,7 +188,7 @@ def test_a_zombie_that_is_overtaken_in_the_middle_of_its_commit_changes_nothing(
 
 
 @pytest.mark.parametrize("name", failpoints("fence", "rewind", "publish"))
-def test_a_generation_that_is_overtaken_while_it_opens_changes_nothing(
+def test_generation_superseded_while_it_opens_changes_nothing(
     kit: Any, tmp_path: Path, at: Any, name: str
 ) -> None:
     first = kit.Generation(tmp_path, 1).open()
@@ -217,7 +215,7 @@ def test_a_generation_that_is_overtaken_while_it_opens_changes_nothing(
     assert kit.rows(tmp_path) == ([1, 2, 5, 6] if "publish" in name else [1, 2, 3, 4, 5, 6])
 
 
-def test_a_generation_that_is_overtaken_before_it_has_a_staging_directory_does_not_open(
+def test_generation_superseded_before_it_has_a_staging_directory_does_not_open(
     kit: Any, tmp_path: Path, at: Any
 ) -> None:
     at("filesink.fence.after", lambda: kit.Generation(tmp_path, 2).open())
@@ -284,7 +282,7 @@ def test_a_process_that_is_killed_in_a_batch_leaves_it_to_its_successor(
     assert kit.staged(tmp_path) == []
 
 
-def test_a_half_published_batch_is_carried_out_when_its_checkpoint_is_the_restore_point(
+def test_half_published_batch_is_completed_if_its_checkpoint_is_the_restore_point(
     kit: Any, tmp_path: Path, at: Any
 ) -> None:
     old = kit.Generation(tmp_path, 1).open()
@@ -319,7 +317,7 @@ def test_a_crash_anywhere_in_opening_is_repaired_by_opening_again(
     assert kit.staged(tmp_path) == []
 
 
-def test_a_file_that_a_consumer_took_away_does_not_stop_the_recovery(
+def test_recovery_tolerates_published_files_that_were_removed(
     kit: Any, tmp_path: Path, at: Any
 ) -> None:
     old = kit.Generation(tmp_path, 1).open()
@@ -334,7 +332,7 @@ def test_a_file_that_a_consumer_took_away_does_not_stop_the_recovery(
 # -- going back, keeping, ending
 
 
-def test_what_is_newer_than_the_restore_point_is_taken_back_except_the_pending_batch(
+def test_batches_after_the_restore_point_are_rolled_back_except_the_pending_one(
     kit: Any, tmp_path: Path
 ) -> None:
     old = kit.Generation(tmp_path, 1).open()
@@ -372,7 +370,7 @@ def test_records_before_the_oldest_restore_point_are_pruned_and_the_files_stay(
     assert len(list(tmp_path.glob(".tidegate/*/*/commits/*"))) == 6
 
 
-def test_pruning_does_a_bounded_amount_of_work_in_each_call(
+def test_pruning_is_bounded_in_each_call(
     kit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(committer, "_PRUNED_MAX", 3)
@@ -396,7 +394,7 @@ def test_a_finished_job_leaves_only_its_output(kit: Any, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", failpoints("finish"))
-def test_a_crash_while_a_finished_job_tidies_up_is_harmless(
+def test_crash_during_the_cleanup_of_a_finished_job_is_harmless(
     kit: Any, tmp_path: Path, at: Any, name: str
 ) -> None:
     driver = kit.Generation(tmp_path, 1).open()
@@ -414,7 +412,7 @@ def test_a_crash_while_a_finished_job_tidies_up_is_harmless(
     assert not (tmp_path / ".tidegate").exists()
 
 
-def test_a_finished_job_can_go_back_to_an_older_checkpoint(kit: Any, tmp_path: Path) -> None:
+def test_finished_job_can_be_restored_from_an_older_checkpoint(kit: Any, tmp_path: Path) -> None:
     other = kit.Generation(tmp_path, 1, operator="neighbour").open()
     driver = kit.Generation(tmp_path, 1, file_name_expression="x_${transactionId}_${now}").open()
     for n in range(1, 13):
@@ -430,7 +428,7 @@ def test_a_finished_job_can_go_back_to_an_older_checkpoint(kit: Any, tmp_path: P
 
 
 @pytest.mark.parametrize("name", [*failpoints("takeback"), ""])
-def test_a_batch_is_repeated_exactly_though_its_record_is_gone(
+def test_batch_is_repeated_exactly_without_its_record(
     kit: Any, tmp_path: Path, at: Any, name: str
 ) -> None:
     driver = kit.Generation(tmp_path, 1).open()
@@ -466,7 +464,7 @@ def test_a_record_of_a_newer_version_is_refused_by_name(kit: Any, tmp_path: Path
 # -- without transactions
 
 
-def test_without_transactions_files_are_whole_and_never_overwritten_and_no_record_is_kept(
+def test_without_transactions_files_are_complete_never_overwritten_and_not_recorded(
     kit: Any, tmp_path: Path
 ) -> None:
     driver = kit.Generation(

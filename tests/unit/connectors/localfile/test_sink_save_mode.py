@@ -1,5 +1,6 @@
-"""What happens to files that are there before a job's first row: once in a lineage, and never to
-its own.
+"""Existing files before a job's first row: handled once per lineage.
+
+Files of a successor are never removed.
 """
 
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from tidegate.model.errors import UserError
 
 
-def test_drop_data_drops_what_was_there_once_in_a_lineage(kit: Any, tmp_path: Path) -> None:
+def test_drop_data_removes_existing_files_once_per_lineage(kit: Any, tmp_path: Path) -> None:
     (tmp_path / "day=1").mkdir()
     (tmp_path / "day=1" / "old.csv").write_text("100\n")
     driver = kit.Generation(tmp_path, 1, data_save_mode="DROP_DATA").open()
@@ -25,7 +26,7 @@ def test_drop_data_drops_what_was_there_once_in_a_lineage(kit: Any, tmp_path: Pa
 @pytest.mark.parametrize(
     "name", ["filesink.prepare.before", "filesink.prepare.middle", "filesink.prepare.after"]
 )
-def test_a_crash_or_a_zombie_while_data_is_dropped_costs_no_row(
+def test_crash_or_zombie_during_drop_data_loses_no_row(
     kit: Any, tmp_path: Path, at: Any, name: str
 ) -> None:
     (tmp_path / "old.csv").write_text("100\n")
@@ -34,9 +35,7 @@ def test_a_crash_or_a_zombie_while_data_is_dropped_costs_no_row(
     assert kit.rows(tmp_path) == [1]
 
 
-def test_tables_with_directories_of_their_own_are_dropped_before_their_first_files(
-    kit: Any, tmp_path: Path
-) -> None:
+def test_table_directories_are_dropped_before_their_first_files(kit: Any, tmp_path: Path) -> None:
     for name in ("orders", "other"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "old.csv").write_text("100\n")
@@ -47,7 +46,7 @@ def test_tables_with_directories_of_their_own_are_dropped_before_their_first_fil
     assert kit.rows(tmp_path / "other") == [100]
 
 
-def test_save_modes_that_refuse_say_why(kit: Any, tmp_path: Path) -> None:
+def test_save_modes_that_refuse_give_the_reason(kit: Any, tmp_path: Path) -> None:
     missing = tmp_path / "missing"
     with pytest.raises(UserError, match=r"missing does not exist.*ERROR_WHEN_SCHEMA_NOT_EXIST"):
         kit.Generation(missing, 1, schema_save_mode="ERROR_WHEN_SCHEMA_NOT_EXIST").open()

@@ -1,6 +1,4 @@
-"""Generations that die, are overtaken, are thought dead and wake up at any moment: by chance, with
-a seed, hundreds of times.
-"""
+"""Random generations that crash, are superseded, or revive as zombies; hundreds of seeds."""
 
 import os
 import random
@@ -22,9 +20,7 @@ PLACES = [
 
 
 class World:
-    """The store, which knows what is begun and complete and lets only the newest generation say so,
-    and drivers that do not know what happens to them.
-    """
+    """A store that lets only the newest generation write, and drivers that fail at random."""
 
     def __init__(
         self,
@@ -52,7 +48,7 @@ class World:
         self.kit.Generation(self.root, self.newest + 1).open(self.done)
 
     def generation(self) -> None:
-        """One driver, from its start to its end, whichever that is."""
+        """Run one driver until it finishes or fails."""
         self.newest += 1
         driver = self.kit.Generation(self.root, self.newest, batch_size=2)
         if self.chance.random() < 0.6:
@@ -65,16 +61,15 @@ class World:
             return
 
     def batch(self, driver: Any) -> bool:
-        """One batch; False where the driver ends without a word."""
+        """Run one batch; False if the driver exits without a report."""
         checkpoint = self.done + 1
         self.store_write(driver)
         self.pending = checkpoint
         ids = [checkpoint * 10 + i for i in range(ROWS)]
         cut = self.chance.randint(0, ROWS)
         messages = driver.stage(checkpoint, ids[:cut], ids[cut:])
-        if (
-            self.chance.random() < 0.2
-        ):  # thought dead, but only slow: its commit may come at any later time
+        # A zombie: considered dead, but its commit may come at any later time.
+        if self.chance.random() < 0.2:
             self.zombies.append((driver, checkpoint, messages))
             return False
         driver.commit(checkpoint, messages)
@@ -91,9 +86,7 @@ class World:
             raise Fenced("the job", driver.number, self.newest)
 
     def trouble(self) -> None:
-        """At a failpoint: the driver dies, or a zombie comes by, or the next generation runs
-        meanwhile.
-        """
+        """At a failpoint, crash, let a zombie commit, or run the next generation."""
         event = self.chance.choice([self.kit.crash, self.wake, self.overtake])
         event()
 
@@ -116,12 +109,12 @@ class World:
 
 @pytest.fixture
 def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Real files, but nobody pulls the plug: hundreds of runs need not wait for the platter."""
+    """Replace fsync: no power failure is simulated, and hundreds of runs need not wait."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.mark.usefixtures("quick_disk")
-def test_random_generations_that_die_and_wake_up_write_every_batch_exactly_once(
+def test_random_crashes_and_zombies_write_every_batch_exactly_once(
     kit: Any, tmp_path: Path, at: Any, seed: int
 ) -> None:
     for run in range(RUNS):

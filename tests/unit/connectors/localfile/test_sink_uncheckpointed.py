@@ -1,5 +1,6 @@
-"""The file sink as a witness: which batches after a restore point it holds, what it keeps of them,
-and what it takes back.
+"""Batches after the restore point that the file sink has committed.
+
+Which of them it returns, keeps when it is opened, and rolls back.
 """
 
 from pathlib import Path
@@ -22,7 +23,7 @@ def four_batches(kit: Any, root: Path) -> Any:
     return driver
 
 
-def test_it_tells_every_record_after_the_restore_point_with_its_offsets(
+def test_every_record_after_the_restore_point_is_returned_with_its_offsets(
     kit: Any, tmp_path: Path
 ) -> None:
     four_batches(kit, tmp_path)
@@ -34,14 +35,14 @@ def test_it_tells_every_record_after_the_restore_point_with_its_offsets(
     assert kit.rows(tmp_path) == [1, 2, 3, 4]
 
 
-def test_it_tells_nothing_and_makes_nothing_where_it_was_never_opened(
+def test_sink_that_was_never_opened_returns_nothing_and_creates_nothing(
     kit: Any, tmp_path: Path
 ) -> None:
     assert list(kit.Generation(tmp_path, 2).committer.uncheckpointed_commits(resume(2, 2))) == []
     assert list(tmp_path.iterdir()) == []
 
 
-def test_who_is_asked_is_fenced_so_that_the_answer_stays_true(kit: Any, tmp_path: Path) -> None:
+def test_query_fences_lower_generations_so_that_it_stays_valid(kit: Any, tmp_path: Path) -> None:
     old = four_batches(kit, tmp_path)
     messages = old.stage(5, [5])
     assert len(kit.Generation(tmp_path, 2).committer.uncheckpointed_commits(resume(2, 2))) == 2
@@ -51,7 +52,7 @@ def test_who_is_asked_is_fenced_so_that_the_answer_stays_true(kit: Any, tmp_path
         kit.Generation(tmp_path, 1).committer.uncheckpointed_commits(resume(1, 2))
 
 
-def test_batches_that_are_ahead_stay_and_their_repeats_are_skipped(
+def test_uncheckpointed_batches_are_kept_and_their_repetition_is_skipped(
     kit: Any, tmp_path: Path
 ) -> None:
     four_batches(kit, tmp_path)
@@ -76,7 +77,7 @@ def test_a_sink_that_lacks_a_batch_gets_it_under_its_old_id(kit: Any, tmp_path: 
     assert kit.rows(tmp_path) == [1, 2, 3, 4, 5]
 
 
-def test_a_batch_before_a_record_is_in_place_although_its_own_record_was_pruned(
+def test_batch_before_a_record_is_published_even_if_its_own_record_was_pruned(
     kit: Any, tmp_path: Path
 ) -> None:
     four_batches(kit, tmp_path).committer.retain(4)
@@ -87,9 +88,7 @@ def test_a_batch_before_a_record_is_in_place_although_its_own_record_was_pruned(
     assert kit.rows(tmp_path) == [1, 2, 3, 4]
 
 
-def test_going_back_on_purpose_takes_back_records_and_what_was_pruned(
-    kit: Any, tmp_path: Path
-) -> None:
+def test_rewind_rolls_back_records_and_pruned_batches(kit: Any, tmp_path: Path) -> None:
     four_batches(kit, tmp_path).committer.retain(4)
     other = kit.Generation(tmp_path, 1, operator="b").open()
     other.batch(4, [40])
@@ -101,9 +100,7 @@ def test_going_back_on_purpose_takes_back_records_and_what_was_pruned(
     assert kit.rows(tmp_path) == [1, 2, 3, 40]
 
 
-def test_who_goes_back_keeps_the_batch_that_it_had_begun_before_it_died(
-    kit: Any, tmp_path: Path
-) -> None:
+def test_rewind_keeps_the_batch_begun_before_a_crash(kit: Any, tmp_path: Path) -> None:
     four_batches(kit, tmp_path)
     first = kit.Generation(tmp_path, 2)
     first.committer.open(resume(2, 2, rewind=True))
@@ -114,7 +111,7 @@ def test_who_goes_back_keeps_the_batch_that_it_had_begun_before_it_died(
     assert kit.rows(tmp_path) == [1, 2, 3]
 
 
-def test_without_transactions_there_is_no_record_to_tell(kit: Any, tmp_path: Path) -> None:
+def test_without_transactions_there_is_no_record(kit: Any, tmp_path: Path) -> None:
     driver = kit.Generation(tmp_path, 1, is_enable_transaction=False).open()
     driver.batch(1, [1])
     assert (

@@ -1,6 +1,4 @@
-"""Bad input is a bad row: the job fails with file, line, column and value, and lenient reading
-needs an option that says so.
-"""
+"""Bad rows fail the job with file, line, column and value, unless an option accepts them."""
 
 import gzip
 import io
@@ -36,8 +34,8 @@ from tidegate.connectors.localfile.bad_rows import BadFile
             "key,label\n1,a\n",
             {},
             (
-                "line 1: the header has no column 'id', 'name'; it is: 'key', 'label'. No column of"
-                " the schema is in this file"
+                "line 1: the header has no column 'id', 'name'; it is: 'key', 'label'. This file"
+                " has no column of the schema"
             ),
         ),
         (
@@ -154,7 +152,7 @@ def test_utf8_read_as_a_wide_encoding_is_named(tmp_path: Path) -> None:
         (b"1,a\n2,b\0c\n", "line 2: column name: 'b\\x00c' contains a zero byte"),
     ],
 )
-def test_bytes_that_are_no_text_are_a_bad_row(tmp_path: Path, data: bytes, message: str) -> None:
+def test_bytes_that_are_not_text_are_a_bad_row(tmp_path: Path, data: bytes, message: str) -> None:
     (tmp_path / "f").write_bytes(data)
     assert error(tmp_path, "csv", ID_NAME).startswith(message)
     assert error(tmp_path, "text", ID_NAME, field_delimiter=",").startswith(message)
@@ -182,7 +180,7 @@ def test_a_quote_that_is_never_closed_is_a_bad_row_at_its_line(tmp_path: Path) -
     assert read(tmp_path, "csv", ID_NAME, quote_char="")[1] == {"id": 2, "name": '"never closed'}
 
 
-def test_an_unclosed_quote_is_only_followed_for_a_bounded_stretch(
+def test_unclosed_quote_is_followed_only_up_to_a_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_blocks, "BLOCK_BYTES", 4096)
@@ -207,7 +205,7 @@ def test_an_unclosed_quote_is_only_followed_for_a_bounded_stretch(
 
 
 @pytest.mark.parametrize("splits", [1, 3, 7])
-def test_text_behind_a_closing_quote_is_a_bad_row(tmp_path: Path, splits: int) -> None:
+def test_text_after_a_closing_quote_is_a_bad_row(tmp_path: Path, splits: int) -> None:
     (tmp_path / "f.csv").write_text('1,"a"\n' * 50 + '2,"b"c\n' + '3,"d"\n' * 50)
     assert error(tmp_path, "csv", ID_NAME, splits).startswith(
         'line 51: quote: there is text after the closing quote " of \'"b"c'
@@ -254,7 +252,7 @@ def test_rows_that_are_short_or_long_are_bad(
         assert read(tmp_path, form, ID_NAME, field_delimiter=",", **lenient)[1]["id"] == 7
 
 
-def test_one_leniency_does_not_bring_the_other(tmp_path: Path) -> None:
+def test_each_leniency_option_accepts_only_its_own_rows(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("1\n2,b,c\n")
     assert error(tmp_path, "csv", ID_NAME, short_rows="fill_null").startswith(
         "line 2: the row has 3 fields"
@@ -383,7 +381,9 @@ def test_lines_are_those_of_the_file_however_it_is_cut(
 
 
 @pytest.mark.parametrize("way", ["gz", "zip", "tar_gz", "gbk", "utf-16", "crlf", "cr"])
-def test_lines_are_right_behind_codecs_archives_and_encodings(tmp_path: Path, way: str) -> None:
+def test_line_numbers_are_right_with_codecs_archives_and_encodings(
+    tmp_path: Path, way: str
+) -> None:
     text = "é,1\n" * 30 + "é,x\n"
     options: dict[str, Any] = {}
     data = text.encode()
@@ -479,7 +479,7 @@ def test_an_archive_bomb_is_an_error_that_names_the_file(
     assert len(read(tmp_path, "csv", ID_NAME, max_expansion_ratio=2000, **options)) == 1 << 16
 
 
-def test_the_longest_look_for_a_cut_is_bounded(tmp_path: Path) -> None:
+def test_search_for_a_cut_is_bounded(tmp_path: Path) -> None:
     path = tmp_path / "f.csv"
     path.write_text('1,"open\n' + "2,b\n" * 100_000)
     dialect = record_boundaries.DelimitedDialect(quote=b'"', record_bytes_max=1 << 18)

@@ -1,6 +1,4 @@
-"""JSON objects and columns of Parquet and ORC files that do not fit the schema are named with their
-line or row.
-"""
+"""Values of JSON, Parquet and ORC files that do not fit the schema are named."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -62,7 +60,7 @@ def test_a_json_row_that_does_not_fit_is_named(tmp_path: Path, text: str, messag
     assert error(tmp_path, "json", ID_NAME).startswith(message)
 
 
-def test_json_nulls_are_told_from_keys_that_are_missing(tmp_path: Path) -> None:
+def test_json_nulls_are_distinguished_from_missing_keys(tmp_path: Path) -> None:
     schema = {"a": "int", "r": {"x": "int", "y": "int"}}
     good = (
         '{"a":null,"r":{"x":1,"y":null},"other":{"a":1}}\n{"a":'

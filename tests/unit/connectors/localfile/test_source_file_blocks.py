@@ -1,6 +1,4 @@
-"""Blocks of records, and the two ways to read them: Arrow's parser and the field-by-field one must
-agree on everything that Arrow accepts.
-"""
+"""Blocks of records, read by Arrow and in Python, which must agree."""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +31,7 @@ texts = st.text(st.sampled_from("ab\"'|,\n\r\\"), max_size=50)
 
 
 def ends(text: str, dialect: DelimitedDialect) -> list[int]:
-    """Where records end, by taking them apart one after the other."""
+    """List where records end, by splitting them one after the other."""
     splitter = FieldSplitter(
         dialect.delimiter.decode(), dialect.quote.decode(), dialect.escape.decode()
     )
@@ -151,7 +149,7 @@ cells = st.sampled_from(PLAIN) | st.sampled_from(TIMES)
 
 @settings(max_examples=500, deadline=None)
 @given(rows=st.lists(st.tuples(*[cells] * 9), min_size=1, max_size=4), at=st.integers(0, 8))
-def test_both_ways_give_the_same_values_column_by_column(
+def test_both_parsers_return_the_same_values_column_by_column(
     rows: list[tuple[str, ...]], at: int
 ) -> None:
     full = reader(null_format="\\N")
@@ -167,7 +165,7 @@ def test_both_ways_give_the_same_values_column_by_column(
     assert repr(fast[0].to_pylist()) == repr(slow[0].to_pylist())
 
 
-def test_a_plain_file_is_only_looked_at_near_the_target(tmp_path: Path) -> None:
+def test_plain_file_is_only_read_near_the_target(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"0123456789\n" * 1000)
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What comes out of files of every format, codec and notation."""
+"""Rows read from files of every format, codec and encoding."""
 
 import bz2
 import gzip
@@ -281,7 +281,7 @@ def test_other_delimiters_quotes_and_line_ends(tmp_path: Path) -> None:
     assert read(tmp_path, "text", schema, field_delimiter="\\t") == [{"a": "a", "b": '"x', "c": 1}]
 
 
-def test_other_time_notations(tmp_path: Path) -> None:
+def test_other_time_formats(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("29/02/2024,2024-01-02 03-04-05,03h04\n")
     schema = {"d": "date", "t": "timestamp", "h": "time"}
     found = read(
@@ -345,7 +345,7 @@ def test_compressed_files_are_read_by_option_and_by_name(
 
 
 @pytest.mark.parametrize("archive", ["zip", "tar", "tar_gz"])
-def test_archives_give_the_files_of_the_format_in_them(tmp_path: Path, archive: str) -> None:
+def test_files_of_the_format_are_read_from_archives(tmp_path: Path, archive: str) -> None:
     contents = {"b.csv": "h\n2\n", "a.csv": "h\n1\n", "readme.md": "no\n", ".hidden.csv": "h\n9\n"}
     buffer = io.BytesIO()
     if archive == "zip":
@@ -402,7 +402,7 @@ def test_json_takes_defaults_and_texts_of_other_types(tmp_path: Path) -> None:
     ]
 
 
-def test_directories_of_the_path_give_columns(tmp_path: Path) -> None:
+def test_directories_of_the_path_become_columns(tmp_path: Path) -> None:
     for day, text in (
         ("day=1", "a\n"),
         ("day=x%2Fy", "b\n"),
@@ -424,7 +424,7 @@ def test_directories_of_the_path_give_columns(tmp_path: Path) -> None:
     ]
 
 
-def test_hidden_files_and_filtered_ones_are_left_out(tmp_path: Path) -> None:
+def test_hidden_and_filtered_files_are_ignored(tmp_path: Path) -> None:
     for name in (
         "a.csv",
         "b.txt",
@@ -537,7 +537,7 @@ def test_a_file_that_is_something_else_is_refused_by_name(
             read(tmp_path, form)
 
 
-def test_what_cannot_be_read_is_refused_in_words(tmp_path: Path) -> None:
+def test_unreadable_tables_are_refused_with_a_reason(tmp_path: Path) -> None:
     with pytest.raises(Unsupported, match="excel files are not supported"):
         make(tmp_path, "excel")
     with pytest.raises(UserError, match="add a schema"):

@@ -55,7 +55,7 @@ def make(
     )
 
 
-def turn(source: LocalFileSource, start: Any, limit: Limit = TWO) -> tuple[Any, list[str]]:
+def run_batch(source: LocalFileSource, start: Any, limit: Limit = TWO) -> tuple[Any, list[str]]:
     end = json.loads(json.dumps(source.latest(start, limit)))
     if end == start:
         return end, []
@@ -66,14 +66,14 @@ def turn(source: LocalFileSource, start: Any, limit: Limit = TWO) -> tuple[Any, 
 def rest(source: LocalFileSource, offset: Any) -> list[str]:
     found: list[str] = []
     while not source.is_exhausted(offset):
-        offset, lines = turn(source, offset)
+        offset, lines = run_batch(source, offset)
         found += lines
     return found
 
 
 @pytest.fixture(params=["names", "ranges"])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Once with every file by name, once as ranges of three."""
+    """Run once with every file by name, once with ranges of three."""
     if request.param == "ranges":
         monkeypatch.setattr(inventory, "NAMES_MAX", 0)
         monkeypatch.setattr(inventory, "RANGES_MAX", 3)
@@ -81,20 +81,20 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 def begun(tmp_path: Path, count: int = 9) -> tuple[Path, Any]:
-    """Nine files, the first four of which are read."""
+    """Create nine files, the first four of which are read."""
     root = tmp_path / "in"
     root.mkdir()
     for number in range(count):
         (root / f"{number}").write_text(f"{number}\n")
         os.utime(root / f"{number}", (1_000_000 + number, 1_000_000 + number))
     source = make(root)
-    offset, first = turn(source, source.initial())
-    offset, second = turn(source, offset)
+    offset, first = run_batch(source, source.initial())
+    offset, second = run_batch(source, offset)
     assert [*first, *second] == ["0", "1", "2", "3"]
     return root, offset
 
 
-def test_files_that_are_done_may_go_and_added_ones_are_not_read(tmp_path: Path, kind: str) -> None:
+def test_read_files_may_be_deleted_and_added_ones_are_not_read(tmp_path: Path, kind: str) -> None:
     root, offset = begun(tmp_path)
     assert kind in offset["listed"]
     for number in range(4):
@@ -125,7 +125,7 @@ def test_a_missing_file_is_an_error_by_name_until_it_is_back(
     assert rest(make(root), offset) == ["4", "5", "6", "7", "8"]
 
 
-def test_an_empty_directory_and_one_that_is_gone_are_no_end(tmp_path: Path, kind: str) -> None:
+def test_empty_or_missing_directory_does_not_end_the_source(tmp_path: Path, kind: str) -> None:
     root, offset = begun(tmp_path)
     root.rename(tmp_path / "away")
     with pytest.raises(SourceUnreachable, match=f"{root} does not exist"):
@@ -138,7 +138,7 @@ def test_an_empty_directory_and_one_that_is_gone_are_no_end(tmp_path: Path, kind
 
 
 @pytest.mark.usefixtures("kind")
-def test_a_changed_file_is_read_or_left_out_when_somebody_says_so(tmp_path: Path) -> None:
+def test_changed_file_is_read_or_skipped_by_option(tmp_path: Path) -> None:
     root, offset = begun(tmp_path)
     path = root / "6"
     path.write_text("six\n")
@@ -154,15 +154,15 @@ def test_a_changed_file_is_read_or_left_out_when_somebody_says_so(tmp_path: Path
 
 
 @pytest.mark.usefixtures("kind")
-def test_what_is_left_out_stays_so_without_being_said_again(tmp_path: Path) -> None:
+def test_skipped_files_stay_skipped_after_a_restart(tmp_path: Path) -> None:
     root, offset = begun(tmp_path)
     (root / "8").unlink()
-    offset, lines = turn(make(root, skip=(str(root / "8"),)), offset)
+    offset, lines = run_batch(make(root, skip=(str(root / "8"),)), offset)
     assert lines == ["4", "5"]
     assert rest(make(root), offset) == ["6", "7"]
 
 
-def test_an_emptied_file_is_changed_and_a_filtered_one_is_left_out_by_the_job_file(
+def test_truncated_file_counts_as_changed_and_filtered_file_as_excluded(
     tmp_path: Path,
 ) -> None:
     root, offset = begun(tmp_path)
@@ -180,7 +180,7 @@ def test_an_emptied_file_is_changed_and_a_filtered_one_is_left_out_by_the_job_fi
 def test_a_file_that_changes_while_the_job_runs_is_named_before_it_is_read(tmp_path: Path) -> None:
     root, offset = begun(tmp_path)
     source = make(root)
-    offset, _ = turn(source, offset)
+    offset, _ = run_batch(source, offset)
     (root / "6").write_text("longer\n")
     with pytest.raises(ListedFileChanged, match=f"{root}/6 had 2 bytes when it was listed"):
         source.latest(offset, TWO)
@@ -189,13 +189,13 @@ def test_a_file_that_changes_while_the_job_runs_is_named_before_it_is_read(tmp_p
         source.latest(offset, TWO)
 
 
-def test_a_file_of_which_a_part_is_done_can_only_be_read_as_it_was(tmp_path: Path) -> None:
+def test_partly_read_file_must_be_unchanged(tmp_path: Path) -> None:
     root = tmp_path / "in"
     root.mkdir()
     (root / "big").write_text("".join(f"{i}\n" for i in range(100)))
     (root / "next").write_text("next\n")
     source = make(root)
-    offset, lines = turn(source, source.initial(), Limit(rows=10))
+    offset, lines = run_batch(source, source.initial(), Limit(rows=10))
     assert len(lines) == 10
     (root / "big").write_text("other\n")
     with pytest.raises(

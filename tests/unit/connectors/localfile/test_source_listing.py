@@ -1,4 +1,4 @@
-"""Which files are listed: below directories, through links, and what cannot be listed."""
+"""Listing of files: recursion, links, and unreadable directories."""
 
 import logging
 import os
@@ -86,7 +86,7 @@ def test_an_entry_of_tables_configs_has_a_scan_of_its_own(tmp_path: Path) -> Non
     assert [len(table.files()) for table in source.files] == [1, 2]
 
 
-def test_links_to_directories_above_end_nowhere_and_each_directory_is_read_once(
+def test_links_to_parent_directories_are_harmless_and_each_directory_is_read_once(
     tmp_path: Path,
 ) -> None:
     put(
@@ -159,7 +159,7 @@ def test_a_directory_that_cannot_be_listed_is_an_error_by_name(
     assert names(tmp_path, recursive_file_scan=False) == ["a.txt"]
 
 
-def test_a_path_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_path_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         SourceUnreachable, match=f"{tmp_path}/in does not exist: mount or restore it"
     ):

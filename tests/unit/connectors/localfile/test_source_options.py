@@ -1,4 +1,4 @@
-"""What validation says about LocalFile blocks, and that it needs neither Arrow nor Spark for it."""
+"""Validation of LocalFile blocks, which imports neither Arrow nor Spark."""
 
 import subprocess
 import sys
@@ -103,7 +103,7 @@ def test_a_missing_path_and_an_empty_one_are_warnings(tmp_path: Path) -> None:
     )
 
 
-def test_a_pattern_is_judged_as_java_does_and_a_set_that_is_not_closed_is_a_problem(
+def test_pattern_is_checked_by_java_rules_and_an_unclosed_set_is_a_problem(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "f").write_text("1\n")
@@ -131,7 +131,7 @@ def test_a_pattern_is_judged_as_java_does_and_a_set_that_is_not_closed_is_a_prob
     )
 
 
-def test_an_empty_json_schema_is_taken_where_there_is_nothing_to_read(tmp_path: Path) -> None:
+def test_empty_json_schema_is_accepted_if_there_is_nothing_to_read(tmp_path: Path) -> None:
     empty = [f"warning b[0].path: there is no file to read in {tmp_path} yet"]
     assert problems(SOURCE, path=str(tmp_path), file_format_type="json", schema={}) == empty
     assert "schema is missing" in problems(SOURCE, path=str(tmp_path), file_format_type="json")[0]
@@ -153,7 +153,7 @@ def test_an_empty_json_schema_is_taken_where_there_is_nothing_to_read(tmp_path: 
 
 
 @pytest.mark.parametrize("form", ["excel", "xml", "binary"])
-def test_formats_that_are_not_here_are_refused_by_name(tmp_path: Path, form: str) -> None:
+def test_unsupported_formats_are_refused_by_name(tmp_path: Path, form: str) -> None:
     assert f"error b[0].file_format_type: {form} files are not supported" in problems(
         SOURCE, path=str(tmp_path), file_format_type=form
     )
@@ -186,7 +186,7 @@ def test_every_entry_of_tables_configs_is_checked(tmp_path: Path) -> None:
     assert problems(SOURCE)[0] == "error b[0]: one of path, tables_configs is missing"
 
 
-def test_a_sink_says_what_does_not_fit_together(tmp_path: Path) -> None:
+def test_sink_reports_conflicting_options(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("1\n")
     found = problems(
         SINK,
@@ -200,14 +200,14 @@ def test_a_sink_says_what_does_not_fit_together(tmp_path: Path) -> None:
     assert problems(SINK) == ["error b[0]: path is missing: " + SINK.options.options[0].description]
 
 
-def test_a_sink_without_transactions_promises_less() -> None:
+def test_sink_without_transactions_is_at_least_once() -> None:
     values, _ = SINK.options.read(Block({"path": "/x"}, lambda _: Location(""), ""))
     assert SINK.capabilities_of(values).delivery is Delivery.EXACTLY_ONCE
     less = SINK.capabilities_of({**values, "is_enable_transaction": False})
     assert (less.delivery, less.go_back) == (Delivery.AT_LEAST_ONCE, GoBack.DUPLICATE)
 
 
-def test_delimiters_and_time_patterns_are_read_as_the_reference_writes_them() -> None:
+def test_delimiters_and_time_patterns_have_seatunnels_syntax() -> None:
     assert [unescape(t) for t in (r"\t", r"\001", r"\u0001", r"\|", "||", "\x01")] == [
         "\t",
         "\x01",

@@ -1,5 +1,6 @@
-"""Whatever the limits and the number of splits: every row of every file comes once, in order within
-its split, and a repeated batch is the same.
+"""Every row of every file is read once, for all limits and numbers of splits.
+
+Rows of a file stay in order within a split.
 """
 
 import csv
@@ -42,7 +43,7 @@ def make(mode: JobMode = JobMode.BATCH, **options: Any) -> LocalFileSource:
 
 
 def rows_of(source: LocalFileSource, start: Any, end: Any, count: int) -> list[dict[str, Any]]:
-    """All rows of a batch, read as tasks do: from a pickled source."""
+    """Read all rows of a batch as tasks do: from a pickled source."""
     splits = source.splits(start, end, count)
     copy = pickle.loads(pickle.dumps(source))
     schemas = {table.path: table_schema(table) for table in source.tables()}
@@ -55,7 +56,7 @@ def rows_of(source: LocalFileSource, start: Any, end: Any, count: int) -> list[d
 
 
 def drain(source: LocalFileSource, limit: Limit, count: int) -> list[dict[str, Any]]:
-    """All batches to the end; offsets go through JSON, as in checkpoints."""
+    """Read all batches to the end; offsets pass through JSON, as in checkpoints."""
     source.tables()
     offset = json.loads(json.dumps(source.initial()))
     rows: list[dict[str, Any]] = []
@@ -142,7 +143,7 @@ def test_csv_with_quoted_newlines_is_cut_only_where_records_end(
     escape=st.booleans(),
     data=st.data(),
 )
-def test_any_text_at_all_gives_the_same_rows_cut_or_whole(
+def test_any_text_gives_the_same_rows_cut_or_whole(
     content: str, quote: bool, escape: bool, data: st.DataObject
 ) -> None:
     options: dict[str, Any] = {
@@ -167,8 +168,9 @@ def test_any_text_at_all_gives_the_same_rows_cut_or_whole(
 
 
 def outcome(source: LocalFileSource, limit: Limit, count: int) -> Any:
-    """All rows, or the first bad one with its line: as many as are named, and the advice, depend on
-    the cuts.
+    """Return all rows, or the first bad one with its line.
+
+    The number of named rows and the advice depend on where the file is cut.
     """
     try:
         return drain(source, limit, count)
@@ -236,7 +238,7 @@ def test_row_limits_are_kept_for_lines_and_row_groups(tmp_path: Path) -> None:
         assert 40 <= len(rows_of(source, start, end, 1)) <= 55
 
 
-def test_a_repeated_batch_is_the_same_when_files_came_meanwhile(tmp_path: Path) -> None:
+def test_repeated_batch_ignores_files_added_later(tmp_path: Path) -> None:
     for name in "bdf":
         (tmp_path / name).write_text(f"{name}1\n{name}2\n")
     source = make(path=str(tmp_path), file_format_type="text")
@@ -251,7 +253,7 @@ def test_a_repeated_batch_is_the_same_when_files_came_meanwhile(tmp_path: Path) 
     )
 
 
-def test_a_bounded_source_ends_with_the_last_file_that_was_there_when_it_began(
+def test_bounded_source_ends_with_the_last_file_listed_when_it_began(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "a").write_text("1\n")

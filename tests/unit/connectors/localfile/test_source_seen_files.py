@@ -1,6 +1,4 @@
-"""What a continuous source remembers of files that are out of sight, and what it does while its
-directory is away.
-"""
+"""What a continuous source remembers of missing files, and while its directory is missing."""
 
 import json
 import logging
@@ -52,7 +50,7 @@ def make(*paths: Path | str, skip: tuple[str, ...] = (), **options: Any) -> Loca
     return LocalFileSource(values, context)
 
 
-def turn(source: LocalFileSource, start: Any) -> tuple[Any, list[str]]:
+def run_batch(source: LocalFileSource, start: Any) -> tuple[Any, list[str]]:
     end = json.loads(json.dumps(source.latest(start, Limit())))
     if end == start:
         return end, []
@@ -80,20 +78,20 @@ def test_a_file_that_comes_back_within_the_retention_is_not_read_again(
     put(one, "a", "b")
     put(other, "c")
     source = make(one, other)
-    offset, lines = turn(source, source.initial())
+    offset, lines = run_batch(source, source.initial())
     assert lines == ["a", "b", "c"]
     one.rename(tmp_path / "away")
     one.mkdir()
     for day in range(6):
         clock[0] += DAY_MS
         put(other, f"d{day}")
-        offset, lines = turn(make(one, other), offset)
+        offset, lines = run_batch(make(one, other), offset)
         assert lines == [f"d{day}"]
     one.rmdir()
     (tmp_path / "away").rename(one)
-    assert turn(make(one, other), offset) == (offset, [])
+    assert run_batch(make(one, other), offset) == (offset, [])
     put(one, "new")
-    offset, lines = turn(make(one, other), offset)
+    offset, lines = run_batch(make(one, other), offset)
     assert lines == ["new"]
     assert not FilePosition.of(offset).missing_since
 
@@ -104,22 +102,22 @@ def test_a_file_that_was_found_missing_longer_than_the_retention_ago_is_forgotte
     root = tmp_path / "in"
     put(root, "a")
     source = make(root, file_retention=DAY_MS)
-    offset, _ = turn(source, source.initial())
+    offset, _ = run_batch(source, source.initial())
     (root / "a").unlink()
     clock[0] += 30 * DAY_MS  # idle: nobody has found it missing yet
     put(root, "b")
-    offset, _ = turn(make(root, file_retention=DAY_MS), offset)
+    offset, _ = run_batch(make(root, file_retention=DAY_MS), offset)
     put(root, "a")
-    assert turn(make(root, file_retention=DAY_MS), offset) == (offset, [])
+    assert run_batch(make(root, file_retention=DAY_MS), offset) == (offset, [])
     (root / "a").unlink()
     clock[0] += 2 * DAY_MS
     put(root, "c")
-    offset, _ = turn(make(root, file_retention=DAY_MS), offset)
+    offset, _ = run_batch(make(root, file_retention=DAY_MS), offset)
     put(root, "a")
-    assert turn(make(root, file_retention=DAY_MS), offset)[1] == ["a"]
+    assert run_batch(make(root, file_retention=DAY_MS), offset)[1] == ["a"]
 
 
-def test_those_out_of_sight_longest_are_forgotten_first_with_a_warning(
+def test_files_missing_longest_are_forgotten_first_with_a_warning(
     tmp_path: Path,
     clock: list[int],
     monkeypatch: pytest.MonkeyPatch,
@@ -129,41 +127,41 @@ def test_those_out_of_sight_longest_are_forgotten_first_with_a_warning(
     root = tmp_path / "in"
     put(root, "a", "b")
     source = make(root)
-    offset, _ = turn(source, source.initial())
+    offset, _ = run_batch(source, source.initial())
     (root / "a").unlink()
     put(root, "c")
-    offset, _ = turn(make(root), offset)
+    offset, _ = run_batch(make(root), offset)
     (root / "b").unlink()
     put(root, "d")
     with pytest.raises(TooManyFiles, match="missing for less than an hour"):
         make(root).latest(offset, Limit())
     clock[0] += DAY_MS
     with caplog.at_level(logging.WARNING, "tidegate.localfile"):
-        offset, lines = turn(make(root), offset)
+        offset, lines = run_batch(make(root), offset)
     assert lines == ["d"]
     assert ["file_marks_forgotten" in record.message for record in caplog.records] == [True]
     put(root, "b")
-    assert turn(make(root), offset) == (offset, [])
+    assert run_batch(make(root), offset) == (offset, [])
 
 
 @pytest.mark.parametrize("pattern", ["", "/*.txt", "/**"])
-def test_a_directory_that_is_not_there_is_unreachable_and_nothing_is_forgotten(
+def test_missing_directory_is_unreachable_and_nothing_is_forgotten(
     tmp_path: Path, pattern: str
 ) -> None:
     root = tmp_path / "in"
     put(root, "a.txt")
     source = make(f"{root}{pattern}")
-    offset, lines = turn(source, source.initial())
+    offset, lines = run_batch(source, source.initial())
     assert lines == ["a.txt"]
     root.rename(tmp_path / "away")
     for looking in (source, make(f"{root}{pattern}")):
         with pytest.raises(SourceUnreachable, match=f"{root} does not exist"):
             looking.latest(offset, Limit())
     (tmp_path / "away").rename(root)
-    assert turn(source, offset) == (offset, [])
+    assert run_batch(source, offset) == (offset, [])
 
 
-def test_files_of_a_batch_whose_directory_is_away_are_waited_for(tmp_path: Path) -> None:
+def test_source_waits_for_files_of_a_batch_in_a_missing_directory(tmp_path: Path) -> None:
     root = tmp_path / "in"
     put(root, "a")
     source = make(root)
@@ -177,58 +175,56 @@ def test_files_of_a_batch_whose_directory_is_away_are_waited_for(tmp_path: Path)
         list(source.read(split))
 
 
-def test_a_disk_that_is_not_mounted_any_more_is_unreachable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unmounted_disk_is_unreachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mounted = {str(tmp_path / "disk"), "/"}
     monkeypatch.setattr(os.path, "ismount", lambda path: str(path) in mounted)
     root = tmp_path / "disk" / "in"
     root.mkdir(parents=True)
     put(root, "a")
     source = make(root)
-    offset, _ = turn(source, source.initial())
+    offset, _ = run_batch(source, source.initial())
     assert FilePosition.of(offset).mounts == (str(tmp_path / "disk"),)
     (root / "a").rename(tmp_path / "a")
-    assert turn(make(root), offset) == (offset, [])  # only moved away
+    assert run_batch(make(root), offset) == (offset, [])  # only moved away
     mounted.clear()
     mounted.add("/")
     with pytest.raises(SourceUnreachable, match=f"{tmp_path}/disk is no longer mounted"):
         make(root).latest(offset, Limit())
     put(root, "b")
-    assert turn(make(root, skip=(str(tmp_path / "disk"),)), offset) == (offset, [])
+    assert run_batch(make(root, skip=(str(tmp_path / "disk"),)), offset) == (offset, [])
     (tmp_path / "a").rename(root / "a")  # it is a plain directory now
-    assert turn(make(root), offset)[1] == ["b"]
+    assert run_batch(make(root), offset)[1] == ["b"]
 
 
-def test_a_file_that_is_written_after_it_was_read_is_named_and_not_read_again(
+def test_file_written_after_it_was_read_is_logged_and_not_read_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     put(tmp_path / "in", "a")
     source = make(tmp_path / "in")
-    offset, _ = turn(source, source.initial())
+    offset, _ = run_batch(source, source.initial())
     put(tmp_path / "in", "b")
     (tmp_path / "in" / "a").write_text("a\nmore\n")
     with caplog.at_level(logging.WARNING, "tidegate.localfile"):
-        offset, lines = turn(source, offset)
-        turn(source, offset)
+        offset, lines = run_batch(source, offset)
+        run_batch(source, offset)
     assert lines == ["b"]
     assert [record.__dict__["path"] for record in caplog.records] == [str(tmp_path / "in" / "a")]
 
 
-def test_a_file_that_grows_between_listing_and_planning_is_left_for_later(tmp_path: Path) -> None:
+def test_file_that_grows_between_listing_and_planning_is_postponed(tmp_path: Path) -> None:
     put(tmp_path / "in", "a", "b")
     source = make(tmp_path / "in", scan_interval=600_000)
     for name in "ab":
         os.utime(tmp_path / "in" / name, (1, 1))
     source._list()
     (tmp_path / "in" / "a").write_text("a\nmore\n")
-    offset, lines = turn(source, source.initial())
+    offset, lines = run_batch(source, source.initial())
     assert lines == ["b"]
     os.utime(tmp_path / "in" / "a", (1, 1))
-    assert turn(make(tmp_path / "in", scan_interval=600_000), offset)[1] == ["a", "more"]
+    assert run_batch(make(tmp_path / "in", scan_interval=600_000), offset)[1] == ["a", "more"]
 
 
-def test_the_times_of_many_files_out_of_sight_are_few(clock: list[int]) -> None:
+def test_times_of_many_missing_files_are_few(clock: list[int]) -> None:
     position = FilePosition(seen=frozenset())
     for step in range(700):
         now_ms = clock[0] + step * DAY_MS // 100

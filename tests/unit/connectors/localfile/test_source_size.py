@@ -1,4 +1,4 @@
-"""Offsets stay small enough for the store, however many files there are."""
+"""Offsets stay small enough for the store, whatever the number of files."""
 
 import json
 from pathlib import Path
@@ -70,7 +70,7 @@ def test_a_few_files_without_a_limit_are_one_batch(tmp_path: Path) -> None:
     assert source.is_exhausted(source.latest(source.initial(), Limit()))
 
 
-def test_a_continuous_source_says_what_to_do_about_too_many_files(
+def test_continuous_source_advises_about_too_many_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_module, "SEEN_FILES_MAX", 5)
