@@ -259,7 +259,7 @@ class Fleet:
         return (
             seen is not None
             and seen.value.generation == hull.order.generation
-            and seen.value.order is not DriverCommand.RUN
+            and seen.value.command is not DriverCommand.RUN
         )
 
 

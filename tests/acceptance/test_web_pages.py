@@ -239,7 +239,7 @@ def test_a_job_file_is_checked_at_its_lines_then_submitted_and_stopped(
     ).startswith("sink")
     page.locator("#text").fill(text)
     page.get_by_role("button", name="Check").click()
-    answer(page).to_contain_text("is good")
+    answer(page).to_contain_text("is valid")
     expect(page.locator("svg.graph .node")).to_have_count(2)
     page.get_by_label("Id", exact=True).fill("21")
     page.get_by_role("button", name="Submit", exact=True).click()
@@ -261,7 +261,7 @@ def test_a_file_is_uploaded_and_a_taken_id_is_refused(site: Site, page: Page) ->
     page.locator("input[type=file]").set_input_files(file)  # type: ignore[arg-type]  # a payload
     page.get_by_label("Id", exact=True).fill("11")
     page.get_by_role("button", name="Submit", exact=True).click()
-    answer(page).to_contain_text("refused")
+    answer(page).to_contain_text("rejected")
     expect(page.get_by_role("alert")).to_contain_text("job 11 is")
     assert "uploaded" in page.locator("#text").input_value()
 
@@ -270,7 +270,7 @@ def test_a_job_is_stopped_by_force(site: Site, page: Page) -> None:
     site.submit("doomed", 31)
     page.goto(f"{site.url}/ui/jobs/31")
     page.get_by_role("link", name="Force …").click()
-    expect(page.get_by_text("read again when it goes on")).to_be_visible()
+    expect(page.get_by_text("read again when it is resumed")).to_be_visible()
     page.get_by_role("button", name="Stop it by force").click()
     answer(page).to_contain_text("CANCELED", timeout=PATIENCE_MS)
 
@@ -280,7 +280,7 @@ def test_a_job_is_saved_stopped_with_a_savepoint_and_resumed_by_its_plan(
 ) -> None:
     site.submit("saved", 51)
     page.goto(f"{site.url}/ui/jobs/51/savepoint")
-    page.get_by_role("button", name="Make it").click()
+    page.get_by_role("button", name="Take savepoint").click()
     answer(page).to_contain_text("saved")
     page.goto(f"{site.url}/ui/jobs/51/stop?how=savepoint")
     page.get_by_role("button", name="Stop it with a savepoint").click()
@@ -291,7 +291,7 @@ def test_a_job_is_saved_stopped_with_a_savepoint_and_resumed_by_its_plan(
     page.get_by_role("link", name="Resume …").click()
     answer(page).to_contain_text("Resume saved: ok")
     expect(page.get_by_role("table")).to_contain_text("checkpoint")
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Resume").click()
     answer(page).to_contain_text("RUNNING", timeout=PATIENCE_MS)
     page.get_by_text("Restore report").click()
     expect(page.get_by_role("table", name="Restore plan")).to_contain_text("checkpoint")
@@ -306,7 +306,7 @@ def test_a_job_is_saved_stopped_with_a_savepoint_and_resumed_by_its_plan(
 def test_a_savepoint_is_deleted_by_keyboard_after_a_question(site: Site, page: Page) -> None:
     site.submit("kept", 61)
     page.goto(f"{site.url}/ui/jobs/61/savepoint")
-    page.get_by_role("button", name="Make it").click()
+    page.get_by_role("button", name="Take savepoint").click()
     expect(page.locator(".events")).to_contain_text("done", timeout=PATIENCE_MS)
     site.ask("/stop-job", body=json.dumps({"jobId": 61, "force": True}).encode())
     page.goto(f"{site.url}/ui/storage")
@@ -332,7 +332,7 @@ def test_a_savepoint_is_deleted_by_keyboard_after_a_question(site: Site, page: P
 
 def test_the_storage_is_looked_at_and_collected(site: Site, page: Page) -> None:
     page.goto(f"{site.url}/ui/storage")
-    page.get_by_role("button", name="Look now").click()
+    page.get_by_role("button", name="Inspect now").click()
     answer(page).to_contain_text("below the namespace")
     expect(page.get_by_role("table").first).to_contain_text("live")
     page.get_by_role("link", name="Collect orphans").click()
@@ -344,7 +344,7 @@ def test_the_storage_is_looked_at_and_collected(site: Site, page: Page) -> None:
 def test_cluster_and_cleanup(site: Site, page: Page) -> None:
     page.goto(f"{site.url}/ui/cluster")
     answer(page).to_contain_text("1 worker")
-    expect(page.get_by_role("table").first).to_contain_text("leads, answers this page")
+    expect(page.get_by_role("table").first).to_contain_text("leader, answers this page")
     page.goto(f"{site.url}/ui/cleanup")
     answer(page).to_contain_text(re.compile("deleted"))
 
@@ -353,7 +353,7 @@ def test_what_is_not_there_is_said(site: Site, page: Page) -> None:
     page.goto(f"{site.url}/ui/jobs/999")
     expect(page.get_by_role("alert")).to_contain_text("there is no job 999")
     page.goto(f"{site.url}/ui/nope")
-    expect(page.get_by_role("alert")).to_contain_text("there is no page /ui/nope here")
+    expect(page.get_by_role("alert")).to_contain_text("Not found: /ui/nope")
 
 
 def test_an_id_is_copied_or_the_page_says_that_it_is_not(site: Site, page: Page) -> None:
@@ -431,24 +431,24 @@ def test_with_tokens_one_says_who_one_is_first(tmp_path: Path, page: Page) -> No
             timeout=PATIENCE_S,
         ).stdout.strip()
         page.goto(f"{site.url}/ui/jobs?show=ended")
-        answer(page).to_contain_text("Who are you?")
+        answer(page).to_contain_text("Log in")
         page.get_by_label("Token").fill("tg_nonsense")
-        page.get_by_role("button", name="Come in").click()
+        page.get_by_role("button", name="Log in").click()
         expect(page.get_by_role("alert")).to_be_visible()
         deadline_s = time.monotonic() + PATIENCE_S
         while (
             "login" in page.url or page.locator("#token").count()
         ):  # the server learns of the token within a turn of its picture
             page.get_by_label("Token").fill(made)
-            page.get_by_role("button", name="Come in").click()
+            page.get_by_role("button", name="Log in").click()
             page.wait_for_load_state()
             assert time.monotonic() < deadline_s
         assert page.url.endswith("/ui/jobs?show=ended"), "where one wanted to go"
         expect(page.get_by_text("ann (viewer)")).to_be_visible()
         page.goto(f"{site.url}/ui/submit")
         expect(page.get_by_role("alert")).to_contain_text("needs the role operator")
-        page.get_by_role("button", name="Leave").click()
-        answer(page).to_contain_text("Who are you?")
+        page.get_by_role("button", name="Log out").click()
+        answer(page).to_contain_text("Log in")
     finally:
         for process in site.started:
             process.send_signal(signal.SIGTERM)

@@ -25,9 +25,9 @@ from tidegate.coordinator import claim as claiming
 from tidegate.coordinator.claim import Claimant, Submission
 from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
 from tidegate.coordinator.restore.options import RestoreOptions, StartMode
-from tidegate.coordinator.savepoint_requests import ask
+from tidegate.coordinator.savepoint_requests import request_savepoint
 from tidegate.coordinator.supervisor import TakenOver
-from tidegate.coordinator.terminal_transaction import Owned, end, status_of
+from tidegate.coordinator.terminal_transaction import OwnedGeneration, end_job, status_of
 from tidegate.driver.registration import register
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings
@@ -45,7 +45,7 @@ from tidegate.pipeline.attempts import run_pipeline
 from tidegate.pipeline.engine import Batch, Written
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.ledger import Ledger
-from tidegate.pipeline.loop import PipelineContext
+from tidegate.pipeline.context import PipelineContext
 from tidegate.pipeline.progress import PipelineProgress
 from tidegate.pipeline.savepoints import SavepointCoordinator
 from tidegate.runner.driver_spec import driver_spec
@@ -269,10 +269,10 @@ class World:
             snapshot.state is None or snapshot.state.value.leader != me
         ):
             raise TakenOver("by another process")
-        outcome = end(
+        outcome = end_job(
             store,
             self.storage,
-            Owned(JOB, claim.generation),
+            OwnedGeneration(JOB, claim.generation),
             status_of(snapshot) or JobStatus.FAILED,
             self.clock.now_ms(),
         )
@@ -311,7 +311,7 @@ class World:
         self.turns.spawn(
             Process(f"u{self.asked}"),
             f"u{self.asked}",
-            lambda: self._said(ask(store, self.savepoints, self.clock, JOB, stop=stop)),
+            lambda: self._said(request_savepoint(store, self.savepoints, self.clock, JOB, stop=stop)),
         )
 
     def _said(self, request: SavepointRequest) -> None:

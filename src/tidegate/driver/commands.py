@@ -71,7 +71,7 @@ class CommandWatcher:
             return
         assignment = self._read(ASSIGNMENTS, Assignment)
         if assignment is not None and assignment.generation == self.spec.generation:
-            self._apply(assignment.order)
+            self._apply(assignment.command)
 
     def _apply(self, command: DriverCommand) -> None:
         if command is not self._last_command and command is not DriverCommand.RUN:

@@ -62,7 +62,9 @@ class LogRetentionMonitor:
         self._ended = threading.Event()
 
     def start(self, job: JobRecord, progress: Sequence[PipelineProgress]) -> None:
-        threading.Thread(target=self._run, args=(job, progress), name="runway", daemon=True).start()
+        threading.Thread(
+            target=self._run, args=(job, progress), name="log-retention", daemon=True
+        ).start()
 
     def find(self, job: JobRecord, pipelines: Sequence[PipelineProgress]) -> None:
         plans = {plan.id: plan for plan in job.plan.pipelines}
@@ -120,7 +122,7 @@ class LogRetentionMonitor:
                     "generation": self.spec.generation,
                 }
                 LOG.warning(LEVEL_EVENTS[metric.level], extra={**fields, "why": metric.describe()})
-        watched.progress.log_retention(metrics)
+        watched.progress.set_log_retention(metrics)
 
     def _query(
         self, watched: WatchedPipeline, name: str, source: Source, point: RetainedPoint

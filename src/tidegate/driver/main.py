@@ -35,9 +35,9 @@ from tidegate.model.errors import Fenced, TerminalError, check_same_lineage
 from tidegate.model.plan import PipelinePlan
 from tidegate.model.records import PIPELINES, RUNNING_JOBS, JobRecord, PipelineState, PipelineStatus
 from tidegate.pipeline.attempts import run_pipeline
+from tidegate.pipeline.context import PipelineContext
 from tidegate.pipeline.engine import Engine, EngineGone
 from tidegate.pipeline.ledger import OUTAGE_PAUSES_S, Ledger, pipeline_key
-from tidegate.pipeline.loop import PipelineContext
 from tidegate.pipeline.progress import PipelineProgress
 from tidegate.pipeline.savepoints import SavepointCoordinator
 from tidegate.plugin.secret import plan_texts

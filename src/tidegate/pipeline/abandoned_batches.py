@@ -1,12 +1,10 @@
-"""Batches that were begun and are not repeated: when that is right, and what a person is told.
+"""Decides whether a batch that was begun is abandoned instead of repeated. Called by recovery.
 
-Called by the loop when it opens.
-
-A batch that was begun is repeated exactly, so that the sinks recognise it. Only a person can ask
-for something else, with a restore: `checkpoint:N` for what follows N to be planned anew, `latest`
-where the source cannot give the same rows any more (a file was repaired, or is left out with
---skip-file). Both need the proof that no sink holds the batch: all sinks are fenced and asked
-before. A batch that a sink holds is given up only where that sink can take it back.
+A batch that was begun is repeated exactly, so that the sinks recognise it. Only a user can request
+something else, with a restore: `checkpoint:N` to plan anew what follows N, or `latest` if the
+source can no longer return the same rows (a file was repaired, or is skipped with --skip-file).
+Both require the proof that no sink has the batch, so all sinks are fenced and queried first. A
+batch that a sink has is abandoned only if that sink can roll it back.
 """
 
 import logging
@@ -24,8 +22,8 @@ from tidegate.plugin.secret import unpacked
 LOG = logging.getLogger("tidegate.pipeline")
 
 
-class BatchHeld(TerminalError):
-    """A batch cannot be repeated as it was, and a sink has it already."""
+class BatchCommitted(TerminalError):
+    """A batch cannot be repeated as it was, and a sink has already committed it."""
 
     condition = "batch-held"
 
@@ -35,43 +33,42 @@ class BatchHeld(TerminalError):
         otherwise = "start over with --restore fresh"
         if before and rewinds:
             otherwise = (
-                f"give the batch up with --restore checkpoint:{before}: its rows are taken back,"
-                " and the source is read anew from there"
+                f"abandon the batch with --restore checkpoint:{before}: its rows are rolled back,"
+                " and the source is read again from there"
             )
         elif before:
             otherwise = (
                 "go back to an older checkpoint with --restore checkpoint:<id> (`tidegate"
-                " checkpoints list` has them)"
+                " checkpoints list` shows them)"
             )
         super().__init__(
-            f"batch {checkpoint} cannot be repeated ({why}), and {' and '.join(sinks)} holds its "
-            "rows already: put the source back as it was when the batch was begun and start again "
-            f"with --restore latest, or {otherwise}"
+            f"batch {checkpoint} cannot be repeated ({why}), and {' and '.join(sinks)} already has"
+            " its rows: put the source back as it was when the batch began and start again"
+            f" with --restore latest, or {otherwise}"
         )
         self.checkpoint = checkpoint
 
 
 @dataclass(frozen=True, slots=True)
 class Abandoned:
-    """A batch that is planned anew. `back`: sinks that hold it take it back."""
+    """A batch that is planned anew. With `rewind`, the sinks that have it roll it back."""
 
     pending: PendingBatch
     why: str
     rewind: bool = False
 
 
-def abandoned(
+def find_abandoned(
     state: PipelineState, graph: Graph, found: Mapping[str, Sequence[CommitRange]]
 ) -> Abandoned | None:
-    """Whether the pending batch is given up.
+    """Return the pending batch if it is abandoned, and notify the sources; else None.
 
-    `found` are the records of the sinks, asked after they were fenced. Sources learn what is
-    given up.
+    `found` has the records of the sinks, read after they were fenced.
     """
     pending = state.pending
     if pending is None or state.replan is Replan.NEVER:
         return None
-    why = _why(pending, graph, state.replan)
+    why = _reason(pending, graph, state.replan)
     if not why:
         return None
     holders = sorted(
@@ -79,29 +76,35 @@ def abandoned(
         for name, records in found.items()
         if any(record.checkpoint >= pending.checkpoint for record in records)
     )
-    stuck = [name for name in holders if _go_back(graph, name) is not GoBack.REWIND]
-    if stuck and state.replan is Replan.ASKED and not _unrepeatable(pending, graph):
+    blocking = [name for name in holders if _go_back(graph, name) is not GoBack.REWIND]
+    if blocking and state.replan is Replan.ASKED and not _unrepeatable(pending, graph):
         LOG.warning(
-            "batch_not_given_up: a sink holds it; it is repeated",
-            extra={"checkpoint": pending.checkpoint, "sinks": stuck},
+            "batch_not_abandoned",
+            extra={
+                "checkpoint": pending.checkpoint,
+                "sinks": blocking,
+                "why": "it cannot be abandoned, because these sinks have it",
+            },
         )
         return None
-    if stuck or (holders and state.replan is not Replan.ASKED):
+    if blocking or (holders and state.replan is not Replan.ASKED):
         before = state.latest.checkpoint if state.latest else 0
-        raise BatchHeld(pending.checkpoint, stuck or holders, why, before=before, rewinds=not stuck)
+        raise BatchCommitted(
+            pending.checkpoint, blocking or holders, why, before=before, rewinds=not blocking
+        )
     for name, source in graph.sources.items():
         if name in pending.ranges:
-            source.give_up(pending.ranges[name].start, pending.ranges[name].end)
+            source.abandon_batch(pending.ranges[name].start, pending.ranges[name].end)
     LOG.warning(
-        "batch_given_up: it is planned anew",
-        extra={"checkpoint": pending.checkpoint, "why": why, "taken_back": holders},
+        "batch_abandoned",
+        extra={"checkpoint": pending.checkpoint, "why": why, "rolled_back": holders},
     )
     return Abandoned(pending, why, rewind=bool(holders))
 
 
-def _why(pending: PendingBatch, graph: Graph, replan: Replan) -> str:
+def _reason(pending: PendingBatch, graph: Graph, replan: Replan) -> str:
     return _unrepeatable(pending, graph) or (
-        "a restore from an earlier checkpoint was asked for" if replan is Replan.ASKED else ""
+        "a restore from an earlier checkpoint was requested" if replan is Replan.ASKED else ""
     )
 
 
@@ -120,11 +123,8 @@ def _go_back(graph: Graph, sink: str) -> GoBack:
     return node.connector.capabilities_of(unpacked(node.action.options)).go_back or GoBack.DUPLICATE
 
 
-def in_batch(error: TidegateError, checkpoint: int) -> TidegateError:
-    """An error about a file that was raised while a batch was read.
-
-    With the number of the batch.
-    """
+def with_batch_number(error: TidegateError, checkpoint: int) -> TidegateError:
+    """Add the batch number to an error about a file that was raised while a batch was read."""
     if hasattr(error, "path"):
         error.args = (f"batch {checkpoint}: {error}",)
     return error

@@ -1,7 +1,7 @@
-"""A pipeline with its retries: one loop after the other, each from the last checkpoint, within a
-budget that is durable. Called by driver.
+"""Runs a pipeline with retries, each attempt from the last checkpoint. Called by driver.
 
-The budget counts attempts without a checkpoint between them: who gets on may stumble often.
+The retry budget is durable and counts attempts without a checkpoint between them, so a pipeline
+that makes progress is never out of retries.
 """
 
 import logging
@@ -9,11 +9,12 @@ import logging
 from tidegate.model.errors import Fenced, OtherCopy, TerminalError
 from tidegate.model.plan import PipelinePlan
 from tidegate.model.records import PipelineStatus
+from tidegate.pipeline.context import PipelineContext
 from tidegate.pipeline.engine import EngineGone
 from tidegate.pipeline.failures import failure_of
 from tidegate.pipeline.graph import Graph, build
 from tidegate.pipeline.ledger import Ledger
-from tidegate.pipeline.loop import BatchLoop, PipelineContext
+from tidegate.pipeline.loop import BatchLoop
 from tidegate.pipeline.progress import PipelineProgress
 from tidegate.plugin.contract import Sink, Source
 
@@ -23,19 +24,19 @@ LOG = logging.getLogger("tidegate.pipeline")
 def run_pipeline(
     context: PipelineContext, plan: PipelinePlan, ledger: Ledger, progress: PipelineProgress
 ) -> PipelineStatus:
-    """Until the pipeline has ended, one way or the other.
+    """Run the pipeline until it has ended, and return how.
 
-    Only Fenced and EngineGone come out as exceptions: this driver must end.
+    Raises only Fenced and EngineGone, after which this driver must exit.
     """
     env = context.job.plan.env
     while True:
         try:
             return BatchLoop(
-                context, equipped(context, build(context.job, plan)), ledger, progress
+                context, attach_resources(context, build(context.job, plan)), ledger, progress
             ).run()
         except OtherCopy as error:
-            # In the store of this copy: here nobody else runs the job. Where it is the store that
-            # two drivers share, this raises again.
+            # If this is a copy of the store, no other driver runs the job in it, and the failure is
+            # recorded. If two drivers share the store, this raises again.
             ledger.end(
                 PipelineStatus.FAILED,
                 failure_of(error, context.clock.now_ms(), ledger.generation, plan.id),
@@ -45,7 +46,7 @@ def run_pipeline(
             raise
         except Exception as error:
             LOG.exception(
-                "attempt failed",
+                "attempt_failed",
                 extra={
                     "job_id": ledger.job_id,
                     "pipeline": ledger.pipeline,
@@ -65,13 +66,13 @@ def run_pipeline(
                 ledger.end(PipelineStatus.FAILED, failure)
                 return PipelineStatus.FAILED
             ledger.retry(failure)
-            progress.phase("retrying")
+            progress.set_phase("retrying")
             context.clock.wait(context.stop, env.retry_interval_s)
 
 
-def equipped(context: PipelineContext, graph: Graph) -> Graph:
-    """The operators with the books in which they record what they create outside."""
+def attach_resources(context: PipelineContext, graph: Graph) -> Graph:
+    """Give the operators the registries in which they record external resources."""
     for node in graph.nodes.values():
-        if context.books is not None and isinstance(node.operator, Source | Sink):
-            node.operator.attach_resources(context.books(node.action))
+        if context.resource_registry is not None and isinstance(node.operator, Source | Sink):
+            node.operator.attach_resources(context.resource_registry(node.action))
     return graph

@@ -1,4 +1,4 @@
-"""What the protocol knows of an engine: run these splits, give me the messages.
+"""The interface of an engine: run the tasks of a batch, return their messages.
 
 Implemented by spark/engine.py and by testing/plain_engine.py.
 """
@@ -15,7 +15,7 @@ from tidegate.plugin.contract import Message
 
 
 class EngineGone(TransientError):
-    """The engine has died under the driver: only a new driver can go on."""
+    """The engine has died; only a new driver can continue."""
 
     condition = "engine-gone"
     domain = Domain.EXTERNAL
@@ -25,7 +25,7 @@ class EngineGone(TransientError):
 class Batch:
     """One batch to write.
 
-    `ranges` has every source of the pipeline; a source with nothing new has start == end.
+    `ranges` has every source of the pipeline; a source without new rows has start == end.
     """
 
     lineage: str
@@ -37,8 +37,9 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Written:
-    """What the tasks did: rows by source operator, messages by sink operator, and what passed each
-    of them by table.
+    """The result of a batch's tasks.
+
+    Rows by source operator, messages by sink operator, and the volumes of all operators by table.
     """
 
     rows_read: Mapping[str, int]
@@ -46,7 +47,7 @@ class Written:
     volumes: Volumes = field(default_factory=dict)
 
     def rows_written(self) -> int:
-        """Rows staged into all sinks together."""
+        """Sum of the rows staged into all sinks."""
         return sum(int(m["rows"]) for messages in self.messages.values() for m in messages)
 
 
@@ -65,13 +66,13 @@ class Engine(Protocol):
     """
 
     def run(self, graph: Graph, batch: Batch) -> Written:
-        """Read, transform and stage one batch. Errors of tasks arrive as our own error classes."""
+        """Read, transform and stage one batch; errors of tasks are raised as TidegateErrors."""
 
     def tasks(self, pipeline: int) -> TaskCount:
         """Progress inside the running batch."""
 
     def cancel(self, pipeline: int) -> None:
-        """Interrupt the running batch: its `run` raises soon."""
+        """Interrupt the running batch; its `run` raises soon afterwards."""
 
     def close(self) -> None:
-        """Let go of everything; no batch is running any more."""
+        """Release all resources. No batch may be running."""

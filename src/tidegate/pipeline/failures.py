@@ -1,4 +1,4 @@
-"""Errors as records. Called by the loop, its retries and the driver."""
+"""Converts exceptions into Failure records. Called by the batch loop and its attempts."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ MESSAGE_CHARS_MAX = 4096
 
 
 def failure_of(error: BaseException, now_ms: int, generation: int, pipeline: int = 0) -> Failure:
-    """An exception as a record: the one useful sentence."""
+    """Describe an exception by its condition, domain and message, without secrets."""
     known = isinstance(error, TidegateError | OSError)
     text = describe_os_error(error) if isinstance(error, OSError) else str(error)
     text = mask_text(redact(text.strip())) or type(error).__name__
@@ -27,7 +27,7 @@ def failure_of(error: BaseException, now_ms: int, generation: int, pipeline: int
 
 
 def _change(error: BaseException) -> ChangeStop | None:
-    """What a person can decide about, without secrets."""
+    """The change that the user must decide about, without secrets."""
     if not isinstance(error, StoppedByChange):
         return None
     return replace(error.change, statement=mask_text(redact(error.change.statement)))

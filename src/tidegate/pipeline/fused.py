@@ -1,8 +1,7 @@
-"""The fused way of a batch: a task reads its split, moves columns and row kinds, and stages into
-every sink, in one Python worker and without a DataFrame.
+"""Fused execution of a batch: a task reads, transforms and stages in one Python worker.
 
-Called in the tasks of the Spark engine and by the plain engine of the test kit. One read serves all
-sinks.
+Called in the tasks of the Spark engine and by the plain engine of the test kit. It uses no
+DataFrame, and one read serves all sinks.
 """
 
 import json
@@ -11,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegate.model.throughput import Volume, Volumes, added, total
+from tidegate.model.throughput import Volume, Volumes, add_volumes, total_volume
 from tidegate.model.types import Table
 from tidegate.pipeline.engine import Batch, Written
 from tidegate.pipeline.graph import Graph
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FusedTasks:
-    """All tasks of one batch, as data that travels to the workers: task i handles splits[i]."""
+    """All tasks of one batch, serializable for the Python workers: task i handles splits[i]."""
 
     sources: Mapping[str, Source]
     transforms: Mapping[str, Transform]
@@ -44,7 +43,7 @@ class FusedTasks:
     generation: int
 
     def run(self, index: int) -> Iterator[str]:
-        """One task; yields its messages as JSON text: first of the source, then of every sink."""
+        """Run one task; yield its messages as JSON: source, transforms, then every sink."""
         name, split = self.splits[index]
         writers = {
             sink: operator.writer(self._write_task(index)) for sink, operator in self.sinks.items()
@@ -85,7 +84,7 @@ class FusedTasks:
         writers: Mapping[str, Writer],
         passed: "Tally",
     ) -> None:
-        """Hand a batch to everyone who reads this operator."""
+        """Pass a batch to every reader of this operator."""
         for reader in self.readers[name]:
             if reader in writers:
                 writers[reader].write(table, batch)
@@ -100,9 +99,7 @@ class FusedTasks:
 
 
 class Tally:
-    """What passes the operators of one task, by operator and table: what a source or a transform
-    gives, what a sink takes.
-    """
+    """Volumes of one task by operator and table: output of sources and transforms, sinks' input."""
 
     def __init__(self) -> None:
         self._volumes: dict[str, dict[str, Volume]] = {}
@@ -118,13 +115,13 @@ class Tally:
 
 def table_of(split: Split, batch: "pa.RecordBatch") -> str:
     """The table whose rows a batch holds."""
-    return split.table if split.table != MULTIPLE_TABLES else batch.schema.metadata[b"table"].decode()
+    return (
+        split.table if split.table != MULTIPLE_TABLES else batch.schema.metadata[b"table"].decode()
+    )
 
 
 def encode(operator: str, message: Mapping[str, Any] | None, passed: Mapping[str, Volume]) -> str:
-    """What a task tells the driver about an operator: what passed it, and of a sink also its
-    message.
-    """
+    """Encode a task's report about an operator: its volumes, and a sink's message."""
     return json.dumps(
         {
             "operator": operator,
@@ -137,9 +134,7 @@ def encode(operator: str, message: Mapping[str, Any] | None, passed: Mapping[str
 def collect(
     graph: Graph, texts: Iterator[str] | Sequence[str], counted: Volumes | None = None
 ) -> Written:
-    """What all tasks said, sorted to the operators; `counted` is what the engine has counted
-    itself.
-    """
+    """Merge the reports of all tasks by operator; `counted` has the engine's own volumes."""
     parts: list[Volumes] = [counted or {}]
     messages: dict[str, list[dict[str, Any]]] = {sink: [] for sink in graph.sinks}
     for text in texts:
@@ -153,9 +148,9 @@ def collect(
         )
         if report["message"] is not None:
             messages[report["operator"]].append(report["message"])
-    volumes = added(*parts)
+    volumes = add_volumes(*parts)
     return Written(
-        rows_read={name: total(volumes.get(name, {})).rows for name in graph.sources},
+        rows_read={name: total_volume(volumes.get(name, {})).rows for name in graph.sources},
         messages=messages,
         volumes=volumes,
     )
@@ -182,22 +177,23 @@ def fused_tasks(graph: Graph, batch: Batch, count: int) -> FusedTasks:
 
 
 def shared_splits_of(source: Source, batch: Batch, name: str, count: int) -> Sequence[Split]:
-    """As splits_of, where one split may hold several tables."""
-    wanted = batch.ranges.get(name)
+    """As splits_of, but one split may contain several tables."""
+    source_range = batch.ranges.get(name)
     return (
         []
-        if wanted is None or wanted.start == wanted.end
-        else source.shared_splits(wanted.start, wanted.end, count)
+        if source_range is None or source_range.start == source_range.end
+        else source.shared_splits(source_range.start, source_range.end, count)
     )
 
 
 def splits_of(source: Source, batch: Batch, name: str, count: int) -> Sequence[Split]:
-    """The splits of one source in this batch; none where it has nothing new, or was not there when
-    the batch began.
+    """Return the splits of one source in this batch.
+
+    None if it has no new rows, or was not part of the pipeline when the batch began.
     """
-    wanted = batch.ranges.get(name)
+    source_range = batch.ranges.get(name)
     return (
         []
-        if wanted is None or wanted.start == wanted.end
-        else source.splits(wanted.start, wanted.end, count)
+        if source_range is None or source_range.start == source_range.end
+        else source.splits(source_range.start, source_range.end, count)
     )

@@ -1,6 +1,6 @@
-"""A pipeline's operators, brought to life from its plan.
+"""The operator instances of a pipeline, built from its plan.
 
-Built in the driver, once for each start of the loop; the same for every engine.
+Built in the driver for each attempt of the batch loop. The same for every engine.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from tidegate.plugin.secret import unpacked
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Node:
-    """One operator with everything that is known of it."""
+    """One operator instance with its plan and its connector."""
 
     action: Action
     connector: Connector
@@ -28,7 +28,7 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True)
 class Graph:
-    """The nodes by operator id, in an order in which inputs come first."""
+    """The nodes by operator id; inputs come before their readers."""
 
     pipeline: int
     nodes: Mapping[str, Node] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Graph:
 
     @cached_property
     def readers(self) -> dict[str, tuple[str, ...]]:
-        """Who reads the rows of an operator."""
+        """The operators that read the rows of each operator."""
         return {
             name: tuple(n for n, node in self.nodes.items() if name in node.action.inputs)
             for name in self.nodes
@@ -70,17 +70,17 @@ class Graph:
 
     @cached_property
     def tables(self) -> dict[str, tuple[Table, ...]]:
-        """The tables that each source gives (asked once: it may look at files)."""
+        """The tables of each source, read once because a source may inspect files."""
         return {name: source.tables() for name, source in self.sources.items()}
 
     @property
     def fusable(self) -> bool:
-        """Whether every operator works over Arrow, so that rows never need to enter the JVM."""
+        """Whether every operator works on Arrow data, so that rows never enter the JVM."""
         return all(node.action.fusable for node in self.nodes.values())
 
 
 def build(job: JobRecord, plan: PipelinePlan) -> Graph:
-    """The operators of one pipeline."""
+    """Build the operators of one pipeline."""
     nodes = {}
     for action in plan.actions:
         values = unpacked(action.options)

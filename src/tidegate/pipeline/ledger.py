@@ -1,10 +1,10 @@
-"""One generation's hand on the durable state of its pipeline. The only author of PipelineState in a
-driver.
+"""The durable state of one pipeline, on behalf of one generation.
 
-Every write is conditioned on the version of the document that was last seen. Only the job's leader
-changes it besides, and only to move the generation: so a conflict is read again, and a newer
-generation is Fenced. While the store is out of reach nothing is begun or completed: calls wait, and
-go on if the generation is still the current one when it is back.
+No other code of a driver writes PipelineState. Every write is conditioned on the document version
+that was last read. Only the job's leader changes it besides, and only to set the generation. So
+after a conflict the state is read again, and a newer generation raises Fenced. While the store is
+unreachable nothing is begun or completed: calls wait, and continue if the generation is still the
+current one when the store is back.
 """
 
 import logging
@@ -43,7 +43,7 @@ OUTAGE_PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 
 
 def pipeline_key(job_id: int, pipeline: int) -> str:
-    """The key of a pipeline in the maps that have one entry for each."""
+    """The key of a pipeline in the maps that have one entry per pipeline."""
     return f"{job_id}/{pipeline}"
 
 
@@ -85,11 +85,15 @@ class Ledger:
         return self.state
 
     def start(self, initial: Mapping[str, Callable[[], Any]], warnings: Sequence[str] = ()) -> None:
-        """RUNNING, in the name of this driver; where the sources begin is asked and recorded now,
-        each source only once.
+        """Set RUNNING, with this driver's token, and record where the sources begin.
+
+        Each source is asked for its initial offset only once in the life of a pipeline.
         """
         known = self.state.initial or {}
-        recorded = {**known, **{name: ask() for name, ask in initial.items() if name not in known}}
+        recorded = {
+            **known,
+            **{name: offset_of() for name, offset_of in initial.items() if name not in known},
+        }
         driver = f"{self.generation}-{self.token}" if self.token else ""
         all_warnings = tuple(dict.fromkeys([*self.state.warnings, *warnings]))
         self._change(
@@ -106,9 +110,9 @@ class Ledger:
     def begin(
         self, ranges: Mapping[str, SourceRange], *, replaces: PendingBatch | None = None
     ) -> PendingBatch:
-        """The next batch, durable before any of it is read.
+        """Record the next batch, before any of it is read.
 
-        Its id is never used again. `replaces` is a batch that is given up, in the same transaction.
+        Its id is never used again. `replaces` is a batch that is abandoned in the same transaction.
         """
         pending = PendingBatch(
             checkpoint=self.state.next_checkpoint,
@@ -120,19 +124,19 @@ class Ledger:
         failpoint("ledger.begin.before")
         self._change(lambda s: replace(s, pending=pending, next_checkpoint=pending.checkpoint + 1))
         failpoint("ledger.begin.after")
-        self._log("batch begun", checkpoint=pending.checkpoint)
+        self._log("batch_begun", checkpoint=pending.checkpoint)
         return pending
 
     def give_up(self) -> None:
-        """The pending batch is not repeated, and there is nothing to read instead."""
+        """Abandon the pending batch when there is nothing to read instead."""
         failpoint("ledger.give_up.before")
         self._change(lambda s: replace(s, pending=None))
         failpoint("ledger.give_up.after")
 
     def repeat(self, checkpoint: int, ranges: Mapping[str, SourceRange]) -> PendingBatch:
-        """A batch that a sink has and the registry has lost, under its own id again.
+        """Record a batch that a sink has and the store has lost, under its own id.
 
-        A checkpoint of this id that was given up is not deleted any more.
+        A checkpoint of this id that was pending deletion is kept.
         """
         pending = PendingBatch(
             checkpoint=checkpoint,
@@ -142,26 +146,28 @@ class Ledger:
         )
 
         def begun(state: PipelineState) -> PipelineState:
-            doomed = tuple(ref for ref in state.pending_deletion if ref.checkpoint != checkpoint)
+            pending_deletion = tuple(
+                ref for ref in state.pending_deletion if ref.checkpoint != checkpoint
+            )
             return replace(
                 state,
                 pending=pending,
                 next_checkpoint=max(state.next_checkpoint, checkpoint + 1),
-                pending_deletion=doomed,
+                pending_deletion=pending_deletion,
             )
 
         failpoint("ledger.repeat.before")
         self._change(begun)
         failpoint("ledger.repeat.after")
-        self._log("batch taken up again", checkpoint=checkpoint)
+        self._log("batch_repeated", checkpoint=checkpoint)
         return pending
 
     def complete(
         self, ref: CheckpointRef, ready: Sequence[str], retained_max: int, deleted: Sequence[str]
     ) -> None:
-        """The batch is a checkpoint now.
+        """Record the batch as a checkpoint.
 
-        What is no longer retained is named in `doomed` before anyone deletes it.
+        Checkpoints that are no longer retained become `pending_deletion` before they are deleted.
         """
         self._history = replace(
             self._history, entries=(*self._history.entries, replace(ref, volumes={}))[-HISTORY_MAX:]
@@ -173,7 +179,7 @@ class Ledger:
         )
         failpoint("ledger.complete.after")
         self._log(
-            "checkpoint completed",
+            "checkpoint_completed",
             checkpoint=ref.checkpoint,
             rows_read=ref.rows_read,
             rows_written=ref.rows_written,
@@ -181,8 +187,9 @@ class Ledger:
         )
 
     def is_unreferenced(self, ref: CheckpointRef) -> bool:
-        """Whether a checkpoint that this fenced generation has published is of no use to anyone:
-        ids only grow, so that cannot change any more.
+        """Return whether nothing refers to a checkpoint that this fenced generation has published.
+
+        This cannot change later, because ids only grow.
         """
         entry = self.store.get(PIPELINES, self.key)
         if entry is None:
@@ -192,49 +199,45 @@ class Ledger:
         return not repeated and ref.path not in {r.path for r in state.retained}
 
     def save_savepoint_part(self, part: PipelineSavepoint) -> None:
-        """This pipeline's part in a savepoint: chosen, and later copied."""
+        """Record this pipeline's part in a savepoint: first as chosen, later as copied."""
         failpoint("ledger.save.before")
         self._change(lambda s: replace(s, savepoint=part))
         failpoint("ledger.save.after")
 
     def check(self) -> Check:
-        """What fences a write to another record: this pipeline is as it was last seen, and so of
-        this generation.
-        """
+        """Return a check that fences a write to another record by this pipeline's generation."""
         return Check(PIPELINES, self.key, self._version)
 
     def confirm(self) -> None:
-        """Nothing to read: the last checkpoint is as good as new."""
+        """Record that there is nothing to read, so the last checkpoint is up to date."""
         now_ms = self.clock.now_ms()
         self._change(lambda s: replace(s, confirmed_ms=now_ms, error=None))
 
     def source_unreachable(self, failure: Failure) -> None:
-        """A source cannot be asked: recorded as the reason why there is no progress, once."""
+        """Record once that a source is unreachable, as the reason for the lack of progress."""
         if self.state.error is None or self.state.error.message != failure.message:
             self._change(lambda s: replace(s, error=failure))
-            self._log("source unreachable", condition=failure.condition, why=failure.message)
+            self._log("source_unreachable", condition=failure.condition, why=failure.message)
 
     def retry(self, failure: Failure) -> None:
-        """An attempt failed and another one follows: counted durably, so that no restart resets the
-        budget.
-        """
+        """Count a failed attempt durably, so that a restart does not reset the retry budget."""
         self._change(lambda s: replace(s, restarts=s.restarts + 1, error=failure))
         self._log(
-            "attempt failed",
+            "attempt_failed",
             restarts=self.state.restarts,
             condition=failure.condition,
             why=failure.message,
         )
 
     def end(self, status: PipelineStatus, failure: Failure | None = None) -> None:
-        """The pipeline ends.
+        """End the pipeline.
 
-        FINISHED makes the last checkpoint the completed point, in the same transaction.
+        FINISHED makes the last checkpoint the completed point in the same transaction.
         """
         failpoint("ledger.end.before")
         self._change(lambda s: _ended(s, status, failure))
         failpoint("ledger.end.after")
-        self._log("pipeline ended", to=status.value, why=failure.message if failure else "")
+        self._log("pipeline_ended", to=status.value, why=failure.message if failure else "")
 
     def _read(self) -> None:
         entry = self.store.get(PIPELINES, self.key)
@@ -257,7 +260,7 @@ class Ledger:
         self._version = entry.version
 
     def _read_history(self) -> CheckpointHistory:
-        """The last checkpoints, for displays: where they cannot be read, the list begins anew."""
+        """Read the last checkpoints, for displays; start a new list if they cannot be read."""
         monitor = self.store.get(CHECKPOINT_HISTORY, self.key)
         try:
             return (
@@ -267,42 +270,42 @@ class Ledger:
             )
         except (DocumentDamaged, UnreadableDocument) as error:
             LOG.warning(
-                "history lost",
+                "checkpoint_history_lost",
                 extra={"job_id": self.job_id, "pipeline": self.pipeline, "why": str(error)},
             )
             return CheckpointHistory()
 
     def _change(self, change: Callable[[PipelineState], PipelineState], *more: Put) -> None:
-        """Apply a change once, whatever happens to the store meanwhile."""
-        wanted = change(self.state)
+        """Apply a change exactly once, across store outages and unknown outcomes."""
+        target = change(self.state)
 
         def attempt() -> None:
-            nonlocal wanted
+            nonlocal target
             try:
-                document = to_document(wanted)
+                document = to_document(target)
                 self._version = self.store.transact(
                     [Check(PIPELINES, self.key, self._version)],
                     [Put(PIPELINES, self.key, document), *more],
                 )
-                self._state = wanted
+                self._state = target
             except (Conflict, OutcomeUnknown):
                 before = self.state
                 self._read()
-                if self.state != wanted:
+                if self.state != target:
                     assert self.state == before, "only this driver changes more than the generation"
-                    raise StoreUnavailable("the pipeline's state was touched: once more") from None
+                    raise StoreUnavailable("the pipeline's state was changed: retry") from None
 
         self._retry(attempt)
 
-    def _log(self, event: str, **facts: object) -> None:
-        """One event for each transition, as fields."""
+    def _log(self, event: str, **fields: object) -> None:
+        """Log one event for each transition."""
         LOG.info(
             event,
             extra={
                 "job_id": self.job_id,
                 "pipeline": self.pipeline,
                 "generation": self.generation,
-                **facts,
+                **fields,
             },
         )
 

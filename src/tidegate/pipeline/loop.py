@@ -1,87 +1,42 @@
-"""The loop of one pipeline: plan, begin, write, commit, publish, complete (see the package). Called
-by driver, one thread for each pipeline.
+"""The batch loop of one pipeline: plan, begin, write, commit, publish, complete (see the package).
 
-It must not know Spark, nor which connectors there are. A crash between any two lines is repaired by
-`open` of the next generation.
+Called by the driver, one thread for each pipeline. It must know neither Spark nor any connector.
+After a crash between any two lines, recovery (recovery.py) repairs what is left, in the next
+generation.
 """
 
 import logging
-import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from collections.abc import Mapping
 
 from tidegate import __version__
-from tidegate.checkpoints.manifest import Damaged, Manifest
+from tidegate.checkpoints.manifest import Manifest
 from tidegate.checkpoints.operator_identity import IDENTITY, identity_of
-from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.clock import Clock
 from tidegate.failpoint import failpoint
-from tidegate.model.errors import SourceUnreachable, TerminalError, TidegateError, agree_on_lineage
-from tidegate.model.plan import Action
+from tidegate.model.errors import SourceUnreachable, TerminalError, TidegateError
 from tidegate.model.records import (
     CheckpointKind,
     CheckpointRef,
-    JobRecord,
     PendingBatch,
-    PipelineState,
     PipelineStatus,
     SourceRange,
 )
-from tidegate.pipeline.abandoned_batches import Abandoned, abandoned, in_batch
-from tidegate.pipeline.engine import Batch, Engine, Written
+from tidegate.pipeline.abandoned_batches import Abandoned, with_batch_number
+from tidegate.pipeline.context import PipelineContext
+from tidegate.pipeline.engine import Batch, Written
 from tidegate.pipeline.failures import failure_of
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.ledger import Ledger
 from tidegate.pipeline.pacing import BatchPacing
 from tidegate.pipeline.progress import PipelineProgress
-from tidegate.pipeline.savepoints import SavepointCoordinator
-from tidegate.pipeline.sink_records import (
-    LINEAGE,
-    SinkLostRecord,
-    appends_beside,
-    awaited,
-    consented_checkpoint,
-    recorded_sinks,
-)
-from tidegate.pipeline.source_retention import retained_offsets
-from tidegate.pipeline.uncheckpointed import beginning, ranges_of, to_repeat
-from tidegate.plugin.contract import (
-    Commit,
-    CommitRange,
-    Committer,
-    Offset,
-    ResourceRegistry,
-    SinkRestore,
-)
+from tidegate.pipeline.recovery import PipelineRecovery
+from tidegate.pipeline.sink_records import LINEAGE
+from tidegate.pipeline.uncheckpointed import ranges_of
+from tidegate.plugin.contract import Commit, CommitRange, Committer, Offset
 
 LOG = logging.getLogger("tidegate.pipeline")
 IDLE_PAUSE_S_MIN = 0.05
-SAVING_PAUSE_S = 1.0
+SAVEPOINT_PAUSE_S = 1.0
 UNREACHABLE_PAUSE_S_MIN = 1.0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PipelineContext:
-    """What a loop works with.
-
-    `stop` asks it to end at the next checkpoint; `savepoints` knows whether one is wanted (None:
-    nobody can ask).
-    """
-
-    job: JobRecord
-    storage: CheckpointStorage
-    engine: Engine
-    clock: Clock
-    stop: threading.Event
-    retained_max: int
-    interval_s: float
-    savepoints: SavepointCoordinator | None = None
-    books: Callable[[Action], ResourceRegistry] | None = (
-        None  # where operators record what they create outside (None: nowhere)
-    )
-    installation: str = ""  # the id of the store
 
 
 class BatchLoop:
@@ -94,49 +49,54 @@ class BatchLoop:
         self.graph = graph
         self.ledger = ledger
         self.progress = progress
+        self.savepoints = context.savepoints
         self.pacing = BatchPacing.of(context.job.plan.env, context.interval_s)
         self.bounded = all(source.bounded for source in graph.sources.values())
         self.scale = 1.0
         self.offsets: dict[str, Offset] = {}
-        self.kept: dict[
-            int, Mapping[str, Offset]
-        ] = {}  # offsets of the retained checkpoints, for release
-        self.deleted: list[str] = []
+        # source offsets of the retained checkpoints, for the release of older positions
+        self.checkpoint_offsets: dict[int, Mapping[str, Offset]] = {}
+        self.deleted_paths: list[str] = []
         self.committers: dict[str, Committer] = {}
-        self.uncheckpointed_commits: list[
-            CommitRange
-        ] = []  # batches that a sink has and the registry of checkpoints has lost
-        self.abandoned: Abandoned | None = None  # the pending batch, where it is planned anew
+        # batches that a sink has and that the store no longer knows
+        self.uncheckpointed_commits: list[CommitRange] = []
+        self.abandoned: Abandoned | None = None  # the pending batch, if it is planned anew
         self.ready: list[str] = []
-        self.warnings: list[str] = []
 
     def run(self) -> PipelineStatus:
-        """Until all sources are ready to close (FINISHED) or a stop is wanted (CANCELED)."""
+        """Run until all sources are ready to close (FINISHED) or a stop is requested (CANCELED)."""
         self._open()
         try:
-            self._resume_saving()
-            self._catch_up()
+            self._finish_savepoint_part()
+            self._repeat_uncheckpointed()
             status = self._run_batches()
         finally:
             for committer in self.committers.values():
                 committer.close()
-        self.ledger.end(
-            status
-        )  # last: until then a successor opens the sinks again, and finishes what they left
+        # Last: until then a successor opens the sinks again, and finishes what they left.
+        self.ledger.end(status)
         if status is PipelineStatus.FINISHED:
-            self._forget()
-        if self.context.savepoints is not None and status is PipelineStatus.FINISHED:
-            self.context.savepoints.serve(
-                self.ledger
-            )  # the others may only have waited for this one
+            self._forget_sinks()
+            # the other pipelines may have waited only for this one
+            self.savepoints.serve(self.ledger)
         return status
 
-    def _forget(self) -> None:
-        """Only a savepoint can bring a finished pipeline back: without one, no sink needs its
-        record any more. What fails here is left where it is.
+    def _open(self) -> None:
+        """Recover from the restore point, and continue from there."""
+        recovered = PipelineRecovery(self.context, self.graph, self.ledger, self.progress).run()
+        self.offsets = recovered.offsets
+        self.checkpoint_offsets = recovered.checkpoint_offsets
+        self.committers = recovered.committers
+        self.uncheckpointed_commits = recovered.uncheckpointed_commits
+        self.abandoned = recovered.abandoned
+        self._report_progress()
+
+    def _forget_sinks(self) -> None:
+        """Delete the sinks' records of a finished pipeline, unless a savepoint may need them.
+
+        Only a savepoint can restart a finished pipeline. A failure leaves the record where it is.
         """
-        desk = self.context.savepoints
-        if desk is not None and (desk.wanted is not None or desk.has_any(self.ledger.pipeline)):
+        if self.savepoints.requested is not None or self.savepoints.has_any(self.ledger.pipeline):
             return
         for name, committer in self.committers.items():
             try:
@@ -150,10 +110,10 @@ class BatchLoop:
     def _run_batches(self) -> PipelineStatus:
         clock = self.context.clock
         while True:
-            if self._pending() is None and self._stopped():
+            if self._pending() is None and self._should_stop():
                 return PipelineStatus.CANCELED
             began_s = clock.monotonic_s()
-            behind: bool | None = False
+            has_backlog: bool | None = False
             try:
                 pending = self._pending() or self._plan()
                 if pending is not None:
@@ -162,8 +122,10 @@ class BatchLoop:
                 self._wait_for_source(error)
                 continue
             if pending is not None:
-                behind = self._behind()
-                self.scale = self.pacing.rescaled(self.scale, clock.monotonic_s() - began_s, behind)
+                has_backlog = self._has_backlog()
+                self.scale = self.pacing.rescaled(
+                    self.scale, clock.monotonic_s() - began_s, has_backlog
+                )
             else:
                 self.ready = self._ready()
             if self.bounded and self.ready == sorted(self.graph.sources):
@@ -171,22 +133,22 @@ class BatchLoop:
             if pending is None:
                 self.ledger.confirm()
                 self.progress.idle()
-            pause_s = self.pacing.pause_s(clock.monotonic_s() - began_s, behind)
+            pause_s = self.pacing.pause_s(clock.monotonic_s() - began_s, has_backlog)
             self._pause(pause_s if pending else max(pause_s, IDLE_PAUSE_S_MIN))
 
     def _pending(self) -> PendingBatch | None:
         return self.ledger.state.pending if self.abandoned is None else None
 
     def _wait_for_source(self, error: SourceUnreachable) -> None:
-        """A source that comes back by itself is waited for, where the pipeline has no end: nothing
-        is confirmed meanwhile, so it becomes LATE with this reason.
+        """Pause until a source can be reached again, if the pipeline is unbounded.
 
-        A stop is obeyed: a batch that was begun waits for the next start.
+        Nothing is confirmed meanwhile, so the pipeline becomes LATE with this reason. A stop is
+        honoured: a batch that was begun waits for the next start.
         """
         if self.bounded:
             raise error
-        self.progress.phase("planning")
-        self.ledger.unreachable(
+        self.progress.set_phase("planning")
+        self.ledger.source_unreachable(
             failure_of(
                 error, self.context.clock.now_ms(), self.ledger.generation, self.ledger.pipeline
             )
@@ -195,247 +157,66 @@ class BatchLoop:
         if self.context.stop.is_set() and self._pending() is not None:
             raise error
 
-    def _stopped(self) -> bool:
-        """Between two batches: give what a savepoint wants of this pipeline, and wait with it where
-        the job is to end with the savepoint. Whether to end.
+    def _should_stop(self) -> bool:
+        """Serve a requested savepoint between two batches, and return whether to end.
+
+        If the job is to stop with the savepoint, this waits until the other pipelines have given
+        their parts.
         """
-        desk = self.context.savepoints
         while not self.context.stop.is_set():
-            if desk is None:
-                return False
-            desk.serve(self.ledger)
-            if desk.over:
+            self.savepoints.serve(self.ledger)
+            if self.savepoints.ends_job:
                 return True
-            if not desk.waits(self.ledger.state):
+            if not self.savepoints.must_wait(self.ledger.state):
                 return False
-            self.progress.phase("saving")
+            self.progress.set_phase("saving")
             self.ledger.confirm()
-            self._pause(SAVING_PAUSE_S)
+            self._pause(SAVEPOINT_PAUSE_S)
         return True
 
-    def _resume_saving(self) -> None:
-        """A part that was chosen and not copied is copied first: the batches to come may take the
-        place of its checkpoint.
-        """
-        part, desk = self.ledger.state.savepoint, self.context.savepoints
-        if desk is not None and part is not None and not part.copied:
-            desk.serve(self.ledger)
+    def _finish_savepoint_part(self) -> None:
+        """Copy a savepoint part that was chosen but not copied, before retention drops it."""
+        part = self.ledger.state.savepoint
+        if part is not None and not part.copied:
+            self.savepoints.serve(self.ledger)
 
     def _pause(self, seconds: float) -> None:
-        if self.context.savepoints is None:
-            self.context.clock.wait(self.context.stop, seconds)
-        else:
-            self.context.savepoints.wait(self.context.stop, seconds)
+        self.savepoints.wait(self.context.stop, seconds)
 
-    def _open(self) -> None:
-        """Take up the place that the store, the last checkpoint and the sinks tell; sinks undo or
-        finish what is newer.
+    def _repeat_uncheckpointed(self) -> None:
+        """Repeat the batches that the sinks have and the store has lost, each under its own id.
 
-        All sinks are fenced and asked before the first one is told what becomes of the batches
-        after the restore point.
-        """
-        self.progress.phase("restoring")
-        state = self.ledger.load()
-        states = self._recall(state)
-        resumes = self._resumes(state, states)
-        expected = recorded_sinks(state, states)
-        if any(sink.on_engine for sink in self.graph.sinks.values()):
-            nothing = Batch(
-                lineage=state.lineage,
-                pipeline=state.pipeline,
-                checkpoint=0,
-                generation=self.ledger.generation,
-                ranges={},
-            )
-            self.context.engine.run(
-                self.graph, nothing
-            )  # waits until the engine is up, and raises what keeps it from that
-        committers = {name: sink.committer() for name, sink in self.graph.sinks.items()}
-        self._ask_memory(committers, resumes, expected)
-        found = {
-            name: committer.uncheckpointed_commits(resumes[name])
-            for name, committer in committers.items()
-        }
-        checkpoint = state.latest.checkpoint if state.latest else 0
-        self._start(
-            self.kept[checkpoint] if state.latest else {}, {} if state.latest else beginning(found)
-        )
-        self.uncheckpointed_commits = (
-            []
-            if state.rewind or state.dropped_operators
-            else to_repeat(checkpoint, self.offsets, found)
-        )
-        # Before any sink takes a row back: no checkpoint may be found again that counts it.
-        self.context.storage.sweep(
-            state.job_id,
-            state.pipeline,
-            {ref.path for ref in state.retained},
-            self.ledger.generation,
-            self.ledger.token,
-        )
-        self.abandoned = abandoned(state, self.graph, found)
-        if self.abandoned is not None:
-            resumes = {
-                name: replace(each, pending=None, rewind=each.rewind or self.abandoned.rewind)
-                for name, each in resumes.items()
-            }
-            self.uncheckpointed_commits = []
-        for name, committer in committers.items():
-            committer.open(
-                replace(
-                    resumes[name],
-                    uncheckpointed_commits=tuple(
-                        record.checkpoint for record in self.uncheckpointed_commits
-                    ),
-                )
-            )
-            self.committers[name] = committer
-        self.progress.restored(self.ledger.state)
-        self._measure()
-
-    def _resumes(self, state: PipelineState, states: Mapping[str, Any]) -> dict[str, SinkRestore]:
-        """Where each sink is to go on."""
-        return {
-            name: SinkRestore(
-                lineage=state.lineage,
-                generation=self.ledger.generation,
-                checkpoint=state.latest.checkpoint if state.latest else 0,
-                pending=state.pending.checkpoint if state.pending else None,
-                state=None
-                if name in state.dropped_operators
-                else states.get(name, {}).get("state"),
-                rewind=state.rewind,
-                token=self.ledger.token,
-                installation=self.context.installation,
-            )
-            for name in self.graph.sinks
-        }
-
-    def _ask_memory(
-        self,
-        committers: Mapping[str, Committer],
-        resumes: Mapping[str, SinkRestore],
-        expected: frozenset[str],
-    ) -> None:
-        """Before anything is created in a target: it must remember the checkpoint that it is to go
-        on from.
-        """
-        consented = consented_checkpoint(self.context.job, self.ledger.pipeline)
-        for name, committer in committers.items():
-            must = name in expected and resumes[name].checkpoint != consented
-            memory = awaited(
-                partial(committer.memory, resumes[name]),
-                resumes[name].checkpoint if must else 0,
-                self.context.clock,
-                self.context.stop,
-            )
-            if memory is None:
-                continue
-            if must and memory.checkpoint < resumes[name].checkpoint:
-                raise SinkLostRecord(name, memory, resumes[name].checkpoint)
-            if memory.others:
-                self.warnings.append(appends_beside(memory))
-                LOG.warning(
-                    "target_holds_other_rows",
-                    extra={
-                        "job_id": self.ledger.job_id,
-                        "operator": name,
-                        "why": appends_beside(memory),
-                    },
-                )
-
-    def _catch_up(self) -> None:
-        """Repeat what the sinks have and the registry has lost, each batch under its own id.
-
-        Asked for again by whoever comes after a crash in the middle.
+        After a crash in the middle, the successor's recovery finds them again.
         """
         pending = self.ledger.state.pending
-        if pending is not None and [
-            record.checkpoint for record in self.uncheckpointed_commits
-        ] in (
-            [],
-            [pending.checkpoint],
-        ):
-            # as after any crash: the very same batch is repeated, and sinks refuse one with other
-            # ranges
+        checkpoints = [record.checkpoint for record in self.uncheckpointed_commits]
+        if pending is not None and checkpoints in ([], [pending.checkpoint]):
+            # As after any crash, the same batch is repeated; sinks reject one with other ranges.
             return
         for record in self.uncheckpointed_commits:
             if self.context.stop.is_set() and self.ledger.state.pending is None:
                 return
             self._batch(self.ledger.repeat(record.checkpoint, ranges_of(record)))
 
-    def _recall(self, state: PipelineState) -> Mapping[str, Any]:
-        """The states of the latest checkpoint, which must be sound; of older ones only the offsets,
-        where they can be read.
-        """
-        states: Mapping[str, Any] = {}
-        for ref in state.retained:
-            try:
-                checkpoint = self.context.storage.read(ref.path)
-                states = checkpoint.states
-            except Damaged:
-                if ref == state.latest:
-                    raise
-                continue
-            if ref == state.latest and not self.context.job.fork:  # a fork has a lineage of its own
-                claims = {
-                    f"pipeline {state.pipeline}": state.lineage,
-                    f"its checkpoint {ref.checkpoint}": checkpoint.manifest.lineage,
-                }
-                agree_on_lineage(state.job_id, claims)
-            self.kept[ref.checkpoint] = {
-                name: states[name]["offset"] for name in self.graph.sources if name in states
-            }
-        return states
-
-    def _start(self, restored: Mapping[str, Offset], begun: Mapping[str, Offset]) -> None:
-        """The offsets to go on from: the checkpoint's, else where the source began (the store knows
-        it, or a sink's first record), else where it begins.
-        """
-        known = {
-            **begun,
-            **{
-                name: offset
-                for name, offset in restored.items()
-                if name not in self.ledger.state.dropped_operators
-            },
-        }
-        asked = {
-            name: partial(known.__getitem__, name) if name in known else source.initial
-            for name, source in self.graph.sources.items()
-        }
-        self.ledger.start(asked, self.warnings)
-        began = self.ledger.state.initial or {}
-        self.offsets = {
-            name: (
-                restored[name]
-                if name in restored and name not in self.ledger.state.dropped_operators
-                else began[name]
-            )
-            for name in self.graph.sources
-        }
-        if restored:
-            pending = self.ledger.state.pending is not None
-            self.offsets = retained_offsets(
-                self.graph.sources, self.offsets, self.context.job.on_not_held, pending=pending
-            )
-
     def _plan(self) -> PendingBatch | None:
-        """The next range of every source, recorded; None where there is nothing new. The first
-        batch is made even if it is empty: so every pipeline has a checkpoint, and can be saved.
-        Where the job is to end with a savepoint, that one reads nothing.
+        """Begin the next batch over a new range of every source; None if there is nothing to read.
+
+        The first batch is made even if it is empty, so that every pipeline has a checkpoint and can
+        be part of a savepoint. If the job is to stop with a savepoint, that first batch reads
+        nothing.
         """
-        self.progress.phase("planning")
-        desk, first = self.context.savepoints, self.ledger.state.latest is None
-        hurry = first and desk is not None and desk.wanted is not None and desk.wanted.stop
+        self.progress.set_phase("planning")
+        first = self.ledger.state.latest is None
+        requested = self.savepoints.requested
+        empty = first and requested is not None and requested.stop
         ranges = {}
         for name, source in self.graph.sources.items():
-            readers, start = self.graph.nodes[name].action.parallelism, self.offsets[name]
-            ranges[name] = SourceRange(
-                start,
-                start if hurry else source.latest(start, self.pacing.limit(self.scale, readers)),
-            )
-        replaces, self.abandoned = self.abandoned.pending if self.abandoned else None, None
+            readers = self.graph.nodes[name].action.parallelism
+            start = self.offsets[name]
+            limit = self.pacing.limit(self.scale, readers)
+            ranges[name] = SourceRange(start, start if empty else source.latest(start, limit))
+        replaces = self.abandoned.pending if self.abandoned else None
+        self.abandoned = None
         if first or not _empty(ranges):
             return self.ledger.begin(ranges, replaces=replaces)
         if replaces is not None:
@@ -443,8 +224,8 @@ class BatchLoop:
         return None
 
     def _batch(self, pending: PendingBatch) -> None:
-        """Write, commit, publish, complete. Every step can be repeated by a successor."""
-        self.progress.batch(pending.checkpoint)
+        """Write, commit, publish, complete. A successor can repeat every step."""
+        self.progress.begin_batch(pending.checkpoint)
         batch = Batch(
             lineage=self.ledger.state.lineage,
             pipeline=self.ledger.pipeline,
@@ -455,15 +236,15 @@ class BatchLoop:
         failpoint("batch.write.before")
         try:
             written = (
-                self._nothing()
+                self._empty_result()
                 if _empty(batch.ranges)
                 else self.context.engine.run(self.graph, batch)
             )
         except TidegateError as error:
-            raise in_batch(error, pending.checkpoint) from error
+            raise with_batch_number(error, pending.checkpoint) from error
         failpoint("batch.write.after")
         self.progress.written(written)
-        self.ledger.load()  # overtaken while writing: Fenced before anything is made visible
+        self.ledger.load()  # raises Fenced, before anything is made visible, if superseded
         self._commit(batch, written)
         self.ledger.load()
         self.offsets = {
@@ -471,27 +252,27 @@ class BatchLoop:
             **{name: r.end for name, r in pending.ranges.items() if name in self.offsets},
         }
         ref = self._publish(pending, written)
-        self.kept[pending.checkpoint] = self.offsets
+        self.checkpoint_offsets[pending.checkpoint] = self.offsets
         self.ready = self._ready()
         try:
-            self.ledger.complete(ref, self.ready, self.context.retained_max, self.deleted)
-        except TerminalError:  # Fenced, or the job has ended without us
-            if self.ledger.nobody_needs(ref):
+            self.ledger.complete(ref, self.ready, self.context.retained_max, self.deleted_paths)
+        except TerminalError:  # Fenced, or the job has ended meanwhile
+            if self.ledger.is_unreferenced(ref):
                 self.context.storage.delete(ref.path, self.ledger.generation, self.ledger.token)
             raise
         self.progress.completed(self.ledger.state)
-        self._measure()
-        self._tidy()
+        self._report_progress()
+        self._clean_up()
 
-    def _nothing(self) -> Written:
-        """What the engine would say of an empty batch."""
+    def _empty_result(self) -> Written:
+        """Return the result of a batch without rows, for which the engine is not started."""
         return Written(
             rows_read=dict.fromkeys(self.graph.sources, 0),
             messages={name: () for name in self.graph.sinks},
         )
 
     def _commit(self, batch: Batch, written: Written) -> None:
-        self.progress.phase("committing")
+        self.progress.set_phase("committing")
         offsets = {name: {"start": r.start, "end": r.end} for name, r in batch.ranges.items()}
         failpoint("batch.commit.before")
         for name, committer in self.committers.items():
@@ -509,9 +290,10 @@ class BatchLoop:
         failpoint("batch.commit.after")
 
     def _publish(self, pending: PendingBatch, written: Written) -> CheckpointRef:
-        self.progress.phase("publishing")
+        self.progress.set_phase("publishing")
         state = self.ledger.state
-        rows_read, rows_written = sum(written.rows_read.values()), written.rows_written()
+        rows_read = sum(written.rows_read.values())
+        rows_written = written.rows_written()
         identities = {name: identity_of(node.action) for name, node in self.graph.nodes.items()}
         states: dict[str, object] = {
             name: {"offset": offset, IDENTITY: identities[name]}
@@ -521,12 +303,9 @@ class BatchLoop:
             name: {"state": committer.state(), IDENTITY: identities[name], LINEAGE: state.lineage}
             for name, committer in self.committers.items()
         }
-        desk = self.context.savepoints
-        kind = (
-            CheckpointKind.SAVEPOINT
-            if desk is not None and desk.open_part(state)
-            else CheckpointKind.CHECKPOINT
-        )
+        kind = CheckpointKind.CHECKPOINT
+        if self.savepoints.part_missing(state):
+            kind = CheckpointKind.SAVEPOINT
         manifest = Manifest(
             job_id=state.job_id,
             pipeline=state.pipeline,
@@ -555,23 +334,22 @@ class BatchLoop:
             volumes=written.volumes,
         )
 
-    def _tidy(self) -> None:
-        """Delete what is doomed, let sinks and sources forget what no restore point needs.
+    def _clean_up(self) -> None:
+        """Delete dropped checkpoints; release what no restore point needs in sinks and sources.
 
-        All of it is done again if it was not done.
+        A crash in the middle is harmless: the next batch does all of it again.
         """
         state = self.ledger.state
         for ref in state.pending_deletion:
             self.context.storage.delete(ref.path, self.ledger.generation, self.ledger.token)
-        self.deleted = [ref.path for ref in state.pending_deletion]
-        for checkpoint in [c for c in self.kept if c < state.retained[0].checkpoint]:
-            del self.kept[checkpoint]
-        desk = self.context.savepoints
-        held = desk.held(state.pipeline, state.retained) if desk is not None else {}
-        if held is None:
-            return  # what savepoints need is not known now: nothing is forgotten
-        points = {**self.kept, **held}
-        oldest = min([state.retained[0].checkpoint, *held])
+        self.deleted_paths = [ref.path for ref in state.pending_deletion]
+        for checkpoint in [c for c in self.checkpoint_offsets if c < state.retained[0].checkpoint]:
+            del self.checkpoint_offsets[checkpoint]
+        saved = self.savepoints.retained_points(state.pipeline, state.retained)
+        if saved is None:
+            return  # what savepoints need is unknown now, so nothing is released
+        points = {**self.checkpoint_offsets, **saved}
+        oldest = min([state.retained[0].checkpoint, *saved])
         for committer in self.committers.values():
             committer.retain(oldest)
         for name, source in self.graph.sources.items():
@@ -579,8 +357,9 @@ class BatchLoop:
                 source.release(points[oldest][name])
 
     def _ready(self) -> list[str]:
-        """The sources that have nothing more to read after the current offsets: derived, so a lost
-        set costs nothing.
+        """Return the sources that have nothing to read after the current offsets.
+
+        It is derived from the sources, so a lost set does no harm.
         """
         return sorted(
             name
@@ -588,35 +367,36 @@ class BatchLoop:
             if source.bounded and source.is_exhausted(self.offsets[name])
         )
 
-    def _behind(self) -> bool | None:
-        """Whether some source has more than the last batch was allowed to take; None where none
-        says so and one cannot tell.
+    def _has_backlog(self) -> bool | None:
+        """Return whether a source has more rows than the last batch was allowed to read.
+
+        None if no source says so and at least one cannot tell.
         """
-        told = {
+        answers = {
             source.has_backlog(self.offsets[name]) for name, source in self.graph.sources.items()
         }
-        return True if True in told else None if None in told else False
+        if True in answers:
+            return True
+        return None if None in answers else False
 
     def _finish(self) -> PipelineStatus:
-        """All sources are ready to close: the sinks agree, then the completed point and FINISHED at
-        once.
-        """
-        self.progress.phase("finishing")
+        """Let all sinks finish, once all sources are ready to close."""
+        self.progress.set_phase("finishing")
         failpoint("batch.finish.before")
         for committer in self.committers.values():
             committer.finish()
         failpoint("batch.finish.after")
         return PipelineStatus.FINISHED
 
-    def _measure(self) -> None:
-        """Tell the display how far the sources are."""
+    def _report_progress(self) -> None:
+        """Report how far the bounded sources have been read, if they use the same unit."""
         known = [
             p
             for name, source in self.graph.sources.items()
             if (p := source.progress(self.offsets[name])) is not None
         ]
         if self.bounded and known and len({p.unit for p in known}) == 1:
-            self.progress.progress(
+            self.progress.set_read(
                 sum(p.done for p in known), sum(p.total for p in known), known[0].unit
             )
 

@@ -1,15 +1,15 @@
-"""How much the next batch may take, and when it may begin. Pure.
+"""Decides how much the next batch may read, and when it may begin. Pure.
 
-Without an interval a bounded job is one batch. With one, a batch should take about one interval:
-its size follows the duration of the last. But every batch has a cost that no size changes: where
-the interval is shorter than that, ever smaller batches would never catch up, so that one of a
-second is small enough. A rate (`read_limit.*`, for each parallel reader) or `batch.*_max` caps it.
+Without an interval a bounded job is one batch. With an interval, a batch should take about one
+interval, so its size follows the duration of the last one. But every batch has a fixed cost. If the
+interval is shorter than that cost, ever smaller batches would never catch up, so a batch of one
+second (SHORT_S) is not made smaller. A rate (`read_limit.*`, for each parallel reader) or
+`batch.*_max` caps the size.
 
-A stream begins a batch each interval. Where a source is behind, because the limit ended the last
-batch and not what there was to read, the next one begins at once, though not more often than every
-BACKLOG_EVERY_S: until it has caught up, batches follow one another and grow. Only such batches say
-anything about the size: how long a batch took that found little to read is no reason to take more
-the next time.
+A stream begins a batch each interval. While a source has a backlog (the limit ended the last batch,
+not the end of the data) the next batch begins at once, but at most every BACKLOG_EVERY_S. Until the
+source has caught up, batches follow one another and grow. Only batches with a backlog make the size
+grow: the duration of a batch that found little to read says nothing about a larger one.
 """
 
 from dataclasses import dataclass
@@ -25,14 +25,13 @@ SHRINK_MAX = 0.25
 SCALE_MIN = 1e-4
 SHORT_S = 1.0  # a batch that takes no longer is not made smaller
 SCALE_MAX = 1e6
-# between the beginnings of two batches of a stream that is behind; the interval where that is
-# shorter
+# between the starts of two batches of a stream with a backlog; a shorter interval wins
 BACKLOG_EVERY_S = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchPacing:
-    """What the env block says about batches."""
+    """The settings of the env block that determine size and timing of batches."""
 
     interval_s: float | None
     streaming: bool
@@ -45,7 +44,7 @@ class BatchPacing:
 
     @staticmethod
     def of(env: JobEnv, streaming_interval_s: float = STREAMING_INTERVAL_S) -> "BatchPacing":
-        """The pace of a job."""
+        """Read the settings from a job's env block."""
         streaming = env.mode is JobMode.STREAMING
         given = env.checkpoint_interval_ms / 1000 if env.checkpoint_interval_ms else None
         return BatchPacing(
@@ -61,11 +60,11 @@ class BatchPacing:
 
     @property
     def rated(self) -> bool:
-        """Whether reading is slowed down on purpose."""
+        """Whether a rate limit slows down reading."""
         return self.rows_per_second is not None or self.bytes_per_second is not None
 
     def limit(self, scale: float, readers: int) -> Limit:
-        """The limit of one source in the next batch; `scale` is what `rescaled` returned."""
+        """Return the limit of one source in the next batch; `scale` comes from `rescaled`."""
         interval = self.interval_s if self.interval_s is not None else 1.0
         adaptive = self.interval_s is not None
         rows = [FIRST_ROWS * scale] if adaptive else []
@@ -85,10 +84,10 @@ class BatchPacing:
             files=self.files_max,
         )
 
-    def rescaled(self, scale: float, took_s: float, behind: bool | None = None) -> float:
-        """The scale after a batch that took so long: towards one interval a batch.
+    def rescaled(self, scale: float, took_s: float, has_backlog: bool | None = None) -> float:
+        """Return the scale after a batch of this duration, which approaches one interval per batch.
 
-        It does not grow where there was not more to take.
+        It does not grow if there was no more to read.
         """
         if self.interval_s is None:
             return scale
@@ -96,18 +95,18 @@ class BatchPacing:
             self.interval_s / max(took_s, 1e-3),
             max(self.interval_s, SHORT_S) / max(took_s, 1e-3),
         )
-        growing = 1.0 if behind is False else min(GROW_MAX, grow)
+        growing = 1.0 if has_backlog is False else min(GROW_MAX, grow)
         factor = growing if grow > 1 else max(SHRINK_MAX, min(1.0, shrink))
         return min(SCALE_MAX, max(SCALE_MIN, scale * factor))
 
-    def pause_s(self, began_ago_s: float, behind: bool | None = None) -> float:
-        """How long to wait before the next batch begins.
+    def pause_s(self, began_ago_s: float, has_backlog: bool | None = None) -> float:
+        """Return how long to wait before the next batch begins.
 
-        A bounded read without a rate goes on at once, a stream that is behind nearly so.
+        A bounded read without a rate continues at once, a stream with a backlog almost at once.
         """
         if self.interval_s is None:
             return 1.0 if self.rated and began_ago_s < 1.0 else 0.0
         every_s = self.interval_s if self.streaming or self.rated else 0.0
-        if behind and not self.rated:
+        if has_backlog and not self.rated:
             every_s = min(every_s, BACKLOG_EVERY_S)
         return max(self.pause_s_min, every_s - began_ago_s)

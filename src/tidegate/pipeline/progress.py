@@ -1,4 +1,5 @@
-"""How far a pipeline is, for displays: filled by the loop, read and written behind by the driver.
+"""Metrics of a pipeline, for displays: set by the batch loop, written to the store by the driver.
+
 Never used for decisions.
 """
 
@@ -14,7 +15,7 @@ from tidegate.pipeline.rates import RateWindow
 
 
 class PipelineProgress:
-    """The latest figures of one pipeline; safe to read from another thread."""
+    """The latest metrics of one pipeline; safe to read from another thread."""
 
     def __init__(self, pipeline: int, generation: int, clock: Clock | None = None) -> None:
         self._lock = threading.Lock()
@@ -23,26 +24,26 @@ class PipelineProgress:
         self._metrics = PipelineMetrics(pipeline=pipeline, generation=generation)
 
     def read(self) -> PipelineMetrics:
-        """The figures as they are, with the rates of this moment."""
+        """Return the current metrics, with the rates of this moment."""
         with self._lock:
             return replace(self._metrics, rates=self._window.rates(self._clock.monotonic_s()))
 
-    def phase(self, name: str) -> None:
-        """What the loop does now."""
+    def set_phase(self, name: str) -> None:
+        """Set what the loop does now."""
         self._set(phase=name)
 
     def idle(self) -> None:
-        """There is nothing to read."""
+        """Record that there is nothing to read."""
         with self._lock:
             self._window.idle(self._clock.monotonic_s())
         self._set(phase="idle")
 
-    def batch(self, checkpoint: int) -> None:
-        """A batch is being written."""
+    def begin_batch(self, checkpoint: int) -> None:
+        """Record that a batch is being written."""
         self._set(phase="writing", checkpoint=checkpoint)
 
     def written(self, written: Written) -> None:
-        """The tasks of a batch are done; not yet committed."""
+        """Count the rows of a batch whose tasks are done; it is not yet committed."""
         now = self.read()
         self._set(
             rows_read=now.rows_read + sum(written.rows_read.values()),
@@ -50,7 +51,7 @@ class PipelineProgress:
         )
 
     def restored(self, state: PipelineState) -> None:
-        """Figures of earlier generations count too."""
+        """Start from the counters of earlier generations."""
         with self._lock:
             self._window.open(state.retained, self._clock.monotonic_s(), self._clock.now_ms())
         self._set(
@@ -60,20 +61,20 @@ class PipelineProgress:
         )
 
     def completed(self, state: PipelineState) -> None:
-        """A checkpoint: what is committed is the truth."""
+        """Replace the counters by the committed ones, after a checkpoint."""
         assert state.latest is not None, "a checkpoint was completed"
         with self._lock:
             self._window.completed(state.latest, self._clock.monotonic_s())
         self._set(phase="waiting", rows_read=state.rows_read, rows_written=state.rows_written)
 
-    def progress(self, done: float, total: float, unit: str) -> None:
-        """How much of the bounded sources is read."""
+    def set_read(self, done: float, total: float, unit: str) -> None:
+        """Set how much of the bounded sources is read."""
         self._set(done=done, total=total, unit=unit)
 
-    def log_retention(self, figures: Sequence[LogRetentionMetric]) -> None:
-        """What the sources said about the oldest restore point."""
-        self._set(runway=tuple(figures))
+    def set_log_retention(self, metrics: Sequence[LogRetentionMetric]) -> None:
+        """Set how long the sources keep the log that the oldest restore point needs."""
+        self._set(log_retention=tuple(metrics))
 
     def _set(self, **changes: object) -> None:
         with self._lock:
-            self._metrics = replace(self._metrics, **changes)  # type: ignore[arg-type]  # the callers above name fields of it
+            self._metrics = replace(self._metrics, **changes)  # type: ignore[arg-type]

@@ -1,11 +1,10 @@
-"""How fast committed rows pass a pipeline: the one place where a rate is computed. Called by the
-meter; everything that shows a rate shows this one.
+"""Computes the rate of committed rows of a pipeline. No other code computes one.
 
-The rows of a batch count evenly over the time since the batch before it. The rate is what falls
-into the last WINDOW_S of the time that is accounted for, which ends with the last completed batch,
-or with the last time at which there was nothing to read. What is overdue counts as nothing, so that
-the rate of a pipeline that hangs falls to 0. All times are monotonic: a step of the wall clock
-changes no rate.
+Called by PipelineProgress; every display shows this rate. The rows of a batch are spread evenly
+over the time since the batch before it. The rate covers the last WINDOW_S of the accounted time,
+which ends with the last completed batch, or with the last time at which there was nothing to read.
+Overdue time counts without rows, so the rate of a pipeline that hangs falls to 0. All times are
+monotonic: a step of the wall clock changes no rate.
 """
 
 from collections import deque
@@ -31,7 +30,7 @@ class _Span:
     ref: CheckpointRef
 
     def share(self, start_s: float, end_s: float) -> float:
-        """Which part of it falls between these two."""
+        """Return the fraction of the span that is between these two times."""
         overlap_s = min(self.until_s, end_s) - max(self.since_s, start_s)
         return min(1.0, overlap_s / (self.until_s - self.since_s)) if overlap_s > 0 else 0.0
 
@@ -47,8 +46,9 @@ class RateWindow:
         self._has_data = False  # whether this driver has completed anything yet
 
     def open(self, retained: Sequence[CheckpointRef], now_s: float, now_ms: int) -> None:
-        """Begin, with the batches that earlier drivers completed a moment ago: a restart is no
-        reason to forget them. A second time changes nothing.
+        """Start with the batches that earlier drivers completed recently.
+
+        So a restart does not reset the rate. A second call changes nothing.
         """
         if self._start_s is not None:
             return
@@ -77,12 +77,13 @@ class RateWindow:
             self._spans.popleft()
 
     def idle(self, now_s: float) -> None:
-        """There is nothing to read: all that came until now has been counted."""
+        """Record that there is nothing to read: all rows until now have been counted."""
         self._accounted_s, self._has_data = max(self._accounted_s, now_s), True
 
     def rates(self, now_s: float) -> PipelineRates | None:
-        """Rows and bytes per second; None until this driver has completed a batch, or found nothing
-        to read.
+        """Return rows and bytes per second.
+
+        None until this driver has completed a batch or found nothing to read.
         """
         if self._start_s is None or not self._has_data:
             return None
@@ -119,5 +120,5 @@ class RateWindow:
 
 
 def _monotonic_s(at_ms: int, now_s: float, now_ms: int) -> float:
-    """A moment of the wall clock on the monotonic one."""
+    """Convert a wall-clock time to the monotonic clock."""
     return now_s - (now_ms - at_ms) / 1000

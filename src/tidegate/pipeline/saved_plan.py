@@ -1,5 +1,6 @@
-"""The plan of a job as a savepoint keeps it: what a restore elsewhere has to compare, and no
-secret. Pure. Called by savepoint.
+"""The plan of a job as a savepoint stores it: what a restore compares, without secrets. Pure.
+
+Called by savepoints.
 """
 
 import hashlib
@@ -14,8 +15,9 @@ from tidegate.redact import MASK, mask_value
 
 
 def operators_digest(plan: Plan) -> str:
-    """Which operators there are and how they are joined, as one word: the same word where the state
-    of one job fits the other.
+    """Hash the operators and their connections.
+
+    Two jobs with the same digest can use each other's state.
     """
     operators = [
         [p.id, a.operator, a.kind.value, a.plugin, list(a.inputs)]
@@ -26,7 +28,7 @@ def operators_digest(plan: Plan) -> str:
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """The operators with their options, without secrets."""
+    """The operators of a plan with their options, without secrets."""
     return {
         "job_name": plan.job_name,
         "mode": plan.env.mode.value,
@@ -49,7 +51,7 @@ def _action(action: Action) -> dict[str, Any]:
 def _secrets(action: Action) -> frozenset[str]:
     try:
         connector = registry.find(action.kind, action.plugin)
-    except UserError:  # a connector that is not installed here tells nothing
+    except UserError:  # the options of a connector that is not installed here are unknown
         return frozenset()
     return frozenset(
         name

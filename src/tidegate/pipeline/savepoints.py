@@ -1,14 +1,15 @@
-"""A driver's part in savepoints: what is wanted, each pipeline's copy, the head when all copies are
-there. Made by the driver, called by its loops.
+"""Makes savepoints: each pipeline copies a checkpoint, and the last one seals the savepoint.
 
-    choose    pipeline's state in the store: this checkpoint, for that savepoint                  killed after it, the successor copies the same one
-    copy      savepoint/<job>/<id>/<pipeline>/, its manifest last                                 copies again, to the same bytes
-    copied    pipeline's state: its part is there                                                 goes on with the head
-    seal      _savepoint.json, by whoever finds all parts there                                   writes it again, the same
-    done      the request: DONE. With `stop`, every pipeline ends now, and not before             ends at once
+Made by the driver, called by its batch loops. The steps, and what a successor does after a kill:
 
-The request is a wish in the store. Nobody has to pass it on: no leader, no worker. What cannot be
-done is said in the request, and the job goes on.
+    choose    pipeline state: this checkpoint, for that savepoint     copies the same checkpoint
+    copy      savepoint/<job>/<id>/<pipeline>/, its manifest last     copies again, same bytes
+    copied    pipeline state: its part is complete                    continues with the seal
+    seal      _savepoint.json, by the loop that finds all parts       writes the same file again
+    done      request: DONE. With `stop`, all pipelines end now       ends at once
+
+The request is a document in the store, which drivers read directly: no leader or worker forwards
+it. A failure is recorded in the request, and the job continues.
 """
 
 import logging
@@ -41,16 +42,44 @@ from tidegate.store.base import Check, OutcomeUnknown, Put, Store
 from tidegate.store.errors import Conflict, StoreUnavailable
 
 LOG = logging.getLogger("tidegate.driver")
-LOOK_S = 0.5
-HELD_S_MAX = (
-    60.0  # so long a savepoint that somebody has deleted may still keep the log of its sources
-)
+POLL_S = 0.5
+RETAINED_REFRESH_S = 60.0  # a deleted savepoint keeps its sources' log for at most this long
+
+
+class NoSavepoints:
+    """Stands for a coordinator where nobody can request a savepoint."""
+
+    requested: SavepointRequest | None = None
+    ends_job = False
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+
+    def part_missing(self, _state: PipelineState) -> bool:
+        return False
+
+    def must_wait(self, _state: PipelineState) -> bool:
+        return False
+
+    def wait(self, stop: threading.Event, seconds: float) -> None:
+        self.clock.wait(stop, seconds)
+
+    def serve(self, _ledger: Ledger) -> None:
+        pass
+
+    def retained_points(
+        self, _pipeline: int, _retained: tuple[CheckpointRef, ...]
+    ) -> Mapping[int, Mapping[str, Offset]] | None:
+        return {}
+
+    def has_any(self, _pipeline: int) -> bool:
+        return False
 
 
 class SavepointCoordinator:
-    """One for each driver.
+    """The savepoint requests of a driver's job.
 
-    `step` is called by one thread, the rest by the loops of its pipelines.
+    `step` is called by one thread, the other methods by the batch loops of its pipelines.
     """
 
     def __init__(self, store: Store, job: JobRecord, savepoints: Savepoints, clock: Clock) -> None:
@@ -60,13 +89,13 @@ class SavepointCoordinator:
         self.clock = clock
         self._request: SavepointRequest | None = None
         self._version = 0
-        self._held: dict[int, tuple[int, float, Mapping[int, Mapping[str, Offset]]]] = {}
+        self._retained: dict[int, tuple[int, float, Mapping[int, Mapping[str, Offset]]]] = {}
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="savepoints", daemon=True)
 
     def start(self) -> None:
-        """Look for requests from now on, in a thread."""
+        """Start to poll for requests in a thread."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -85,98 +114,102 @@ class SavepointCoordinator:
             self._request = found if mine else None
             self._version = entry.version if entry else 0
 
-    # -- asked by the loops
-    # ------------------------------------------------------------------------------------------------------------------------
-
     @property
-    def wanted(self) -> SavepointRequest | None:
-        """The savepoint that is to be made now."""
+    def requested(self) -> SavepointRequest | None:
+        """The savepoint that was requested and is not complete."""
         request = self._request
         return request if request is not None and request.status is SavepointStatus.WANTED else None
 
     @property
-    def over(self) -> bool:
-        """Whether the job was to be stopped with a savepoint that is done."""
+    def ends_job(self) -> bool:
+        """Whether the job must stop because its stop-with-savepoint is complete."""
         request = self._request
         return request is not None and request.stop and request.status is SavepointStatus.DONE
 
-    def open_part(self, state: PipelineState) -> bool:
-        """Whether this pipeline still has to give its part."""
-        wanted, part = self.wanted, state.savepoint
-        return wanted is not None and (part is None or part.id != wanted.id or not part.copied)
+    def part_missing(self, state: PipelineState) -> bool:
+        """Return whether this pipeline must still copy its part of the requested savepoint."""
+        requested, part = self.requested, state.savepoint
+        return requested is not None and (
+            part is None or part.id != requested.id or not part.copied
+        )
 
-    def waits(self, state: PipelineState) -> bool:
-        """Whether this pipeline has given its part and must begin nothing more until the others
-        have.
-        """
-        wanted = self.wanted
-        return wanted is not None and wanted.stop and not self.open_part(state)
+    def must_wait(self, state: PipelineState) -> bool:
+        """Return whether this pipeline must not begin a batch until the others have their parts."""
+        requested = self.requested
+        return requested is not None and requested.stop and not self.part_missing(state)
 
     def wait(self, stop: threading.Event, seconds: float) -> None:
-        """Wait so long, or until a stop, or until something else is wanted."""
+        """Wait until the time is over, a stop is requested, or the request changes."""
         before = self._request
         end_s = self.clock.monotonic_s() + seconds
         while (left_s := end_s - self.clock.monotonic_s()) > 0 and self._request == before:
-            if self.clock.wait(stop, min(left_s, LOOK_S / 2)):
+            if self.clock.wait(stop, min(left_s, POLL_S / 2)):
                 return
 
     def serve(self, ledger: Ledger) -> None:
-        """Give this pipeline's part, where it is wanted and there is a checkpoint; then the head,
-        where this was the last part. Called between batches, and when a pipeline has finished.
-        While the store is out of reach nothing is said: the next turn comes back to it.
+        """Copy this pipeline's part if one is requested; seal the savepoint if it was the last.
+
+        Called between batches, and when a pipeline has finished. While the store is unreachable it
+        does nothing; the next call repeats it.
         """
-        wanted = self.wanted
-        if wanted is None:
+        requested = self.requested
+        if requested is None:
             return
         try:
-            self._serve(wanted, ledger)
+            self._serve(requested, ledger)
         except (StoreUnavailable, OutcomeUnknown):
             return
 
-    def _serve(self, wanted: SavepointRequest, ledger: Ledger) -> None:
+    def _serve(self, requested: SavepointRequest, ledger: Ledger) -> None:
         finished = ledger.state.status is PipelineStatus.FINISHED
         try:
-            if finished or not self.open_part(ledger.state) or self._copied(wanted, ledger):
-                self._assemble(wanted, ledger)
+            if (
+                finished
+                or not self.part_missing(ledger.state)
+                or self._copy_part(requested, ledger)
+            ):
+                self._assemble(requested, ledger)
         except (StoreUnavailable, OutcomeUnknown):
             raise
         except (OSError, Damaged, NewerDocument, TransientError) as error:
-            self._answer(
+            self._complete_request(
                 ledger,
                 replace(
-                    wanted,
+                    requested,
                     status=SavepointStatus.FAILED,
                     reason=f"pipeline {ledger.pipeline}: {error}",
                 ),
             )
 
-    def _copied(self, wanted: SavepointRequest, ledger: Ledger) -> bool:
-        """Choose, copy, say so; False where there is no checkpoint yet."""
+    def _copy_part(self, requested: SavepointRequest, ledger: Ledger) -> bool:
+        """Choose a checkpoint, copy it and record that; False if there is no checkpoint yet."""
         state, part = ledger.state, ledger.state.savepoint
         if (
             part is None
-            or part.id != wanted.id
+            or part.id != requested.id
             or part.checkpoint not in {ref.checkpoint for ref in state.retained}
         ):
             if state.latest is None:
                 return False
             part = PipelineSavepoint(
-                id=wanted.id, checkpoint=state.latest.checkpoint, path=state.latest.path
+                id=requested.id, checkpoint=state.latest.checkpoint, path=state.latest.path
             )
-            ledger.save(part)
-        point = self.savepoints.copy(part.path, self.job.job_id, wanted.id, ledger.pipeline)
-        ledger.save(replace(part, copied=True, manifest=point.manifest, bytes=point.bytes))
+            ledger.save_savepoint_part(part)
+        point = self.savepoints.copy(part.path, self.job.job_id, requested.id, ledger.pipeline)
+        ledger.save_savepoint_part(
+            replace(part, copied=True, manifest=point.manifest, bytes=point.bytes)
+        )
         return True
 
-    def _assemble(self, wanted: SavepointRequest, ledger: Ledger) -> None:
-        """Write the head where every pipeline has given its part.
+    def _assemble(self, requested: SavepointRequest, ledger: Ledger) -> None:
+        """Seal the savepoint if every pipeline has its part.
 
-        One that has finished takes part with its completed point.
+        A finished pipeline takes part with its completed point.
         """
         points: dict[int, SavedPoint] = {}
         for entry in self.store.list(PIPELINES, f"{self.job.job_id}/"):
             state = from_document(PipelineState, entry.value, f"pipeline {entry.key}")
-            point = self._point(wanted, state)
+            point = self._point(requested, state)
             if point is None and not (
                 state.status is PipelineStatus.FINISHED and state.latest is None
             ):
@@ -185,85 +218,87 @@ class SavepointCoordinator:
                 points[state.pipeline] = point
         path = self.savepoints.seal(
             Savepoint(
-                id=wanted.id,
+                id=requested.id,
                 path="",
                 job_id=self.job.job_id,
                 lineage=self.job.lineage,
                 name=self.job.name,
-                made_ms=wanted.asked_ms,
+                made_ms=requested.asked_ms,
                 pipelines=points,
                 software=__version__,
                 operators=operators_digest(self.job.plan),
                 plan=plan_document(self.job.plan),
             )
         )
-        self._answer(ledger, replace(wanted, status=SavepointStatus.DONE, path=path))
+        self._complete_request(ledger, replace(requested, status=SavepointStatus.DONE, path=path))
 
-    def _point(self, wanted: SavepointRequest, state: PipelineState) -> SavedPoint | None:
+    def _point(self, requested: SavepointRequest, state: PipelineState) -> SavedPoint | None:
         part = state.savepoint
-        if part is not None and part.id == wanted.id and part.copied:
+        if part is not None and part.id == requested.id and part.copied:
             return SavedPoint(
                 checkpoint=part.checkpoint, path="", manifest=part.manifest, bytes=part.bytes
             )
         if state.status is PipelineStatus.FINISHED and state.latest is not None:
             return self.savepoints.copy(
-                state.latest.path, self.job.job_id, wanted.id, state.pipeline
+                state.latest.path, self.job.job_id, requested.id, state.pipeline
             )
         return None
 
-    def _answer(self, ledger: Ledger, answer: SavepointRequest) -> None:
-        """Say what became of the request, fenced by the generation of the pipeline.
+    def _complete_request(self, ledger: Ledger, outcome: SavepointRequest) -> None:
+        """Record the outcome of the request, fenced by the generation of the pipeline.
 
-        Where somebody has answered already, that holds.
+        An outcome that was recorded before stays.
         """
         key = str(self.job.job_id)
-        answer = replace(answer, ended_ms=self.clock.now_ms())
+        outcome = replace(outcome, ended_ms=self.clock.now_ms())
         while True:
             entry = self.store.get(SAVEPOINTS, key)
-            now = from_document(SavepointRequest, entry.value) if entry else None
+            current = from_document(SavepointRequest, entry.value) if entry else None
             if (
                 entry is None
-                or now is None
-                or (now.id, now.status) != (answer.id, SavepointStatus.WANTED)
+                or current is None
+                or (current.id, current.status) != (outcome.id, SavepointStatus.WANTED)
             ):
                 return self.step()
-            answer = replace(answer, stop=now.stop)  # which may have been added meanwhile
+            outcome = replace(outcome, stop=current.stop)  # which may have been added meanwhile
             ledger.load()
             failpoint("savepoint.answer.before")
             try:
                 self.store.transact(
                     [Check(SAVEPOINTS, key, entry.version), ledger.check()],
-                    [Put(SAVEPOINTS, key, to_document(answer))],
+                    [Put(SAVEPOINTS, key, to_document(outcome))],
                 )
             except (Conflict, OutcomeUnknown):
                 continue
             failpoint("savepoint.answer.after")
             LOG.info(
-                "savepoint",
+                "savepoint_ended",
                 extra={
                     "job_id": self.job.job_id,
-                    "savepoint": answer.id,
-                    "to": answer.status.value,
-                    "why": answer.reason,
+                    "savepoint": outcome.id,
+                    "to": outcome.status.value,
+                    "why": outcome.reason,
                 },
             )
             return self.step()
 
-    # -- what must be kept for savepoints
-    # ------------------------------------------------------------------------------------------------------------
-
-    def held(
+    def retained_points(
         self, pipeline: int, retained: tuple[CheckpointRef, ...]
     ) -> Mapping[int, Mapping[str, Offset]] | None:
-        """The checkpoints before the retained ones that savepoints of a pipeline need, with the
-        offsets of the sources in them. Read anew when the request changes, else rarely; None where
-        that is not known now.
+        """Return the checkpoints before the retained ones that savepoints need, with their offsets.
+
+        Read again when the request changes, otherwise every RETAINED_REFRESH_S. None if they cannot
+        be read now.
         """
         version, now_s = self._version, self.clock.monotonic_s()
-        known = self._held.get(pipeline)
-        if known is None or known[0] != version or (known[2] and now_s - known[1] > HELD_S_MAX):
+        known = self._retained.get(pipeline)
+        if (
+            known is None
+            or known[0] != version
+            or (known[2] and now_s - known[1] > RETAINED_REFRESH_S)
+        ):
             try:
-                known = self._held[pipeline] = (version, now_s, self._read_held(pipeline))
+                known = self._retained[pipeline] = (version, now_s, self._read_retained(pipeline))
             except (OSError, TransientError):
                 return None
         oldest = retained[0].checkpoint if retained else 0
@@ -272,14 +307,15 @@ class SavepointCoordinator:
         }
 
     def has_any(self, pipeline: int) -> bool:
-        """Whether a savepoint of this lineage has a part of this pipeline; also where that is not
-        known now.
-        """
-        held = self.held(pipeline, ())
-        return held is None or bool(self._held[pipeline][2])
+        """Return whether a savepoint of this lineage has a part of this pipeline.
 
-    def _read_held(self, pipeline: int) -> dict[int, Mapping[str, Offset]]:
-        held: dict[int, Mapping[str, Offset]] = {}
+        Also True if that cannot be read now.
+        """
+        points = self.retained_points(pipeline, ())
+        return points is None or bool(self._retained[pipeline][2])
+
+    def _read_retained(self, pipeline: int) -> dict[int, Mapping[str, Offset]]:
+        points: dict[int, Mapping[str, Offset]] = {}
         first = self.job.lineage.partition("-")[0]
         for job_id in sorted({self.job.job_id, *([int(first)] if first.isdecimal() else [])}):
             for savepoint in self.savepoints.list(job_id):
@@ -289,21 +325,19 @@ class SavepointCoordinator:
                 try:
                     states = self.savepoints.storage.read(point.path).states
                 except (Damaged, NewerDocument):
-                    continue  # nobody can restore from it
-                held[point.checkpoint] = {
+                    continue  # no restore from it is possible
+                points[point.checkpoint] = {
                     name: state["offset"] for name, state in states.items() if "offset" in state
                 }
-        return held
+        return points
 
     def _run(self) -> None:
         while True:
             try:
                 self.step()
-            except TransientError:  # the store is out of reach: patience
+            except TransientError:  # the store is unreachable: try again
                 pass
             except Exception:
-                LOG.exception(
-                    "the savepoint request cannot be read", extra={"job_id": self.job.job_id}
-                )
-            if self.clock.wait(self._ended, LOOK_S):
+                LOG.exception("savepoint_request_unreadable", extra={"job_id": self.job.job_id})
+            if self.clock.wait(self._ended, POLL_S):
                 return

@@ -1,9 +1,9 @@
-"""Whether the sinks still remember the checkpoint that a driver restores. Called by the loop before
-it fences a sink, and by restore plans.
+"""Checks that the targets of the sinks still have the record of the checkpoint to restore.
 
-A sink that keeps a record has one of every checkpoint that is complete: the sinks commit before a
-checkpoint is published. Where the target knows nothing of it, or only of an older one, it is not
-the target that was written: its disk is not mounted, it was emptied, or put back from a backup.
+Called by recovery before it fences a sink, and by restore plans. A sink that keeps records has one
+of every completed checkpoint, because the sinks commit before a checkpoint is published. If the
+target has no record, or only an older one, it is not the target that was written: its disk is not
+mounted, it was emptied, or it was restored from a backup.
 """
 
 import threading
@@ -14,72 +14,73 @@ from tidegate.clock import Clock
 from tidegate.model.errors import Domain, TransientError
 from tidegate.model.records import JobRecord, PipelineState
 from tidegate.model.restore import OnSinkLost
-from tidegate.plugin.contract import SinkMemory
+from tidegate.plugin.contract import TargetRecord
 
 LINEAGE = "lineage"
-"""The key in a sink's state of a checkpoint: under which lineage the target keeps the record of
-that checkpoint. Checkpoints of older releases lack it.
+"""Key in a sink's checkpoint state: the lineage under which the target keeps the record of that
+checkpoint. Checkpoints of older releases lack it.
 """
-WAIT_S = 5.0
-"""How long one attempt waits for a target that is out of sight: a disk that is mounted again, a
-directory that is moved back.
+RECORD_WAIT_S = 5.0
+"""How long one attempt waits for a target to come back: a disk is mounted again, a directory is
+moved back.
 """
-POLL_S = 0.25
+RECORD_POLL_S = 0.25
 
 
 class SinkLostRecord(TransientError):
-    """The target does not know of a checkpoint that was committed to it.
+    """The target has no record of a checkpoint that was committed to it.
 
-    A mount may come back: retried within the budget.
+    Retried within the retry budget, because a mount may come back.
     """
 
     condition = "sink-record-lost"
     domain = Domain.EXTERNAL
 
-    def __init__(self, operator: str, memory: SinkMemory, checkpoint: int) -> None:
+    def __init__(self, operator: str, record: TargetRecord, checkpoint: int) -> None:
         super().__init__(
-            lost_words(operator, memory, checkpoint) + f". Nothing was written. {CHOICES}"
+            describe_loss(operator, record, checkpoint) + f". Nothing was written. {CHOICES}"
         )
         self.operator = operator
-        self.place = memory.place
-        self.found = memory.checkpoint
+        self.target = record.target
+        self.found = record.checkpoint
         self.checkpoint = checkpoint
 
 
 CHOICES = (
     "Bring the target back as it was (mount its disk, undo the move, restore a newer backup), and"
-    " restore again; or go on with --on-sink-lost continue (what was written before is not written"
-    " again), or start over with --restore fresh"
+    " restore again; or continue with --on-sink-lost continue (rows that were written before are"
+    " not written again), or start over with --restore fresh"
 )
 
 
-def lost_words(operator: str, memory: SinkMemory, checkpoint: int) -> str:
-    """What is wrong, in words."""
-    what = (
-        f"its newest record there is of checkpoint {memory.checkpoint}"
-        if memory.checkpoint
-        else "nothing there says so"
+def describe_loss(operator: str, record: TargetRecord, checkpoint: int) -> str:
+    """Describe what the target lacks, and the likely causes."""
+    known = (
+        f"its newest record there is of checkpoint {record.checkpoint}"
+        if record.checkpoint
+        else "there is no record of it"
     )
     why = (
-        "an older copy, another disk?" if memory.checkpoint else "emptied, unmounted, another disk?"
+        "an older copy, another disk?" if record.checkpoint else "emptied, unmounted, another disk?"
     )
     return (
         f"the sink {operator} has lost its record: checkpoint {checkpoint} was committed to"
-        f" {memory.place}, and {what} ({why})"
+        f" {record.target}, and {known} ({why})"
     )
 
 
-def appends_beside(memory: SinkMemory) -> str:
-    """The warning for a fresh start that adds to what others have written."""
+def foreign_rows_warning(record: TargetRecord) -> str:
+    """The warning for a fresh start into a target that has rows of another lineage."""
     return (
-        f"{memory.place} holds {memory.others} of another lineage: this run adds its rows to them"
+        f"{record.target} holds {record.others} of another lineage: this run adds its rows to them"
     )
 
 
 def recorded_sinks(state: PipelineState, states: Mapping[str, Any]) -> frozenset[str]:
-    """The sinks whose targets must know of the latest checkpoint.
+    """Return the sinks whose targets must have a record of the latest checkpoint.
 
-    Not those that are new, whose state is given up, or that were another lineage's (a fork).
+    New sinks, sinks whose state is dropped, and sinks of another lineage (a fork) are not among
+    them.
     """
     return frozenset(
         name
@@ -91,8 +92,9 @@ def recorded_sinks(state: PipelineState, states: Mapping[str, Any]) -> frozenset
     )
 
 
-def consented_checkpoint(job: JobRecord, pipeline: int) -> int:
-    """The checkpoint of which somebody has agreed that the target has lost it; 0 where nobody has.
+def accepted_checkpoint(job: JobRecord, pipeline: int) -> int:
+    """Return the checkpoint whose loss in the target the user has accepted, or 0.
+
     A later loss is not covered.
     """
     if job.on_sink_lost != OnSinkLost.CONTINUE or job.restore is None:
@@ -100,17 +102,17 @@ def consented_checkpoint(job: JobRecord, pipeline: int) -> int:
     return next((each.checkpoint for each in job.restore.pipelines if each.pipeline == pipeline), 0)
 
 
-def awaited(
-    ask: Callable[[], SinkMemory | None], checkpoint: int, clock: Clock, stop: threading.Event
-) -> SinkMemory | None:
-    """What the target says; asked again for a moment where it does not know of this checkpoint."""
-    until_s = clock.monotonic_s() + WAIT_S
+def read_target_record(
+    read: Callable[[], TargetRecord | None], checkpoint: int, clock: Clock, stop: threading.Event
+) -> TargetRecord | None:
+    """Read the target's record; retry for a moment while it lacks this checkpoint."""
+    until_s = clock.monotonic_s() + RECORD_WAIT_S
     while True:
-        memory = ask()
+        record = read()
         if (
-            memory is None
-            or memory.checkpoint >= checkpoint
+            record is None
+            or record.checkpoint >= checkpoint
             or clock.monotonic_s() >= until_s
-            or clock.wait(stop, POLL_S)
+            or clock.wait(stop, RECORD_POLL_S)
         ):
-            return memory
+            return record

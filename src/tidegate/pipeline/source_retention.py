@@ -1,8 +1,7 @@
-"""Whether the sources still hold the position that a restore needs, and what is done where one does
-not. Called by the loop when it opens.
+"""Checks that the sources still have the position that a restore needs. Called by recovery.
 
-Never a silent new snapshot, and never a silent gap: without a word about it, the job fails and
-names the position.
+There is never a silent new snapshot or a silent gap: unless the user has chosen another policy, the
+job fails and names the position.
 """
 
 import json
@@ -18,50 +17,53 @@ OFFSET_CHARS_MAX = 500
 
 
 class PositionLost(TerminalError):
-    """A source does not have the log any more that the restore point needs."""
+    """A source no longer has the log that the restore point needs."""
 
     condition = "position-not-held"
     domain = Domain.EXTERNAL
 
     def __init__(
-        self, operator: str, offset: Offset, runway: LogRetention, *, pending: bool
+        self, operator: str, offset: Offset, retention: LogRetention, *, pending: bool
     ) -> None:
-        position = runway.position or json.dumps(offset, ensure_ascii=False)[:OFFSET_CHARS_MAX]
-        oldest = f"; the oldest position that there is: {runway.oldest}" if runway.oldest else ""
-        under_way = (
-            "; a batch was under way there, which cannot be repeated: start over with --restore"
+        position = retention.position or json.dumps(offset, ensure_ascii=False)[:OFFSET_CHARS_MAX]
+        oldest = (
+            f"; the oldest position that there is: {retention.oldest}" if retention.oldest else ""
+        )
+        pending_hint = (
+            "; a batch was in progress there, which cannot be repeated: start over with --restore"
             " fresh"
         )
         choices = (
-            ". Go on with --on-not-held initial (from where a new job would begin) or --on-not-held"
-            " latest (from what is new now on; what is lost stays lost)"
+            ". Continue with --on-not-held initial (from where a new job would begin) or"
+            " --on-not-held latest (from new changes only; what is lost stays lost)"
         )
         super().__init__(
             f"{operator} does not hold the position {position} any more:"
-            f" {runway.reason or 'it says no more'}{oldest}{under_way if pending else choices}"
+            f" {retention.reason or 'it gives no reason'}{oldest}"
+            f"{pending_hint if pending else choices}"
         )
         self.operator = operator
         self.offset = offset
 
 
 def retained_offsets(
-    sources: Mapping[str, Source], offsets: Mapping[str, Offset], answer: str, *, pending: bool
+    sources: Mapping[str, Source], offsets: Mapping[str, Offset], policy: str, *, pending: bool
 ) -> dict[str, Offset]:
-    """The positions to go on from: as they are where they are held, else by the answer.
+    """Return the positions to resume from; a lost one is replaced according to `policy`.
 
-    NotHeld where that is to fail.
+    Raises PositionLost if the policy is to fail.
     """
     found = dict(offsets)
     for name, source in sources.items():
-        runway = source.log_retention(offsets[name])
-        if runway.held:
+        retention = source.log_retention(offsets[name])
+        if retention.held:
             continue
-        if pending or answer == OnPositionLost.FAIL:
-            raise PositionLost(name, offsets[name], runway, pending=pending)
+        if pending or policy == OnPositionLost.FAIL:
+            raise PositionLost(name, offsets[name], retention, pending=pending)
         found[name] = (
-            source.initial() if answer == OnPositionLost.INITIAL else source.latest_position()
+            source.initial() if policy == OnPositionLost.INITIAL else source.latest_position()
         )
         LOG.warning(
-            "position not held", extra={"operator": name, "why": runway.reason, "answer": answer}
+            "position_lost", extra={"operator": name, "why": retention.reason, "policy": policy}
         )
     return found

@@ -1,12 +1,11 @@
-"""Sinks that are ahead of the restore point: which batches to repeat, within which bounds. Called
-by the loop when it opens. Pure.
+"""Derives the batches to repeat when sinks have committed more than the restore point. Pure.
 
-Where the store is lost or the newest checkpoints are damaged, the records of the sinks are the
-proof of what was done. A batch begins only after every sink has the one before it, so the records
-of all sinks together are one chain that begins where the restore point ends. Each of them is
-repeated under its old id and within its old bounds: the sinks that have it skip it, the one that
-lacks it gets exactly its rows. Where a sink keeps only its newest record, what lies between is one
-batch more, which everyone who keeps records skips.
+Called by recovery. If the store is lost or the newest checkpoints are damaged, the records of the
+sinks prove what was committed. A batch begins only after every sink has the one before it, so the
+records of all sinks form one chain that begins where the restore point ends. Each batch is repeated
+under its old id and within its old bounds: sinks that have it skip it, and one that lacks it gets
+exactly its rows. If a sink keeps only its newest record, the gap before it becomes one more batch,
+which every sink that keeps records skips.
 """
 
 import json
@@ -19,22 +18,22 @@ from tidegate.plugin.contract import CommitRange, Offset
 
 
 class SinksDisagree(TerminalError):
-    """The records of the sinks and the restore point do not belong together."""
+    """The records of the sinks and the restore point do not form one chain."""
 
     condition = "sinks-disagree"
 
 
-def to_repeat(
+def batches_to_repeat(
     checkpoint: int, offsets: Mapping[str, Offset], found: Mapping[str, Sequence[CommitRange]]
 ) -> list[CommitRange]:
-    """The batches after this checkpoint, in order of their ids. `found` is what each sink said."""
+    """Return the batches after this checkpoint by id; `found` has the records of each sink."""
     chain: list[CommitRange] = []
-    place, last = dict(offsets), checkpoint
-    for record in _united(found):
+    offset, last = dict(offsets), checkpoint
+    for record in _merged(found):
         bridge = {
-            name: {"start": place[name], "end": bounds["start"]}
+            name: {"start": offset[name], "end": bounds["start"]}
             for name, bounds in record.offsets.items()
-            if name in place and not _same(place[name], bounds["start"])
+            if name in offset and not _same(offset[name], bounds["start"])
         }
         if bridge:
             if record.checkpoint - 1 <= last:
@@ -45,26 +44,27 @@ def to_repeat(
                 )
             chain.append(CommitRange(checkpoint=record.checkpoint - 1, offsets=bridge))
         chain.append(record)
-        place |= {name: bounds["end"] for name, bounds in record.offsets.items() if name in place}
+        offset |= {name: bounds["end"] for name, bounds in record.offsets.items() if name in offset}
         last = record.checkpoint
     return chain
 
 
-def beginning(found: Mapping[str, Sequence[CommitRange]]) -> dict[str, Offset]:
-    """Where the sources began, by the first record of all: for a pipeline that has no checkpoint,
-    and of which the store knows nothing.
+def initial_offsets(found: Mapping[str, Sequence[CommitRange]]) -> dict[str, Offset]:
+    """Return where the sources began, according to the first record of all sinks.
+
+    For a pipeline without a checkpoint, of which the store has no initial offsets.
     """
-    records = _united(found)
+    records = _merged(found)
     return {name: bounds["start"] for name, bounds in records[0].offsets.items()} if records else {}
 
 
-def _united(found: Mapping[str, Sequence[CommitRange]]) -> list[CommitRange]:
-    """The records of all sinks, by id; where two have the same one they must agree."""
+def _merged(found: Mapping[str, Sequence[CommitRange]]) -> list[CommitRange]:
+    """Return the records of all sinks by id; two sinks with the same id must agree."""
     owners: dict[int, tuple[str, CommitRange]] = {}
     for sink, records in found.items():
         for record in records:
-            first, known = owners.setdefault(record.checkpoint, (sink, record))
-            if not _same(known.offsets, record.offsets):
+            first, present = owners.setdefault(record.checkpoint, (sink, record))
+            if not _same(present.offsets, record.offsets):
                 raise SinksDisagree(
                     f"{first} and {sink} hold checkpoint {record.checkpoint} with different ranges"
                     f" of the sources. Restore from a checkpoint before {record.checkpoint} with"
@@ -74,7 +74,7 @@ def _united(found: Mapping[str, Sequence[CommitRange]]) -> list[CommitRange]:
 
 
 def ranges_of(record: CommitRange) -> dict[str, SourceRange]:
-    """A record's offsets as the ranges of a batch."""
+    """Convert the offsets of a record into the ranges of a batch."""
     return {
         name: SourceRange(bounds["start"], bounds["end"]) for name, bounds in record.offsets.items()
     }

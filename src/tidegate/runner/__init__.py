@@ -1,4 +1,4 @@
-"""Starts and stops drivers, and finds what they run on.
+"""Starts and stops driver processes, and finds the Java they need.
 
-Called by the command line and the worker; knows nothing of Spark.
+Called by the command line and the worker. It must not import Spark.
 """

@@ -1,6 +1,6 @@
-"""What a driver is told, made from the engine's settings, and as the line that it reads.
+"""Builds the DriverSpec from the engine's settings, and sends and receives it as one line.
 
-Called by whoever starts drivers, and by the driver.
+Called by the starters of drivers, and by the driver.
 """
 
 import json
@@ -12,8 +12,8 @@ from tidegate.model.document import from_document, to_document
 from tidegate.model.engine import DriverSpec, EngineSettings
 
 STREAMING_INTERVAL_MS = 10_000
-ORDER_BYTES_MAX = 4 * 1024 * 1024
-INTERRUPT = b"!"  # after the order, on the same pipe: give the running batches up, and end
+SPEC_BYTES_MAX = 4 * 1024 * 1024
+INTERRUPT = b"!"  # after the spec, on the same pipe: cancel the running batches, and exit
 
 
 def driver_spec(
@@ -25,8 +25,9 @@ def driver_spec(
     worker: str = "",
     detached: bool = False,
 ) -> DriverSpec:
-    """The order for one generation: the engine's defaults, over which the job's env wins in the
-    driver.
+    """Build the spec of one generation.
+
+    It has the engine's defaults; in the driver the job's env overrides them.
     """
     checkpoint = settings.checkpoint
     return DriverSpec(
@@ -43,25 +44,28 @@ def driver_spec(
         timeout_ms=checkpoint.timeout_ms,
         retained_max=checkpoint.retained_max,
         pause_ms_min=checkpoint.pause_ms_min,
-        runway_interval_ms=checkpoint.runway_interval_ms,
-        runway_warning_ms=checkpoint.runway_warning_ms,
+        log_retention_interval_ms=checkpoint.log_retention_interval_ms,
+        log_retention_warning_ms=checkpoint.log_retention_warning_ms,
         spark=settings.spark,
         detached=detached,
     )
 
 
-def home_of(order: DriverSpec) -> Home:
-    """The installation that the order is about."""
-    return Home(Path(order.home))
+def home_of(spec: DriverSpec) -> Home:
+    """The installation that the spec belongs to."""
+    return Home(Path(spec.home))
 
 
-def encode(order: DriverSpec) -> bytes:
-    return json.dumps(to_document(order)).encode() + b"\n"
+def encode(spec: DriverSpec) -> bytes:
+    return json.dumps(to_document(spec)).encode() + b"\n"
 
 
-def send(order: DriverSpec, descriptor: int) -> None:
-    """Write the line, all of it. A reader that has died is no error here: its end tells."""
-    rest = encode(order)
+def send(spec: DriverSpec, descriptor: int) -> None:
+    """Write the whole line.
+
+    A dead reader is no error here, because its exit is detected elsewhere.
+    """
+    rest = encode(spec)
     try:
         while rest:
             rest = rest[os.write(descriptor, rest) :]
@@ -70,15 +74,11 @@ def send(order: DriverSpec, descriptor: int) -> None:
 
 
 def receive(descriptor: int) -> DriverSpec | None:
-    """Read one line; None where the other end closes before it is whole. What comes after the line
-    is left alone.
-    """
+    """Read one line and nothing after it; None if the other end closes before it is complete."""
     line = bytearray()
     while not line.endswith(b"\n"):
-        part = os.read(
-            descriptor, 1
-        )  # one by one: nothing after the line may be taken away from whoever reads next
-        if not part or len(line) > ORDER_BYTES_MAX:
+        part = os.read(descriptor, 1)  # byte by byte, to leave what follows to the next reader
+        if not part or len(line) > SPEC_BYTES_MAX:
             return None
         line += part
     return from_document(DriverSpec, json.loads(line), "the driver's order")

@@ -1,15 +1,10 @@
-"""How a driver says that it has ended, to whoever started it.
-
-What became of its pipelines is in the store.
-"""
+"""Exit codes of a driver. The outcome of its pipelines is in the store."""
 
 from enum import IntEnum
 
 
 class DriverExit(IntEnum):
-    """Exit codes of a driver."""
-
-    ENDED = 0  # every pipeline has ended; how is in the store
-    NO_ORDER = 64  # its standard input ended before it was told what to do
+    ENDED = 0  # every pipeline has ended; the store has the outcomes
+    NO_SPEC = 64  # its standard input ended before its spec was complete
     FENCED = 75  # another generation has taken over
-    ENGINE_GONE = 70  # the engine died under it; a new driver can go on
+    ENGINE_GONE = 70  # the engine died; a new driver can continue

@@ -1,8 +1,8 @@
-"""Processes by name and not by luck: a pid with its start time, and the session that it leads.
-Called by coordinator (who lives?) and worker.
+"""Identifies processes by pid and start time, and manages the session that a process leads.
 
-A driver is one session: Python, its JVM, the worker daemons. Daemons make process groups of their
-own, so only an empty session proves death. Linux only (/proc).
+Called by coordinator, to check for liveness, and by worker. A driver is one session: Python, its
+JVM, the Python worker daemons. Daemons create process groups of their own, so only an empty session
+proves that a driver is dead. Linux only (/proc).
 """
 
 import contextlib
@@ -19,8 +19,8 @@ from tidegate.model.records import ProcessRef
 PROC = Path("/proc")
 KILL_DEADLINE_S = 20.0
 POLL_S = 0.02
-STOPPED = ("T", "t")
-STATES = {  # of /proc/<pid>/stat, where they are a reason for silence
+STOPPED_STATES = ("T", "t")
+BLOCKED_STATES = {  # of /proc/<pid>/stat, if they explain the lack of progress
     "T": "is stopped (SIGSTOP); send SIGCONT: `kill -CONT {pid}`",
     "t": "is stopped by a debugger (traced)",
     "D": "waits for a disk or a network file system (state D)",
@@ -36,20 +36,21 @@ class ProvenDead:
 
 
 @dataclass(frozen=True, slots=True)
-class StillThere:
-    """These pids did not go within the deadline."""
+class StillRunning:
+    """These processes did not exit within the deadline."""
 
     pids: tuple[int, ...]
 
 
 def boot_id() -> str:
-    """Which boot of this machine this is."""
+    """The id of the current boot of this machine."""
     return (PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
 def started_at(pid: int, *, zombie: bool = False) -> int | None:
-    """The start time of a process in clock ticks since boot; None where there is none, or, unless
-    it is asked for, only its zombie.
+    """Return the start time of a process in clock ticks since boot, or None if it does not exist.
+
+    A zombie counts only if `zombie` is set.
     """
     try:
         text = (PROC / str(pid) / "stat").read_text()
@@ -59,9 +60,10 @@ def started_at(pid: int, *, zombie: bool = False) -> int | None:
     return None if fields[0] in ("Z", "X") and not zombie else int(fields[19])
 
 
-def held_up(process: ProcessRef) -> str:
-    """Why a session on this host makes no progress, as far as the kernel says; empty where it says
-    nothing, or the process is elsewhere.
+def blocked_reason(process: ProcessRef) -> str:
+    """Return why a session on this host makes no progress, according to the kernel.
+
+    Empty if the kernel gives no reason, or the process is on another host.
     """
     if (
         process.host != socket.gethostname()
@@ -70,12 +72,13 @@ def held_up(process: ProcessRef) -> str:
     ):
         return ""
     name, state = _name_and_state(process.pid)
-    if state in STATES:
-        return f"the driver's process {process.pid} {STATES[state].format(pid=process.pid)}"
+    if state in BLOCKED_STATES:
+        return f"the driver's process {process.pid} {BLOCKED_STATES[state].format(pid=process.pid)}"
     for pid in session_members(process):
         name, state = _name_and_state(pid)
-        if state in STOPPED:
-            return f"process {pid} ({name}) of the driver's session {STATES[state].format(pid=pid)}"
+        if state in STOPPED_STATES:
+            reason = BLOCKED_STATES[state].format(pid=pid)
+            return f"process {pid} ({name}) of the driver's session {reason}"
     return ""
 
 
@@ -87,9 +90,10 @@ def _name_and_state(pid: int) -> tuple[str, str]:
     return text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 2]
 
 
-def reference(pid: int) -> ProcessRef:
-    """The name of this process or of a child that nobody has waited for: it has a name even when it
-    has died already.
+def process_ref(pid: int) -> ProcessRef:
+    """Return the identity of this process or of a child, even of one that has exited.
+
+    The child must not have been waited for.
     """
     return ProcessRef(
         pid=pid,
@@ -100,7 +104,7 @@ def reference(pid: int) -> ProcessRef:
 
 
 def is_alive(process: ProcessRef) -> bool:
-    """Whether exactly this process runs on this host."""
+    """Return whether this process, and not a later one with its pid, runs on this host."""
     return (
         process.host == socket.gethostname()
         and process.boot == boot_id()
@@ -109,9 +113,9 @@ def is_alive(process: ProcessRef) -> bool:
 
 
 def session_members(process: ProcessRef) -> list[int]:
-    """The pids of the session that this process leads, or led.
+    """Return the pids of the session that this process leads, or led.
 
-    A later process with the same pid is not taken for it.
+    Returns none if a later process has the same pid.
     """
     if process.host != socket.gethostname() or process.boot != boot_id():
         return []
@@ -129,7 +133,7 @@ def session_members(process: ProcessRef) -> list[int]:
 
 
 def terminate_session(process: ProcessRef) -> None:
-    """SIGTERM to every process of the session, once."""
+    """Send SIGTERM once to every process of the session."""
     for pid in session_members(process):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
@@ -137,7 +141,7 @@ def terminate_session(process: ProcessRef) -> None:
 
 def end_own_session() -> NoReturn:
     """SIGKILL the session that this process leads, itself last."""
-    me = reference(os.getpid())
+    me = process_ref(os.getpid())
     for pid in session_members(me):
         if pid != me.pid:
             with contextlib.suppress(ProcessLookupError):
@@ -148,13 +152,13 @@ def end_own_session() -> NoReturn:
 
 def kill_session(
     process: ProcessRef, deadline_s: float = KILL_DEADLINE_S
-) -> ProvenDead | StillThere:
-    """SIGKILL until the session is empty."""
+) -> ProvenDead | StillRunning:
+    """Send SIGKILL until the session is empty or the deadline is over."""
     seen: set[int] = set()
     end = time.monotonic() + deadline_s
     while members := session_members(process):
         if time.monotonic() > end:
-            return StillThere(tuple(members))
+            return StillRunning(tuple(members))
         for pid in members:
             seen.add(pid)
             try:

@@ -1,9 +1,9 @@
-"""Scratch directories of drivers, each with the name of its owner in it; and the sweeper of those
-whose owner is dead. Called by the driver and by the worker.
+"""Scratch directories of drivers, each with a file that names its owner; and their sweeper.
 
-Who proves a driver dead removes its directory. What is left is of drivers that died together with
-their worker, or with the host. One without a name is of a driver in its first moment, or of one
-that died there: it goes when two sweeps in a row have found it so.
+Called by the driver and the worker. The process that confirms a driver's death removes its
+directory. What remains is from drivers that died together with their worker, or with the host. A
+directory without an owner file belongs to a driver that is just starting, or that died then. It is
+removed when two sweeps in a row find it so.
 """
 
 import contextlib
@@ -17,77 +17,73 @@ from pathlib import Path
 from tidegate.home import Home
 from tidegate.model.document import from_document, to_document
 from tidegate.model.records import ProcessRef
-from tidegate.runner.process import reference, session_members
+from tidegate.runner.process import process_ref, session_members
 
 OWNER = "owner.json"
 SWEEP_S = 300.0
-RACES_MAX = 10
+CREATE_ATTEMPTS_MAX = 10
 
 
-def make(place: Path) -> None:
-    """A scratch directory of this process."""
-    for _ in range(RACES_MAX):
-        with contextlib.suppress(
-            FileNotFoundError
-            # whoever removes a neighbour removes the directory above too, if it is empty at that moment
-        ):
-            place.mkdir(parents=True, exist_ok=True)
+def create(path: Path) -> None:
+    """Create a scratch directory that belongs to this process."""
+    for _ in range(CREATE_ATTEMPTS_MAX):
+        # Another process may remove the parent, which is empty for a moment.
+        with contextlib.suppress(FileNotFoundError):
+            path.mkdir(parents=True, exist_ok=True)
             break
-    (place / OWNER).write_text(json.dumps(to_document(reference(os.getpid()))), encoding="utf-8")
+    (path / OWNER).write_text(json.dumps(to_document(process_ref(os.getpid()))), encoding="utf-8")
 
 
-def remove(place: Path) -> None:
-    """Remove it, and the directory above where nothing else is in it."""
-    shutil.rmtree(place, ignore_errors=True)
+def remove(path: Path) -> None:
+    """Remove the directory, and its parent if that is empty then."""
+    shutil.rmtree(path, ignore_errors=True)
     with contextlib.suppress(OSError):
-        place.parent.rmdir()
+        path.parent.rmdir()
 
 
 class Sweeper:
-    """Sweeps the scratch directories of a home, now and then, in a thread."""
+    """Removes scratch directories of dead drivers periodically, in a thread."""
 
     def __init__(self, home: Home, host: str, monotonic_s: Callable[[], float]) -> None:
         self.home = home
         self.host = host
         self.monotonic_s = monotonic_s
-        self._nameless: set[Path] = set()
+        self._unowned: set[Path] = set()
         self._next_s = float("-inf")
 
-    def tend(self) -> None:
-        """One turn: sweep when it is time."""
+    def maintain(self) -> None:
+        """Start a sweep if the interval is over."""
         if self.monotonic_s() >= self._next_s:
             self._next_s = self.monotonic_s() + SWEEP_S
             threading.Thread(target=self.sweep, name="sweep", daemon=True).start()
 
     def sweep(self) -> None:
-        """Remove what dead drivers of this host have left."""
-        nameless = set()
-        for place in self._places():
-            owner = self._owner(place)
+        """Remove the scratch directories of this host's dead drivers."""
+        unowned = set()
+        for path in self._directories():
+            owner = self._owner(path)
             if owner is None:
-                nameless.add(place)
+                unowned.add(path)
             dead = (
-                place in self._nameless
+                path in self._unowned
                 if owner is None
                 else owner.host == self.host and not session_members(owner)
             )
             if dead:
-                remove(place)
-        self._nameless = nameless
+                remove(path)
+        self._unowned = unowned
 
-    def _places(self) -> Iterator[Path]:
+    def _directories(self) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             yield from (
-                place
-                for above in self.home.works_root.iterdir()
-                for place in above.iterdir()
-                if place.is_dir()
+                path
+                for parent in self.home.work_root.iterdir()
+                for path in parent.iterdir()
+                if path.is_dir()
             )
 
-    def _owner(self, place: Path) -> ProcessRef | None:
+    def _owner(self, path: Path) -> ProcessRef | None:
         try:
-            return from_document(
-                ProcessRef, json.loads((place / OWNER).read_text(encoding="utf-8"))
-            )
+            return from_document(ProcessRef, json.loads((path / OWNER).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return None

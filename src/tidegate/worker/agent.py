@@ -1,9 +1,8 @@
-"""The decisions of a worker, one turn at a time (see the package). Called by WorkerThread, and by
-simulations.
+"""The decisions of a worker, one cycle at a time (see the package).
 
-It must not sleep, start threads or touch processes: those are behind `Launcher`. The copy of the
-store that it looks at may be old by a turn; so whatever it writes is checked against the versions
-that it read, and a second driver for one generation is refused by the store.
+Called by WorkerThread and by simulations. It must not sleep, start threads or touch processes:
+`Launcher` does that. Its copy of the store may be one cycle old. So every write is conditioned on
+the versions that it read, and the store rejects a second driver for one generation.
 """
 
 import logging
@@ -38,7 +37,7 @@ from tidegate.store.follow import Follower
 from tidegate.worker.driver_handle import Alive, DriverHandle, Exited, Launcher
 
 LOG = logging.getLogger("tidegate.worker")
-LAST_WORDS_MAX = 500
+STDERR_TAIL_CHARS_MAX = 500
 TRANSIENT_ERRORS = (Conflict, StoreUnavailable, OutcomeUnknown)
 
 
@@ -48,24 +47,24 @@ class RunningDriver:
 
     job_id: int
     generation: int
-    grip: DriverHandle
+    handle: DriverHandle
     started_ms: int
     terminated: bool = False  # SIGTERM is sent once
 
 
 class ReportResult(Enum):
-    """What became of the report of a death."""
+    """The result of reporting the exit of a driver."""
 
-    NOW = "now"  # it is on record
-    LATE = "late"  # it is known already, or the job has moved on
-    # another process is the driver of this generation: this death says nothing about it
+    NOW = "now"  # recorded
+    LATE = "late"  # recorded before, or the job has a newer generation
+    # another process is the driver of this generation, so this exit says nothing about it
     OF_ANOTHER = "of-another"
 
 
 class Worker:
     """One worker of a host, for the life of its process.
 
-    `me` is its record: `me.id` is unique, also among its predecessors.
+    `me` is its record. `me.id` is unique, also among its predecessors.
     """
 
     def __init__(
@@ -89,86 +88,81 @@ class Worker:
         self.follower = Follower(
             store, {ASSIGNMENTS: Assignment, DRIVERS: DriverRecord}, clock.monotonic_s
         )
-        self.held: dict[ProcessRef, RunningDriver] = {}
-        self._begun: dict[int, int] = {}  # the newest generation of each job that was started here
-        self._announced = 0  # the version of the lease under which the record was written
-        self._strange: set[tuple[int, int]] = set()
-        self._trouble = ""
+        self.drivers: dict[ProcessRef, RunningDriver] = {}
+        self._started: dict[
+            int, int
+        ] = {}  # the newest generation of each job that was started here
+        self._announced_version = 0  # the version of the lease under which the record was written
+        self._foreign: set[tuple[int, int]] = set()
+        self._last_error = ""
 
     def step(self) -> None:
-        """One turn. A store that is out of reach ends it early: drivers go on without us."""
-        looks = {
-            ref: held.grip.poll() for ref, held in self.held.items()
-        }  # also reaps the children, whatever the store says
-        self.launcher.tend()
-        standing = self.elector.claim()
-        if not isinstance(standing, Leader):
+        """Run one cycle; an unreachable store ends it early, and drivers continue without it."""
+        # also reaps the children, even if the store is unreachable
+        observed = {ref: driver.handle.poll() for ref, driver in self.drivers.items()}
+        self.launcher.maintain()
+        leadership = self.elector.claim()
+        if not isinstance(leadership, Leader):
             return
         try:
-            self._announce(standing)
+            self._announce(leadership)
             self.follower.refresh()
         except TRANSIENT_ERRORS:
             return
         mine = [
-            seen.value
-            for seen in self.follower.all(ASSIGNMENTS).values()
-            if seen.value.worker == self.me.id
+            entry.value
+            for entry in self.follower.all(ASSIGNMENTS).values()
+            if entry.value.worker == self.me.id
         ]
         for assignment in mine:
-            self._guarded(self._take_up, assignment)
-        for (
-            ref,
-            look,
-        ) in (
-            looks.items()
-        ):  # last: what is reported now, our copy of the store will know only at the next turn
-            self._guarded(self._look_after, standing, self.held[ref], look)
-        self._forget(self.follower.all(ASSIGNMENTS))
+            self._isolated(self._ensure_driver, assignment)
+        # Last: the copy of the store has these reports only in the next cycle.
+        for ref, state in observed.items():
+            self._isolated(self._supervise, leadership, self.drivers[ref], state)
+        self._prune(self.follower.all(ASSIGNMENTS))
 
     def retag(self, tags: Mapping[str, str]) -> None:
-        """Other tags from the next turn on.
+        """Use other tags from the next cycle on.
 
-        Any thread may call it; jobs that run stay where they are.
+        Thread-safe. Running jobs stay on this worker.
         """
         self.me = replace(self.me, tags=dict(tags))
-        self._announced = 0
+        self._announced_version = 0
 
     def leave(self) -> None:
-        """An orderly end: the drivers stay, and whoever looks sees at once that this worker is
-        gone.
-        """
-        standing = self.elector.leadership()
-        if isinstance(standing, Leader):
+        """Sign off: drivers keep running, and the store shows at once that this worker is gone."""
+        leadership = self.elector.leadership()
+        if isinstance(leadership, Leader):
             failpoint("worker.leave.before")
             try:
-                self.store.transact([standing.check()], [Delete(WORKERS, self.me.id)])
+                self.store.transact([leadership.check()], [Delete(WORKERS, self.me.id)])
             except TRANSIENT_ERRORS:
-                LOG.warning("left without a word", extra={"why": "the store cannot be written"})
+                LOG.warning("worker_left_unreported", extra={"why": "the store cannot be written"})
             failpoint("worker.leave.after")
         self.elector.resign()
 
-    def _announce(self, standing: Leader) -> None:
-        """Our record, once for each holding of the lease."""
-        if self._announced == standing.version:
+    def _announce(self, leadership: Leader) -> None:
+        """Write this worker's record, once each time the lease is acquired."""
+        if self._announced_version == leadership.version:
             return
         failpoint("worker.announce.before")
-        self.store.transact([standing.check()], [Put(WORKERS, self.me.id, to_document(self.me))])
+        self.store.transact([leadership.check()], [Put(WORKERS, self.me.id, to_document(self.me))])
         failpoint("worker.announce.after")
-        self._announced = standing.version
+        self._announced_version = leadership.version
 
-    def _guarded(self, act: Callable[..., None], *arguments: object) -> None:
-        """One job's trouble is not the others'."""
+    def _isolated(self, act: Callable[..., None], *arguments: object) -> None:
+        """Call `act` so that an error of one job does not affect the others."""
         try:
             act(*arguments)
         except TRANSIENT_ERRORS:
-            return  # next turn, with fresh eyes
+            return  # the next cycle tries again
         except Exception as error:
-            if str(error) != self._trouble:  # one line, not one for each turn
-                self._trouble = str(error)
-                LOG.exception("a job cannot be looked after")
+            if str(error) != self._last_error:  # once, not in every cycle
+                self._last_error = str(error)
+                LOG.exception("assignment_failed")
 
-    def _take_up(self, assignment: Assignment) -> None:
-        """Start the driver of an assignment, or adopt the one that is there."""
+    def _ensure_driver(self, assignment: Assignment) -> None:
+        """Start the driver of an assignment, or adopt the existing one."""
         seen = self.follower.get(DRIVERS, str(assignment.job_id))
         record: DriverRecord | None = (
             seen.value
@@ -177,21 +171,21 @@ class Worker:
         )
         if record is None:
             if (
-                assignment.order is DriverCommand.RUN
-                and self._begun.get(assignment.job_id, 0) < assignment.generation
+                assignment.command is DriverCommand.RUN
+                and self._started.get(assignment.job_id, 0) < assignment.generation
             ):
                 self._start(assignment)
         elif (
             record.generation == assignment.generation
             and record.end is None
-            and record.process not in self.held
+            and record.process not in self.drivers
         ):
             self._adopt(record)
 
     def _start(self, assignment: Assignment) -> None:
-        plain = self._is_plain(assignment.job_id)
-        self._begun[assignment.job_id] = assignment.generation
-        order = driver_spec(
+        plain = self._can_use_warm_driver(assignment.job_id)
+        self._started[assignment.job_id] = assignment.generation
+        spec = driver_spec(
             self.settings,
             self.home,
             job_id=assignment.job_id,
@@ -199,16 +193,14 @@ class Worker:
             worker=self.me.id,
             detached=True,
         )
-        grip = self.launcher.start(order, plain=plain)
-        self._hold(assignment.job_id, assignment.generation, grip)
+        handle = self.launcher.start(spec, plain=plain)
+        self._track(assignment.job_id, assignment.generation, handle)
         self._log(
-            "driver started", assignment.job_id, assignment.generation, f"process {grip.ref.pid}"
+            "driver_started", assignment.job_id, assignment.generation, f"process {handle.ref.pid}"
         )
 
-    def _is_plain(self, job_id: int) -> bool:
-        """Whether a driver that waits with a started JVM can run this job: it asks for nothing of
-        Spark that the engine does not give to all.
-        """
+    def _can_use_warm_driver(self, job_id: int) -> bool:
+        """Return whether a warm driver can run this job: it has no Spark settings of its own."""
         entry = self.store.get(RUNNING_JOBS, str(job_id)) if self.settings.worker.warm else None
         if entry is None:
             return False
@@ -217,68 +209,71 @@ class Worker:
 
     def _adopt(self, record: DriverRecord) -> None:
         if record.process.host != self.me.host:
-            if (record.job_id, record.generation) not in self._strange:
-                self._strange.add((record.job_id, record.generation))
+            if (record.job_id, record.generation) not in self._foreign:
+                self._foreign.add((record.job_id, record.generation))
                 self._log(
-                    "driver out of sight",
+                    "driver_on_other_host",
                     record.job_id,
                     record.generation,
                     f"it runs on {record.process.host}",
                 )
             return
-        self._hold(
+        self._track(
             record.job_id, record.generation, self.launcher.adopt(record.process, record.job_id)
         )
         self._log(
-            "driver adopted", record.job_id, record.generation, f"process {record.process.pid}"
+            "driver_adopted", record.job_id, record.generation, f"process {record.process.pid}"
         )
 
-    def _hold(self, job_id: int, generation: int, grip: DriverHandle) -> None:
-        self.held[grip.ref] = RunningDriver(
-            job_id=job_id, generation=generation, grip=grip, started_ms=self.clock.now_ms()
+    def _track(self, job_id: int, generation: int, handle: DriverHandle) -> None:
+        self.drivers[handle.ref] = RunningDriver(
+            job_id=job_id, generation=generation, handle=handle, started_ms=self.clock.now_ms()
         )
 
-    def _look_after(self, standing: Leader, held: RunningDriver, look: Alive | Exited) -> None:
-        if isinstance(look, Exited):
-            if self._report(standing, held, look) is not ReportResult.OF_ANOTHER:
-                self.launcher.clear(held.job_id, held.generation, held.grip.ref)
-            del self.held[held.grip.ref]
+    def _supervise(self, leadership: Leader, driver: RunningDriver, state: Alive | Exited) -> None:
+        if isinstance(state, Exited):
+            if self._report(leadership, driver, state) is not ReportResult.OF_ANOTHER:
+                self.launcher.clear(driver.job_id, driver.generation, driver.handle.ref)
+            del self.drivers[driver.handle.ref]
         else:
-            self._apply(held)
+            self._apply(driver)
 
-    def _apply(self, held: RunningDriver) -> None:
-        """Carry out the order.
+    def _apply(self, driver: RunningDriver) -> None:
+        """Apply the command of the assignment.
 
-        A driver whose assignment is gone is one that nobody wants any more; one that is another
-        worker's now is that one's business.
+        A driver whose assignment was deleted is killed. One that is now assigned to another worker
+        is left to that worker.
         """
-        seen = self.follower.get(ASSIGNMENTS, str(held.job_id))
-        if (ASSIGNMENTS, str(held.job_id)) in self.follower.unreadable:
-            return  # it is there, in words of a newer version
-        if seen is None or seen.value.generation != held.generation:
-            held.grip.kill()
-        elif seen.value.worker != self.me.id:
+        assignment = self.follower.get(ASSIGNMENTS, str(driver.job_id))
+        if (ASSIGNMENTS, str(driver.job_id)) in self.follower.unreadable:
+            return  # it exists, in the format of a newer version
+        if assignment is None or assignment.value.generation != driver.generation:
+            driver.handle.kill()
+        elif assignment.value.worker != self.me.id:
             return
-        elif seen.value.order is DriverCommand.KILL:
-            held.grip.kill()
-        elif seen.value.order is DriverCommand.TERMINATE and not held.terminated:
-            held.terminated = True
-            held.grip.terminate()
+        elif assignment.value.command is DriverCommand.KILL:
+            driver.handle.kill()
+        elif assignment.value.command is DriverCommand.TERMINATE and not driver.terminated:
+            driver.terminated = True
+            driver.handle.terminate()
 
-    def _report(self, standing: Leader, held: RunningDriver, dead: Exited) -> ReportResult:
-        """Put the death of a driver on record."""
-        key = str(held.job_id)
+    def _report(self, leadership: Leader, driver: RunningDriver, exited: Exited) -> ReportResult:
+        """Record the exit of a driver in the store."""
+        key = str(driver.job_id)
         entry = self.store.get(DRIVERS, key)
         record = from_document(DriverRecord, entry.value, f"driver of job {key}") if entry else None
-        checks = [standing.check(), Check(DRIVERS, key, entry.version if entry else 0)]
-        if record is not None and record.generation >= held.generation:
-            if record.process != held.grip.ref:
+        checks = [leadership.check(), Check(DRIVERS, key, entry.version if entry else 0)]
+        if record is not None and record.generation >= driver.generation:
+            if record.process != driver.handle.ref:
                 self._log(
-                    "late report", held.job_id, held.generation, "another driver is on record"
+                    "driver_report_ignored",
+                    driver.job_id,
+                    driver.generation,
+                    "another driver is on record",
                 )
                 return (
                     ReportResult.LATE
-                    if record.generation > held.generation
+                    if record.generation > driver.generation
                     else ReportResult.OF_ANOTHER
                 )
             if record.end is not None:
@@ -289,40 +284,45 @@ class Worker:
             if (
                 state is None
                 or current is None
-                or current.generation != held.generation
+                or current.generation != driver.generation
                 or current.status.terminal
             ):
                 self._log(
-                    "late report", held.job_id, held.generation, "the job has moved on, or is gone"
+                    "driver_report_ignored",
+                    driver.job_id,
+                    driver.generation,
+                    "the job has a newer generation, has ended, or was deleted",
                 )
                 return ReportResult.LATE
             checks.append(Check(JOB_STATES, key, state.version))
             record = DriverRecord(
-                job_id=held.job_id,
-                generation=held.generation,
-                process=held.grip.ref,
+                job_id=driver.job_id,
+                generation=driver.generation,
+                process=driver.handle.ref,
                 worker=self.me.id,
-                started_ms=held.started_ms,
+                started_ms=driver.started_ms,
             )
         end = DriverEnd(
             at_ms=self.clock.now_ms(),
-            code=dead.code,
-            proof=dead.proof,
-            stderr_tail=dead.stderr_tail[-LAST_WORDS_MAX:],
+            code=exited.code,
+            proof=exited.proof,
+            stderr_tail=exited.stderr_tail[-STDERR_TAIL_CHARS_MAX:],
         )
         failpoint("worker.report.before")
         self.store.transact(checks, [Put(DRIVERS, key, to_document(replace(record, end=end)))])
         failpoint("worker.report.after")
-        self._log("driver ended", held.job_id, held.generation, f"{dead.proof}, code {dead.code}")
+        self._log(
+            "driver_exited", driver.job_id, driver.generation, f"{exited.proof}, code {exited.code}"
+        )
         return ReportResult.NOW
 
-    def _forget(self, assignments: Mapping[str, object]) -> None:
-        """Of jobs that are assigned to nobody nothing need be remembered: generations only grow."""
-        for job_id in [job_id for job_id in self._begun if str(job_id) not in assignments]:
-            del self._begun[job_id]
-        self._strange = {
+    def _prune(self, assignments: Mapping[str, object]) -> None:
+        """Drop what is remembered of unassigned jobs; generations only grow, so this is safe."""
+        for job_id in [job_id for job_id in self._started if str(job_id) not in assignments]:
+            del self._started[job_id]
+        self._foreign = {
             (job_id, generation)
-            for job_id, generation in self._strange
+            for job_id, generation in self._foreign
             if str(job_id) in assignments
         }
 

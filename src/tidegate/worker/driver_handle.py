@@ -1,6 +1,6 @@
-"""What the agent needs of a host: processes that can be started, watched and ended.
+"""The interface of a host to the agent: start, supervise and end driver processes.
 
-Implemented by host.py, and by simulations. No call may block for long.
+Implemented by host.py and by simulations. No call may block for long.
 """
 
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from tidegate.model.records import ProcessRef
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """A process of the driver's session may still be there."""
+    """A process of the driver's session may still exist."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Exited:
-    """No process of its session is left. `code` is known where the driver was our child."""
+    """No process of its session is left. `code` is known if the driver was a child of this one."""
 
     code: int | None = None
     proof: str = "session empty"
@@ -25,43 +25,45 @@ class Exited:
 
 
 class DriverHandle(Protocol):
-    """One driver in the hands of this worker."""
+    """One driver that this worker supervises."""
 
     @property
     def ref(self) -> ProcessRef: ...
 
     def poll(self) -> Alive | Exited:
-        """Whether it lives; a child that has ended is waited for here.
+        """Return whether it is alive, and reap it if it is a child that has exited.
 
-        Dead for ever once it is dead.
+        Once it returns Exited, it always does.
         """
 
     def terminate(self) -> None:
         """SIGTERM to every process of its session."""
 
     def kill(self) -> None:
-        """Begin to kill its whole session, and return. May be repeated."""
+        """Start to kill its whole session, and return. May be repeated."""
 
 
 class Launcher(Protocol):
-    """Starts drivers and finds those that others have started."""
+    """Starts drivers, and adopts those that other workers have started."""
 
     def start(self, order: DriverSpec, *, plain: bool) -> DriverHandle:
-        """A driver for this order. `plain`: it needs nothing of Spark but what the engine's
-        settings say, so one that waits already will do. Where none can be started, the grip is of
-        one that is dead, and says why.
+        """Start a driver for this spec.
+
+        `plain`: the job has no Spark settings of its own, so a warm driver can run it. If no driver
+        can be started, the handle is of an exited one whose `stderr_tail` has the reason.
         """
 
     def adopt(self, process: ProcessRef, job_id: int) -> DriverHandle:
-        """A driver of this host that somebody else has started, perhaps before the host was."""
+        """Return a handle of a driver that another process of this host has started.
 
-    def clear(self, job_id: int, generation: int, process: ProcessRef) -> None:
-        """Remove the scratch files of a driver that is proven dead."""
-
-    def tend(self) -> None:
-        """One turn of what there is to do besides: drivers that wait for work, scratch files that
-        nobody owns.
+        That may have been before the last boot.
         """
 
+    def clear(self, job_id: int, generation: int, process: ProcessRef) -> None:
+        """Remove the scratch files of a driver whose death is confirmed."""
+
+    def maintain(self) -> None:
+        """Run one cycle of maintenance: warm drivers, and scratch files without an owner."""
+
     def close(self) -> None:
-        """This worker ends in order. Drivers that have work go on."""
+        """End the warm drivers that have no job. Drivers with a job keep running."""

@@ -1,6 +1,6 @@
-"""This host as the agent sees it: real processes, real threads.
+"""The agent's host with real processes and threads; also assembles and runs a worker.
 
-Also how a worker is put together and kept going. Called by server and command line.
+Called by server and command line.
 """
 
 import logging
@@ -21,7 +21,7 @@ from tidegate.runner.process import (
     boot_id,
     is_alive,
     kill_session,
-    reference,
+    process_ref,
     session_members,
     terminate_session,
 )
@@ -33,15 +33,15 @@ from tidegate.worker.driver_handle import Alive, DriverHandle, Exited
 from tidegate.worker.slots import memory_bytes, slots
 
 LOG = logging.getLogger("tidegate.worker")
-TURN_S = 0.2
-END_WITHIN_S = 5.0
-NOWHERE = ProcessRef(
+CYCLE_S = 0.2
+STOP_TIMEOUT_S = 5.0
+NO_PROCESS = ProcessRef(
     pid=0, started=0, boot="", host=""
 )  # of a driver that could not be started: no process is ever taken for it
 
 
 class DriverSession:
-    """The session of a driver, and the thread that kills it."""
+    """The process session of a driver, and the thread that kills it."""
 
     def __init__(self, ref: ProcessRef) -> None:
         self.ref = ref
@@ -52,8 +52,9 @@ class DriverSession:
         terminate_session(self.ref)
 
     def kill(self) -> None:
-        """Begin to kill it, unless that is under way; a process that does not die is tried again
-        when the deadline of the last try is over.
+        """Start to kill the session in a thread, unless one is doing so.
+
+        After the deadline of a failed attempt, the next call tries again.
         """
         if self._killing is None or not self._killing.is_alive():
             self._killing = threading.Thread(
@@ -70,9 +71,7 @@ class OwnDriver(DriverSession):
         self.driver = driver
 
     def poll(self) -> Alive | Exited:
-        """Its exit code, once nothing of its session is left; what its leader leaves behind is
-        killed.
-        """
+        """Return the exit code once its session is empty; kill what the leader leaves behind."""
         code = self.driver.poll()
         if code is None:
             return Alive()
@@ -86,14 +85,14 @@ class OwnDriver(DriverSession):
 
 
 class AdoptedDriver(DriverSession):
-    """A driver that another worker has started: nobody can wait for it, so it is looked at."""
+    """A driver that another worker has started; not a child, so its exit code is unknown."""
 
     def __init__(self, ref: ProcessRef, error_log: Path) -> None:
         super().__init__(ref)
         self.error_log = error_log
 
     def poll(self) -> Alive | Exited:
-        """Dead when its session is empty, or of an earlier life of this host."""
+        """Return Exited if its session is empty or is from before the last boot."""
         if self.ref.boot != boot_id():
             return Exited(proof="host restarted")
         if is_alive(self.ref):
@@ -108,7 +107,7 @@ class FailedStart:
     """A driver that could not be started."""
 
     def __init__(self, why: str) -> None:
-        self.ref = NOWHERE
+        self.ref = NO_PROCESS
         self.why = why
 
     def poll(self) -> Exited:
@@ -130,17 +129,17 @@ class HostLauncher:
         self.pool = pool
         self.sweeper = sweeper
 
-    def start(self, order: DriverSpec, *, plain: bool) -> DriverHandle:
-        """One that waits, else a new one."""
+    def start(self, spec: DriverSpec, *, plain: bool) -> DriverHandle:
+        """Use a warm driver if possible, else start a new one."""
         try:
-            waiting = self.pool.take(order) if plain else None
+            warm = self.pool.take(spec) if plain else None
             return OwnDriver(
-                waiting if isinstance(waiting, DriverProcess) else launch(order, self.program)
+                warm if isinstance(warm, DriverProcess) else launch(spec, self.program)
             )
         except OSError as error:
             LOG.error(
-                "a driver cannot be started",
-                extra={"job_id": order.job_id, "generation": order.generation, "why": str(error)},
+                "driver_not_started",
+                extra={"job_id": spec.job_id, "generation": spec.generation, "why": str(error)},
             )
             return FailedStart(f"the driver cannot be started: {error}")
 
@@ -148,26 +147,26 @@ class HostLauncher:
         return AdoptedDriver(process, self.home.logs(job_id) / ERROR_LOG)
 
     def clear(self, job_id: int, generation: int, process: ProcessRef) -> None:
-        """In a thread: there may be much to remove."""
-        for place in (
+        """Remove the scratch files in a thread, because there may be many."""
+        for path in (
             self.home.work(job_id, generation),
             self.home.warm_work(process.pid, process.started),
         ):
-            if place.exists():
+            if path.exists():
                 threading.Thread(
-                    target=remove, args=(place,), name=f"clear-{job_id}", daemon=True
+                    target=remove, args=(path,), name=f"clear-{job_id}", daemon=True
                 ).start()
 
-    def tend(self) -> None:
-        """Drivers that wait, and what dead ones have left."""
+    def maintain(self) -> None:
+        """Maintain the warm pool, and sweep scratch files of dead drivers."""
         try:
-            self.pool.tend()
+            self.pool.maintain()
         except OSError as error:
-            LOG.error("a waiting driver cannot be started", extra={"why": str(error)})
-        self.sweeper.tend()
+            LOG.error("warm_driver_not_started", extra={"why": str(error)})
+        self.sweeper.maintain()
 
     def close(self) -> None:
-        """Only those that wait end with us."""
+        """End the warm drivers; those with a job keep running."""
         self.pool.close()
 
 
@@ -181,8 +180,8 @@ def open_worker(
     address: str = "",
     module: str = "tidegate.driver",
 ) -> Worker:
-    """A worker of this host and this process."""
-    process = reference(os.getpid())
+    """Assemble the worker of this process."""
+    process = process_ref(os.getpid())
     me = WorkerRecord(
         id=f"{socket.gethostname()}-{process.pid}-{secrets.token_hex(3)}",
         host=process.host,
@@ -212,8 +211,9 @@ def open_worker(
 
 
 class WorkerThread:
-    """Keeps a worker going: one thread for its turns, one for its lease, so that a slow turn costs
-    it nothing.
+    """Runs a worker: one thread for its cycles, one for its lease.
+
+    A slow cycle therefore does not lose the lease.
     """
 
     def __init__(self, worker: Worker, clock: Clock) -> None:
@@ -221,12 +221,12 @@ class WorkerThread:
         self.clock = clock
         self._ended = threading.Event()
         self._wake = threading.Event()
-        beat_s = worker.settings.worker.lease_ms / 10_000
+        renewal_s = worker.settings.worker.lease_ms / 10_000
         self._threads = [
-            threading.Thread(target=self._run_pass, name="worker", daemon=True),
+            threading.Thread(target=self._run, name="worker", daemon=True),
             threading.Thread(
-                target=self._again,
-                args=(worker.elector.claim, beat_s),
+                target=self._repeat,
+                args=(worker.elector.claim, renewal_s),
                 name="worker-lease",
                 daemon=True,
             ),
@@ -237,39 +237,39 @@ class WorkerThread:
             thread.start()
 
     def wake(self) -> None:
-        """There may be something to do: look now."""
+        """Start the next cycle now, because there may be something to do."""
         self._wake.set()
 
     def retag(self, tags: Mapping[str, str]) -> None:
-        """Other tags for the worker, at once."""
+        """Give the worker other tags, at once."""
         self.worker.retag(tags)
         self.wake()
 
     def stop(self) -> None:
-        """Leave in order: the drivers go on, those that wait for work end.
+        """Sign off: drivers with a job keep running, warm drivers end.
 
-        A turn that hangs, as the store does, is left behind.
+        Does not wait for a cycle that hangs with the store.
         """
         self._ended.set()
         self._wake.set()
         for thread in self._threads:
-            thread.join(END_WITHIN_S)
+            thread.join(STOP_TIMEOUT_S)
         self.worker.leave()
         self.worker.launcher.close()
 
-    def _run_pass(self) -> None:
+    def _run(self) -> None:
         while not self._ended.is_set():
             self._guarded(self.worker.step)
-            self.clock.wait(self._wake, TURN_S)
+            self.clock.wait(self._wake, CYCLE_S)
             self._wake.clear()
 
-    def _again(self, act: Callable[[], object], pause_s: float) -> None:
+    def _repeat(self, act: Callable[[], object], pause_s: float) -> None:
         while not self.clock.wait(self._ended, pause_s):
             self._guarded(act)
 
     def _guarded(self, act: Callable[[], object]) -> None:
-        """A turn that fails is no reason not to try the next."""
+        """Call `act`; log an error, so that the next cycle runs nevertheless."""
         try:
             act()
         except Exception:
-            LOG.exception("a turn of the worker failed")
+            LOG.exception("worker_cycle_failed")

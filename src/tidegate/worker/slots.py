@@ -1,26 +1,26 @@
-"""How many drivers fit on a host: what the settings say, else as many as its memory allows.
+"""How many drivers fit on a host: the configured number, else as many as its memory allows.
 
-Pure, but for the reading of two files.
+Pure, except that it reads two files.
 """
 
 import re
 from pathlib import Path
 
-MEMORY_A_DRIVER = 1024**3  # Python, JVM, worker daemon and workers: 0.5 to 0.9 GiB were measured
+DRIVER_MEMORY_BYTES = (
+    1024**3
+)  # Python, JVM, worker daemon and workers: 0.5 to 0.9 GiB were measured
 SLOTS_MIN = 2
 MEMINFO = Path("/proc/meminfo")
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def slots(wanted: int | None, memory_bytes: int) -> int:
-    """Slots of a worker on a host with so much memory."""
-    return wanted if wanted is not None else max(SLOTS_MIN, memory_bytes // MEMORY_A_DRIVER)
+    """Return the slots of a worker on a host with this much memory."""
+    return wanted if wanted is not None else max(SLOTS_MIN, memory_bytes // DRIVER_MEMORY_BYTES)
 
 
 def memory_bytes(meminfo: Path = MEMINFO, cgroup_limit: Path = CGROUP_LIMIT) -> int:
-    """The memory of this host, or what the container that we live in may have of it; 0 where it
-    cannot be told.
-    """
+    """Return the memory of this host, or the limit of its container; 0 if unknown."""
     found = re.search(r"^MemTotal:\s+(\d+) kB", _text(meminfo), re.MULTILINE)
     total = int(found[1]) * 1024 if found else 0
     limit = _text(cgroup_limit).strip()

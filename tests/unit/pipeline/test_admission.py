@@ -102,25 +102,31 @@ def streaming(rows_per_second: float | None = None, pause_ms_min: int | None = N
 
 
 def test_a_stream_that_is_behind_goes_on_at_once_but_not_more_often_than_twice_a_second() -> None:
-    assert streaming().pause_s(2.0, behind=True) == 0
-    assert streaming().pause_s(0.1, behind=True) == BACKLOG_EVERY_S - 0.1
-    assert streaming().pause_s(2.0, behind=False) == 8
-    assert streaming().pause_s(2.0, behind=None) == 8
+    assert streaming().pause_s(2.0, has_backlog=True) == 0
+    assert streaming().pause_s(0.1, has_backlog=True) == BACKLOG_EVERY_S - 0.1
+    assert streaming().pause_s(2.0, has_backlog=False) == 8
+    assert streaming().pause_s(2.0, has_backlog=None) == 8
 
 
 def test_an_interval_that_is_shorter_than_the_least_distance_stays_as_it_is() -> None:
     assert BatchPacing.of(JobEnv(mode=JobMode.STREAMING, checkpoint_interval_ms=300)).pause_s(
-        0.1, behind=True
+        0.1, has_backlog=True
     ) == pytest.approx(0.2)
 
 
 def test_a_rate_and_a_least_pause_hold_for_a_backlog_too() -> None:
-    assert streaming(rows_per_second=1000).pause_s(2.0, behind=True) == 8
-    assert streaming(pause_ms_min=3000).pause_s(2.0, behind=True) == 3
+    assert streaming(rows_per_second=1000).pause_s(2.0, has_backlog=True) == 8
+    assert streaming(pause_ms_min=3000).pause_s(2.0, has_backlog=True) == 3
 
 
 def test_only_a_batch_that_left_something_behind_makes_the_next_one_larger() -> None:
     pace = streaming()
-    assert pace.rescaled(1.0, 0.1, behind=False) == 1
-    assert pace.rescaled(1.0, 0.1, behind=True) == pace.rescaled(1.0, 0.1, behind=None) == 4
-    assert pace.rescaled(1.0, 20.0, behind=False) == pace.rescaled(1.0, 20.0, behind=True) == 0.5
+    assert pace.rescaled(1.0, 0.1, has_backlog=False) == 1
+    assert (
+        pace.rescaled(1.0, 0.1, has_backlog=True) == pace.rescaled(1.0, 0.1, has_backlog=None) == 4
+    )
+    assert (
+        pace.rescaled(1.0, 20.0, has_backlog=False)
+        == pace.rescaled(1.0, 20.0, has_backlog=True)
+        == 0.5
+    )

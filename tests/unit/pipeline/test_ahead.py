@@ -7,7 +7,12 @@ import random
 import pytest
 
 from tidegate.model.records import SourceRange
-from tidegate.pipeline.uncheckpointed import SinksDisagree, beginning, ranges_of, to_repeat
+from tidegate.pipeline.uncheckpointed import (
+    SinksDisagree,
+    batches_to_repeat,
+    initial_offsets,
+    ranges_of,
+)
 from tidegate.plugin.contract import CommitRange
 
 
@@ -22,7 +27,7 @@ def at(place: int) -> dict[str, dict[str, int]]:
 
 
 def test_sinks_that_hold_nothing_newer_leave_nothing_to_repeat() -> None:
-    assert to_repeat(3, at(30), {"a": [], "b": []}) == []
+    assert batches_to_repeat(3, at(30), {"a": [], "b": []}) == []
 
 
 def test_the_records_of_all_sinks_are_one_chain_by_id() -> None:
@@ -31,12 +36,12 @@ def test_the_records_of_all_sinks_are_one_chain_by_id() -> None:
         record(5, 40, 40),
         record(7, 40, 60),
     )  # 6 was begun, and never seen by a sink
-    assert to_repeat(3, at(30), {"a": [fourth, fifth, seventh], "b": [fourth]}) == [
+    assert batches_to_repeat(3, at(30), {"a": [fourth, fifth, seventh], "b": [fourth]}) == [
         fourth,
         fifth,
         seventh,
     ]
-    assert to_repeat(3, at(30), {"a": [fourth], "b": [fifth], "c": [seventh, fourth]}) == [
+    assert batches_to_repeat(3, at(30), {"a": [fourth], "b": [fifth], "c": [seventh, fourth]}) == [
         fourth,
         fifth,
         seventh,
@@ -44,7 +49,7 @@ def test_the_records_of_all_sinks_are_one_chain_by_id() -> None:
 
 
 def test_what_lies_before_the_only_record_that_a_sink_keeps_is_one_batch_more() -> None:
-    assert to_repeat(3, at(30), {"a": [record(7, 60, 70)]}) == [
+    assert batches_to_repeat(3, at(30), {"a": [record(7, 60, 70)]}) == [
         record(6, 30, 60),
         record(7, 60, 70),
     ]
@@ -59,7 +64,7 @@ def test_only_the_sources_that_moved_are_in_such_a_batch() -> None:
             "gone": {"start": 0, "end": 1},
         },
     )
-    bridge, repeated = to_repeat(3, {"s": 5, "t": 0, "new": 0}, {"a": [newest]})
+    bridge, repeated = batches_to_repeat(3, {"s": 5, "t": 0, "new": 0}, {"a": [newest]})
     assert bridge == CommitRange(checkpoint=8, offsets={"t": {"start": 0, "end": 1}})
     assert repeated is newest
 
@@ -71,19 +76,21 @@ def test_a_record_that_does_not_begin_where_the_restore_point_ends_is_never_skip
         SinksDisagree,
         match=r"the sinks hold checkpoint 4, which begins elsewhere than checkpoint 3 ends \(s\)",
     ):
-        to_repeat(3, at(30), {"a": [record(4, 31, 40)]})
+        batches_to_repeat(3, at(30), {"a": [record(4, 31, 40)]})
 
 
 def test_two_sinks_that_hold_one_checkpoint_with_different_ranges_are_an_error_that_names_them() -> (
     None
 ):
     with pytest.raises(SinksDisagree, match="a and b hold checkpoint 4 with different ranges"):
-        to_repeat(3, at(30), {"a": [record(4, 30, 40)], "b": [record(4, 30, 41)]})
+        batches_to_repeat(3, at(30), {"a": [record(4, 30, 40)], "b": [record(4, 30, 41)]})
 
 
 def test_where_the_store_knows_nothing_the_first_record_tells_where_the_sources_began() -> None:
-    assert beginning({"a": [record(2, 7, 9)], "b": [record(1, 3, 7), record(2, 7, 9)]}) == at(3)
-    assert beginning({"a": []}) == {}
+    assert initial_offsets({"a": [record(2, 7, 9)], "b": [record(1, 3, 7), record(2, 7, 9)]}) == at(
+        3
+    )
+    assert initial_offsets({"a": []}) == {}
 
 
 def test_a_record_becomes_the_ranges_of_a_batch() -> None:
@@ -101,7 +108,7 @@ def test_any_chain_of_any_sinks_ends_where_the_newest_record_ends(seed: int) -> 
             "a": batches[-1:] if newest_only else batches,
             "b": batches[-1:] if newest_only else batches[: rng.randint(0, len(batches))],
         }
-        chain = to_repeat(3, at(30), found)
+        chain = batches_to_repeat(3, at(30), found)
         assert chain[-1] == batches[-1]
         assert [r.checkpoint for r in chain] == sorted({r.checkpoint for r in chain})
         place = at(30)["s"]

@@ -22,11 +22,13 @@ from tidegate.model.records import (
     PipelineStatus,
     SourceRange,
 )
+from tidegate.pipeline.context import PipelineContext
 from tidegate.pipeline.engine import Batch, TaskCount, Written
 from tidegate.pipeline.graph import Graph, Node
 from tidegate.pipeline.ledger import Ledger
-from tidegate.pipeline.loop import BatchLoop, PipelineContext
+from tidegate.pipeline.loop import BatchLoop
 from tidegate.pipeline.progress import PipelineProgress
+from tidegate.pipeline.savepoints import NoSavepoints
 from tidegate.plugin.connector import Connector
 from tidegate.plugin.contract import (
     BatchCommitted,
@@ -125,7 +127,7 @@ class Log(Source):
         self.more = end < self.world.written
         return end
 
-    def behind(self, offset: int) -> bool | None:  # noqa: ARG002  # the last look knows
+    def has_backlog(self, offset: int) -> bool | None:  # noqa: ARG002  # the last look knows
         return self.more
 
     def splits(self, start: int, end: int, count: int) -> list[Split]:
@@ -136,7 +138,7 @@ class Log(Source):
 
 
 class Silent(Log):
-    def behind(self, offset: int) -> bool | None:  # noqa: ARG002  # nothing is known
+    def has_backlog(self, offset: int) -> bool | None:  # noqa: ARG002  # nothing is known
         return None
 
 
@@ -201,6 +203,7 @@ def run(
         stop=world.stop,
         retained_max=2,
         interval_s=10.0,
+        savepoints=NoSavepoints(world),
     )
     assert (
         BatchLoop(context, Graph(pipeline=1, nodes=nodes), ledger, PipelineProgress(1, 1)).run()

@@ -101,5 +101,5 @@ def test_a_source_that_cannot_skip_says_so() -> None:
 
 
 def test_a_batch_under_way_at_a_lost_position_cannot_be_repeated_whatever_was_said() -> None:
-    with pytest.raises(PositionLost, match="a batch was under way there"):
+    with pytest.raises(PositionLost, match="a batch was in progress there"):
         retained_offsets({"orders": log(Skipping)}, {"orders": 42}, "initial", pending=True)

@@ -123,7 +123,7 @@ def test_the_head_is_written_by_whoever_gives_the_last_part(two: Pipelines) -> N
     two.checkpoint(2, 8)
     two.ask()
     two.desk.serve(two.ledgers[2])
-    assert (two.request().status, two.savepoints.list(), two.desk.open_part(two.state(1))) == (
+    assert (two.request().status, two.savepoints.list(), two.desk.part_missing(two.state(1))) == (
         SavepointStatus.WANTED,
         (),
         True,
@@ -151,13 +151,17 @@ def test_with_a_stop_a_pipeline_waits_for_the_others_and_ends_when_all_is_done(
     two.checkpoint(2, 8)
     two.ask(stop=True)
     two.desk.serve(two.ledgers[1])
-    assert (two.desk.waits(two.state(1)), two.desk.waits(two.state(2)), two.desk.over) == (
+    assert (
+        two.desk.must_wait(two.state(1)),
+        two.desk.must_wait(two.state(2)),
+        two.desk.ends_job,
+    ) == (
         True,
         False,
         False,
     )
     two.desk.serve(two.ledgers[2])
-    assert (two.desk.waits(two.state(1)), two.desk.over) == (False, True)
+    assert (two.desk.must_wait(two.state(1)), two.desk.ends_job) == (False, True)
 
 
 def test_a_pipeline_that_has_finished_takes_part_with_its_completed_point(two: Pipelines) -> None:
@@ -214,7 +218,7 @@ def test_what_cannot_be_copied_is_said_and_nothing_else_stops(
     two.desk.serve(two.ledgers[1])
     assert two.request().status is SavepointStatus.FAILED
     assert two.request().reason.startswith("pipeline 1: checkpoint ")
-    assert (two.desk.wanted, two.desk.over) == (None, False)
+    assert (two.desk.requested, two.desk.ends_job) == (None, False)
 
 
 def test_a_generation_that_was_overtaken_answers_nothing(two: Pipelines) -> None:
@@ -229,7 +233,7 @@ def test_a_generation_that_was_overtaken_answers_nothing(two: Pipelines) -> None
 
 def test_a_request_of_another_incarnation_is_none(two: Pipelines) -> None:
     two.ask(initialization_ms=4)
-    assert (two.desk.wanted, two.desk.over) == (None, False)
+    assert (two.desk.requested, two.desk.ends_job) == (None, False)
 
 
 def test_what_savepoints_of_the_lineage_need_is_held_until_they_are_deleted(two: Pipelines) -> None:
@@ -239,11 +243,11 @@ def test_what_savepoints_of_the_lineage_need_is_held_until_they_are_deleted(two:
     for ledger in two.ledgers.values():
         two.desk.serve(ledger)
     retained = (two.checkpoint(1, 6),)
-    assert two.desk.held(1, retained) == {3: {SOURCE: 3}}
-    assert two.desk.held(1, (replace(retained[0], checkpoint=2),)) == {}
+    assert two.desk.retained_points(1, retained) == {3: {SOURCE: 3}}
+    assert two.desk.retained_points(1, (replace(retained[0], checkpoint=2),)) == {}
     two.savepoints.delete(two.savepoints.list()[0])
     two.ask(id="200")
-    assert two.desk.held(1, retained) == {}
+    assert two.desk.retained_points(1, retained) == {}
 
 
 def test_a_storage_that_cannot_be_listed_lets_nothing_be_forgotten(
@@ -253,7 +257,7 @@ def test_a_storage_that_cannot_be_listed_lets_nothing_be_forgotten(
         raise PermissionError(str(tmp_path))
 
     monkeypatch.setattr(two.savepoints, "list", refuse)
-    assert two.desk.held(1, (two.checkpoint(1, 6),)) is None
+    assert two.desk.retained_points(1, (two.checkpoint(1, 6),)) is None
 
 
 def test_a_plan_goes_into_a_savepoint_without_its_secrets() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tidegate.home import Home
 from tidegate.model.records import JobStatus
-from tidegate.model.volume import Volume, total
+from tidegate.model.throughput import Volume, total_volume
 from tidegate.testing.in_process import Ran, run_in_process
 from tidegate.testing.plain_engine import PlainEngine
 
@@ -41,7 +41,10 @@ def test_each_operator_tells_its_tables(tmp_path: Path) -> None:
         "second": {"shop.small": 7, "shop.large": 30},
     }
     assert outcome.volumes["numbers"]["shop.small"] == Volume(7, 56), "eight bytes a row"
-    assert total(outcome.volumes["first"]).bytes == total(outcome.volumes["numbers"]).bytes
+    assert (
+        total_volume(outcome.volumes["first"]).bytes
+        == total_volume(outcome.volumes["numbers"]).bytes
+    )
     assert (outcome.rows_read, outcome.rows_written) == (37, 74)
 
 

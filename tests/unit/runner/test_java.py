@@ -10,7 +10,7 @@ from tidegate.runner.java import JavaMissing, find_java, major_version
 
 @pytest.fixture(autouse=True)
 def no_java_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java, "KNOWN_PLACES", ())
+    monkeypatch.setattr(java, "SEARCH_PATHS", ())
 
 
 def make_home(root: Path, version: str, modules: str = "java.base jdk.incubator.vector") -> Path:
@@ -38,7 +38,7 @@ def test_java_home_is_taken_before_path_and_without_running_it(tmp_path: Path) -
         make_home(tmp_path / "other", "17.0.1"),
     )
     found = find_java({"JAVA_HOME": str(wanted), "PATH": str(other / "bin")})
-    assert (found.home, found.version, found.found_in, found.passed_over) == (
+    assert (found.home, found.version, found.found_in, found.rejected) == (
         wanted,
         "21.0.2",
         "JAVA_HOME",
@@ -50,7 +50,7 @@ def test_a_java_home_that_is_too_old_is_passed_over_and_named(tmp_path: Path) ->
     old, fit = make_home(tmp_path / "old", "11.0.22"), make_home(tmp_path / "fit", "17.0.1")
     found = find_java({"JAVA_HOME": str(old), "PATH": str(fit / "bin")})
     assert (found.home, found.found_in) == (fit, "PATH")
-    assert found.passed_over == (f"JAVA_HOME ({old}/bin/java) is Java 11.0.22, too old",)
+    assert found.rejected == (f"JAVA_HOME ({old}/bin/java) is Java 11.0.22, too old",)
 
 
 def test_a_link_on_path_leads_to_the_home_behind_it(tmp_path: Path) -> None:
@@ -77,26 +77,26 @@ def test_a_launcher_is_asked_for_the_home_behind_it(tmp_path: Path) -> None:
 
 def test_a_java_that_does_not_run_is_named(tmp_path: Path) -> None:
     make_launcher(tmp_path / "bin", "exit 1")
-    with pytest.raises(JavaMissing, match="does not say its version"):
+    with pytest.raises(JavaMissing, match="does not report its version"):
         find_java({"PATH": str(tmp_path / "bin")})
 
 
 def test_a_java_home_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(JavaMissing, match=r"JAVA_HOME .*is not there or may not be run"):
+    with pytest.raises(JavaMissing, match=r"JAVA_HOME .*does not exist or is not executable"):
         find_java({"JAVA_HOME": str(tmp_path / "gone")})
 
 
 def test_without_any_java_the_error_says_how_to_get_one() -> None:
     with pytest.raises(JavaMissing, match="openjdk-17-jre-headless") as caught:
         find_java({"PATH": ""})
-    assert caught.value.passed_over == ()
+    assert caught.value.rejected == ()
 
 
 def test_a_usual_place_is_found_without_any_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = make_home(tmp_path / "jvm" / "java-17", "17.0.1")
-    monkeypatch.setattr(java, "KNOWN_PLACES", (f"{tmp_path}/jvm/*",))
+    monkeypatch.setattr(java, "SEARCH_PATHS", (f"{tmp_path}/jvm/*",))
     assert find_java({}).found_in == str(home)
 
 

@@ -16,23 +16,23 @@ from tidegate.model.engine import EngineSettings
 from tidegate.runner.driver_spec import driver_spec
 from tidegate.runner.launch import DriverProcess, Program
 from tidegate.runner.process import kill_session
-from tidegate.runner.warm_pool import RETRY_S, NoneWaits, WarmPool
+from tidegate.runner.warm_pool import RETRY_S, NoneReady, WarmPool
 
 PATIENCE_S = 30
 # Ready at once; then says which job it was given, and ends.
 READY = """
 import json, sys
 from pathlib import Path
-from tidegate.runner.process import reference
+from tidegate.runner.process import process_ref
 import os
-me = reference(os.getpid())
-order = json.loads(sys.stdin.readline())
-place = Path(order["home"]) / "work" / "warm" / f"{me.pid}.{me.started}"
+me = process_ref(os.getpid())
+spec = json.loads(sys.stdin.readline())
+place = Path(spec["home"]) / "work" / "warm" / f"{me.pid}.{me.started}"
 place.mkdir(parents=True)
 (place / "ready").touch()
 line = sys.stdin.readline()
 if line:
-    (Path(order["home"]) / "said").write_text(str(json.loads(line)["job_id"]))
+    (Path(spec["home"]) / "said").write_text(str(json.loads(line)["job_id"]))
 """
 DYING = "import sys; sys.exit('no Java')"
 
@@ -68,33 +68,33 @@ def pool(tmp_path: Path) -> Iterator[Pool]:
 
 
 def test_they_are_started_one_after_the_other(pool: Pool) -> None:
-    pool.tend()
-    pool.tend()
+    pool.maintain()
+    pool.maintain()
     assert len(pool.waiting) == 1
     pool.until(lambda: len(pool.ready()) == 1)
-    pool.tend()
+    pool.maintain()
     assert len(pool.waiting) == 2
     pool.until(lambda: len(pool.ready()) == 2)
-    pool.tend()
+    pool.maintain()
     assert len(pool.waiting) == 2
 
 
 def test_one_that_is_ready_gets_the_order_and_is_replaced_a_little_later(
     pool: Pool, tmp_path: Path
 ) -> None:
-    order = replace(pool.order, job_id=7, generation=1)
-    assert isinstance(pool.take(order), NoneWaits)
-    pool.tend()
+    order = replace(pool.spec, job_id=7, generation=1)
+    assert isinstance(pool.take(order), NoneReady)
+    pool.maintain()
     pool.until(lambda: len(pool.ready()) == 1)
     driver = pool.take(order)
     assert isinstance(driver, DriverProcess)
     assert driver.process.wait(PATIENCE_S) == 0
     assert (tmp_path / "said").read_text() == "7"
     assert driver.error_log == Home(tmp_path).logs(7) / "driver.err"
-    pool.tend()
+    pool.maintain()
     assert pool.waiting == []
     pool.now_s += 60
-    pool.tend()
+    pool.maintain()
     assert len(pool.waiting) == 1
     pool.clear(driver.ref)
 
@@ -102,16 +102,16 @@ def test_one_that_is_ready_gets_the_order_and_is_replaced_a_little_later(
 def test_one_that_was_killed_while_it_waited_is_replaced_and_its_scratch_files_go(
     pool: Pool, tmp_path: Path
 ) -> None:
-    pool.tend()
+    pool.maintain()
     pool.until(lambda: len(pool.ready()) == 1)
     victim = pool.waiting[0]
     kill_session(victim.ref)
     pool.until(lambda: victim.poll() is not None)
-    assert isinstance(pool.take(pool.order), NoneWaits)
-    pool.tend()
+    assert isinstance(pool.take(pool.spec), NoneReady)
+    pool.maintain()
     assert list((tmp_path / "work" / "warm").iterdir()) == []
     pool.now_s += 60
-    pool.tend()
+    pool.maintain()
     assert len(pool.waiting) == 1
     assert pool.waiting[0] is not victim
 
@@ -120,21 +120,21 @@ def test_those_that_die_at_once_are_tried_again_more_and_more_rarely(tmp_path: P
     (tmp_path / "dying.py").write_text(DYING)
     pool = Pool(tmp_path, "dying", 1)
     for pause_s in (RETRY_S, 2 * RETRY_S, 4 * RETRY_S):
-        pool.tend()
+        pool.maintain()
         assert len(pool.waiting) == 1
         process = pool.waiting[0]
         pool.until(lambda process=process: process.poll() is not None)  # type: ignore[misc]  # the process of this round
-        pool.tend()
+        pool.maintain()
         assert pool.waiting == []
         pool.now_s += pause_s - 0.1
-        pool.tend()
+        pool.maintain()
         assert pool.waiting == []
         pool.now_s += 0.2
-    assert "no Java" in Home(tmp_path).warm_errors.read_text()
+    assert "no Java" in Home(tmp_path).warm_error_log.read_text()
 
 
 def test_closing_ends_those_that_wait(pool: Pool, tmp_path: Path) -> None:
-    pool.tend()
+    pool.maintain()
     pool.until(lambda: len(pool.ready()) == 1)
     waiting = pool.waiting[0]
     pool.close()

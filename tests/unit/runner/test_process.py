@@ -11,10 +11,10 @@ import pytest
 
 from tidegate.runner.process import (
     ProvenDead,
-    held_up,
+    blocked_reason,
     is_alive,
     kill_session,
-    reference,
+    process_ref,
     session_members,
 )
 
@@ -42,18 +42,18 @@ def family() -> "Iterator[subprocess.Popen[bytes]]":
     assert process.stdout is not None
     assert sorted(process.stdout.read(3)) == sorted(b"gcl")
     yield process
-    kill_session(reference(process.pid))
+    kill_session(process_ref(process.pid))
     process.kill()
     process.wait()
     process.stdout.close()
 
 
 def test_a_session_is_all_of_a_family_in_whatever_group(family: "subprocess.Popen[bytes]") -> None:
-    assert len(session_members(reference(family.pid))) == 3
+    assert len(session_members(process_ref(family.pid))) == 3
 
 
 def test_killing_a_session_proves_that_nobody_is_left(family: "subprocess.Popen[bytes]") -> None:
-    ref = reference(family.pid)
+    ref = process_ref(family.pid)
     assert is_alive(ref)
     assert kill_session(ref) == ProvenDead(3)
     assert session_members(ref) == []
@@ -64,7 +64,7 @@ def test_killing_a_session_proves_that_nobody_is_left(family: "subprocess.Popen[
 def test_the_rest_of_a_family_is_found_after_its_leader_has_died(
     family: "subprocess.Popen[bytes]",
 ) -> None:
-    ref = reference(family.pid)
+    ref = process_ref(family.pid)
     family.kill()
     family.wait()
     assert not is_alive(ref)
@@ -76,42 +76,42 @@ def test_the_rest_of_a_family_is_found_after_its_leader_has_died(
 def test_a_process_of_another_time_or_place_is_never_taken_for_ours(
     family: "subprocess.Popen[bytes]", change: dict[str, object]
 ) -> None:
-    other = replace(reference(family.pid), **change)  # type: ignore[arg-type]  # names of fields
+    other = replace(process_ref(family.pid), **change)  # type: ignore[arg-type]  # names of fields
     assert not is_alive(other)
     assert kill_session(other) == ProvenDead(0)
-    assert is_alive(reference(family.pid))
+    assert is_alive(process_ref(family.pid))
 
 
 def test_this_process_is_alive() -> None:
-    assert is_alive(reference(os.getpid()))
+    assert is_alive(process_ref(os.getpid()))
 
 
 def test_a_stopped_process_is_named_with_what_to_do(family: "subprocess.Popen[bytes]") -> None:
-    ref = reference(family.pid)
-    assert held_up(ref) == ""
+    ref = process_ref(family.pid)
+    assert blocked_reason(ref) == ""
     family.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, family.pid, os.WSTOPPED | os.WNOWAIT)
     assert (
-        held_up(ref)
+        blocked_reason(ref)
         == f"the driver's process {family.pid} is stopped (SIGSTOP); send SIGCONT: `kill -CONT"
         f" {family.pid}`"
     )
-    assert held_up(replace(ref, host="elsewhere")) == ""
-    assert held_up(replace(ref, started=ref.started + 1)) == ""
+    assert blocked_reason(replace(ref, host="elsewhere")) == ""
+    assert blocked_reason(replace(ref, started=ref.started + 1)) == ""
 
 
 def test_a_stopped_child_of_a_driver_is_named_too(family: "subprocess.Popen[bytes]") -> None:
-    ref = reference(family.pid)
+    ref = process_ref(family.pid)
     child = next(pid for pid in session_members(ref) if pid != family.pid)
     os.kill(child, signal.SIGSTOP)
-    while not (said := held_up(ref)):
+    while not (said := blocked_reason(ref)):
         assert is_alive(ref)
     assert said.startswith(f"process {child} (python")
     assert "is stopped (SIGSTOP)" in said
 
 
 def test_a_zombie_is_named_as_one(family: "subprocess.Popen[bytes]") -> None:
-    ref = reference(family.pid)
+    ref = process_ref(family.pid)
     family.kill()
     os.waitid(os.P_PID, family.pid, os.WEXITED | os.WNOWAIT)
-    assert "zombie" in held_up(ref)
+    assert "zombie" in blocked_reason(ref)

@@ -11,7 +11,7 @@ from tidegate.home import Home
 from tidegate.model.document import to_document
 from tidegate.model.records import ProcessRef
 from tidegate.runner import scratch
-from tidegate.runner.process import reference
+from tidegate.runner.process import process_ref
 from tidegate.runner.scratch import OWNER, Sweeper
 
 
@@ -23,35 +23,35 @@ def owned(place: Path, owner: ProcessRef) -> Path:
 
 def dead() -> ProcessRef:
     process = subprocess.Popen([sys.executable, "-c", ""], start_new_session=True)
-    ref = reference(process.pid)
+    ref = process_ref(process.pid)
     process.wait()
     return ref
 
 
 def test_only_the_directories_of_the_dead_of_this_host_are_swept(tmp_path: Path) -> None:
-    home, me, gone = Home(tmp_path), reference(os.getpid()), dead()
-    home.make()
+    home, me, gone = Home(tmp_path), process_ref(os.getpid()), dead()
+    home.create()
     with subprocess.Popen(
         [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True
     ) as living:
-        alive = owned(home.work(7, 2), reference(living.pid))
+        alive = owned(home.work(7, 2), process_ref(living.pid))
         elsewhere = owned(home.work(8, 1), replace(gone, host="elsewhere"))
-        rebooted = owned(home.work(9, 1), replace(reference(living.pid), boot="an earlier one"))
+        rebooted = owned(home.work(9, 1), replace(process_ref(living.pid), boot="an earlier one"))
         left = owned(home.work(7, 1), gone)
         warm = owned(home.warm_work(gone.pid, gone.started), gone)
         Sweeper(home, me.host, lambda: 0.0).sweep()
         living.communicate(b"\n")
     assert (alive.exists(), elsewhere.exists()) == (True, True)
     assert (rebooted.exists(), left.exists(), warm.exists()) == (False, False, False)
-    assert {p.name for p in home.works_root.iterdir()} == {"7", "8"}
+    assert {p.name for p in home.work_root.iterdir()} == {"7", "8"}
 
 
 def test_a_directory_without_a_name_goes_when_two_sweeps_have_found_it_so(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    home.make()
+    home.create()
     nameless = home.work(7, 1)
     nameless.mkdir(parents=True)
-    sweeper = Sweeper(home, reference(os.getpid()).host, lambda: 0.0)
+    sweeper = Sweeper(home, process_ref(os.getpid()).host, lambda: 0.0)
     sweeper.sweep()
     assert nameless.exists()
     sweeper.sweep()
@@ -60,7 +60,9 @@ def test_a_directory_without_a_name_goes_when_two_sweeps_have_found_it_so(tmp_pa
 
 def test_what_a_process_makes_bears_its_name(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    scratch.make(home.work(7, 1))
-    assert json.loads((home.work(7, 1) / OWNER).read_text()) == to_document(reference(os.getpid()))
+    scratch.create(home.work(7, 1))
+    assert json.loads((home.work(7, 1) / OWNER).read_text()) == to_document(
+        process_ref(os.getpid())
+    )
     scratch.remove(home.work(7, 1))
     assert not home.job_work(7).exists()

@@ -95,7 +95,7 @@ class Stage:
         assert process in self.puppets
         self.cleared.append((job_id, generation))
 
-    def tend(self) -> None:
+    def maintain(self) -> None:
         self.turns += 1
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class World:
         self, order: DriverCommand = DriverCommand.RUN, *, worker: str = "w", generation: int = 3
     ) -> None:
         it = Assignment(
-            job_id=JOB, initialization_ms=1, generation=generation, worker=worker, order=order
+            job_id=JOB, initialization_ms=1, generation=generation, worker=worker, command=order
         )
         self.store.transact([], [Put(ASSIGNMENTS, str(JOB), to_document(it))])
 
@@ -249,7 +249,7 @@ def test_a_driver_that_ends_is_reported_once_with_code_and_last_words(world: Wor
     world.turn(5)
     assert world.end == end
     assert len(world.stage.started) == 1
-    assert world.worker.held == {}
+    assert world.worker.drivers == {}
 
 
 def test_a_driver_that_dies_before_it_could_register_is_put_on_record_as_dead(world: World) -> None:
@@ -287,7 +287,7 @@ def test_a_death_before_registration_is_no_news_to_a_job_that_has_moved_on(
     world.stage.last.state = Exited(code=75, proof="exit")
     world.turn(2)
     assert world.driver is None
-    assert world.worker.held == {}
+    assert world.worker.drivers == {}
     assert world.stage.cleared == [(JOB, 3)]
 
 
@@ -303,7 +303,7 @@ def test_a_child_that_lost_the_race_to_register_is_forgotten_and_the_winner_adop
     assert world.stage.adopted == [winner]
     assert world.end is None
     assert world.stage.cleared == []  # the winner works there
-    assert set(world.worker.held) == {winner}
+    assert set(world.worker.drivers) == {winner}
 
 
 def test_a_driver_that_another_worker_started_is_adopted_and_not_started_again(

@@ -18,7 +18,7 @@ from tidegate.coordinator.commands import Commands
 from tidegate.coordinator.events import EventLog
 from tidegate.coordinator.housekeeping import Housekeeper
 from tidegate.coordinator.reconciler import Reconciler
-from tidegate.coordinator.server_heartbeat import Announcement
+from tidegate.coordinator.server_heartbeat import ServerHeartbeat
 from tidegate.coordinator.transitions import TransitionWriter
 from tidegate.driver.commands import CommandWatcher, DriverControl
 from tidegate.driver.metrics import MetricsWriter
@@ -148,7 +148,7 @@ class ServerProcess(Process):
         self.elector = Elector(
             self.store, COORDINATOR, self.name, "", settings.coordinator.lease_ms, clock
         )
-        self.announcement = Announcement(
+        self.announcement = ServerHeartbeat(
             self.store, ServerRecord(id=self.name), settings.coordinator.lease_ms, clock
         )
         recorder = TransitionWriter(self.store, world.storage, settings, clock, EventLog())
