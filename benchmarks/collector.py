@@ -15,11 +15,11 @@ from pathlib import Path
 
 from benchmarks.figures import Figure
 from benchmarks.parts import Bench
-from tidegate.checkpoints.files.base import LocalFiles
+from tidegate.checkpoints.files.local import LocalFiles
 from tidegate.checkpoints.gc.classify import Policy
 from tidegate.checkpoints.gc.collector import Collector, CollectorSettings
 from tidegate.checkpoints.gc.usage import Usage
-from tidegate.coordinator.collector import StoreWitness
+from tidegate.coordinator.collector import StoreFacts
 from tidegate.store.open import open_store
 
 PART = "collector"
@@ -85,7 +85,7 @@ def act_on(act: str, place: Path) -> dict[str, float]:
     """In the process that is measured."""
     store = open_store("memory:")
     files = LocalFiles(place)
-    worker = Collector(files, StoreWitness(store))
+    worker = Collector(files, StoreFacts(store))
     now_ms = LATER_MS if act != "delete" else LATER_MS + 10
     rules = CollectorSettings(
         policy=Policy(now_ms=now_ms, grace_ms=0, ttl_ms=0), delay_ms=1, orphans_ms=1

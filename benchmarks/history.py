@@ -6,7 +6,7 @@ from itertools import islice
 
 from tidegate.config.load import load_text
 from tidegate.coordinator.job_snapshot import JobSnapshot, Stored
-from tidegate.coordinator.terminal_transaction import ending_of
+from tidegate.coordinator.terminal_transaction import terminal_transaction
 from tidegate.model.plan import Plan
 from tidegate.model.records import (
     JOB_OUTCOMES,
@@ -123,7 +123,7 @@ def left_of(planned: Plan, job_id: int, ended_ms: int) -> list[Put | Delete]:
         if status is JobStatus.FAILED
         else None
     )
-    writes = ending_of(snapshot, status, ended_ms, failure=failure).writes
+    writes = terminal_transaction(snapshot, status, ended_ms, failure=failure).writes
     resumable = any(
         write.map == PENDING_CLEANUPS and isinstance(write, Put) and write.value["resumable"]
         for write in writes

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 from benchmarks.figures import Figure, median
 from benchmarks.parts import Bench
-from tidegate.checkpoints.files.base import Files, LocalFiles
+from tidegate.checkpoints.files.base import Files
+from tidegate.checkpoints.files.local import LocalFiles
 from tidegate.checkpoints.manifest import Manifest
 from tidegate.checkpoints.open import open_files
 from tidegate.checkpoints.storage import CheckpointStorage

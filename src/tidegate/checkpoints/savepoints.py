@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.checkpoints import paths
-from tidegate.checkpoints.files.base import Files, LocalFiles
+from tidegate.checkpoints.files.base import Files
+from tidegate.checkpoints.files.local import LocalFiles
 from tidegate.checkpoints.manifest import Damaged, digest, encode_manifest, encode_state
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.failpoint import failpoint
@@ -389,7 +390,7 @@ class _Below(LocalFiles):
     def exists(self, path: str) -> bool:
         return super().exists(path.lstrip("/"))
 
-    def place(self, path: str = "") -> str:
+    def describe(self, path: str = "") -> str:
         return super().describe(path.lstrip("/"))
 
 

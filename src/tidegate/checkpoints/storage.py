@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.checkpoints import paths
-from tidegate.checkpoints.files.base import Files, LocalFiles
+from tidegate.checkpoints.files.base import Files
+from tidegate.checkpoints.files.local import LocalFiles
 from tidegate.checkpoints.manifest import (
     Damaged,
     FileEntry,

@@ -1,8 +1,8 @@
-"""The collector in the hands of a leader, or of a person: what the store says of everything below
-the namespace, the rules of the settings, the report.
+"""Garbage collection by the leader or a user: facts from the store, rules from the settings, a
+report.
 
-Called by the server's loop, a turn now and then in a thread of its own, as a namespace may be large
-or far away; and by `tidegate state`.
+Called periodically by the server in a thread of its own, as a namespace may be large or far away;
+and by `tidegate state`.
 """
 
 import logging
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from tidegate.checkpoints.files.base import Files
-from tidegate.checkpoints.files.retry import StorageRefused
+from tidegate.checkpoints.files.errors import StorageRefused
 from tidegate.checkpoints.gc.classify import MINUTE_MS, Facts, JobFacts, Policy
 from tidegate.checkpoints.gc.collector import Collector, CollectorSettings, Report
 from tidegate.checkpoints.gc.usage import Quota
@@ -45,10 +45,10 @@ TRY_EVERY_S = 60.0  # after a pass that could not be made
 
 
 class StoreFacts:
-    """What the store says.
+    """Facts from the store about jobs.
 
-    A job is known from its first record to its last; while it has not ended, or is being cleaned
-    up, all that is its own is live.
+    A job is known from its first record to its last. While it has not ended, or is being cleaned
+    up, everything that belongs to it is live.
     """
 
     def __init__(self, store: Store) -> None:
@@ -69,7 +69,7 @@ class StoreFacts:
         )
 
     def of_job(self, job_id: int | None) -> Facts:
-        """Of one job, and of all restores."""
+        """Return the facts of one job, and of all restores."""
         claimed = frozenset(claimed_paths(self.store))
         if job_id is None:
             return Facts(claimed=claimed)
@@ -87,9 +87,9 @@ class StoreFacts:
 def job_facts(
     pipelines: Iterable[Entry], states: Iterable[Entry], busy: Iterable[Entry]
 ) -> dict[int, JobFacts]:
-    """By job: whether it is in somebody's hands, and which checkpoints its records name.
+    """Return by job whether it is in use, and which checkpoints its records name.
 
-    `busy` are records that a job has only then.
+    `busy` are records that exist only while a job is in use.
     """
     named: dict[int, set[str]] = {}
     running: dict[int, bool] = {}
@@ -110,9 +110,9 @@ def job_facts(
 def rules_of(
     settings: CheckpointSettings, now_ms: int, *, older_than_ms: int | None = None
 ) -> CollectorSettings:
-    """What the settings say.
+    """Build the rules of a pass from the settings.
 
-    `older_than_ms` is a person's own word for how old an orphan must be, whatever the settings say.
+    `older_than_ms` is a user's own limit for the age of an orphan, and overrides the settings.
     """
     ttl_ms = settings.orphan_ttl_minutes * MINUTE_MS or None
     policy = Policy(now_ms=now_ms, grace_ms=GRACE_MS, ttl_ms=ttl_ms)
@@ -129,7 +129,7 @@ def rules_of(
 
 
 def report_of(report: Report, rules: CollectorSettings, took_ms: int) -> CollectorReport:
-    """A pass as it is kept."""
+    """Convert the report of a pass to the record that is stored."""
     warning = rules.quota.words(report.usage.total.bytes)
     return CollectorReport(
         at_ms=rules.policy.now_ms,
@@ -150,7 +150,7 @@ def report_of(report: Report, rules: CollectorSettings, took_ms: int) -> Collect
 
 
 def last_report(store: Store) -> CollectorReport | None:
-    """What the last pass saw and did."""
+    """Return the report of the last pass."""
     entry = store.get(COLLECTOR, LAST_PASS_KEY)
     return from_document(CollectorReport, entry.value, "the collector's report") if entry else None
 
@@ -158,8 +158,9 @@ def last_report(store: Store) -> CollectorReport | None:
 def record(
     store: Store, report: CollectorReport, jobs: Iterable[int], checks: Sequence[Check] = ()
 ) -> None:
-    """Keep the report; after a whole pass, forget the expired jobs that have nothing left below the
-    namespace or are known again.
+    """Store the report; after a complete pass, forget expired jobs without remaining files.
+
+    Expired jobs that are known again are forgotten too.
     """
     here = set(jobs)
     gone = [
@@ -178,7 +179,7 @@ def record(
 
 
 class LeaderCollector:
-    """Passes of the leader: one now and then, by the time of the last one, whoever made it."""
+    """Passes of the leader, at intervals since the last pass of any leader."""
 
     def __init__(
         self,
@@ -197,7 +198,7 @@ class LeaderCollector:
         self._again_s = float("-inf")
 
     def step(self) -> None:
-        """A pass, where this server leads and the last one is long ago."""
+        """Run a pass if this server leads and one is due."""
         leading = self.leadership()
         if (
             not isinstance(leading, Leader)
@@ -212,7 +213,7 @@ class LeaderCollector:
         self.run(leading)
 
     def run(self, leading: Leader) -> CollectorReport:
-        """One pass, and its report."""
+        """Run one pass, and return its report."""
         rules = rules_of(self.settings.checkpoint, self.clock.now_ms())
         collector = Collector(self.files, StoreFacts(self.store), leading.trusted)
         began_s = self.clock.monotonic_s()
@@ -221,13 +222,10 @@ class LeaderCollector:
             seen, refused = collector.collect(rules), ""
         except OtherNamespace as error:
             seen, refused = survey(collector, rules), str(error)
-        except (
-            OSError,
-            StorageRefused,
-        ) as error:  # one that is only out of reach is waited for by the loop
+        except (OSError, StorageRefused) as error:  # the caller retries one that is out of reach
             seen, refused = (
                 Report(),
-                f"the namespace {self.files.describe()} cannot be looked through: {error}",
+                f"the namespace {self.files.describe()} cannot be read: {error}",
             )
         report = report_of(seen, rules, round((self.clock.monotonic_s() - began_s) * 1000))
         report = replace(report, warning="; ".join(filter(None, (refused, report.warning))))
@@ -238,7 +236,7 @@ class LeaderCollector:
     def _log(self, report: CollectorReport) -> None:
         if report.moved or report.deleted or report.put_back:
             LOG.info(
-                "state collected",
+                "state_collected",
                 extra={
                     "moved": report.moved,
                     "deleted": report.deleted,
@@ -246,14 +244,14 @@ class LeaderCollector:
                 },
             )
         for what in report.failed:
-            LOG.warning("state could not be collected", extra={"why": what})
-        if report.warning and report.warning != self._warned:  # once, as long as it is the same
-            LOG.warning("state storage", extra={"why": report.warning})
+            LOG.warning("state_collection_failed", extra={"why": what})
+        if report.warning and report.warning != self._warned:  # once while it is unchanged
+            LOG.warning("state_storage_warning", extra={"why": report.warning})
         self._warned = report.warning
 
 
 def survey(collector: Collector, rules: CollectorSettings) -> Report:
-    """What a pass would see; nothing is moved."""
+    """Return what a pass would find; nothing is moved."""
     report = Report(whole=True)
     for verdict in collector.survey(collector.plan(rules)):
         report.usage.add(verdict)

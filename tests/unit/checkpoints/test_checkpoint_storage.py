@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.checkpoints.files.base import FileEntry, LocalFiles
+from tidegate.checkpoints.files.base import FileEntry
+from tidegate.checkpoints.files.local import LocalFiles
 from tidegate.checkpoints.manifest import Damaged, Manifest
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.model.document import NewerDocument

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.checkpoints.files.base import TEMPORARY, FileEntry, LocalFiles
+from tidegate.checkpoints.files.base import FileEntry
 from tidegate.checkpoints.files.fsspec import FsspecFiles
+from tidegate.checkpoints.files.local import TEMPORARY, LocalFiles
 from tidegate.checkpoints.gc import collector as collector_module
 from tidegate.checkpoints.gc import quarantine as quarantine_module
 from tidegate.checkpoints.gc.classify import QUARANTINE, Facts, JobFacts, Policy, UnitKind, unit_of

@@ -1,4 +1,4 @@
-"""Files on a local disk, and on what fsspec speaks, pass the whole contract."""
+"""The files contract, on a local disk and on file systems of fsspec."""
 
 import os
 import uuid
@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.checkpoints.files.base import Files, LocalFiles
+from tidegate.checkpoints.files.base import Files
+from tidegate.checkpoints.files.errors import StorageUnavailable
 from tidegate.checkpoints.files.fsspec import FsspecFiles
-from tidegate.checkpoints.files.retry import StorageUnavailable, retry_unavailable
+from tidegate.checkpoints.files.local import LocalFiles
+from tidegate.checkpoints.files.retry import retry_unavailable
 from tidegate.checkpoints.open import open_files, open_storage
 from tidegate.home import Home
 from tidegate.model.engine import CheckpointSettings
@@ -23,8 +25,9 @@ class TestLocalFiles(FilesContract):
 
 
 class TestLocalExclusion:
-    """Everything but generations that publish at the very same moment: there a rename into a taken
-    name is an error, and the batch is tried again.
+    """Exclusive writes, without two generations that publish at the same moment.
+
+    There a rename to an existing name is an error, and the batch is repeated.
     """
 
     @pytest.fixture
@@ -47,7 +50,7 @@ class TestFilesThroughFsspec(FilesContract):
         return FsspecFiles(f"file://{tmp_path}/root", {})
 
 
-def test_a_local_write_leaves_no_draft_and_a_draft_that_was_left_is_no_file_of_ours(
+def test_local_write_leaves_no_temporary_file(
     tmp_path: Path,
 ) -> None:
     files = LocalFiles(tmp_path)
@@ -57,7 +60,7 @@ def test_a_local_write_leaves_no_draft_and_a_draft_that_was_left_is_no_file_of_o
     assert sorted(os.listdir(tmp_path / "a")) == ["b", "c"]
 
 
-def test_what_cannot_be_removed_is_told_and_the_rest_is_gone(
+def test_remove_tree_removes_the_rest_and_raises_the_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = LocalFiles(tmp_path)
@@ -75,7 +78,7 @@ def test_what_cannot_be_removed_is_told_and_the_rest_is_gone(
     assert [path for path, _ in files.walk("a")] == ["a/y/1"]
 
 
-def test_links_are_listed_and_not_followed(tmp_path: Path) -> None:
+def test_links_are_listed_but_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "x").write_bytes(b"1")
     files = LocalFiles(tmp_path / "root")
@@ -86,7 +89,7 @@ def test_links_are_listed_and_not_followed(tmp_path: Path) -> None:
     assert (tmp_path / "elsewhere" / "x").exists()
 
 
-def test_the_storage_is_where_the_settings_say(tmp_path: Path) -> None:
+def test_storage_is_opened_at_the_configured_root(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     assert open_storage(CheckpointSettings(), home).files.describe("5") == f"{home.checkpoints}/5"
     assert open_storage(CheckpointSettings(storage_root="/x/y"), home).files.describe() == "/x/y"
@@ -99,26 +102,26 @@ def test_the_storage_is_where_the_settings_say(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["nothing-like-this://x/y", "abfs://container/x"])
-def test_a_file_system_that_is_not_installed_is_a_mistake_with_a_name(address: str) -> None:
+def test_missing_file_system_is_a_user_error_that_names_it(address: str) -> None:
     with pytest.raises(UserError, match=address.partition(":")[0]):
         open_files(address)
 
 
-def test_what_is_out_of_reach_is_tried_again_while_the_patience_lasts() -> None:
-    left, asked = [StorageUnavailable("away"), StorageUnavailable("away")], []
+def test_unavailable_storage_is_retried_until_the_caller_gives_up() -> None:
+    left, failed = [StorageUnavailable("away"), StorageUnavailable("away")], []
 
     def act() -> str:
         if left:
             raise left.pop()
         return "done"
 
-    def patience(failures: int) -> bool:
-        asked.append(failures)
+    def pause(failures: int) -> bool:
+        failed.append(failures)
         return failures < 3
 
-    assert retry_unavailable(act, patience, "s3://x") == "done"
-    assert asked == [1, 2]
+    assert retry_unavailable(act, pause, "s3://x") == "done"
+    assert failed == [1, 2]
     left.extend([StorageUnavailable("away")] * 5)
     with pytest.raises(StorageUnavailable):
-        retry_unavailable(act, patience, "s3://x")
-    assert asked == [1, 2, 1, 2, 3]
+        retry_unavailable(act, pause, "s3://x")
+    assert failed == [1, 2, 1, 2, 3]

@@ -140,7 +140,7 @@ def test_a_head_of_a_newer_version_is_refused_by_name(there: Savepoints, tmp_pat
     made = make(there)
     file = tmp_path / "storage" / made.path / paths.SAVEPOINT_HEAD
     file.write_text(json.dumps({**json.loads(file.read_text()), "version": 2}))
-    with pytest.raises(NewerDocument, match="has format version 2; this Tidegate reads up to 1"):
+    with pytest.raises(NewerDocument, match="has format version 2; this Tidegate supports up to 1"):
         there.read(made.path)
     assert there.list() == ()
     assert [path for path, _ in there.damaged()] == [made.path]

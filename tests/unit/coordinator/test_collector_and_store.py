@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from coordinator_parts import Installation
 
-from tidegate.checkpoints.files.base import LocalFiles
+from tidegate.checkpoints.files.local import LocalFiles
 from tidegate.checkpoints.gc.classify import OWNER, UnitKind
 from tidegate.checkpoints.gc.collector import Collector
 from tidegate.checkpoints.gc.quarantine import Quarantines

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from coordinator_parts import Installation, plan
 
-from tidegate.checkpoints.files.base import FileEntry, LocalFiles
+from tidegate.checkpoints.files.base import FileEntry
+from tidegate.checkpoints.files.local import LocalFiles
 from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.coordinator.commands import CleanupPending, JobExists, UnknownJob
 from tidegate.coordinator.housekeeping import Housekeeper

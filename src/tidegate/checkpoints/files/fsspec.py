@@ -1,8 +1,8 @@
-"""Files on anything that fsspec speaks. Caller: open.
+"""Checkpoint files on any file system that fsspec supports. Caller: open.
 
-What an exclusive write is worth depends on the file system: S3 has conditional puts (s3_files).
-Elsewhere it is a look and then a write, and two writers at the very same moment are not told apart;
-the store's fence, which every checkpoint passes afterwards, still holds.
+`create` and `replace_if` are a read and then a write, so they do not exclude a writer at the same
+moment (s3.py does, by conditional puts). Checkpoints stay correct, because each of them is recorded
+in the store afterwards, under the fence of its generation.
 """
 
 import contextlib
@@ -15,20 +15,22 @@ from typing import Any, TypeVar
 import fsspec
 
 from tidegate.checkpoints.files.base import FileEntry, Files, VersionedFile, inside
-from tidegate.checkpoints.files.retry import Patience, StorageUnavailable, never, retry_unavailable
+from tidegate.checkpoints.files.errors import StorageUnavailable
+from tidegate.checkpoints.files.retry import retry_unavailable
 from tidegate.model.errors import UserError
+from tidegate.retry import Pause, no_retry
 
 T = TypeVar("T")
 
 
 class FsspecFiles(Files):
-    """Below an address such as gs://bucket/folder. A directory appears file by file."""
+    """Files below a URL such as gs://bucket/folder."""
 
     renames = False
 
-    def __init__(self, url: str, options: Mapping[str, Any], patience: Patience = never) -> None:
+    def __init__(self, url: str, options: Mapping[str, Any], pause: Pause = no_retry) -> None:
         self.url = url.rstrip("/")
-        self.patience = patience
+        self.pause = pause
         protocol = url.partition("://")[0]
         try:
             self.fs: Any = fsspec.filesystem(
@@ -52,11 +54,11 @@ class FsspecFiles(Files):
                 return act()
             except (ConnectionError, TimeoutError) as error:
                 raise StorageUnavailable(
-                    f"{self.url} is out of reach: {type(error).__name__}"
+                    f"{self.url} is unavailable: {type(error).__name__}"
                 ) from None
 
         try:
-            return retry_unavailable(attempt, self.patience, self.url, self._note)
+            return retry_unavailable(attempt, self.pause, self.url, self._note)
         finally:
             self._note("")
 
@@ -64,14 +66,12 @@ class FsspecFiles(Files):
         self.trouble = trouble
 
     def read(self, path: str) -> bytes:
-        """All of a file; FileNotFoundError."""
         try:
             return bytes(self._do(lambda: self.fs.cat_file(self._at(path))))
         except (IsADirectoryError, NotADirectoryError):
             raise FileNotFoundError(self.describe(path)) from None
 
     def write(self, path: str, data: bytes) -> None:
-        """Put a file there; replaces."""
         self._do(lambda: self._pipe(path, data))
 
     def _pipe(self, path: str, data: bytes) -> None:
@@ -83,11 +83,10 @@ class FsspecFiles(Files):
             self.write(f"{path}/{name}", data)
 
     def create(self, path: str, data: bytes) -> bool:
-        """A look, then a write."""
         return self.replace_if(path, data, None)
 
     def read_versioned(self, path: str) -> VersionedFile | None:
-        """The version is the checksum."""
+        """The version is the SHA-256 checksum of the content."""
         try:
             data = self.read(path)
         except FileNotFoundError:
@@ -95,14 +94,13 @@ class FsspecFiles(Files):
         return VersionedFile(data, sha256(data).hexdigest())
 
     def replace_if(self, path: str, data: bytes, seen: VersionedFile | None) -> bool:
-        """A look, then a write."""
+        """Read, compare, then write: not atomic."""
         if self.read_versioned(path) != seen:
             return False
         self.write(path, data)
         return True
 
     def entries(self, path: str) -> list[FileEntry]:
-        """What is in a directory, by name; nothing where it is missing."""
         try:
             found = self._do(lambda: self.fs.ls(self._at(path), detail=True))
         except (FileNotFoundError, NotADirectoryError):
@@ -122,29 +120,25 @@ class FsspecFiles(Files):
                 yield below, entry
 
     def remove(self, path: str) -> None:
-        """Take one file away; missing is fine."""
         with contextlib.suppress(FileNotFoundError):
             self._do(lambda: self.fs.rm_file(self._at(path)))
 
     def remove_tree(self, path: str) -> None:
-        """Take a directory away with all below it."""
         with contextlib.suppress(FileNotFoundError):
             self._do(lambda: self.fs.rm(self._at(path), recursive=True))
 
     def prune(self, path: str) -> None:
-        """Take a directory away where it is empty."""
         with contextlib.suppress(OSError):
             if not self.entries(path):
                 self._do(lambda: self.fs.rmdir(self._at(path)))
 
     def move_tree(self, source: str, target: str) -> None:
-        """Copy, then delete: what was broken off is copied again."""
+        """Copy, then delete: an interrupted move is copied again."""
         if self.exists(source):
             self.copy_tree(source, target)
             self.remove_tree(source)
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or a directory."""
         return bool(self._do(lambda: self.fs.exists(self._at(path))))
 
     def describe(self, path: str = "") -> str:
@@ -152,7 +146,7 @@ class FsspecFiles(Files):
 
 
 def entry_of(item: Mapping[str, Any]) -> FileEntry:
-    """An entry from what a file system tells."""
+    """Convert one item of an fsspec listing."""
     directory = item["type"] == "directory"
     name = PurePosixPath(str(item["name"])).name
     return FileEntry(
@@ -164,9 +158,9 @@ def entry_of(item: Mapping[str, Any]) -> FileEntry:
 
 
 def _milliseconds(item: Mapping[str, Any]) -> int:
-    """Every file system has its own word for the time of the last change."""
-    for word in ("mtime", "LastModified", "last_modified", "updated", "modified", "created"):
-        match item.get(word):
+    """Return the modification time; each file system has its own key for it."""
+    for key in ("mtime", "LastModified", "last_modified", "updated", "modified", "created"):
+        match item.get(key):
             case datetime() as moment:
                 return int(moment.timestamp() * 1000)
             case int() | float() as seconds:

@@ -1,62 +1,39 @@
-"""A storage that is out of reach, or that refuses: the two errors, and waiting for the first one to
-pass. Called by the files on other file systems.
-"""
+"""Retry operations on a checkpoint storage that is unavailable. Called by the kinds of `Files`."""
 
 import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from tidegate.model.errors import Domain, TerminalError, TransientError
+from tidegate.checkpoints.files.errors import StorageUnavailable
+from tidegate.retry import Pause, no_retry, retry
 
 LOG = logging.getLogger("tidegate.checkpoints")
 T = TypeVar("T")
-# Asked with the number of failures in a row while the storage is out of reach: waits and says True
-# to try again, or False to give up.
-Patience = Callable[[int], bool]
-
-
-class StorageUnavailable(TransientError):
-    """The storage is out of reach: worth waiting for."""
-
-    condition = "storage-unavailable"
-    domain = Domain.EXTERNAL
-
-
-class StorageRefused(TerminalError):
-    """The storage can be reached, and does not do what it is asked: a wrong key, a missing bucket."""
-
-    condition = "storage-refused"
-    domain = Domain.EXTERNAL
-
-
-def never(_: int) -> bool:
-    return False
 
 
 def retry_unavailable(
     act: Callable[[], T],
-    patience: Patience,
-    place: str,
+    pause: Pause,
+    storage: str,
     note: Callable[[str], None] = lambda _: None,
 ) -> T:
-    """Do it; while the storage is out of reach, as often as the patience lasts.
+    """Call `act` until the storage answers or `pause` gives up.
 
-    `note` is told what is waited for.
+    `note` receives the reason before each pause. The first failure is logged, unless the caller
+    does not retry; so is the end of an outage.
     """
-    failures = 0
-    while True:
-        try:
-            result = act()
-        except StorageUnavailable as error:
-            failures += 1
-            note(str(error))
-            if failures == 1 and patience is not never:
-                LOG.warning(
-                    "checkpoint storage out of reach", extra={"place": place, "why": str(error)}
-                )
-            if not patience(failures):
-                raise
-        else:
-            if failures:
-                LOG.info("checkpoint storage back", extra={"place": place, "failures": failures})
-            return result
+    failed = 0
+
+    def on_failure(failures: int, error: Exception) -> None:
+        nonlocal failed
+        failed = failures
+        note(str(error))
+        if failures == 1 and pause is not no_retry:
+            LOG.warning(
+                "checkpoint_storage_unavailable", extra={"storage": storage, "why": str(error)}
+            )
+
+    result = retry(act, (StorageUnavailable,), pause, on_failure)
+    if failed:
+        LOG.info("checkpoint_storage_available", extra={"storage": storage, "failures": failed})
+    return result

@@ -1,9 +1,9 @@
-"""Files on S3: exclusive by conditional puts, listed page by page, in requests whose number does
-not depend on what else is in the bucket.
+"""Checkpoint files on S3, with conditional puts for exclusive writes.
 
-Caller: open. s3fs finds the credentials and holds the connections; the requests are made here, so
-that a precondition that does not hold, a wrong key and a server that is out of reach are told
-apart. No error says more than the server's own word for it: requests carry signatures.
+Caller: open. The number of requests does not depend on other objects in the bucket. s3fs finds the
+credentials and holds the connections. The requests are made here, to distinguish a failed
+precondition, a wrong key and an unavailable server. Errors contain only the server's error code,
+because requests carry signatures.
 """
 
 import asyncio
@@ -12,15 +12,11 @@ from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
 from tidegate.checkpoints.files.base import FileEntry, Files, VersionedFile, inside
-from tidegate.checkpoints.files.retry import (
-    Patience,
-    StorageRefused,
-    StorageUnavailable,
-    never,
-    retry_unavailable,
-)
+from tidegate.checkpoints.files.errors import StorageRefused, StorageUnavailable
+from tidegate.checkpoints.files.retry import retry_unavailable
 from tidegate.checkpoints.files.s3_options import client_of
 from tidegate.model.errors import UserError
+from tidegate.retry import Pause, no_retry
 
 try:
     import s3fs
@@ -35,8 +31,8 @@ except ImportError:
     raise UserError("checkpoints on S3 need the package s3fs: pip install 'tidegate[s3]'") from None
 
 T = TypeVar("T")
-AT_ONCE_MAX = 32  # requests of one call
-PAGE = 1000  # objects in one answer, and in one deletion: S3's own limit
+CONCURRENCY_MAX = 32  # requests of one call
+PAGE = 1000  # objects per listing and per deletion: a limit of S3
 MISSING = frozenset({"NoSuchKey", "404", "NotFound"})
 CHANGED = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict", "409"})
 BUSY = frozenset(
@@ -54,11 +50,11 @@ BUSY = frozenset(
 class S3Files(Files):
     renames = False
 
-    def __init__(self, url: str, options: Mapping[str, str], patience: Patience = never) -> None:
+    def __init__(self, url: str, options: Mapping[str, str], pause: Pause = no_retry) -> None:
         self.bucket, _, prefix = url.partition("://")[2].partition("/")
         self.prefix = prefix.strip("/")
         self.url = f"s3://{self.bucket}/{self.prefix}".rstrip("/")
-        self.patience = patience
+        self.pause = pause
         self.fs: Any = s3fs.S3FileSystem(
             skip_instance_cache=True, use_listings_cache=False, **client_of(options).arguments
         )
@@ -67,7 +63,7 @@ class S3Files(Files):
         return f"{self.prefix}/{inside(path)}".strip("/")
 
     def _call(self, request: Callable[[Any], Awaitable[T]]) -> T:
-        """Make a request, with the client, on the loop of fsspec."""
+        """Send a request on the event loop of fsspec; retry while S3 is unavailable."""
 
         async def made() -> T:
             return await request(await self.fs.set_session())
@@ -76,46 +72,43 @@ class S3Files(Files):
             try:
                 return sync(self.fs.loop, made)  # type: ignore[no-any-return]  # fsspec has no types
             except ClientError as error:
-                raise self._refusal(error) from None
+                raise self._translate(error) from None
             except (NoCredentialsError, PartialCredentialsError):
                 raise StorageRefused(
-                    f"there are no credentials for {self.url}: set fs.s3a.access.key and"
+                    f"no credentials found for {self.url}: set fs.s3a.access.key and"
                     " fs.s3a.secret.key, or give the host a role"
                 ) from None
             except (BotoCoreError, ConnectionError, TimeoutError) as error:
                 raise StorageUnavailable(
-                    f"{self.url} is out of reach: {type(error).__name__}"
+                    f"{self.url} is unavailable: {type(error).__name__}"
                 ) from None
 
         try:
-            return retry_unavailable(attempt, self.patience, self.url, self._note)
+            return retry_unavailable(attempt, self.pause, self.url, self._note)
         finally:
             self._note("")
 
     def _note(self, trouble: str) -> None:
         self.trouble = trouble
 
-    def _refusal(self, error: "ClientError") -> Exception:
-        """What an error of the server means."""
-        code, status = (
-            _code(error),
-            int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)),
-        )
+    def _translate(self, error: "ClientError") -> Exception:
+        """Translate an error of the server."""
+        code = _code(error)
+        status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
         if code in MISSING:
             return FileNotFoundError(f"{self.url}: {code}")
         if code in BUSY or status >= 500:
-            return StorageUnavailable(f"{self.url} is out of reach: {code}")
+            return StorageUnavailable(f"{self.url} is unavailable: {code}")
         if code == "NoSuchBucket":
             return StorageRefused(
-                f"there is no bucket {self.bucket}: make it, or correct s3.bucket"
+                f"the bucket {self.bucket} does not exist: create it, or correct s3.bucket"
             )
         return StorageRefused(
-            f"{self.url} refuses a request ({code}): check the keys, their rights on this bucket,"
+            f"{self.url} rejects a request ({code}): check the keys, their rights on this bucket,"
             " and the clock of this host"
         )
 
     def read(self, path: str) -> bytes:
-        """All of a file; FileNotFoundError."""
         return self._get(path).data
 
     def _get(self, path: str) -> VersionedFile:
@@ -127,13 +120,12 @@ class S3Files(Files):
         return self._call(get)
 
     def write(self, path: str, data: bytes) -> None:
-        """A put is whole or not there."""
         self.write_tree("", {path: data})
 
     def write_tree(self, path: str, files: Mapping[str, bytes]) -> None:
         async def put(client: Any) -> None:
             keys = {self._key(f"{path}/{name}".lstrip("/")): data for name, data in files.items()}
-            await self._side_by_side(
+            await self._in_parallel(
                 [
                     client.put_object(Bucket=self.bucket, Key=key, Body=data)
                     for key, data in keys.items()
@@ -142,8 +134,8 @@ class S3Files(Files):
 
         self._call(put)
 
-    async def _side_by_side(self, requests: list[Awaitable[Any]]) -> None:
-        gate = asyncio.Semaphore(AT_ONCE_MAX)
+    async def _in_parallel(self, requests: list[Awaitable[Any]]) -> None:
+        gate = asyncio.Semaphore(CONCURRENCY_MAX)
 
         async def one(request: Awaitable[Any]) -> None:
             async with gate:
@@ -155,14 +147,14 @@ class S3Files(Files):
         return self.replace_if(path, data, None)
 
     def read_versioned(self, path: str) -> VersionedFile | None:
-        """The version is the ETag."""
+        """The version is the ETag of the object."""
         try:
             return self._get(path)
         except FileNotFoundError:
             return None
 
     def replace_if(self, path: str, data: bytes, seen: VersionedFile | None) -> bool:
-        """If-Match with the ETag that was seen, or If-None-Match."""
+        """Put with If-Match on the ETag that was read, or with If-None-Match."""
         condition = {"IfNoneMatch": "*"} if seen is None else {"IfMatch": seen.version}
 
         async def put(client: Any) -> bool:
@@ -179,7 +171,6 @@ class S3Files(Files):
         return self._call(put)
 
     def entries(self, path: str) -> list[FileEntry]:
-        """What is in a directory, by name; nothing where it is missing."""
         found: dict[str, FileEntry] = {}
         for page in self._pages(path, delimiter="/"):
             for item in page.get("CommonPrefixes", ()):
@@ -215,11 +206,10 @@ class S3Files(Files):
             more = {**more, "ContinuationToken": page["NextContinuationToken"]}
 
     def remove(self, path: str) -> None:
-        """Take one file away; missing is fine."""
         self._call(lambda client: client.delete_object(Bucket=self.bucket, Key=self._key(path)))
 
     def remove_tree(self, path: str) -> None:
-        """A request for every thousand."""
+        """Delete in requests of up to PAGE objects."""
         batch: list[str] = []
         for below, _ in self.walk(path):
             batch.append(below)
@@ -243,10 +233,10 @@ class S3Files(Files):
             )
 
     def prune(self, path: str) -> None:
-        """There are no empty directories."""
+        """Do nothing: S3 has no empty directories."""
 
     def copy_tree(self, source: str, target: str, last: str = "_manifest.json") -> None:
-        """On the server, side by side; the files of this name after all others."""
+        """Copy on the server, in parallel; files named `last` after all others."""
         found = [path for path, _ in self.walk(source)]
         self._copy([path for path in found if PurePosixPath(path).name != last], source, target)
         self._copy([path for path in found if PurePosixPath(path).name == last], source, target)
@@ -261,17 +251,16 @@ class S3Files(Files):
                     CopySource={"Bucket": self.bucket, "Key": self._key(path)},
                 )
 
-            await self._side_by_side([one(path) for path in found])
+            await self._in_parallel([one(path) for path in found])
 
         self._call(copy)
 
     def move_tree(self, source: str, target: str) -> None:
-        """Copy, then delete: what was broken off is copied again."""
+        """Copy, then delete: an interrupted move is copied again."""
         self.copy_tree(source, target)
         self.remove_tree(source)
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file, or something below."""
         try:
             self._call(lambda client: client.head_object(Bucket=self.bucket, Key=self._key(path)))
         except FileNotFoundError:

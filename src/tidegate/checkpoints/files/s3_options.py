@@ -1,5 +1,6 @@
-"""What the engine's file says about S3, in the reference's words, as what an S3 client takes. Pure.
-Nothing of it may be shown: keys are among it.
+"""Translate the engine's S3 options, which are SeaTunnel's, into arguments of an S3 client. Pure.
+
+They contain keys, so nothing of them may appear in messages or logs.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ CONNECTIONS_MAX = 32
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class S3ClientOptions:
-    """How to reach S3. Without keys: what the host's environment, files or role give."""
+    """How to connect to S3. Without keys, boto searches environment, files and role of the host."""
 
     key: str = field(default="", repr=False)
     secret: str = field(default="", repr=False)
@@ -33,7 +34,7 @@ class S3ClientOptions:
             "read_timeout": READ_TIMEOUT_S,
             "max_pool_connections": CONNECTIONS_MAX,
             "retries": {"max_attempts": 2, "mode": "standard"},
-            # manifests have checksums of their own, and not every S3 knows these
+            # manifests have their own checksums, and not every S3 server supports these
             "request_checksum_calculation": "when_required",
             "response_checksum_validation": "when_required",
             **({"s3": {"addressing_style": "path"}} if self.path_style else {}),
@@ -48,25 +49,23 @@ class S3ClientOptions:
 
 
 def client_of(options: Mapping[str, str]) -> S3ClientOptions:
-    """The client that the options of the storage mean."""
+    """Read the options of the checkpoint storage."""
     endpoint = options.get(ENDPOINT, "")
     if endpoint and "://" not in endpoint:
         scheme = "http" if _is(options, TLS, "false") else "https"
         endpoint = f"{scheme}://{endpoint}"
-    own = (
-        bool(endpoint) and "amazonaws." not in endpoint
-    )  # somebody's own server seldom has a name for every bucket
+    # a private server seldom has a DNS name for every bucket
+    private = bool(endpoint) and "amazonaws." not in endpoint
     return S3ClientOptions(
         key=options.get(ACCESS_KEY, ""),
         secret=options.get(SECRET_KEY, ""),
         token=options.get(TOKEN, ""),
         anonymous="Anonymous" in options.get(PROVIDER, ""),
         endpoint=endpoint,
-        region=options.get(REGION, "") or ("us-east-1" if own else ""),
-        path_style=_is(options, PATH_STYLE, "true") or (own and PATH_STYLE not in options),
+        region=options.get(REGION, "") or ("us-east-1" if private else ""),
+        path_style=_is(options, PATH_STYLE, "true") or (private and PATH_STYLE not in options),
     )
 
 
 def _is(options: Mapping[str, str], key: str, word: str) -> bool:
-    """Whether a switch stands at this word."""
     return options.get(key, "").strip().lower() == word

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tidegate.checkpoints.files.base import Files
-from tidegate.checkpoints.files.retry import StorageRefused
+from tidegate.checkpoints.files.errors import StorageRefused
 from tidegate.checkpoints.gc.classify import (
     Facts,
     Policy,

@@ -18,7 +18,7 @@ from enum import StrEnum
 
 from tidegate.checkpoints import paths
 from tidegate.checkpoints.files.base import Files
-from tidegate.checkpoints.files.retry import StorageRefused
+from tidegate.checkpoints.files.errors import StorageRefused
 from tidegate.checkpoints.gc.classify import QUARANTINE, Unit, UnitShape, units
 from tidegate.failpoint import failpoint
 from tidegate.model.document import NewerDocument, from_document, to_document
