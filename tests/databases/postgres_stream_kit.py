@@ -114,7 +114,7 @@ def transactions(data: list[bytes]) -> list[Transaction]:
                 )
                 found[-1][1].append(message)
             case b"T":
-                assert set(messages.truncated(message)) <= layouts
+                assert set(messages.truncated_tables(message)) <= layouts
                 found[-1][1].append(message)
             case b"C":
                 assert int.from_bytes(message[2:10], "big") == found[-1][0]

@@ -47,16 +47,16 @@ def applied(source: Any, offset: Any, rows: dict[Any, Any], keys: tuple[str, ...
         ),
         (
             ["create table a (id int, v text, primary key (id) deferrable)"],
-            "a published table whose rows its log could not tell apart.*deferrable",
+            "published tables whose rows its log could not identify.*deferrable",
         ),
         (
             [
                 "create table a (id int primary key, v text)",
                 "alter table a replica identity nothing",
             ],
-            "could not tell apart",
+            "could not identify",
         ),
-        (["create table a (id int not null unique, v text)"], "could not tell apart"),
+        (["create table a (id int not null unique, v text)"], "could not identify"),
     ],
 )
 def test_an_identity_that_does_not_tell_the_rows_apart_is_refused_before_anything_is_published(

@@ -21,7 +21,7 @@ from database_kit import Place
 from postgres_stream_kit import Log, Transaction, transactions, wait_until
 
 from tidegate.databases.cdc.errors import PositionGone
-from tidegate.databases.errors import DatabaseTrouble
+from tidegate.databases.errors import TransientDatabaseError
 from tidegate.databases.postgres import lsn, replication, shared_stream
 from tidegate.databases.postgres import pgoutput_messages as messages
 from tidegate.databases.postgres import pgoutput_stream as stream
@@ -210,7 +210,7 @@ def test_a_transaction_larger_than_what_is_kept_is_whole_and_memory_is_bounded(
     sizes = []
     rows = 0
     for many in message_lists(log.open, log.range(begin, log.now())):
-        (holder,) = shared_stream._holders.values()
+        (holder,) = shared_stream._owners.values()
         assert holder._stream is not None
         sizes.append(holder._stream._size)
         rows += sum(m[:1] == b"I" for m in many)
@@ -227,7 +227,7 @@ def test_a_disk_that_is_full_only_lets_a_range_be_read_from_the_server_again(
         raise OSError("no space left")
 
     monkeypatch.setattr(replication, "KEPT_BYTES_MAX", 10_000)
-    monkeypatch.setattr(replication.Burst, "move", full)
+    monkeypatch.setattr(replication.MessageBurst, "move", full)
     begin = log.now()
     log("insert into t select n, repeat('x', 100) from generate_series(1, 3000) n")
     middle = log.now()
@@ -258,7 +258,7 @@ def test_a_sender_that_is_terminated_within_a_range_fails_it_and_not_the_next_re
     with closing(message_lists(log.open, log.range(begin, end))) as found:
         next(found)
         terminate(log)
-        with pytest.raises(DatabaseTrouble, match=r"terminat|closed|ended"):
+        with pytest.raises(TransientDatabaseError, match=r"terminat|closed|ended"):
             list(found)
     assert [len(rows) for _, rows in log.read(begin, end)] == [60000]
 
@@ -324,7 +324,7 @@ def test_a_slot_that_was_moved_past_a_range_is_an_error_and_not_a_range_without_
     log("insert into t values (1, 'x')")
     end = log.now()
     log(f"select pg_replication_slot_advance('{log.slot}', '{lsn.text(end)}')")
-    with pytest.raises(PositionGone, match="moved on by somebody else"):
+    with pytest.raises(PositionGone, match="advanced by another client"):
         log.read(begin, end)
 
 
@@ -474,10 +474,10 @@ def test_a_reader_of_another_password_is_not_answered(log: Log) -> None:
     begin = log.now()
     log("insert into t values (1, 'x')")
     assert len(log.read(begin, log.now())) == 1
-    (name,) = shared_stream._holders
+    (name,) = shared_stream._owners
     request = {"start": begin, "end": log.now(), "secret": "0" * 64}
     with pytest.raises(shared_stream.StreamUnavailable):
-        list(shared_stream._asked(name, log.address, request))
+        list(shared_stream._read_remote(name, log.address, request))
 
 
 def test_a_forked_process_leaves_the_stream_alone(log: Log) -> None:
@@ -487,7 +487,7 @@ def test_a_forked_process_leaves_the_stream_alone(log: Log) -> None:
     (sender,) = log.senders()
     child = os.fork()
     if child == 0:
-        os._exit(len(shared_stream._holders))
+        os._exit(len(shared_stream._owners))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     log("insert into t values (2, 'x')")
     assert len(log.read(begin, log.now())) == 2

@@ -1,1 +1,1 @@
-"""Postgres-CDC: tables of PostgreSQL and all their changes."""
+"""Postgres-CDC: tables of PostgreSQL, and all their changes."""

@@ -1,20 +1,24 @@
-"""The definition of tables as the catalogue has it: what an offset records of each, beside its
-columns. Called by source.py, in the driver.
+"""Definitions of tables in the catalogue, which an offset records besides their columns.
 
-`fingerprint` is one cheap query for all tables, read with every plan: the transactions that wrote
-the rows of the catalogue, hashed. Most of its time was planning, so the server keeps its plan. Only
-where it is another one than before, `definitions_of` reads the definitions themselves. A definition
-is JSON:
+Called by source.py, in the driver. `fingerprint` is one cheap query for all tables, run with every
+plan: the transactions that wrote the rows of the catalogue, hashed. Most of its time was planning,
+so the server keeps its plan. Only if the fingerprint has changed, `definitions_of` reads the
+definitions themselves. A definition is JSON:
 
     oid          the table
     attributes   how many columns it ever had
-    persistence  p where the log has its changes and those of all partitions
+    persistence  p if the log has its changes and those of all partitions
     row          the transaction that wrote its row of the catalogue
-    columns      by number: the transaction that wrote the column's row, and whether a rewrite of the files alone has done so
-    parts        the table and its partitions: [oid, name, file, attached by, identity, identity's columns]
-    key          columns, the constraint or index behind them, whether it is checked at once, whether it was made together with a column
-    types        by number, of types that can be changed: enums as [[number, label, transaction]], composites as [[number, name, type, modifier]]
-    publication  [its number, the transaction that wrote it, its owner, membership of the table, of the schema]
+    columns      by number: the transaction that wrote the row of the column, and
+                 whether a rewrite of the files alone has done so
+    parts        the table and its partitions: [oid, name, file, attached by,
+                 identity, columns of the identity]
+    key          columns, the constraint or index behind them, whether it is
+                 checked immediately, whether it was created with a column
+    types        by number, of types that can be changed: enums as [[number,
+                 label, transaction]], composites as [[number, name, type, modifier]]
+    publication  [its number, the transaction that wrote it, its owner,
+                 membership of the table, of the schema]
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +29,7 @@ from tidegate.databases.postgres.pgoutput_row_layout import RowLayout, layout_of
 from tidegate.databases.session import Session
 
 FIRST_OWN_OID = 16_384
-"""Types below it are the server's own and never change."""
+"""Types below it are built in and never change."""
 Definition = dict[str, Any]
 
 _NAMED = (
@@ -43,15 +47,22 @@ tree as (
 _FINGERPRINT = (
     _TREE.replace("{named}", _NUMBERED)
     + """,
-ids as materialized (select array(select root from named where root is not null) || %s::oid[] as found)
+ids as materialized (select array(select root from named
+  where root is not null) || %s::oid[] as found)
 select concat_ws('|',
-  (select hash_array_extended(array_agg(n.xmin), 0) from pg_namespace n where n.nspname = any(%s::text[])),
-  (select concat_ws(',', hash_array_extended(array_agg(c.oid), 0), hash_array_extended(array_agg(c.xmin), 0), hash_array_extended(array_agg(t.since), 0))
+  (select hash_array_extended(array_agg(n.xmin), 0) from pg_namespace n
+    where n.nspname = any(%s::text[])),
+  (select concat_ws(',', hash_array_extended(array_agg(c.oid), 0),
+    hash_array_extended(array_agg(c.xmin), 0), hash_array_extended(array_agg(t.since), 0))
     from tree t join pg_class c on c.oid = t.id),
-  (select hash_array_extended(array_agg(a.xmin), 0) from pg_attribute a, ids where a.attrelid = any(ids.found) and a.attnum > 0),
-  (select hash_array_extended(array_agg(i.xmin), 0) from pg_index i, ids where i.indrelid = any(ids.found)),
-  (select hash_array_extended(array_agg(e.xmin), 0) from pg_enum e where e.enumtypid = any(%s::oid[])),
-  (select hash_array_extended(array_agg(r.xmin), 0) from pg_publication_rel r, ids where r.prrelid = any(ids.found)),
+  (select hash_array_extended(array_agg(a.xmin), 0) from pg_attribute a, ids
+    where a.attrelid = any(ids.found) and a.attnum > 0),
+  (select hash_array_extended(array_agg(i.xmin), 0) from pg_index i, ids
+    where i.indrelid = any(ids.found)),
+  (select hash_array_extended(array_agg(e.xmin), 0) from pg_enum e
+    where e.enumtypid = any(%s::oid[])),
+  (select hash_array_extended(array_agg(r.xmin), 0) from pg_publication_rel r, ids
+    where r.prrelid = any(ids.found)),
   {schemas}
   (select array[oid::text, xmin::text]::text from pg_publication where pubname = %s)),
 array(select distinct t.ord from tree t join pg_lock_status() l on l.relation = t.id
@@ -63,29 +74,41 @@ _TABLES = (
     + """,
 parts as (
   select t.ord, max(c.relpersistence::text) as persistence, json_agg(json_build_array(c.oid::bigint,
-    format('"%%s"."%%s"', replace(n.nspname, '"', '""'), replace(c.relname, '"', '""')), coalesce(pg_relation_filenode(c.oid), 0)::bigint,
+    format('"%%s"."%%s"', replace(n.nspname, '"', '""'), replace(c.relname, '"', '""')),
+      coalesce(pg_relation_filenode(c.oid), 0)::bigint,
     t.since::text, c.relreplident,
-    coalesce((select json_agg(a.attname order by k.place) from pg_index i cross join lateral unnest(i.indkey) with ordinality k(number, place)
+    coalesce((select json_agg(a.attname order by k.place) from pg_index i cross
+      join lateral unnest(i.indkey) with ordinality k(number, place)
       join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
       where i.indrelid = c.oid and i.indisvalid and i.indimmediate and k.place <= i.indnkeyatts
-      and case c.relreplident when 'd' then i.indisprimary when 'i' then i.indisreplident else false end), '[]'::json)
+      and case c.relreplident when 'd' then i.indisprimary when 'i' then i.indisreplident else
+        false end), '[]'::json)
   ) order by t.depth, c.oid) as parts
-  from tree t join pg_class c on c.oid = t.id join pg_namespace n on n.oid = c.relnamespace group by t.ord),
+  from tree t join pg_class c on c.oid = t.id
+    join pg_namespace n on n.oid = c.relnamespace group by t.ord),
 columns as (
-  select n.ord, json_agg(json_build_array(a.attnum, a.attname, a.atttypid::bigint, a.atttypmod, a.attnotnull,
-    a.attgenerated <> '', a.xmin::text, a.xmin = c.xmin and a.cmin::text::bigint > c.cmin::text::bigint) order by a.attnum) as columns
+  select n.ord, json_agg(json_build_array(a.attnum, a.attname, a.atttypid::bigint, a.atttypmod,
+    a.attnotnull,
+    a.attgenerated <> '', a.xmin::text, a.xmin = c.xmin
+      and a.cmin::text::bigint > c.cmin::text::bigint) order by a.attnum) as columns
   from named n join pg_class c on c.oid = n.root join pg_attribute a on a.attrelid = n.root
   where a.attnum > 0 and not a.attisdropped group by n.ord),
 keys as (
-  select n.ord, json_agg(json_build_array(i.indisprimary, i.indimmediate, coalesce(k.oid, i.indexrelid)::bigint,
-    (select json_agg(e.number order by e.place) from unnest(i.indkey) with ordinality e(number, place) where e.place <= i.indnkeyatts),
-    exists (select 1 from pg_attribute a where a.attrelid = i.indrelid and a.attnum = any(i.indkey) and a.xmin = coalesce(k.xmin, i.xmin)))
+  select n.ord, json_agg(json_build_array(i.indisprimary, i.indimmediate, coalesce(k.oid,
+    i.indexrelid)::bigint,
+    (select json_agg(e.number order by e.place) from unnest(i.indkey) with ordinality e(number,
+      place) where e.place <= i.indnkeyatts),
+    exists (select 1 from pg_attribute a where a.attrelid = i.indrelid
+      and a.attnum = any(i.indkey) and a.xmin = coalesce(k.xmin, i.xmin)))
     order by i.indisprimary desc, i.indexrelid) as keys
   from named n join pg_index i on i.indrelid = n.root
-  left join pg_constraint k on k.conindid = i.indexrelid and k.conrelid = i.indrelid and k.contype in ('p', 'u')
+  left join pg_constraint k on k.conindid = i.indexrelid and k.conrelid = i.indrelid
+    and k.contype in ('p', 'u')
   where i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null group by n.ord)
-select n.ord, n.root::bigint, c.relkind::text, p.persistence, c.relnatts, c.xmin::text, row_security_active(c.oid), p.parts, a.columns, k.keys
-from named n join pg_class c on c.oid = n.root left join parts p using (ord) left join columns a using (ord) left join keys k using (ord)"""
+select n.ord, n.root::bigint, c.relkind::text, p.persistence, c.relnatts, c.xmin::text,
+  row_security_active(c.oid), p.parts, a.columns, k.keys
+from named n join pg_class c on c.oid = n.root left join parts p using (ord) left
+  join columns a using (ord) left join keys k using (ord)"""
 )
 _TYPES = """
 with recursive used as (
@@ -94,21 +117,22 @@ with recursive used as (
   union
   select u.root, x.type from used u join pg_type t on t.oid = u.type cross join lateral (
     select t.typelem as type union all select t.typbasetype
-    union all select a.atttypid from pg_attribute a where a.attrelid = t.typrelid and t.typtype = 'c' and a.attnum > 0 and not a.attisdropped
+    union all select a.atttypid from pg_attribute a where a.attrelid = t.typrelid
+      and t.typtype = 'c' and a.attnum > 0 and not a.attisdropped
     union all select r.rngsubtype from pg_range r where r.rngtypid = t.oid) x
   where x.type >= %s)
 select u.root::bigint, t.oid::bigint, t.typrelid::bigint, t.typtype::text, case t.typtype
-  when 'e' then (select json_agg(json_build_array(e.oid::bigint, e.enumlabel, e.xmin::text) order by e.oid) from pg_enum e where e.enumtypid = t.oid)
-  else (select json_agg(json_build_array(a.attnum, a.attname, a.atttypid::bigint, a.atttypmod) order by a.attnum) from pg_attribute a
+  when 'e' then (select json_agg(json_build_array(e.oid::bigint, e.enumlabel, e.xmin::text)
+    order by e.oid) from pg_enum e where e.enumtypid = t.oid)
+  else (select json_agg(json_build_array(a.attnum, a.attname, a.atttypid::bigint,
+    a.atttypmod) order by a.attnum) from pg_attribute a
     where a.attrelid = t.typrelid and a.attnum > 0 and not a.attisdropped) end
 from used u join pg_type t on t.oid = u.type where t.typtype in ('e', 'c') order by 1, 2"""
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What changes with every definition, and the tables that somebody may be altering or emptying
-    right now.
-    """
+    """A value that changes with every definition, and the tables that are locked exclusively."""
 
     value: str
     locked: frozenset[str]
@@ -116,8 +140,9 @@ class Fingerprint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CatalogTable:
-    """A table as the catalogue has it: what is recorded of it, and what is needed once. `columns`
-    are (name, type, modifier, number) of those that the log has.
+    """A table in the catalogue: its recorded definition, and what is needed once.
+
+    `columns` are (name, type, modifier, number) of those that the log has.
     """
 
     definition: Definition
@@ -129,9 +154,7 @@ class CatalogTable:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WatchedTable:
-    """A table that is read: its quoted name, and the columns of its key where the job file names
-    them.
-    """
+    """A table that is read: its quoted name, and the key columns that the job file names."""
 
     quoted: str
     key: tuple[str, ...] = ()
@@ -140,9 +163,9 @@ class WatchedTable:
 def layout_of_definition(
     columns: Sequence[Sequence[Any]], definition: Mapping[str, Any] | None
 ) -> RowLayout:
-    """Of a table whose definition is recorded; of its columns only where it is not.
+    """Return the layout of a table; of its columns only, if no definition is recorded.
 
-    The log shows the identity of a partitioned table, not of its parts.
+    The log shows the identity of a partitioned table, not of its partitions.
     """
     if not definition or "oid" not in definition:
         return layout_of(columns)
@@ -151,7 +174,7 @@ def layout_of_definition(
 
 
 def roots_of(session: Session, tables: Mapping[str, WatchedTable]) -> dict[str, int]:
-    """The oids of tables that are there, by path."""
+    """Return the oids of existing tables, by path."""
     found = session.query(
         f"select ord, root::bigint from ({_NAMED}) named where root is not null",
         ([wanted.quoted for wanted in tables.values()],),
@@ -168,9 +191,9 @@ def fingerprint(
     types: "Types",
     version: int,
 ) -> Fingerprint:
-    """Of tables by their oids, and of the types that their columns have.
+    """Return the fingerprint of tables by their oids, and of the types of their columns.
 
-    A table that loses its name to another one has its own row written.
+    A table that loses its name to another one gets a new row in the catalogue.
     """
     sql = _for_version(_FINGERPRINT, version)
     paths = list(roots)
@@ -186,15 +209,16 @@ def fingerprint(
 
 
 def _oids(numbers: Sequence[int]) -> str:
-    """An array as the server reads it from text: a list of numbers costs more to send than to
-    compare.
+    """Format an array for the server.
+
+    Sending a list of numbers costs more than comparing them.
     """
     return "{" + ",".join(map(str, numbers)) + "}"
 
 
 @dataclass(frozen=True, slots=True)
 class Types:
-    """The types of columns that can be changed: enums, and the relations behind composite types."""
+    """Changeable types of columns: enums, and the relations of composite types."""
 
     enums: list[int]
     relations: list[int]
@@ -203,7 +227,7 @@ class Types:
 def definitions_of(
     session: Session, tables: Mapping[str, WatchedTable], publication: str, version: int
 ) -> tuple[dict[str, CatalogTable], Types]:
-    """By path; a table that is not there is left out."""
+    """Return the definitions by path, without missing tables, and the types in use."""
     paths = list(tables)
     rows = session.query(_for_version(_TABLES, version), ([tables[p].quoted for p in paths],))
     types, own = _types_of(session, rows)
@@ -264,8 +288,9 @@ def _types_of(
 def _key(
     configured: tuple[str, ...], columns: Sequence[Sequence[Any]], keys: Sequence[Sequence[Any]]
 ) -> tuple[list[str], int, bool, bool]:
-    """The columns that tell rows apart, by the rule of capture/selection.py, what guarantees it,
-    whether it does so at every moment, and whether it was made together with a column.
+    """Return the key, what guarantees it, whether always, and whether it came with a column.
+
+    The key is chosen by the rule of databases/cdc/selection.py.
     """
     names = {int(c[0]): (str(c[1]), bool(c[4])) for c in columns}
     usable = [
@@ -282,8 +307,9 @@ def _key(
 def _memberships(
     session: Session, publication: str, roots: Sequence[int], version: int
 ) -> dict[int, list[Any]]:
-    """What ties each table to the publication; numbers that are made anew when it is taken out and
-    put back.
+    """Return how each table belongs to the publication.
+
+    The numbers change when a table is removed from it and added again.
     """
     found = session.query(
         "select oid::bigint, xmin::text, pubowner::bigint from pg_publication where pubname = %s",

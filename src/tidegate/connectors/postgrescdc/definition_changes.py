@@ -1,17 +1,19 @@
-"""Tables that are not as they were: what the catalogue tells, and the first transaction of the slot
-that shows it. Called by source.py, in the driver.
+"""Differences between recorded and current definitions, and where the log shows them.
 
-The catalogue is as it is now, and the log tells of the past. So each difference says how it is
-found in the log:
+Called by check.py, in the driver. The catalogue has the current state, and the log the past. So
+each difference states how it is found in the log:
 
-    LOOK     the log decides. A table got new files: it was emptied, which the log tells, or written anew with the same rows (VACUUM FULL), which it does not.
-    SHOWN    the table stops the job, and every row after the change is preceded by the table's new form: rows before it are delivered first.
-    SILENT   the table stops the job, and rows after the change look as those before it: nothing more is delivered.
+    CHECK_LOG  the log decides. A table has new files: it was emptied, which the log
+               shows, or rewritten with the same rows (VACUUM FULL), which it does not.
+    VISIBLE    the table stops the job, and the new layout of the table comes before
+               every row after the change: rows before it are delivered first.
+    SILENT     the table stops the job, and rows after the change look like those
+               before it: nothing more is delivered.
 
-A column that was written anew with other values (ALTER COLUMN ... USING) has a new row in the
-catalogue, and the table new files. VACUUM FULL leaves the rows of columns alone, but for those that
-were added with a constant default, which it writes after it has changed the files: `definition.py`
-asks for that order.
+A column that was rewritten with other values (ALTER COLUMN ... USING) has a new row in the
+catalogue, and the table new files. VACUUM FULL leaves the rows of columns alone, except for those
+that were added with a constant default, which it writes after it has changed the files:
+definition.py queries that order.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,19 +31,19 @@ REREAD = (ChangeChoice.REREAD,)
 ADOPT_OR_REREAD = (ChangeChoice.ADOPT, ChangeChoice.REREAD)
 
 
-class Weight(Enum):
-    """What a difference means for the log."""
+class LogVisibility(Enum):
+    """How the log shows a difference."""
 
-    LOOK = auto()
-    SHOWN = auto()
+    CHECK_LOG = auto()
+    VISIBLE = auto()
     SILENT = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class DefinitionChange:
-    """One thing that is not as it was."""
+    """A difference between the recorded and the current definition."""
 
-    weight: Weight
+    visibility: LogVisibility
     what: str
     choices: tuple[ChangeChoice, ...] = ADOPT_OR_REREAD
 
@@ -49,18 +51,19 @@ class DefinitionChange:
 def differences(
     columns: Sequence[Sequence[Any]], known: Definition, now: CatalogTable | None
 ) -> list[DefinitionChange]:
-    """Of a table that an offset knows with these columns and this definition; the gravest first."""
+    """Return the differences of a table from its recorded columns and definition, worst first."""
     if now is None:
         return [
             DefinitionChange(
-                Weight.SHOWN, "the table is gone: dropped or renamed", (ChangeChoice.SKIP,)
+                LogVisibility.VISIBLE, "the table is gone: dropped or renamed", (ChangeChoice.SKIP,)
             )
         ]
     if known["oid"] != now.definition["oid"]:
         return [
             DefinitionChange(
-                Weight.SHOWN,
-                "another table has its name now: it was dropped and made again, or renamed",
+                LogVisibility.VISIBLE,
+                "another table has its name now: the table was dropped and created again, or "
+                "renamed",
             )
         ]
     found = [
@@ -70,12 +73,11 @@ def differences(
         *_key(known, now.definition),
     ]
     found += [*_types(known, now.definition), *_traces(known, now.definition)]
-    shown = any(d.weight is Weight.SHOWN for d in found)
-    if shown and not any(
-        _PUBLICATION in d.what for d in found
-    ):  # rows before the change are delivered, whatever else is different
-        found = [d for d in found if d.weight is Weight.SHOWN]
-    return sorted(found, key=lambda d: -d.weight.value)
+    shown = any(d.visibility is LogVisibility.VISIBLE for d in found)
+    # Rows before a visible change are delivered, whatever else differs.
+    if shown and not any(_PUBLICATION in d.what for d in found):
+        found = [d for d in found if d.visibility is LogVisibility.VISIBLE]
+    return sorted(found, key=lambda d: -d.visibility.value)
 
 
 _PUBLICATION = "its publication"
@@ -85,24 +87,23 @@ def _publication(known: Definition, now: Definition) -> Iterable[DefinitionChang
     before, after = known["publication"], now["publication"]
     if before == after:
         return
-    if (
-        not after or not before or before[0] != after[0]
-    ):  # the server reads no log of a time when there was no publication of this name
+    # The server cannot decode the log of a time without a publication of this name.
+    if not after or not before or before[0] != after[0]:
         yield DefinitionChange(
-            Weight.SILENT,
-            f"{_PUBLICATION} {'was made anew' if after else 'is gone'}, and the log since it was"
+            LogVisibility.SILENT,
+            f"{_PUBLICATION} {'was recreated' if after else 'is gone'}, and the log since it was"
             " dropped cannot be read",
             (),
         )
     elif before[3:] != after[3:]:
         yield DefinitionChange(
-            Weight.SILENT,
-            f"the table was taken out of {_PUBLICATION}: changes since then may not be in the log",
+            LogVisibility.SILENT,
+            f"the table was removed from {_PUBLICATION}: changes since then may not be in the log",
             REREAD,
         )
-    elif before[2] == after[2]:  # a new owner is no other publication
+    elif before[2] == after[2]:  # a new owner does not matter
         yield DefinitionChange(
-            Weight.SILENT,
+            LogVisibility.SILENT,
             f"{_PUBLICATION} was altered: changes since then may not be in the log",
             REREAD,
         )
@@ -112,7 +113,7 @@ def _columns(columns: Sequence[Sequence[Any]], now: CatalogTable) -> Iterable[De
     before = [(str(c[0]), int(c[2]), int(c[3])) for c in columns]
     after = [(name, kind, modifier) for name, kind, modifier, _ in now.columns]
     if before != after:
-        yield DefinitionChange(Weight.SHOWN, "its columns were changed")
+        yield DefinitionChange(LogVisibility.VISIBLE, "its columns were changed")
         return
     moved = [
         name
@@ -121,28 +122,30 @@ def _columns(columns: Sequence[Sequence[Any]], now: CatalogTable) -> Iterable[De
     ]
     if moved:
         yield DefinitionChange(
-            Weight.SILENT, f"{', '.join(moved)} was dropped, and added or renamed to again"
+            LogVisibility.SILENT,
+            f"{', '.join(moved)} was dropped, and a column of this name was added or renamed",
         )
 
 
 def _parts(known: Definition, found: CatalogTable) -> Iterable[DefinitionChange]:
-    """Partitions that came, went, or were emptied; identities; files."""
+    """Yield differences of partitions, identities and files."""
     now = found.definition
     if known["persistence"] != now["persistence"]:
         yield DefinitionChange(
-            Weight.SILENT,
-            "it, or a partition, became unlogged or logged again: changes of it were not in"
-            " the log",
+            LogVisibility.SILENT,
+            "it, or a partition, was changed between unlogged and logged: changes while it "
+            "was unlogged are not in the log",
             REREAD,
         )
     before, after = ({int(p[0]): p for p in d["parts"]} for d in (known, now))
     if gone := [before[n][1] for n in before if n not in after]:
         yield DefinitionChange(
-            Weight.SILENT, f"its partition {', '.join(gone)} was dropped or detached"
+            LogVisibility.SILENT, f"its partition {', '.join(gone)} was dropped or detached"
         )
     if again := [after[n][1] for n in after if n in before and before[n][3] != after[n][3]]:
         yield DefinitionChange(
-            Weight.SILENT, f"its partition {', '.join(again)} was detached and attached again"
+            LogVisibility.SILENT,
+            f"its partition {', '.join(again)} was detached and attached again",
         )
     for number, part in after.items():
         if number in before:
@@ -150,42 +153,46 @@ def _parts(known: Definition, found: CatalogTable) -> Iterable[DefinitionChange]
             if before[number][2] != part[2]:
                 yield _new_files(part, _rewritten(known, now), is_root=number == now["oid"])
         else:
-            yield DefinitionChange(Weight.LOOK, f"it has a new partition {part[1]}")
+            yield DefinitionChange(LogVisibility.CHECK_LOG, f"it has a new partition {part[1]}")
 
 
 def _identity(
     before: Sequence[Any], after: Sequence[Any], is_partitioned: bool
 ) -> Iterable[DefinitionChange]:
-    if before[4:6] != after[4:6] and after[4] != "f":  # whole rows are never too little
+    if before[4:6] != after[4:6] and after[4] != "f":  # complete rows are always sufficient
         what = (
             f"the REPLICA IDENTITY of {after[1]} was {identity_words(before)} and is"
             f" {identity_words(after)}"
         )
-        yield DefinitionChange(Weight.SILENT if is_partitioned else Weight.SHOWN, what, REREAD)
+        yield DefinitionChange(
+            LogVisibility.SILENT if is_partitioned else LogVisibility.VISIBLE, what, REREAD
+        )
 
 
 def _new_files(part: Sequence[Any], rewritten: Sequence[str], *, is_root: bool) -> DefinitionChange:
-    """The log tells when a table is emptied, and not when one of its partitions is: what may have
-    been TRUNCATE stops the job.
+    """Return the difference of a table or partition with new files.
+
+    The log shows when a table is emptied, but not a partition: a possible TRUNCATE stops the job.
     """
     if rewritten:
         return DefinitionChange(
-            Weight.SILENT,
-            f"{', '.join(rewritten)} was altered and all rows were written anew (ALTER COLUMN ..."
-            " TYPE ... USING)",
+            LogVisibility.SILENT,
+            f"{', '.join(rewritten)} was altered and all rows were rewritten (ALTER COLUMN "
+            "... TYPE ... USING)",
         )
     if is_root:
-        return DefinitionChange(Weight.LOOK, f"{part[1]} has new files")
+        return DefinitionChange(LogVisibility.CHECK_LOG, f"{part[1]} has new files")
     what = (
-        f"its partition {part[1]} was emptied (TRUNCATE), UNLOGGED for a while, or written anew"
-        " (VACUUM FULL, CLUSTER), which the log does not tell apart"
+        f"its partition {part[1]} was emptied (TRUNCATE), UNLOGGED for a while, or rewritten "
+        "(VACUUM FULL, CLUSTER), which the log does not distinguish"
     )
-    return DefinitionChange(Weight.SILENT, what, (ChangeChoice.SKIP, ChangeChoice.REREAD))
+    return DefinitionChange(LogVisibility.SILENT, what, (ChangeChoice.SKIP, ChangeChoice.REREAD))
 
 
 def _rewritten(known: Definition, now: Definition) -> list[str]:
-    """The numbers of columns whose own row in the catalogue was written since, by more than a
-    rewrite of the files.
+    """Return columns whose row in the catalogue was written since.
+
+    A mere rewrite of the files does not count.
     """
     before = known["columns"]
     return [
@@ -199,19 +206,19 @@ def _key(known: Definition, now: Definition) -> Iterable[DefinitionChange]:
     (before, guard_before), (after, guard_after) = known["key"][:2], now["key"][:2]
     if before != after:
         yield DefinitionChange(
-            Weight.SILENT, f"its key was {', '.join(before)} and is {', '.join(after) or 'gone'}"
+            LogVisibility.SILENT,
+            f"its key was {', '.join(before)} and is {', '.join(after) or 'gone'}",
         )
     elif guard_before and not guard_after:
         yield DefinitionChange(
-            Weight.SILENT, f"nothing keeps its key {', '.join(before)} unique any more"
+            LogVisibility.SILENT, f"its key {', '.join(before)} is no longer unique"
         )
-    elif (
-        guard_before != guard_after and not now["key"][3]
-    ):  # a column that is altered has its key made again with it
+    # Altering a column of the key recreates the key.
+    elif guard_before != guard_after and not now["key"][3]:
         yield DefinitionChange(
-            Weight.SILENT,
-            f"its key {', '.join(before)} was dropped and made again: rows with the same key may"
-            " have been there meanwhile",
+            LogVisibility.SILENT,
+            f"its key {', '.join(before)} was dropped and created again: there may have been "
+            "rows with the same key meanwhile",
         )
 
 
@@ -222,17 +229,19 @@ def _types(known: Definition, now: Definition) -> Iterable[DefinitionChange]:
         labels = [str(part[1]) for part in lost]
         if lost and len(parts[0]) == 3:
             yield DefinitionChange(
-                Weight.SILENT, f"labels of an enum were renamed: {', '.join(labels)}"
+                LogVisibility.SILENT, f"labels of an enum were renamed: {', '.join(labels)}"
             )
         elif lost or (parts and len(parts[0]) == 4 and parts != after.get(number)):
-            yield DefinitionChange(Weight.SILENT, "a composite type of its columns was altered")
+            yield DefinitionChange(
+                LogVisibility.SILENT, "a composite type of its columns was altered"
+            )
 
 
 def _traces(known: Definition, now: Definition) -> Iterable[DefinitionChange]:
     if any(known[name] != now[name] for name in ("attributes", "row", "columns")) or known.get(
         "types"
     ) != now.get("types"):
-        yield DefinitionChange(Weight.LOOK, "its row of the catalogue was written")
+        yield DefinitionChange(LogVisibility.CHECK_LOG, "its row in the catalogue was written")
 
 
 _ROWS = (messages.INSERT, messages.UPDATE, messages.DELETE)
@@ -240,7 +249,8 @@ _ROWS = (messages.INSERT, messages.UPDATE, messages.DELETE)
 
 @dataclass(frozen=True, slots=True)
 class FirstChange:
-    """The commit of the first transaction that shows another table than the known one, and how;
+    """The commit of the first transaction that shows another layout, and how it differs.
+
     `columns` are those that it shows, None for a TRUNCATE.
     """
 
@@ -252,33 +262,32 @@ class FirstChange:
 
 @dataclass(frozen=True, slots=True)
 class DefinitionScan:
-    """What messages of a range show: the first change that is not passed over, and whether
-    transactions before it have rows of ours.
+    """What the messages of a range show.
+
+    It has the first change that is not skipped, and whether transactions before it changed our
+    tables.
     """
 
     first: FirstChange | None
     rows: bool
 
 
-def scan(
+def find_first_change(
     found: Iterable[bytes],
     database: str,
     known: Mapping[str, RowLayout],
     begin: int,
-    passed: Callable[[str, int], bool],
+    skipped: Callable[[str, int], bool],
 ) -> DefinitionScan:
-    """Messages up to the first change.
+    """Read messages up to the first change.
 
-    `passed` tells of a path and a commit whether a person has passed over a TRUNCATE there.
+    `skipped` returns whether an operator has skipped a TRUNCATE of a path at a commit.
     """
     at = begin
     rows = earlier = False
     tables: dict[int, tuple[str, messages.RelationMessage]] = {}
-    same: dict[
-        bytes,
-        bool,
-        # by the number of a table whose layout was compared: whether it is one of ours, as it is known
-    ] = {}
+    # By the number of a table whose layout was compared: whether it is read and unchanged.
+    same: dict[bytes, bool] = {}
     for data in found:
         kind = data[0]
         if kind in _ROWS:
@@ -301,14 +310,14 @@ def scan(
             tables[table.id] = ".".join((database, table.schema, table.table)), table
             same.pop(data[1:5], None)
         elif kind == messages.TRUNCATE and at >= begin:
-            emptied = (tables[oid][0] for oid in messages.truncated(data) if oid in tables)
-            if path := next((p for p in emptied if p in known and not passed(p, at)), ""):
+            emptied = (tables[oid][0] for oid in messages.truncated_tables(data) if oid in tables)
+            if path := next((p for p in emptied if p in known and not skipped(p, at)), ""):
                 return DefinitionScan(FirstChange(at, path, "TRUNCATE", None), earlier)
     return DefinitionScan(None, rows)
 
 
 def writers_of(found: Iterable[bytes], database: str, path: str) -> frozenset[int]:
-    """The numbers of the transactions that wrote rows of a table."""
+    """Return the numbers of the transactions that wrote rows of a table."""
     writers: set[int] = set()
     mine: dict[bytes, bool] = {}
     transaction = 0

@@ -1,4 +1,4 @@
-"""The options of Postgres-CDC, as the reference has them.
+"""Options of Postgres-CDC, with SeaTunnel's names.
 
 Declarations and checks only: `tidegate validate` imports this.
 """
@@ -32,50 +32,50 @@ OPTIONS = OptionSet(
     (
         *COMMON,
         Option(
-            "schema-names", OptionKind.LIST, "The schemas whose tables are read; all where absent."
+            "schema-names", OptionKind.LIST, "The schemas whose tables are read; by default all."
         ),
         Option(
             "slot.name",
             OptionKind.TEXT,
-            "The logical replication slot; made where it is missing; one that a job made is dropped"
-            " when that job cannot be resumed.",
+            "The logical replication slot; created if it is missing. A slot that a job "
+            "created is dropped when that job cannot be resumed.",
             "seatunnel",
         ),
         Option(
             "publication.name",
             OptionKind.TEXT,
-            "The publication of the tables; made where it is missing. Without it: tidegate_ and the"
-            " slot's name.",
+            "The publication of the tables; created if it is missing. By default: tidegate_ "
+            "and the name of the slot.",
         ),
         Option(
             "decoding.plugin.name",
             OptionKind.ENUM,
-            "The plugin that writes the changes. Always pgoutput, which every server has: the other"
-            " names are accepted with a notice, because job files carry them.",
+            "The decoding plugin. Always pgoutput, which every server has: other names are "
+            "accepted with a notice, because job files of SeaTunnel have them.",
             "pgoutput",
             choices=PLUGINS,
         ),
         Option(
             "require-replica-identity-full",
             OptionKind.BOOL,
-            "Whether every table must have REPLICA IDENTITY FULL. Without it, images before a"
-            " change have only the key, and rows that change while their chunk is read come twice,"
-            " which upserts settle.",
+            "Whether every table must have REPLICA IDENTITY FULL. Otherwise before images "
+            "have only the key, and rows that change while their chunk is read come twice, "
+            "which an upsert resolves.",
             True,
         ),
         Option(
             "startup.mode",
             OptionKind.ENUM,
-            "Where a fresh start begins: initial reads the tables and then the log, snapshot-only"
-            " ends after the tables, latest reads the log from now on, earliest and"
-            " committed-offset from where the slot is.",
+            "Where a fresh start begins: initial reads the tables and then the log, "
+            "snapshot-only ends after the tables, latest reads the log from now on, earliest "
+            "and committed-offset from the position of the slot.",
             "initial",
             choices=("initial", "earliest", "latest", "snapshot-only", "committed-offset"),
         ),
         Option(
             "stop.mode",
             OptionKind.ENUM,
-            "Where the job ends: at what was the latest position at its start, or never.",
+            "Where the job ends: at the latest position at its start, or never.",
             "never",
             choices=("never", "latest"),
         ),
@@ -98,15 +98,15 @@ def _check(block: Block, values: Values) -> Iterable[Problem]:
     if not re.fullmatch(r"[a-z0-9_]{1,63}", str(values["slot.name"])):
         yield block.problem(
             ("slot.name",),
-            f"{values['slot.name']!r} is no name of a slot",
+            f"{values['slot.name']!r} is not a valid name of a slot",
             expected="up to 63 of a-z, 0-9 and _",
         )
 
 
 def _resources(values: Values, context: "OperatorContext") -> "Iterable[Resource]":
-    from tidegate.connectors.postgrescdc.outside import (
+    from tidegate.connectors.postgrescdc.server_resources import (
         names,
-    )  # knows the driver, which only a submit needs
+    )  # imports the database driver, which only a submit needs
 
     return names(values, context)
 
@@ -115,7 +115,7 @@ CONNECTORS = (
     Connector(
         name="Postgres-CDC",
         kind=BlockKind.SOURCE,
-        summary="Tables of PostgreSQL and all their changes, through a logical replication slot.",
+        summary="Tables of PostgreSQL, and all their changes, through a logical replication slot.",
         options=OPTIONS,
         capabilities=Capabilities(
             batch=False,
@@ -127,6 +127,6 @@ CONNECTORS = (
         implementation="tidegate.connectors.postgrescdc.source:PostgresCdcSource",
         check=_check,
         resources=_resources,
-        drop="tidegate.connectors.postgrescdc.outside:drop",
+        drop="tidegate.connectors.postgrescdc.server_resources:drop",
     ),
 )

@@ -1,6 +1,6 @@
-"""What a publication must have so that every change of the tables is in the log.
+"""Check that a publication has all changes of the tables.
 
-Called by source.py, in the driver.
+Called by check.py and source.py, in the driver.
 """
 
 from collections.abc import Mapping
@@ -10,24 +10,27 @@ from tidegate.databases.session import Session
 _OPERATIONS = ("insert", "update", "delete", "truncate")
 _FACTS = """
 select oid::bigint, puballtables, pubviaroot, pubinsert, pubupdate, pubdelete, pubtruncate,
-  array(select relid::bigint from pg_get_publication_tables(pubname)) from pg_publication where pubname = %s"""
+  array(select relid::bigint from pg_get_publication_tables(pubname)) from pg_publication
+    where pubname = %s"""
 _NARROWED = """
-select prrelid::bigint, pg_get_expr(prqual, prrelid), array(select a.attname::text from pg_attribute a where a.attrelid = prrelid and a.attnum = any(prattrs))
+select prrelid::bigint, pg_get_expr(prqual, prrelid), array(select a.attname::text
+  from pg_attribute a where a.attrelid = prrelid and a.attnum = any(prattrs))
 from pg_publication_rel where prpubid = %s and (prqual is not null or prattrs is not null)"""
 ROW_FILTERS_SINCE = 150_000
 
 
 def quoted(name: str) -> str:
-    """A publication in a statement."""
+    """Return the name of a publication in SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def problems(
     session: Session, publication: str, tables: Mapping[str, int], version: int, *, members: bool
 ) -> dict[str, str]:
-    """By quoted table, of those with this oid: why changes of it are missing, and the statement
-    that helps. `members`: also that it is not in the publication. Empty where there is no such
-    publication.
+    """Return by quoted table why changes of it are missing, and the statement to run.
+
+    `tables` have their oids. `members` also reports tables that the publication lacks. Empty if the
+    publication does not exist.
     """
     found = session.query(_FACTS, (publication,))
     if not found:
@@ -39,9 +42,9 @@ def problems(
     ]
     if lacking:
         sentence = (
-            f"the publication {name} does not publish {', '.join(lacking)}, so that these changes"
-            f" would never come; run: ALTER PUBLICATION {name} SET (publish ="
-            f" '{', '.join(_OPERATIONS)}')"
+            f"the publication {name} does not publish {', '.join(lacking)}, so that these "
+            f"changes are missing; run: ALTER PUBLICATION {name} SET (publish = "
+            f"'{', '.join(_OPERATIONS)}')"
         )
         return dict.fromkeys(tables, sentence)
     narrowed = (

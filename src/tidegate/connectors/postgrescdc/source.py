@@ -1,11 +1,10 @@
-"""Postgres-CDC: a logical replication slot as the log of a CaptureSource. Called by the engine
-through plugin.contract.
+"""Postgres-CDC: snapshot and logical replication slot of PostgreSQL.
 
-A position is {"lsn", ...} (past.py): transactions whose commit lies at or after it are not read
-yet. Any position is a good end of a range, as whole transactions belong to ranges by the position
-of their commit; so the driver does not read the log, it only asks whether there is something in it,
-unless the catalogue shows that a table is not what it was (check.py). Columns are [name, type in
-words, type, modifier, number].
+Called by the engine through plugin.contract. A position is {"lsn", ...} (server_history.py):
+transactions whose commit lies at or after it are not read yet. Any position can end a range, as
+transactions belong to ranges by the position of their commit; so the driver does not read the log,
+it only checks whether a range has changes, unless the catalogue shows that a table changed
+(check.py). Columns are [name, type name, type, modifier, number].
 """
 
 import time
@@ -15,18 +14,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.connectors.postgrescdc.check import CheckedSource
+from tidegate.connectors.postgrescdc.check import CatalogCheckingSource
 from tidegate.connectors.postgrescdc.definition import CatalogTable
 from tidegate.connectors.postgrescdc.identity import check_identities
-from tidegate.connectors.postgrescdc.outside import PUBLICATION, SLOT, place_of
-from tidegate.connectors.postgrescdc.past import (
+from tidegate.connectors.postgrescdc.server_history import (
     Mark,
     ServerState,
     mark_of,
     position_of,
     server_state,
-    why_gone,
+    unavailable_reason,
 )
+from tidegate.connectors.postgrescdc.server_resources import PUBLICATION, SLOT, location_of
 from tidegate.databases.cdc.errors import ChangeChoice, NoTables, NotSetUp, PositionGone
 from tidegate.databases.cdc.selection import CdcTable
 from tidegate.databases.cdc.window import LogWindow
@@ -42,8 +41,8 @@ from tidegate.databases.postgres.slots import (
     PLUGIN,
     SlotState,
     advance,
+    create_slot,
     drop_lost_slot,
-    make_slot,
     publish,
     slot_state,
 )
@@ -54,20 +53,22 @@ from tidegate.model.errors import TidegateError
 from tidegate.plugin.contract import Limit, LogRetention, Offset, Resource, ResourceRegistry
 
 RANGE_BYTES_MIN = 16 << 20
-ASKED_BYTES_MAX = 1 << 20
-"""Ranges up to this are looked into before a batch is made of them: they may hold nothing for us."""
-SEEN_WAIT_S = 30.0
+PROBE_BYTES_MAX = 1 << 20
+"""Ranges up to this size are probed before a batch is made of them: they may have no changes of our
+tables.
+"""
+VISIBLE_WAIT_S = 30.0
 PAUSE_S = 0.02
-LOOKS_BEFORE_NUDGE = 4
+POLLS_BEFORE_NUDGE = 4
 UNLOGGED = {"u": "unlogged", "t": "temporary"}
 NO_SUCH_OBJECT = "42704"
 
 
-class PostgresCdcSource(CheckedSource):
+class PostgresCdcSource(CatalogCheckingSource):
     system = System.POSTGRES
-    _book: ResourceRegistry | None = None
+    _resources: ResourceRegistry | None = None
     logs_generated = False
-    _marked = 0
+    _mark_checked_at = 0
     """The start of the server after which the mark was found."""
 
     def session(self) -> Session:
@@ -80,7 +81,7 @@ class PostgresCdcSource(CheckedSource):
 
     @property
     def has_before_images(self) -> bool:
-        """Whole images before are there where the replica identity is full."""
+        """Whether before images are complete, as all replica identities are full."""
         return bool(self.values["require-replica-identity-full"])
 
     @property
@@ -95,20 +96,21 @@ class PostgresCdcSource(CheckedSource):
         level = session.scalar("select current_setting('wal_level')")
         if level != "logical":
             raise NotSetUp(
-                f"the source {self.address} does not write the log that is needed; set wal_level ="
-                f" logical in its configuration (it is {level})"
+                f"the source {self.address} does not write the log that CDC needs: set "
+                f"wal_level = logical in its configuration (it is {level})"
             )
         for text in self.values.get("table-names") or ():
             self._check_kind(session, str(text))
 
     def _check_kind(self, session: Session, text: str) -> None:
-        """A table that is named must be one that has a log: what it is instead is said before
-        anything else is wanted of it.
+        """Check that a named table can be in the log.
+
+        Its kind is reported before other problems.
         """
         try:
             name = self.dialect.parse_table(text, self.address)
         except ValueError:
-            return  # said with the names of all tables
+            return  # reported with the names of all tables
         found = session.query(
             "select relkind::text, relpersistence::text from pg_class where oid = to_regclass(%s)",
             (self.dialect.qualified(name),),
@@ -116,19 +118,17 @@ class PostgresCdcSource(CheckedSource):
         kind, persistence = found[0] if found else ("r", "p")
         if kind not in ("r", "p"):
             raise NoTables(
-                f"{name.path} is a {KINDS.get(kind, 'relation of another kind')}, whose changes are"
-                " not in the log: name the tables that it is made of"
+                f"{name.path} is a {KINDS.get(kind, 'relation of another kind')}, whose "
+                "changes are not in the log: name its underlying tables"
             )
         if persistence != "p":
             raise NoTables(
-                f"{name.path} is {UNLOGGED[persistence]}, and its changes are not in the log: make"
-                " it a logged table, or leave it out"
+                f"{name.path} is {UNLOGGED[persistence]}, and its changes are not in the log: "
+                "change it to a logged table, or leave it out"
             )
 
     def _check_tables(self, session: Session) -> dict[str, CatalogTable]:
-        """Before anything is published or changed: each table must be one whose changes the log can
-        tell.
-        """
+        """Check, before anything is published, that the log can have the changes of each table."""
         found = self.definitions(session)
         if unlogged := [
             path for path, table in found.items() if table.definition["persistence"] != "p"
@@ -149,18 +149,21 @@ class PostgresCdcSource(CheckedSource):
         return found
 
     def start_position(self, session: Session) -> dict[str, Any]:
-        """The publication first: the slot's plugin looks for it in the past."""
+        """Return the position of startup.mode; create the publication and the slot.
+
+        The publication comes first: decoding needs it at every position of the slot.
+        """
         found = self._check_tables(session)
-        self._published(session, found)
+        self._ensure_publication(session, found)
         drop_lost_slot(session, self.slot)
-        make_slot(session, self.slot)
+        create_slot(session, self.slot)
         state = slot_state(session, self.slot)
-        assert state is not None, "it was made before"
+        assert state is not None, "it was created before"
         if state.plugin != PLUGIN or state.database != self.address.database:
             raise NotSetUp(
-                f"the replication slot {self.slot!r} is of the plugin {state.plugin} and the"
-                f" database {state.database}, and not of {PLUGIN} and {self.address.database}:"
-                " choose another slot.name"
+                f"the replication slot {self.slot!r} belongs to the plugin {state.plugin} and "
+                f"the database {state.database}, and not to {PLUGIN} and "
+                f"{self.address.database}: choose another slot.name"
             )
         if self.values["startup.mode"] == "latest":
             return self.current_position(session)
@@ -170,12 +173,13 @@ class PostgresCdcSource(CheckedSource):
         return position_of(state.confirmed, server, xmin=server.xmin, mark=None)
 
     def _with_readable_log(self, session: Session, state: SlotState) -> SlotState:
-        """A slot that was there, and whose log is of a time without the publication, moves on:
-        nobody can read that, and the tables are read anew.
+        """Advance an existing slot whose log begins before the publication.
+
+        That log cannot be decoded, and the tables are read again.
         """
         written = server_state(session).written
         try:
-            self._first(state.confirmed, written)
+            self._first_transaction(state.confirmed, written)
         except StatementRefused as error:
             if error.code != NO_SUCH_OBJECT:
                 raise
@@ -183,8 +187,11 @@ class PostgresCdcSource(CheckedSource):
             return slot_state(session, self.slot) or state
         return state
 
-    def _published(self, session: Session, found: Mapping[str, CatalogTable]) -> None:
-        """The publication, made or completed; NotSetUp where one that is there leaves changes out."""
+    def _ensure_publication(self, session: Session, found: Mapping[str, CatalogTable]) -> None:
+        """Create or complete the publication.
+
+        Raises NotSetUp if an existing one omits changes.
+        """
         self.check_publication(session, found, members=False)
         self._record_new(session)
         tables = {
@@ -195,29 +202,32 @@ class PostgresCdcSource(CheckedSource):
         self.check_publication(session, found)
 
     def attach_resources(self, book: ResourceRegistry) -> None:
-        """What it makes on the server is recorded first."""
-        self._book = book
+        """Record resources in this registry before they are created on the server."""
+        self._resources = book
 
     def _record_new(self, session: Session) -> None:
-        """Only what is not there yet: what somebody else has made is not this job's to drop."""
-        if self._book is None:
+        """Record resources that do not exist yet: others do not belong to this job."""
+        if self._resources is None:
             return
-        place = place_of(self.address)
+        location = location_of(self.address)
         if not session.query(
             "select 1 from pg_publication where pubname = %s", (self.publication,)
         ):
-            self._book.record(Resource(kind=PUBLICATION, name=self.publication, location=place))
+            self._resources.record(
+                Resource(kind=PUBLICATION, name=self.publication, location=location)
+            )
         if slot_state(session, self.slot) is None:
-            self._book.record(Resource(kind=SLOT, name=self.slot, location=place))
+            self._resources.record(Resource(kind=SLOT, name=self.slot, location=location))
 
     def stop_position(self, session: Session) -> dict[str, Any] | None:
         return self.current_position(session) if self.values["stop.mode"] == "latest" else None
 
     def current_position(self, session: Session) -> dict[str, Any]:
-        """After everything that can be seen now, once it can be read: commits that were not waited
-        for are written a moment later.
+        """Return a position after everything that is visible now, once it can be read.
+
+        Asynchronous commits are written a moment later.
         """
-        wanted = str(session.scalar("select pg_current_wal_insert_lsn()::text"))
+        target = str(session.scalar("select pg_current_wal_insert_lsn()::text"))
         delay_s = (
             1.0
             + 3
@@ -229,19 +239,17 @@ class PostgresCdcSource(CheckedSource):
             / 1000
         )
         deadline_s = time.monotonic() + delay_s
-        looks = 0
+        polls = 0
         while (
-            not session.scalar("select pg_current_wal_flush_lsn() >= %s::pg_lsn", (wanted,))
+            not session.scalar("select pg_current_wal_flush_lsn() >= %s::pg_lsn", (target,))
             and time.monotonic() < deadline_s
         ):
-            looks += 1
-            if (
-                looks == LOOKS_BEFORE_NUDGE
-                # what a read itself wrote may wait for the next commit: a message without rows is one
-            ):
+            polls += 1
+            # What a read itself wrote may wait for the next commit: a message without rows is one.
+            if polls == POLLS_BEFORE_NUDGE:
                 with suppress(TidegateError):
                     session.execute("select pg_logical_emit_message(true, 'tidegate', '')")
-            time.sleep(PAUSE_S)  # the server's own writer comes by
+            time.sleep(PAUSE_S)  # until the WAL writer has run
         server = server_state(session)
         return position_of(server.written, server, xmin=server.xmin, mark=None)
 
@@ -249,8 +257,9 @@ class PostgresCdcSource(CheckedSource):
         return lsn.number(log["lsn"]) >= lsn.number(stop["lsn"])
 
     def next_window(self, session: Session, start: Offset, limit: Limit) -> LogWindow:
-        """As far as the log is written, within the limit, and up to the first change of a table
-        that is not carried on.
+        """Return the range up to the end of the log, within the limit.
+
+        It ends before the first change of a table that cannot be applied automatically.
         """
         begin = lsn.number(start["log"]["lsn"])
         server = server_state(session)
@@ -263,7 +272,7 @@ class PostgresCdcSource(CheckedSource):
                 begin, min(end, lsn.number(start["stop"]["lsn"])) if "stop" in start else end
             )
 
-        checked = self.checked(session, start, begin, server.written, bound)
+        checked = self.check_catalog(session, start, begin, server.written, bound)
         end = checked.end
         caught_up = (
             not checked.stopped
@@ -273,18 +282,18 @@ class PostgresCdcSource(CheckedSource):
                 or ("stop" in start and end == lsn.number(start["stop"]["lsn"]))
             )
         )
-        small = end - begin <= ASKED_BYTES_MAX
-        first = self._first(begin, end) if small and checked.rows is not False else None
+        small = end - begin <= PROBE_BYTES_MAX
+        first = self._first_transaction(begin, end) if small and checked.rows is not False else None
         quiet = small and first is None and not checked.rows
         if caught_up and any(
             t["read"] is None or t["read"]["upto"] is not None for t in start["tables"].values()
         ):
-            self._wait_until_seen(session, begin, end)
+            self._wait_until_visible(session, begin, end)
         return LogWindow(
             log=(
                 dict(start["log"])
                 if end == begin
-                else self._position(start["log"], end, server, first, settled=checked.settled)
+                else self._position(start["log"], end, server, first, verified=checked.verified)
             ),
             touched=frozenset() if quiet else frozenset(self.cdc_tables),
             caught_up=caught_up,
@@ -297,35 +306,32 @@ class PostgresCdcSource(CheckedSource):
     def _check_position(
         self, session: Session, log: Mapping[str, Any], server: ServerState
     ) -> None:
-        """PositionGone where this is not the log that the position is of, or it does not hold
-        everything from there on.
-        """
+        """Raise PositionGone if this server does not have the log from a position on."""
         state = slot_state(session, self.slot)
-        why = why_gone(log, server, state, self.slot)
+        why = unavailable_reason(log, server, state, self.slot)
         if why or state is None:
             raise PositionGone(log["lsn"], _oldest(state), why)
         self._check_mark(log, server, state)
 
     def _check_mark(self, log: Mapping[str, Any], server: ServerState, state: SlotState) -> None:
-        """PositionGone where the log has another transaction at the mark than the one that was read
-        there.
-        """
+        """Raise PositionGone if the log has another transaction at the mark."""
         mark = mark_of(log)
-        if server.started in (log.get("started"), self._marked) or mark is None:
+        if server.started in (log.get("started"), self._mark_checked_at) or mark is None:
             return
         at = lsn.number(mark[0])
-        if state.confirmed <= at and self._first(at, at + 1, missing=mark) != mark:
+        if state.confirmed <= at and self._first_transaction(at, at + 1, fallback=mark) != mark:
             why = (
-                f"the log does not have the transaction {mark[1]} at {mark[0]}, which was read"
-                " there: it was restored to an earlier state, and has gone past it"
+                f"the log does not have the transaction {mark[1]} at {mark[0]}, which was "
+                "read there: it was restored to an earlier state, and has continued "
+                "differently"
             )
             raise PositionGone(log["lsn"], _oldest(state), why)
-        self._marked = server.started
+        self._mark_checked_at = server.started
 
     def _publish_new(self, session: Session, start: Offset) -> None:
-        """Tables that are new since the last start."""
+        """Publish tables that are new since the last start."""
         if any(t["read"] is None for t in start["tables"].values()):
-            self._published(session, self._check_tables(session))
+            self._ensure_publication(session, self._check_tables(session))
 
     def _position(
         self,
@@ -334,49 +340,57 @@ class PostgresCdcSource(CheckedSource):
         server: ServerState,
         first: Mark | None,
         *,
-        settled: bool,
+        verified: bool,
     ) -> dict[str, Any]:
-        """The end of a range. `settled`: all tables are found as they are recorded with it."""
-        xmin = server.xmin if settled else before.get("xmin", 0)
+        """Return the document of the end of a range.
+
+        `verified` says whether all tables match what is recorded at the end.
+        """
+        xmin = server.xmin if verified else before.get("xmin", 0)
         return position_of(end, server, xmin=xmin, mark=first or mark_of(before))
 
-    def _first(self, begin: int, end: int, *, missing: Mark | None = None) -> Mark | None:
-        """The first transaction of ours in a range.
+    def _first_transaction(
+        self, begin: int, end: int, *, fallback: Mark | None = None
+    ) -> Mark | None:
+        """Return the first transaction of a range with changes of our tables.
 
-        `missing`: instead, where the publication was not there then, so that nobody can read it.
+        `fallback` is returned if the publication did not exist then, so that the log cannot be
+        decoded.
         """
         if begin >= end:
             return None
-        wanted = SlotRange(slot=self.slot, publication=self.publication, start=begin, end=end)
-        inside: Mark | None = None
+        slot_range = SlotRange(slot=self.slot, publication=self.publication, start=begin, end=end)
+        transaction: Mark | None = None
         try:
-            with closing(changes(self._open, wanted)) as found:
+            with closing(changes(self._open, slot_range)) as found:
                 for data in found:
                     if data[0] == messages.BEGIN:
                         at, number = messages.begin(data)
-                        inside = (
+                        transaction = (
                             (lsn.text(at), number, messages.commit_time(data))
                             if begin <= at < end
                             else None
                         )
-                    elif inside and data[0] in (
+                    elif transaction and data[0] in (
                         messages.INSERT,
                         messages.UPDATE,
                         messages.DELETE,
                         messages.TRUNCATE,
                     ):
-                        return inside
+                        return transaction
         except StatementRefused as error:
-            if missing is None or error.code != NO_SUCH_OBJECT:
+            if fallback is None or error.code != NO_SUCH_OBJECT:
                 raise
-            return missing  # definition.py tells what became of it
+            return fallback  # definition.py finds out what happened to the publication
         return None
 
-    def _wait_until_seen(self, session: Session, begin: int, end: int) -> None:
-        """A commit is in the log a moment before others can see it: chunks of this range must not
-        be read in that moment.
+    def _wait_until_visible(self, session: Session, begin: int, end: int) -> None:
+        """Wait until all commits of the range are visible.
+
+        A commit is in the log a moment before others can see it: chunks of this range must not be
+        read in that moment.
         """
-        deadline_s = time.monotonic() + SEEN_WAIT_S
+        deadline_s = time.monotonic() + VISIBLE_WAIT_S
         while time.monotonic() < deadline_s:
             running = {
                 int(row[0])
@@ -385,16 +399,16 @@ class PostgresCdcSource(CheckedSource):
                     " pg_snapshot_xip(pg_current_snapshot()) x"
                 )
             }
-            if not running or not self._committed_of(running, begin, end):
+            if not running or not self._any_committed(running, begin, end):
                 return
-            time.sleep(PAUSE_S)  # the commit becomes visible
+            time.sleep(PAUSE_S)  # until the commit becomes visible
         raise TransientDatabaseError(
             str(self.address),
-            "a transaction is committed in the log and not visible yet; is a synchronous standby"
-            " missing?",
+            "a transaction is committed in the log and not visible yet; check whether a "
+            "synchronous standby is missing",
         )
 
-    def _committed_of(self, running: set[int], begin: int, end: int) -> bool:
+    def _any_committed(self, running: set[int], begin: int, end: int) -> bool:
         if begin >= end:
             return False
         with closing(
@@ -410,46 +424,51 @@ class PostgresCdcSource(CheckedSource):
     def read_log(
         self, start: Mapping[str, Any], end: Mapping[str, Any], columns: Mapping[str, list[Any]]
     ) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The changes of these tables."""
+        """Yield the changes of these tables in a range."""
         tables = {p: self._slot_table(p, known) for p, known in columns.items()}
-        wanted = SlotRange(
+        slot_range = SlotRange(
             slot=self.slot,
             publication=self.publication,
             start=lsn.number(start["lsn"]),
             end=lsn.number(end["lsn"]),
         )
-        return read_range(self._open, wanted, tables, self.address.database)
+        return read_range(self._open, slot_range, tables, self.address.database)
 
     def relation(self, cdc_table: CdcTable) -> str:
-        """Only the table's own rows: the log has those of tables that inherit from it under their
-        own names. Partitions are the table's own.
+        """Select only the own rows of a table.
+
+        The log has those of inheriting tables under their own names; partitions belong to the
+        table.
         """
         name = super().relation(cdc_table)
         return f"only {name}" if cdc_table.info.kind == "table" else name
 
     def _slot_table(self, path: str, columns: list[Any]) -> SlotTable:
-        captured = self.cdc_tables[path]
-        key = set(captured.table.primary_key)
+        cdc_table = self.cdc_tables[path]
+        key = set(cdc_table.table.primary_key)
         return SlotTable(
             layout=layout_of(columns),
-            table=captured.table,
-            whole=self.has_before_images,
-            passes_truncate=self._passes_truncate(path),
-            deferred=any(set(late) == key for late in captured.info.deferrable_keys),
+            table=cdc_table.table,
+            needs_before=self.has_before_images,
+            skips_truncate=self._skips_truncate(path),
+            deferred=any(set(late) == key for late in cdc_table.info.deferrable_keys),
         )
 
-    def _passes_truncate(self, path: str) -> bool:
-        """Whether a person has passed over a TRUNCATE of a table; the driver has looked which one."""
+    def _skips_truncate(self, path: str) -> bool:
+        """Return whether an operator has skipped a TRUNCATE of a table.
+
+        The driver has checked which one.
+        """
         return any(
             c.choice is ChangeChoice.SKIP and c.table in ("", path)
             for c in self.context.accepted_changes
         )
 
     def log_retention(self, offset: Offset) -> LogRetention:
-        """Whether the slot holds the position, and how much more may be written."""
+        """Return whether the slot has the position, and how much more log may be written."""
         with self.session() as session:
             state = slot_state(session, self.slot)
-            why = why_gone(offset["log"], server_state(session), state, self.slot)
+            why = unavailable_reason(offset["log"], server_state(session), state, self.slot)
         if state is None or why:
             return LogRetention(False, why, position=offset["log"]["lsn"], oldest=_oldest(state))
         room = (
@@ -463,13 +482,14 @@ class PostgresCdcSource(CheckedSource):
         )
 
     def release(self, offset: Offset) -> None:
-        """The slot moves on to the oldest position that a restore point needs; where it is being
-        read, with a later checkpoint.
+        """Advance the slot to the oldest position that a restore point needs.
+
+        If the slot is in use, a later checkpoint does it.
         """
         with self.session() as session:
             advance(session, self.slot, lsn.number(offset["log"]["lsn"]))
 
 
 def _oldest(state: SlotState | None) -> str:
-    """The first position that can still be read."""
+    """Return the first position that can still be read."""
     return lsn.text(state.confirmed) if state is not None and not state.lost else "none"

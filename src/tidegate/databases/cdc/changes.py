@@ -78,7 +78,10 @@ class SnapshotRollback:
     def __init__(
         self, key: Sequence[str], inside: Callable[[pa.RecordBatch], Any] | None = None
     ) -> None:
-        """`inside` returns for each row of a batch whether it is in the chunk; by default all are."""
+        """Prepare the rollback of one chunk.
+
+        `inside` returns for each row of a batch whether it is in the chunk; by default all are.
+        """
         self._key = key
         self._inside = inside
         self._touched: set[Key] = set()
@@ -102,7 +105,10 @@ class SnapshotRollback:
     def apply(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the chunk as it was: touched rows are dropped, and their before images are added."""
+        """Yield the chunk as it was at the position.
+
+        Touched rows are dropped, and their before images are added.
+        """
         for batch in batches:
             if not self._touched:
                 yield batch

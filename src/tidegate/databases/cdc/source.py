@@ -115,7 +115,10 @@ class CdcSource(Source):
 
     @abstractmethod
     def check_server(self, session: Session) -> None:
-        """Raise NotSetUp, with all problems, if the server does not write the log that CDC needs."""
+        """Raise NotSetUp if the server does not write the log that CDC needs.
+
+        The error has all problems.
+        """
 
     @abstractmethod
     def start_position(self, session: Session) -> dict[str, Any]:
@@ -432,11 +435,12 @@ class CdcSource(Source):
             became = now.collation if now is not None else "gone"
             raise OrderChanged(path, key.column.name, key.column.collation, became)
 
-    def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002
+    def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
         """Return a split for each changed table and one for each chunk.
 
         The changes of a table must stay in order.
         """
+        del count  # the chunks are fixed
         log = [
             Split(path, payload, 1)
             for payload in self._log_payloads(start, end)
@@ -444,8 +448,9 @@ class CdcSource(Source):
         ]
         return [*log, *self._chunk_splits(start, end)]
 
-    def shared_splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002
+    def shared_splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
         """Return one split of the log for all tables, and one for each chunk."""
+        del count  # the chunks are fixed
         log = [
             Split(
                 MULTIPLE_TABLES if len(payload["tables"]) > 1 else next(iter(payload["tables"])),

@@ -39,7 +39,7 @@ class Spool:
         """Append a batch; move all to a file when they exceed the memory limit."""
         self._bytes += batch.nbytes
         if self._writer is None and self._bytes > MEMORY_BYTES_MAX:
-            self._file = tempfile.TemporaryFile(prefix="tidegate-")  # noqa: SIM115  # closed by __exit__
+            self._file = tempfile.TemporaryFile(prefix="tidegate-")  # noqa: SIM115  # see __exit__
             self._writer = pa.ipc.new_stream(self._file, self._schema)
             for earlier in self._batches:
                 self._writer.write_batch(earlier)

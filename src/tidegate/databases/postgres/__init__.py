@@ -1,17 +1,19 @@
-"""PostgreSQL: sessions, dialect, catalog, and its log.
+"""PostgreSQL: sessions, dialect, catalogue, and its log.
 
-The log, through a logical replication slot and its plugin pgoutput, read exactly
-from one position to another, any number of times.
+The log is read through a logical replication slot with the plugin pgoutput, exactly from one
+position to another, any number of times.
 
-    lsn.py        positions
-    pgoutput_messages.py  messages of pgoutput from their bytes
-    pgoutput_columns.py   values as the server writes them, to Arrow
-    pgoutput_stream.py    the messages of a range, as the server sends them
-    pgoutput_reader.py    the rows of a range, as record batches with row kinds
-    slots.py      slots and publications: made, copied, moved on, asked how they are
+    lsn.py                positions
+    pgoutput_messages.py  parse messages of pgoutput
+    pgoutput_columns.py   convert values in text format to Arrow
+    pgoutput_stream.py    read the messages of a range
+    pgoutput_reader.py    read the rows of a range, as record batches with row kinds
+    replication.py        a replication stream that is kept open between ranges
+    shared_stream.py      one such stream for all processes of a host
+    slots.py              create, copy, advance and inspect slots; create publications
 
-A transaction belongs to a range iff start <= position of its commit < end. The slot is only looked
-at (peek), never consumed: it moves on by `advance`, to the oldest position that anyone may still
-ask for. A slot has one reader at a time, so a second one (a repeated task, a chunk) looks through a
-temporary copy.
+A transaction belongs to a range if start <= position of its commit < end. Reads only peek at the
+slot, they never consume it: `advance` moves it to the oldest position that a restore point may
+need. A slot has one reader at a time, so a second one (a repeated task, a chunk) reads a temporary
+copy.
 """

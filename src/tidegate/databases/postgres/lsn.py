@@ -1,4 +1,4 @@
-"""Positions of PostgreSQL's log. Pure."""
+"""Convert positions of PostgreSQL's log between text and number. Pure."""
 
 
 def number(text: str) -> int:
@@ -7,5 +7,5 @@ def number(text: str) -> int:
 
 
 def text(value: int) -> str:
-    """A number as the server writes it."""
+    """Format a position as the server does."""
     return f"{value >> 32:X}/{value & 0xFFFFFFFF:X}"

@@ -1,8 +1,7 @@
-"""Values as the server writes them, to Arrow arrays of the type that a column has in the pipeline.
-Called by reader.py, in tasks.
+"""Convert values in text format to Arrow arrays of the type of a column in the pipeline.
 
-The session sets what texts look like: UTC, ISO dates, all digits of floats. Most casts are Arrow's
-own; what it does not read is read here.
+Called by pgoutput_reader.py, in tasks. The session sets the format: UTC, ISO dates, all digits of
+floats. Most casts are those of Arrow; what it cannot parse is parsed here.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +12,7 @@ import pyarrow.compute as pc
 
 from tidegate.databases.errors import ValueUnreadable
 from tidegate.databases.mysql.binlog_values import days_of
-from tidegate.databases.types import decimals
+from tidegate.databases.types import cast_decimals
 from tidegate.model.types import DataType, TypeName
 from tidegate.plugin.arrow import arrow_type
 
@@ -23,8 +22,9 @@ _INFINITE = (b"infinity", b"-infinity")
 
 
 def array_of(values: Any, kind: DataType, name: str) -> Any:
-    """An array of a column's texts, which come as an array of bytes or as a list; what does not fit
-    is an error that names the column.
+    """Return an array of the strings of a column, which are a binary array or a list.
+
+    A value that does not fit the type raises an error that names the column.
     """
     try:
         return _READERS.get(kind.name, _cast)(
@@ -39,18 +39,18 @@ def _cast(values: Any, kind: DataType) -> Any:
 
 
 def _decimal(values: Any, kind: DataType) -> Any:
-    return decimals(values.cast(pa.string()), kind)
+    return cast_decimals(values.cast(pa.string()), kind)
 
 
-def _text(values: Any, kind: DataType) -> Any:  # noqa: ARG001  # as the others
+def _text(values: Any, kind: DataType) -> Any:  # noqa: ARG001  # same signature
     return values.cast(pa.string())
 
 
-def _boolean(values: Any, kind: DataType) -> Any:  # noqa: ARG001  # as the others
+def _boolean(values: Any, kind: DataType) -> Any:  # noqa: ARG001  # same signature
     return pc.equal(values, pa.scalar(b"t", pa.binary()))
 
 
-def _bytes(values: Any, kind: DataType) -> Any:  # noqa: ARG001  # as the others
+def _bytes(values: Any, kind: DataType) -> Any:  # noqa: ARG001  # same signature
     return pa.array(
         [None if v is None else bytes.fromhex(v[2:].decode("ascii")) for v in values.to_pylist()],
         pa.binary(),
@@ -60,7 +60,7 @@ def _bytes(values: Any, kind: DataType) -> Any:  # noqa: ARG001  # as the others
 def _date(values: Any, kind: DataType) -> Any:
     try:
         return values.cast(pa.string()).cast(arrow_type(kind))
-    except pa.ArrowInvalid:  # one of them has another form than the usual: a look at each
+    except pa.ArrowInvalid:  # one of them is in another format: parse each
         texts: Texts = values.to_pylist()
         return pa.array(
             [None if v is None or v in _INFINITE else _days(v.decode("ascii")) for v in texts],
@@ -69,7 +69,7 @@ def _date(values: Any, kind: DataType) -> Any:
 
 
 def _days(text: str) -> int:
-    """Of a date that has more than four digits in its year, or is before the year 1."""
+    """Parse a date whose year has more than four digits, or is before the year 1."""
     text, bc = text.removesuffix(" BC"), text.endswith(" BC")
     year, month, day = (int(part) for part in text.split("-"))
     shifted = 1 - year if bc else year
@@ -79,12 +79,12 @@ def _days(text: str) -> int:
 
 
 def _time(values: Any, kind: DataType) -> Any:
-    """As moments of the first day, which Arrow reads as a column."""
+    """Parse times as timestamps of the first day, which Arrow does for a whole column."""
     moments = pc.binary_join_element_wise(pa.scalar("1970-01-01"), values.cast(pa.string()), " ")
     return moments.cast(pa.timestamp("ns")).view(arrow_type(kind))
 
 
-def _clock(text: str) -> int:
+def _time_micros(text: str) -> int:
     clock, _, fraction = text.partition(".")
     hours, minutes, seconds = (int(part) for part in clock.split(":"))
     return ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + int(fraction.ljust(6, "0") or 0)
@@ -94,7 +94,7 @@ def _timestamp(values: Any, kind: DataType) -> Any:
     arrow = arrow_type(kind)
     try:
         return _without_zone(values, kind).cast(pa.string()).cast(pa.timestamp("us")).view(arrow)
-    except pa.ArrowInvalid:  # one of them has another form than the usual: a look at each
+    except pa.ArrowInvalid:  # one of them is in another format: parse each
         texts: Texts = values.to_pylist()
         return pa.array(
             [None if v is None or v in _INFINITE else _micros(v.decode("ascii")) for v in texts],
@@ -103,22 +103,27 @@ def _timestamp(values: Any, kind: DataType) -> Any:
 
 
 def _without_zone(values: Any, kind: DataType) -> Any:
-    """The session's zone is UTC: every moment ends with +00, but for those that are infinite."""
+    """Remove the time zone.
+
+    The time zone of the session is UTC: all timestamps but infinite ones end with +00.
+    """
     if kind.name is not TypeName.TIMESTAMP_TZ:
         return values
     if not pc.all(pc.ends_with(values, "+00"), min_count=0).as_py():
-        raise pa.ArrowInvalid("not a moment of the usual form")
+        raise pa.ArrowInvalid("the timestamp is in another format")
     return pc.binary_slice(values, 0, -3)
 
 
 def _micros(text: str) -> int:
     text, bc = text.removesuffix(" BC"), text.endswith(" BC")
     date, _, clock = text.partition(" ")
-    return _days(f"{date} BC" if bc else date) * _DAY_MICROS + _clock(clock.removesuffix("+00"))
+    return _days(f"{date} BC" if bc else date) * _DAY_MICROS + _time_micros(
+        clock.removesuffix("+00")
+    )
 
 
 def _array(values: Any, kind: DataType) -> Any:
-    """Elements are read as one column, and cut into lists again."""
+    """Parse all elements as one column, and split them into lists again."""
     lists = [None if v is None else elements(v.decode("utf-8")) for v in values.to_pylist()]
     flat = [None if e is None else e.encode() for one in lists if one is not None for e in one]
     inner = _READERS.get(kind.children[0].name, _cast)(
@@ -137,11 +142,11 @@ def _array(values: Any, kind: DataType) -> Any:
 
 
 def elements(text: str) -> list[str | None]:
-    """The elements of an array of one dimension: `{a,"b \\" c",NULL}`."""
+    r"""Return the elements of an array of one dimension: `{a,"b \" c",NULL}`."""
     if text.startswith("["):
         raise ValueError(f"it has bounds of its own, and does not begin at 1: {text[:40]!r}")
     if not (text.startswith("{") and text.endswith("}")):
-        raise ValueError(f"{text[:40]!r} is no array")
+        raise ValueError(f"{text[:40]!r} is not an array")
     found: list[str | None] = []
     at, end = 1, len(text) - 1
     while at < end:
@@ -152,7 +157,7 @@ def elements(text: str) -> list[str | None]:
 
 
 def _element(text: str, at: int, end: int) -> tuple[str, bool, int]:
-    """One element, whether it was in quotes, and where the comma after it is."""
+    """Return one element, whether it was in quotes, and where the comma after it is."""
     if text[at] == "{":
         raise ValueError("it has more than one dimension")
     if text[at] != '"':

@@ -1,9 +1,9 @@
-"""Transactions of tables whose key is checked at their end only. Called by reader.py, in tasks.
+"""Transactions of tables whose key is checked only at their end.
 
-Such a transaction may have two rows of one key for a while, as in `update t set id = 3 - id`: its
-changes, one after the other, would lose a row in a target that has one row for each key. What it
-did to each key as a whole is the same whatever the order was: the row that was there before, and
-the one after.
+Called by pgoutput_reader.py, in tasks. Such a transaction may have two rows of one key for a while,
+as in `update t set id = 3 - id`: applied one by one, its changes would lose a row in a target that
+has one row per key. The net effect on each key does not depend on the order: the row before, and
+the row after.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,20 +15,20 @@ Row = tuple[bytes | None, ...]
 
 
 class DeferredTransaction:
-    """The changes of one table, until the commit.
+    """The changes of one table up to the commit.
 
-    Every image before a change must be a whole row.
+    Every before image must be a complete row.
     """
 
     def __init__(self, key: Sequence[int], width: int) -> None:
-        """`key`: the places of its columns in a row of `width` values."""
+        """`key` has the indexes of its columns in a row of `width` values."""
         self._key = key
         self._width = width
         self._before: dict[Row, Row] = {}
         self._after: dict[Row, list[Row]] = {}
 
     def add(self, kinds: bytes, columns: Columns) -> None:
-        """Rows in the order of the log."""
+        """Add rows in the order of the log."""
         rows: Iterator[Row] = zip(*columns, strict=True) if columns else iter([()] * len(kinds))
         for kind, row in zip(kinds, rows, strict=True):
             key = tuple(row[place] for place in self._key)
@@ -41,7 +41,7 @@ class DeferredTransaction:
                 self._before[key] = row
 
     def take(self) -> tuple[bytes, Columns]:
-        """What the transaction did, deletes first and inserts last; then it is empty."""
+        """Return the net effect of the transaction, deletes first and inserts last; then reset."""
         deleted, updated, inserted = [], [], []
         for key, made in self._after.items():
             before = self._before.get(key)

@@ -1,7 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Messages of pgoutput to columns of texts, compiled: the same results as rows.py, which does the work where this is not built.
+"""Decode messages of pgoutput to columns of strings, compiled.
 
-A message that cannot be taken, for whatever reason, is left to who called: Python reads it once more, and says what is wrong with it. Nothing of it is kept.
+The results are those of pgoutput_rows.py, which is used if this module is not built. A message that
+cannot be decoded, for whatever reason, is left to the caller and nothing of it is kept: the Python
+code decodes it again, and raises the error.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -17,7 +19,7 @@ cdef enum:
 
 cdef struct Value:
     const uint8_t* data
-    int64_t size  # or one of the two above
+    int64_t size  # or NULL_VALUE or UNCHANGED
 
 
 cdef struct Texts:
@@ -37,8 +39,10 @@ cdef inline uint64_t big(const uint8_t* b, int size) noexcept nogil:
     return value
 
 
-cdef const uint8_t* walk(const uint8_t* b, const uint8_t* end, Value* values, Py_ssize_t count) noexcept nogil:
-    """The values of an image; where it ends, or NULL where it does not fit."""
+cdef const uint8_t* parse_image(
+    const uint8_t* b, const uint8_t* end, Value* values, Py_ssize_t count
+) noexcept nogil:
+    """Parse the values of an image; return its end, or NULL if it is invalid."""
     cdef Py_ssize_t n
     cdef int64_t size
     if end - b < 2 or <Py_ssize_t>big(b, 2) != count:
@@ -67,34 +71,38 @@ cdef const uint8_t* walk(const uint8_t* b, const uint8_t* end, Value* values, Py
     return b
 
 
-cdef class Rows:
-    """Rows of one table, column by column. `places` tells for each column which value of a row it is; a row has `count` values; `whole`: a change must have the whole row before it."""
+cdef class RowBuffer:
+    """RowBuffer of one table, column by column.
 
-    cdef readonly Py_ssize_t rows
-    cdef readonly int64_t held
+    `indexes` has the index of each column in a row of `count` values. If `needs_before` is true, a
+    change must have its complete before image.
+    """
+
+    cdef readonly Py_ssize_t row_count
+    cdef readonly int64_t message_bytes
     cdef Py_ssize_t count, width, room
-    cdef bint whole
-    cdef int32_t* places
+    cdef bint needs_before
+    cdef int32_t* indexes
     cdef Texts* texts
     cdef int8_t* kinds
     cdef Value* before
     cdef Value* after
 
-    def __cinit__(self, places, Py_ssize_t count, bint whole=False):
+    def __cinit__(self, indexes, Py_ssize_t count, bint needs_before=False):
         cdef Py_ssize_t n
-        self.whole = whole
-        self.width, self.count = len(places), count
-        self.places = <int32_t*>malloc((self.width + 1) * sizeof(int32_t))
+        self.needs_before = needs_before
+        self.width, self.count = len(indexes), count
+        self.indexes = <int32_t*>malloc((self.width + 1) * sizeof(int32_t))
         self.texts = <Texts*>malloc((self.width + 1) * sizeof(Texts))
         self.before = <Value*>malloc((count + 1) * sizeof(Value))
         self.after = <Value*>malloc((count + 1) * sizeof(Value))
-        if not (self.places and self.texts and self.before and self.after):
+        if not (self.indexes and self.texts and self.before and self.after):
             raise MemoryError
         memset(self.texts, 0, (self.width + 1) * sizeof(Texts))
         for n in range(self.width):
-            if not 0 <= places[n] < count:
-                raise ValueError(f"there is no value {places[n]} in a row of {count}")
-            self.places[n] = places[n]
+            if not 0 <= indexes[n] < count:
+                raise ValueError(f"there is no value {indexes[n]} in a row of {count}")
+            self.indexes[n] = indexes[n]
 
     def __dealloc__(self):
         cdef Py_ssize_t n
@@ -104,13 +112,13 @@ cdef class Rows:
                 free(self.texts[n].offsets)
                 free(self.texts[n].valid)
         free(self.texts)
-        free(self.places)
+        free(self.indexes)
         free(self.kinds)
         free(self.before)
         free(self.after)
 
     cdef int grow(self) except -1:
-        """Room for more rows, in all columns."""
+        """Allocate room for more rows in all columns."""
         cdef Py_ssize_t n, room = 2 * self.room if self.room else 1024
         cdef void* more = realloc(self.kinds, room)
         if not more:
@@ -138,7 +146,7 @@ cdef class Rows:
         cdef int64_t room
         cdef void* more
         for n in range(self.width):
-            column, value = &self.texts[n], &values[self.places[n]]
+            column, value = &self.texts[n], &values[self.indexes[n]]
             if value.size < 0:
                 column.nulls += 1
             else:
@@ -150,14 +158,14 @@ cdef class Rows:
                     column.data, column.room = <uint8_t*>more, room
                 memcpy(column.data + column.size, value.data, value.size)
                 column.size += value.size
-                column.valid[self.rows >> 3] |= 1 << (self.rows & 7)
-            column.offsets[self.rows + 1] = <int32_t>column.size
-        self.kinds[self.rows] = kind
-        self.rows += 1
+                column.valid[self.row_count >> 3] |= 1 << (self.row_count & 7)
+            column.offsets[self.row_count + 1] = <int32_t>column.size
+        self.kinds[self.row_count] = kind
+        self.row_count += 1
         return 0
 
     cdef int add(self, const uint8_t* b, Py_ssize_t size) except -1:
-        """One message; 1 where it was taken, 0 where nothing of it was."""
+        """Add the rows of a message; return 0 and add nothing if it is invalid."""
         cdef const uint8_t* end = b + size
         cdef uint8_t what = b[0]
         cdef uint8_t known = 0
@@ -167,10 +175,10 @@ cdef class Rows:
             return 0
         if b[0] == c'O' or b[0] == c'K':
             known = b[0]
-            b = walk(b + 1, end, self.before, self.count)
+            b = parse_image(b + 1, end, self.before, self.count)
             if not b:
                 return 0
-        if self.whole and what != c'I' and known != c'O':
+        if self.needs_before and what != c'I' and known != c'O':
             return 0
         if what == c'D':
             if not known or b != end:
@@ -178,14 +186,14 @@ cdef class Rows:
         else:
             if b >= end or b[0] != c'N' or (known and what == c'I'):
                 return 0
-            if walk(b + 1, end, self.after, self.count) != end:
+            if parse_image(b + 1, end, self.after, self.count) != end:
                 return 0
             for n in range(self.count):
                 if self.after[n].size == UNCHANGED:
                     if known != c'O':
                         return 0
                     self.after[n] = self.before[n]
-        if self.rows + 2 > self.room:
+        if self.row_count + 2 > self.room:
             self.grow()
         if what == c'I':
             self.append(0, self.after)
@@ -196,40 +204,42 @@ cdef class Rows:
         elif known == c'O':
             self.append(1, self.before)
             self.append(2, self.after)
-        else:  # only the key of before is known, as it changed
+        else:  # the key changed, and the before image has only the key
             self.append(3, self.before)
             self.append(0, self.after)
-        self.held += size
+        self.message_bytes += size
         return 1
 
     def take(self):
-        """The kinds, and for each column (bits of what is there, offsets, texts, number of nulls); then it is empty."""
+        """Return the kinds, and (validity, offsets, data, nulls) of each column; then reset."""
         cdef Py_ssize_t n
         cdef Texts* column
-        kinds = PyBytes_FromStringAndSize(<const char*>self.kinds, self.rows)
+        kinds = PyBytes_FromStringAndSize(<const char*>self.kinds, self.row_count)
         found = []
         if not self.room:
             self.grow()
         for n in range(self.width):
             column = &self.texts[n]
             found.append((
-                PyBytes_FromStringAndSize(<const char*>column.valid, (self.rows + 7) // 8),
-                PyBytes_FromStringAndSize(<const char*>column.offsets, (self.rows + 1) * sizeof(int32_t)),
+                PyBytes_FromStringAndSize(<const char*>column.valid, (self.row_count + 7) // 8),
+                PyBytes_FromStringAndSize(
+                    <const char*>column.offsets, (self.row_count + 1) * sizeof(int32_t)
+                ),
                 PyBytes_FromStringAndSize(<const char*>column.data, column.size),
                 column.nulls,
             ))
             column.size = column.nulls = 0
             memset(column.valid, 0, self.room // 8)
-        self.rows, self.held = 0, 0
+        self.row_count, self.message_bytes = 0, 0
         return kinds, found
 
 
-cdef class Intake:
-    """One pass over messages: transactions whose commit is in [start, end) go into the rows of their tables."""
+cdef class MessageDecoder:
+    """Collects the rows of transactions whose commit is in [start, end), by table."""
 
-    cdef public bint inside
+    cdef public bint in_range
     cdef public dict tables
-    cdef public int64_t total
+    cdef public int64_t total_bytes
     cdef uint64_t start, end
     cdef Py_ssize_t rows_max
     cdef int64_t bytes_max, total_max
@@ -237,15 +247,19 @@ cdef class Intake:
     def __init__(self, start, end, rows_max, bytes_max, total_max):
         self.start, self.end = start, end
         self.rows_max, self.bytes_max, self.total_max = rows_max, bytes_max, total_max
-        self.inside, self.tables, self.total = False, {}, 0
+        self.in_range, self.tables, self.total_bytes = False, {}, 0
 
-    def eat(self, list messages, Py_ssize_t at):
-        """Take messages from `at` on; the number of the first that is not taken, as it is another's to read or as enough is there."""
+    def consume(self, list messages, Py_ssize_t at):
+        """Decode messages from `at` on.
+
+        Returns the index of the first that is not decoded, as it is not a row of a known table, or
+        as the buffers are full.
+        """
         cdef Py_ssize_t count = len(messages), size
         cdef const uint8_t* b
         cdef bytes data
         cdef object found
-        cdef Rows rows = None
+        cdef RowBuffer rows = None
         cdef int64_t known = -1, number
         cdef uint64_t commit
         while at < count:
@@ -254,7 +268,7 @@ cdef class Intake:
             if size == 0:
                 return at
             if b[0] == c'I' or b[0] == c'U' or b[0] == c'D':
-                if self.inside:
+                if self.in_range:
                     if size < 6:
                         return at
                     number = <int64_t>big(b + 1, 4)
@@ -262,26 +276,33 @@ cdef class Intake:
                         if number not in self.tables:
                             return at
                         found = self.tables[number]
-                        rows, known = None if found is None else <Rows?>found, number
+                        rows, known = None if found is None else <RowBuffer?>found, number
                     if rows is not None:
                         if not rows.add(b, size):
                             return at
-                        self.total += size
-                        if rows.rows >= self.rows_max or rows.held >= self.bytes_max or self.total >= self.total_max:
+                        self.total_bytes += size
+                        if (
+                            rows.row_count >= self.rows_max
+                            or rows.message_bytes >= self.bytes_max
+                            or self.total_bytes >= self.total_max
+                        ):
                             return at + 1
             elif b[0] == c'B':
                 if size < 21:
                     return at
                 commit = big(b + 1, 8)
-                self.inside = self.start <= commit < self.end
-            elif b[0] == c'R' or (b[0] == c'T' and self.inside):
+                self.in_range = self.start <= commit < self.end
+            elif b[0] == c'R' or (b[0] == c'T' and self.in_range):
                 return at
             at += 1
         return at
 
 
-def unframed(list chunks):
-    """The values of chunks that are one row with one value each; None where one of them is not."""
+def single_values(list chunks):
+    """Return the values of chunks that are one row with one value each.
+
+    None if one of them is not.
+    """
     cdef const uint8_t* b
     cdef Py_ssize_t size
     cdef list found = []

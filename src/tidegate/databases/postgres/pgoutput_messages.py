@@ -1,6 +1,6 @@
-"""Messages of pgoutput (protocol 1) from their bytes.
+"""Parse messages of pgoutput (protocol 1) from their bytes.
 
-Called by reader.py; knows no connection. Numbers are big-endian.
+Called by pgoutput_reader.py; opens no connection. Numbers are big-endian.
 """
 
 import struct
@@ -15,9 +15,7 @@ _COLUMNS_MAX = 2000
 
 
 class Unchanged:
-    """The value of a large column that an update left alone, and that the log therefore does not
-    tell.
-    """
+    """A large value that an update left unchanged, and that the log therefore omits."""
 
 
 UNCHANGED = Unchanged()
@@ -26,9 +24,10 @@ Values = list[bytes | Unchanged | None]
 
 @dataclass(frozen=True, slots=True)
 class RelationMessage:
-    """A table as the rows that follow have it. `columns` are (name, type, modifier).
+    """The layout of a table in the rows that follow.
 
-    `identity` is what the log keeps of a row before its change: f, d, i, n.
+    `columns` are (name, type, modifier). `identity` is what the log keeps of a row before its
+    change: f, d, i, n.
     """
 
     id: int
@@ -37,13 +36,14 @@ class RelationMessage:
     columns: tuple[tuple[str, int, int], ...]
     identity: str = "f"
     key: tuple[str, ...] = ()
-    """The columns that the identity has."""
+    """The columns of the identity."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """One change of one row; `before` is the whole row or only its key, as `whole` tells, or
-    nothing.
+    """A change of one row.
+
+    `before` is the complete row if `whole`, else its key only, or None.
     """
 
     kind: int
@@ -54,7 +54,7 @@ class RowChange:
 
 
 def begin(data: bytes) -> tuple[int, int]:
-    """The position of the commit and the number of a transaction."""
+    """Return the position of the commit and the number of a transaction."""
     if len(data) < 21:
         raise SlotDamaged("the begin of a transaction is too short")
     position, _, transaction = struct.unpack_from(">QqI", data, 1)
@@ -62,12 +62,12 @@ def begin(data: bytes) -> tuple[int, int]:
 
 
 def commit_time(data: bytes) -> int:
-    """When a transaction was committed, of its begin: microseconds since 2000."""
+    """Return when a transaction was committed, from its begin: microseconds since 2000."""
     return int.from_bytes(data[9:17], "big", signed=True)
 
 
 def relation(data: bytes) -> RelationMessage:
-    """The layout of a table."""
+    """Parse the layout of a table."""
     try:
         return _relation(data)
     except (struct.error, ValueError, IndexError) as error:
@@ -104,7 +104,7 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
 
 
 def row_change(data: bytes) -> RowChange:
-    """An insert, an update or a delete."""
+    """Parse an insert, an update or a delete."""
     try:
         return _row_change(data)
     except (struct.error, ValueError, IndexError) as error:
@@ -126,7 +126,7 @@ def _row_change(data: bytes) -> RowChange:
         or (before is None and kind == DELETE)
         or (before is not None and kind == INSERT)
     ):
-        raise ValueError("it does not end where it should")
+        raise ValueError("it has bytes after its end")
     return RowChange(kind, number, before, after, whole)
 
 
@@ -154,8 +154,8 @@ def _values(data: bytes, at: int) -> tuple[Values, int]:
     return found, at
 
 
-def truncated(data: bytes) -> list[int]:
-    """The numbers of the tables that a TRUNCATE empties."""
+def truncated_tables(data: bytes) -> list[int]:
+    """Return the numbers of the tables that a TRUNCATE empties."""
     count = int.from_bytes(data[1:5], "big")
     if len(data) != 6 + 4 * count:
         raise SlotDamaged("the tables of a TRUNCATE")

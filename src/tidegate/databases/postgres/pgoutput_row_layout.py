@@ -1,4 +1,4 @@
-"""A table as a position knows it, compared with a table as the log shows it.
+"""Compare the layout of a table at a position with a layout in the log.
 
 Pure; used by the driver's check and by the reader of tasks.
 """
@@ -16,9 +16,8 @@ _IDENTITIES = {"f": "FULL", "d": "DEFAULT", "i": "USING INDEX", "n": "NOTHING"}
 class RowLayout:
     """What the rows of a table are decoded by.
 
-    `columns` are (name, type, modifier) in the order of the table; the type is None where a
-    checkpoint of a former version knows names only. `oid` is 0 and `identity` empty where they are
-    not known.
+    `columns` are (name, type, modifier) in the order of the table; the type is None if a checkpoint
+    of a former version recorded names only. `oid` is 0 and `identity` empty if unknown.
     """
 
     columns: tuple[tuple[str, int | None, int], ...]
@@ -28,15 +27,16 @@ class RowLayout:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the columns."""
+        """The names of the columns, in order."""
         return tuple(name for name, _, _ in self.columns)
 
 
 def layout_of(
     columns: Sequence[Sequence[Any]], oid: int = 0, identity: str = "", key: Sequence[str] = ()
 ) -> RowLayout:
-    """From the columns that an offset keeps: [name, type in words, type, modifier, number], or the
-    first two only.
+    """Return the layout from the columns of an offset.
+
+    They are [name, type name, type, modifier, number], or the first two only.
     """
     kept = tuple(
         (str(c[0]), int(c[2]), int(c[3])) if len(c) > 2 else (str(c[0]), None, -1) for c in columns
@@ -45,14 +45,14 @@ def layout_of(
 
 
 def difference(known: RowLayout, shown: RelationMessage) -> str:
-    """How the log's table differs from the known one, in words; empty where it does not."""
+    """Describe how the layout in the log differs from the known one; empty if it does not."""
     if known.oid and shown.id != known.oid:
-        return "another table has its name now: it was dropped and made again, or renamed"
+        return "another table has its name now: the table was dropped and created again, or renamed"
     return _columns(known, shown) or _identity(known, shown)
 
 
 def same_columns(known: RowLayout, shown: RelationMessage) -> bool:
-    """Whether the rows have the columns that are known."""
+    """Return whether the rows have the known columns."""
     return not _columns(known, shown)
 
 
@@ -86,7 +86,7 @@ def _columns(known: RowLayout, shown: RelationMessage) -> str:
 
 
 def _identity(known: RowLayout, shown: RelationMessage) -> str:
-    if not known.identity or shown.identity == "f":  # whole rows are never too little
+    if not known.identity or shown.identity == "f":  # complete rows are always sufficient
         return ""
     if shown.identity != known.identity:
         was, now = (_IDENTITIES.get(kind, kind) for kind in (known.identity, shown.identity))

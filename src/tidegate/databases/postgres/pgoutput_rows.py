@@ -1,8 +1,8 @@
-"""Messages of pgoutput to columns of texts: rows of the tables that are read, until there are
-enough for a batch. Called by reader.py, in tasks.
+"""Decode messages of pgoutput to columns of strings, until there are enough for a batch.
 
-Where fast_rows.pyx was built, it does the same, faster; it leaves to the code here every message
-with which something is wrong. TIDEGATE_PURE_PYTHON=1 leaves the compiled one aside.
+Called by pgoutput_reader.py, in tasks. pgoutput_fast_rows.pyx, if it was built, does the same
+faster; it leaves every invalid message to the code here. TIDEGATE_PURE_PYTHON=1 disables the
+compiled decoder.
 """
 
 import os
@@ -20,35 +20,40 @@ _INSERT, _BEFORE, _AFTER, _DELETE = range(4)
 _CHANGES = (messages.INSERT, messages.UPDATE, messages.DELETE)
 
 
-class TableRows(Protocol):
-    """Rows of one table, column by column; `held` is how many bytes of messages they came in."""
+class AnyRowBuffer(Protocol):
+    """Rows of one table, column by column.
 
-    rows: int
-    held: int
-
-    def take(self) -> tuple[bytes, list[Any]]:
-        """Kinds and columns; then it is empty."""
-
-
-class Taking(Protocol):
-    """One pass over messages.
-
-    `tables` has the rows of each table by its number, None for those that are not wanted; `total`
-    is how many bytes wait.
+    `message_bytes` is the size of their messages.
     """
 
-    inside: bool
-    tables: dict[int, Any]
-    total: int
+    row_count: int
+    message_bytes: int
 
-    def eat(self, messages: list[bytes], at: int, /) -> int:
-        """Take messages from `at` on; the number of the first that is not taken, as it is another's
-        to read or as enough is there.
+    def take(self) -> tuple[bytes, list[Any]]:
+        """Return kinds and columns; then reset."""
+
+
+class AnyMessageDecoder(Protocol):
+    """Collects the rows of messages by table.
+
+    `tables` has the buffer of each table by its number, None for those that are not read;
+    `total_bytes` is the size of all buffered messages.
+    """
+
+    in_range: bool
+    tables: dict[int, Any]
+    total_bytes: int
+
+    def consume(self, messages: list[bytes], at: int, /) -> int:
+        """Decode messages from `at` on.
+
+        Returns the index of the first that is not decoded, as it is not a row of a known table, or
+        as the buffers are full.
         """
 
 
-def compiled() -> Any:
-    """The module with the compiled decoder; None where it was not built or is not wanted."""
+def compiled_module() -> Any:
+    """Return the module of the compiled decoder; None if it is not built or disabled."""
     if os.environ.get("TIDEGATE_PURE_PYTHON", "") not in ("", "0"):
         return None
     try:
@@ -57,88 +62,91 @@ def compiled() -> Any:
         return None
 
 
-class UnknownLarge(Exception):
-    """A value that an update left alone and that the log does not tell; for who knows the names of
-    the columns.
+class UnchangedValueMissing(Exception):
+    """An update left a value unchanged that the log does not have.
+
+    The caller knows the names of the columns.
     """
 
-    def __init__(self, places: Sequence[int]) -> None:
-        super().__init__(f"values {', '.join(map(str, places))} of a row are not told")
-        self.places = places
+    def __init__(self, indexes: Sequence[int]) -> None:
+        super().__init__(f"values {', '.join(map(str, indexes))} of a row are missing")
+        self.indexes = indexes
 
 
-class NotWhole(Exception):
-    """An update or a delete without the whole row before it, where that is needed."""
+class BeforeImageMissing(Exception):
+    """An update or a delete lacks its complete before image, which is required."""
 
 
-class Rows:
-    """In Python. `places` tells for each column which value of a row it is; a row has `count`
-    values; `whole`: a change must have the whole row before it.
+class RowBuffer:
+    """Rows of one table, column by column, in Python.
+
+    `indexes` has the index of each column in a row of `count` values. If `needs_before` is true, a
+    change must have its complete before image.
     """
 
-    def __init__(self, places: Sequence[int], count: int, whole: bool = False) -> None:
-        self._places = places
+    def __init__(self, indexes: Sequence[int], count: int, needs_before: bool = False) -> None:
+        self._indexes = indexes
         self._count = count
-        self._whole = whole
-        self._columns: list[list[Any]] = [[] for _ in places]
+        self._needs_before = needs_before
+        self._columns: list[list[Any]] = [[] for _ in indexes]
         self._kinds = bytearray()
-        self.held = 0
+        self.message_bytes = 0
 
     @property
-    def rows(self) -> int:
+    def row_count(self) -> int:
         return len(self._kinds)
 
     def add(self, change: RowChange, size: int) -> None:
-        """One change as rows with kinds."""
+        """Add a change as rows with kinds."""
         before, after = change.before, change.after
         for values in (before, after):
             if values is not None and len(values) != self._count:
                 raise SlotDamaged(f"a row has {len(values)} values and its layout {self._count}")
-        if self._whole and change.kind != messages.INSERT and not change.whole:
-            raise NotWhole
+        if self._needs_before and change.kind != messages.INSERT and not change.whole:
+            raise BeforeImageMissing
         if after is not None:
-            after = _complete(after, before if change.whole else None)
+            after = _with_unchanged(after, before if change.whole else None)
         if change.kind == messages.INSERT:
-            self._row(_INSERT, after)
+            self._append(_INSERT, after)
         elif change.kind == messages.DELETE:
-            self._row(_DELETE, before)
+            self._append(_DELETE, before)
         elif before is None:
-            self._row(_AFTER, after)
+            self._append(_AFTER, after)
         elif change.whole:
-            self._row(_BEFORE, before)
-            self._row(_AFTER, after)
-        else:  # only the key of before is known, as it changed
-            self._row(_DELETE, before)
-            self._row(_INSERT, after)
-        self.held += size
+            self._append(_BEFORE, before)
+            self._append(_AFTER, after)
+        else:  # the key changed, and the before image has only the key
+            self._append(_DELETE, before)
+            self._append(_INSERT, after)
+        self.message_bytes += size
 
-    def _row(self, kind: int, values: Values | None) -> None:
-        assert values is not None, "messages.row_change has looked"
+    def _append(self, kind: int, values: Values | None) -> None:
+        assert values is not None, "messages.row_change checks it"
         self._kinds.append(kind)
-        for column, place in zip(self._columns, self._places, strict=True):
-            value = values[place]
+        for column, index in zip(self._columns, self._indexes, strict=True):
+            value = values[index]
             column.append(None if value is UNCHANGED else value)
 
     def take(self) -> tuple[bytes, list[Any]]:
-        """Kinds and columns; then it is empty."""
+        """Return kinds and columns; then reset."""
         taken = bytes(self._kinds), self._columns
-        self._columns = [[] for _ in self._places]
+        self._columns = [[] for _ in self._indexes]
         self._kinds = bytearray()
-        self.held = 0
+        self.message_bytes = 0
         return taken
 
 
-def _complete(after: Values, before: Values | None) -> Values:
-    """Large values that an update left alone come from the image before."""
+def _with_unchanged(after: Values, before: Values | None) -> Values:
+    """Take values that an update left unchanged from the before image."""
     if UNCHANGED not in after:
         return after
     if before is None:
-        raise UnknownLarge([n for n, value in enumerate(after) if value is UNCHANGED])
+        raise UnchangedValueMissing([n for n, value in enumerate(after) if value is UNCHANGED])
     return [b if a is UNCHANGED else a for a, b in zip(after, before, strict=True)]
 
 
-class Intake:
-    """In Python: transactions whose commit is in [start, end) go into the rows of their tables."""
+class MessageDecoder:
+    """Collects the rows of transactions whose commit is in [start, end), in Python."""
 
     def __init__(self, start: int, end: int, rows_max: int, bytes_max: int, total_max: int) -> None:
         self._start = start
@@ -146,54 +154,56 @@ class Intake:
         self._rows_max = rows_max
         self._bytes_max = bytes_max
         self._total_max = total_max
-        self.inside = False
-        self.tables: dict[int, Rows | None] = {}
-        self.total = 0
+        self.in_range = False
+        self.tables: dict[int, RowBuffer | None] = {}
+        self.total_bytes = 0
 
-    def eat(self, data: list[bytes], at: int, /) -> int:
-        """Take messages from `at` on; the number of the first that is not taken, as it is another's
-        to read or as enough is there.
+    def consume(self, data: list[bytes], at: int, /) -> int:
+        """Decode messages from `at` on.
+
+        Returns the index of the first that is not decoded, as it is not a row of a known table, or
+        as the buffers are full.
         """
         for number in range(at, len(data)):
             message = data[number]
             kind = message[0] if message else 0
             if kind in _CHANGES:
-                if not self.inside:
+                if not self.in_range:
                     continue
                 table = int.from_bytes(message[1:5], "big")
                 if table not in self.tables:
                     return number
                 try:
                     enough = self._add(self.tables[table], message)
-                except (SlotDamaged, UnknownLarge, NotWhole):
+                except (SlotDamaged, UnchangedValueMissing, BeforeImageMissing):
                     return number
                 if enough:
                     return number + 1
             elif kind == messages.BEGIN:
-                self.inside = self._start <= messages.begin(message)[0] < self._end
+                self.in_range = self._start <= messages.begin(message)[0] < self._end
             elif (
                 kind == messages.RELATION
                 or not message
-                or (kind == messages.TRUNCATE and self.inside)
+                or (kind == messages.TRUNCATE and self.in_range)
             ):
                 return number
         return len(data)
 
-    def _add(self, rows: Rows | None, message: bytes) -> bool:
-        """Whether enough is there now."""
+    def _add(self, rows: RowBuffer | None, message: bytes) -> bool:
+        """Add a row; return whether the buffers are full."""
         if rows is None:
             return False
         rows.add(messages.row_change(message), len(message))
-        self.total += len(message)
+        self.total_bytes += len(message)
         return (
-            rows.rows >= self._rows_max
-            or rows.held >= self._bytes_max
-            or self.total >= self._total_max
+            rows.row_count >= self._rows_max
+            or rows.message_bytes >= self._bytes_max
+            or self.total_bytes >= self._total_max
         )
 
 
-def texts(column: Any, count: int) -> Any:
-    """A column that `take` gave, as an array of bytes."""
+def binary_array(column: Any, count: int) -> Any:
+    """Return a column from `take` as a binary array."""
     if isinstance(column, list):
         return pa.array(column, pa.binary())
     valid, offsets, data, nulls = column
@@ -205,9 +215,10 @@ def texts(column: Any, count: int) -> Any:
     )
 
 
-def unframed(chunks: list[bytes]) -> list[bytes] | None:
-    """The values of chunks that are one row with one value each, as is usual; None where one of
-    them is not.
+def single_values(chunks: list[bytes]) -> list[bytes] | None:
+    """Return the values of chunks that are one row with one value each, as is usual.
+
+    None if one of them is not.
     """
     for chunk in chunks:
         if chunk[:2] != b"\0\1" or int.from_bytes(chunk[2:6], "big") != len(chunk) - 6:

@@ -1,10 +1,9 @@
-"""An open replication stream of PostgreSQL and the messages that it sent last. Called by
-shared_stream.py.
+"""A replication stream of PostgreSQL, and the messages that it sent last.
 
-The stream reads through a temporary copy of the slot that belongs to its connection: the slot
-itself is never moved, and stays free for others. The server decodes the log once, whatever the
-number of ranges that are read from it. What was sent last is kept, so that a range can be read
-again; how much is bounded, and so is what is fetched ahead.
+Called by shared_stream.py. The stream reads a temporary copy of the slot that belongs to its
+connection: the slot itself is never advanced, and stays free for others. The server decodes the log
+once, whatever the number of ranges that are read. The latest messages are kept, so that a range can
+be read again; their size is limited, and so is what is prefetched.
 """
 
 import os
@@ -24,32 +23,32 @@ from typing import Any
 
 import psycopg
 
-from tidegate.databases.errors import DatabaseTrouble
+from tidegate.databases.errors import TransientDatabaseError
 from tidegate.databases.postgres import lsn
 from tidegate.databases.postgres import pgoutput_messages as messages
-from tidegate.databases.postgres.session import connect, ours
+from tidegate.databases.postgres.session import connect, translate_error
 from tidegate.databases.url import Address
 
 KEPT_BYTES_MAX = 32 << 20
 SPOOLED_BYTES_MAX = 512 << 20
-"""In a file: the driver looks through a range before a task reads it, where it does not know yet
+"""Bytes kept in a file: the driver scans a range before a task reads it, if it does not know yet
 how the tables were.
 """
 FILE_BYTES_MAX = 64 << 20
-AHEAD_BYTES_MAX = 8 << 20
+PREFETCH_BYTES_MAX = 8 << 20
 BURST_MESSAGES_MAX = 4096
 BURST_BYTES_MAX = 4 << 20
 GAP_BYTES_MAX = 128 << 20
-"""A range that begins further after the last message is cheaper to find by a new stream, which
-sends nothing before it.
+"""A range that begins further after the last message is read from a new stream, which sends nothing
+before it.
 """
 SENDER_TIMEOUT = "60s"
-"""After so long without a report the server takes us for lost."""
+"""The server drops a connection that has not reported for this time."""
 REPORT_S = 10.0
 SILENCE_S_MAX = 600.0
-ASK_S = 0.02
+POLL_S = 0.02
 GATHER_S = 0.001
-AHEAD_S = 0.005
+PREFETCH_S = 0.005
 _DATA, _KEEPALIVE = b"wk"
 _DATA_HEADER = 25
 _STATUS = struct.Struct(">cQQQqB")
@@ -57,7 +56,7 @@ _CHANGES = (messages.INSERT, messages.UPDATE, messages.DELETE)
 
 
 @dataclass(slots=True)
-class Burst:
+class MessageBurst:
     """Messages in the order of the log.
 
     `before` is the commit of the transaction that the first of them belong to.
@@ -80,21 +79,24 @@ class Burst:
         return self.commits[-1] if self.commits else self.before
 
     def first_from(self, position: int) -> int:
-        """The index of the first message of a transaction whose commit is at or after a position."""
+        """Return the index of the first message of a commit at or after a position."""
         if self.before >= position:
             return 0
         found = bisect_left(self.commits, position)
         return self.begins[found] if found < len(self.begins) else self.count
 
     def messages(self) -> list[bytes]:
-        """From memory, or from the file that they were moved to."""
+        """Return the messages from memory, or from the file that they were moved to."""
         if self.file is None:
             return self.data
         text = os.pread(self.file.fileno(), self.size, self.offset)
         return [text[low:high] for low, high in pairwise(accumulate(self.sizes, initial=0))]
 
-    def move(self, file: Any) -> None:
-        """To the end of a file; OSError where it takes no more, and then nothing has changed."""
+    def move_to_file(self, file: Any) -> None:
+        """Append the messages to a file.
+
+        Raises OSError if the file has no room; then nothing has changed.
+        """
         offset = file.seek(0, os.SEEK_END)
         if file.write(b"".join(self.data)) != self.size:
             raise OSError("the disk is full")
@@ -107,7 +109,7 @@ class Burst:
 
 
 class ReplicationStream:
-    """One connection that sends the transactions of a publication from `start` on.
+    """A connection that sends the transactions of a publication from `start` on.
 
     One range is read at a time.
     """
@@ -115,10 +117,10 @@ class ReplicationStream:
     def __init__(self, address: Address, slot: str, publication: str, start: int) -> None:
         self._address = address
         self._wire = threading.Lock()
-        self._bursts: deque[Burst] = deque()
+        self._bursts: deque[MessageBurst] = deque()
         self._first = 0  # number of the first burst that is kept
-        self._size = 0  # of bursts in memory
-        self._spooled = 0  # of those in files, which come first
+        self._size = 0  # bytes of bursts in memory
+        self._spooled = 0  # bytes of bursts in files, which come first
         self._moved = 0  # number of the first burst that is in memory
         self._file: Any = None
         self._ahead = 0
@@ -151,9 +153,7 @@ class ReplicationStream:
         )
 
     def _check_standbys(self) -> None:
-        """A server that takes any reader for a synchronous standby would let its commits wait for
-        us.
-        """
+        """Reject a server whose commits would wait for this stream as a synchronous standby."""
         result = self._run(
             "select current_setting('synchronous_standby_names'),"
             " current_setting('application_name')"
@@ -162,7 +162,7 @@ class ReplicationStream:
             str(result.get_value(0, column) or b"", "utf-8").lower() for column in (0, 1)
         )
         if "*" in standbys or (name and name in standbys):
-            raise DatabaseTrouble(
+            raise TransientDatabaseError(
                 str(self._address), f"a stream would be a synchronous standby of {standbys}"
             )
 
@@ -170,25 +170,25 @@ class ReplicationStream:
         try:
             result = self.connection.pgconn.exec_(statement.encode())
         except psycopg.Error as error:
-            raise ours(self._address, error.sqlstate, str(error)) from None
+            raise translate_error(self._address, error.sqlstate, str(error)) from None
         if result.status in (psycopg.pq.ExecStatus.FATAL_ERROR, psycopg.pq.ExecStatus.BAD_RESPONSE):
             refused = psycopg.errors.error_from_result(result)
-            raise ours(self._address, refused.sqlstate, str(refused))
+            raise translate_error(self._address, refused.sqlstate, str(refused))
         return result
 
     def covers(self, start: int) -> bool:
-        """Whether a range that begins there can be read from here."""
+        """Return whether a range that begins there can be read from this stream."""
         return self._floor <= start <= max(self._seen, self._commit) + GAP_BYTES_MAX
 
     def check(self) -> None:
-        """Raise where the server has ended the stream."""
-        self._pull(wait=False)
+        """Raise an error if the server has ended the stream."""
+        self._receive(wait=False)
 
     def lists(self, start: int, end: int) -> Generator[list[bytes], None, None]:
-        """The messages of the transactions with start <= commit < end.
+        """Yield the messages of the transactions with start <= commit < end.
 
-        Each list is what a read of this range alone would give: the layout of a table comes before
-        its first row.
+        The lists are those of a separate read of this range: the layout of a table comes before its
+        first row.
         """
         layouts = dict(self._layouts)
         number = self._first
@@ -200,55 +200,59 @@ class ReplicationStream:
                     (layout[1:5], layout) for index, layout in burst.layouts if index < low
                 )
                 if low < high:
-                    yield announced(burst.messages()[low:high], layouts)
-                if self._ahead < AHEAD_BYTES_MAX and time.monotonic() - self._pulled_s > AHEAD_S:
-                    self._pull(wait=False)  # so that the server goes on while these are used
+                    yield with_layouts(burst.messages()[low:high], layouts)
+                if (
+                    self._ahead < PREFETCH_BYTES_MAX
+                    and time.monotonic() - self._pulled_s > PREFETCH_S
+                ):
+                    self._receive(wait=False)  # so that the server continues while these are used
                 if high < burst.count:
                     return
                 number += 1
                 if number > self._read:
                     self._read = number
                     self._ahead -= burst.size
-                self._forget(number)
+                self._evict(number)
             elif self._seen >= end:
                 return
             else:
-                self._pull(wait=True)
+                self._receive(wait=True)
 
     def keep_alive(self, *, idle: bool) -> None:
-        """Report that we are there; where nobody reads, also fetch a little ahead, so that a server
-        can shut down.
+        """Report to the server that the client is alive.
+
+        If idle, also prefetch a little, so that the server can shut down.
         """
-        while idle and self._ahead < AHEAD_BYTES_MAX and self._pull(wait=False):
-            self._forget(self._read)
+        while idle and self._ahead < PREFETCH_BYTES_MAX and self._receive(wait=False):
+            self._evict(self._read)
         if time.monotonic() - self._reported_s >= REPORT_S:
             with self._wire:
                 self._report()
 
     def close(self) -> None:
-        """End the connection, and the copy of the slot with it."""
+        """End the connection, and with it the copy of the slot."""
         with self._wire:
             self.connection.close()
         for file in {self._file, *(burst.file for burst in self._bursts)} - {None}:
             file.close()
 
-    def _pull(self, *, wait: bool) -> bool:
-        """Take what the server has sent; False where that is nothing."""
+    def _receive(self, *, wait: bool) -> bool:
+        """Receive what the server has sent; return False if that is nothing."""
         with self._wire:
             self._pulled_s = time.monotonic()
             try:
-                data = self._arrived()
+                data = self._available()
                 if not data and wait:
                     self._wait()
-                    data = self._arrived()
+                    data = self._available()
             except psycopg.Error as error:
-                raise ours(self._address, error.sqlstate, str(error)) from None
+                raise translate_error(self._address, error.sqlstate, str(error)) from None
         if data:
-            self._keep(data)
+            self._append(data)
         return bool(data)
 
-    def _arrived(self) -> list[bytes]:
-        """Messages that are here already."""
+    def _available(self) -> list[bytes]:
+        """Return messages that have already arrived."""
         connection = self.connection.pgconn
         take = connection.get_copy_data
         found: list[bytes] = []
@@ -261,9 +265,9 @@ class ReplicationStream:
                     found.append(bytes(data[_DATA_HEADER:]))
                     size += left
                 elif data[0] == _KEEPALIVE:
-                    self._heard(bytes(data))
+                    self._on_keepalive(bytes(data))
             elif left < 0:
-                self._ended()
+                self._raise_end()
             elif consumed:
                 break
             else:
@@ -273,8 +277,11 @@ class ReplicationStream:
             self._heard_s = time.monotonic()
         return found
 
-    def _heard(self, data: bytes) -> None:
-        """A keepalive: every transaction whose commit lies before its position was sent before it."""
+    def _on_keepalive(self, data: bytes) -> None:
+        """Process a keepalive.
+
+        Every transaction whose commit lies before its position was sent before it.
+        """
         (position,) = struct.unpack_from(">Q", data, 1)
         self._heard_s = time.monotonic()
         self._answered = True
@@ -282,30 +289,30 @@ class ReplicationStream:
         if data[17]:
             self._report()
 
-    def _ended(self) -> None:
-        """The server ended the stream: by an error, or as it shuts down."""
+    def _raise_end(self) -> None:
+        """Raise the error with which the server ended the stream; it may be shutting down."""
         while (result := self.connection.pgconn.get_result()) is not None:
             if result.status == psycopg.pq.ExecStatus.FATAL_ERROR:
                 raise psycopg.errors.error_from_result(result)
         raise psycopg.OperationalError("the server ended the replication stream")
 
     def _wait(self) -> None:
-        """Until something comes, for a moment; the server is asked how far it is."""
+        """Wait a moment for messages; ask the server for its position."""
         now_s = time.monotonic()
         if now_s - self._heard_s > SILENCE_S_MAX:
             raise psycopg.OperationalError(
                 f"the replication stream is silent for {SILENCE_S_MAX:g} s"
             )
-        if now_s - self._asked_s > (ASK_S if self._answered else REPORT_S):
+        if now_s - self._asked_s > (POLL_S if self._answered else REPORT_S):
             self._report(ask=True)
         poller = select.poll()
         poller.register(self.connection.pgconn.socket, select.POLLIN)
-        if poller.poll(ASK_S * 1000):
-            time.sleep(GATHER_S)  # many messages at once cost less than one by one
+        if poller.poll(POLL_S * 1000):
+            time.sleep(GATHER_S)  # many messages together cost less
         self.connection.pgconn.consume_input()
 
     def _report(self, *, ask: bool = False) -> None:
-        """Tell the server how far we are; it answers with a keepalive where it is asked."""
+        """Report the position to the server; with `ask` it answers with a keepalive."""
         at = max(self._seen, self._commit)
         self.connection.pgconn.put_copy_data(_STATUS.pack(b"r", at, at, at, 0, int(ask)))
         self.connection.pgconn.flush()
@@ -314,9 +321,9 @@ class ReplicationStream:
             self._asked_s = self._reported_s
             self._answered = False
 
-    def _keep(self, data: list[bytes]) -> None:
-        """Messages after those that are kept."""
-        burst = Burst(data, len(data), sum(map(len, data)), self._commit)
+    def _append(self, data: list[bytes]) -> None:
+        """Append messages to the kept ones."""
+        burst = MessageBurst(data, len(data), sum(map(len, data)), self._commit)
         for index, message in enumerate(data):
             kind = message[0]
             if kind == messages.BEGIN:
@@ -329,9 +336,10 @@ class ReplicationStream:
         self._size += burst.size
         self._ahead += burst.size
 
-    def _forget(self, before: int) -> None:
-        """Move the oldest bursts that were read, up to a number, out of memory, and drop those that
-        are too many there too.
+    def _evict(self, before: int) -> None:
+        """Move the oldest bursts that were read, up to a number, from memory to files.
+
+        Those that exceed the limit of files are dropped.
         """
         while self._size > KEPT_BYTES_MAX and self._moved < min(before, self._read):
             burst = self._bursts[self._moved - self._first]
@@ -339,23 +347,26 @@ class ReplicationStream:
             self._size -= burst.size
             self._spooled += burst.size
             try:
-                burst.move(self._spool())
+                burst.move_to_file(self._spool())
             except OSError:  # no room: what is not kept is read again
                 while self._first < self._moved:
-                    self._drop()
+                    self._drop_oldest()
         while self._spooled > SPOOLED_BYTES_MAX and self._first < min(before, self._moved):
-            self._drop()
+            self._drop_oldest()
 
     def _spool(self) -> Any:
-        """A file without a name, which goes with the process; another one after a while, so that
-        the first can be given up.
+        """Return an unnamed file, which ends with the process.
+
+        A new one is opened after a while, so that the first can be released.
         """
         if self._file is None or self._file.closed or self._file.tell() > FILE_BYTES_MAX:
-            self._file = tempfile.TemporaryFile(prefix="tidegate-", buffering=0)  # noqa: SIM115  # closed with its last burst
+            self._file = tempfile.TemporaryFile(  # noqa: SIM115  # closed with its last burst
+                prefix="tidegate-", buffering=0
+            )
         return self._file
 
-    def _drop(self) -> None:
-        """The oldest burst, which is not in memory."""
+    def _drop_oldest(self) -> None:
+        """Drop the oldest burst, which is not in memory."""
         burst = self._bursts.popleft()
         self._first += 1
         self._spooled -= burst.size
@@ -365,9 +376,10 @@ class ReplicationStream:
             burst.file.close()
 
 
-def announced(data: list[bytes], layouts: dict[bytes, bytes]) -> list[bytes]:
-    """The messages, with layouts from before them that their rows need; those are taken out of
-    `layouts`.
+def with_layouts(data: list[bytes], layouts: dict[bytes, bytes]) -> list[bytes]:
+    """Return the messages with earlier layouts that their rows need.
+
+    Those layouts are removed from `layouts`.
     """
     if not layouts or not any(
         head[1:] in layouts or head[:1] == b"T" for head in {message[:5] for message in data}
@@ -381,7 +393,7 @@ def announced(data: list[bytes], layouts: dict[bytes, bytes]) -> list[bytes]:
         elif kind in _CHANGES and message[1:5] in layouts:
             found.append(layouts.pop(message[1:5]))
         elif kind == messages.TRUNCATE:
-            numbers = [number.to_bytes(4, "big") for number in messages.truncated(message)]
+            numbers = [number.to_bytes(4, "big") for number in messages.truncated_tables(message)]
             found += [layouts.pop(number) for number in numbers if number in layouts]
         found.append(message)
     return found

@@ -1,11 +1,10 @@
-"""One replication stream for a slot and a host: held by the process that needs it first, open to
-the others of its user.
+"""One replication stream per slot and host, shared by the processes of a user.
 
-Tasks of a job run in several processes, one after the other, and each would have to let the server
-decode the log again. So the first that reads holds the stream, in a thread; the others ask it for
-their ranges through a local socket. The name of the socket is the lock: the kernel gives it to one
-process, and takes it back when that process ends. Whatever prevents all this is StreamUnavailable,
-before the first message: then the range is read without a stream.
+Tasks of a job run in several processes, one after the other, and each would make the server decode
+the log again. So the first that reads owns the stream, in a thread; the others request their ranges
+over a local socket. The name of the socket is the lock: the kernel gives it to one process, and
+releases it when that process ends. Any obstacle raises StreamUnavailable before the first message:
+then the range is read without a stream.
 """
 
 import hashlib
@@ -23,16 +22,16 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from tidegate import __version__
-from tidegate.databases.errors import DatabaseTrouble
+from tidegate.databases.errors import TransientDatabaseError
 from tidegate.databases.postgres.replication import ReplicationStream
 from tidegate.databases.url import Address
 from tidegate.model.errors import TidegateError
 
 IDLE_S_MAX = 60.0
 TICK_S = 0.5
-TURN_S_MAX = 2.0
+LOCK_S_MAX = 2.0
 ANSWER_S_MAX = 10.0
-"""A range that another reader keeps waiting for so long is read without the stream."""
+"""A range that waits this long for another reader is read without the stream."""
 _HEAD = struct.Struct("<II")
 _PEER = struct.Struct("3i")
 
@@ -41,8 +40,8 @@ class StreamUnavailable(Exception):
     """There is no stream for a range, and why."""
 
 
-class _Holder:
-    """The stream of this process for one slot, and the socket through which others read it."""
+class _StreamOwner:
+    """The stream of this process for one slot, and the socket over which others read it."""
 
     def __init__(
         self, address: Address, slot: str, publication: str, listener: socket.socket
@@ -60,8 +59,8 @@ class _Holder:
         threading.Thread(target=self._serve, name=f"stream-of-{slot}", daemon=True).start()
 
     def lists(self, start: int, end: int) -> Generator[list[bytes], None, None]:
-        """The messages of a range; StreamUnavailable before the first of them."""
-        if not self._turn.acquire(timeout=TURN_S_MAX):
+        """Yield the messages of a range; StreamUnavailable before the first of them."""
+        if not self._turn.acquire(timeout=LOCK_S_MAX):
             raise StreamUnavailable("another reader has not ended")
         try:
             if self.ended:
@@ -104,14 +103,15 @@ class _Holder:
             self._stream = None
 
     def _serve(self) -> None:
-        """Take readers of other processes, keep the stream alive between them, and end when nobody
-        reads.
-        """
+        """Serve readers of other processes, keep the stream alive, and end when it is idle."""
         while not self.ended:
             with suppress(OSError):
                 peer, _ = self._listener.accept()
                 threading.Thread(
-                    target=self._answer, args=(peer,), name=f"range-of-{self._slot}", daemon=True
+                    target=self._serve_peer,
+                    args=(peer,),
+                    name=f"range-of-{self._slot}",
+                    daemon=True,
                 ).start()
             self._keep_alive()
 
@@ -139,8 +139,8 @@ class _Holder:
         self._drop()
         self._listener.close()
 
-    def _answer(self, peer: socket.socket) -> None:
-        """One range for another process."""
+    def _serve_peer(self, peer: socket.socket) -> None:
+        """Send one range to another process."""
         with peer, suppress(OSError, ValueError, KeyError, TypeError):
             if not _is_ours(peer):
                 return
@@ -166,7 +166,10 @@ class _Holder:
             peer.sendall(_HEAD.pack(0, len(text)) + text)
 
     def forget_in_child(self) -> None:
-        """After a fork, in the child: the stream and the name of the socket belong to the parent."""
+        """Release everything in the child after a fork.
+
+        The stream and the name of the socket belong to the parent.
+        """
         self.ended = True
         self._listener.close()
         if (stream := self._stream) is not None:
@@ -175,26 +178,28 @@ class _Holder:
 
 
 _guard = threading.Lock()
-_holders: dict[str, _Holder] = {}
+_owners: dict[str, _StreamOwner] = {}
 
 
 def shared_lists(
     address: Address, slot: str, publication: str, start: int, end: int
 ) -> Generator[list[bytes], None, None]:
-    """The messages of a range, many at a time; StreamUnavailable before the first of them."""
+    """Yield the messages of a range in lists; StreamUnavailable before the first of them."""
     name = _digest(address, slot, publication, "")
     with _guard:
-        holder = _holders.get(name)
+        holder = _owners.get(name)
         if holder is None or holder.ended:
             listener = _listen(name)
-            holder = _Holder(address, slot, publication, listener) if listener is not None else None
-            _holders.pop(name, None)
+            holder = (
+                _StreamOwner(address, slot, publication, listener) if listener is not None else None
+            )
+            _owners.pop(name, None)
             if holder is not None:
-                _holders[name] = holder
+                _owners[name] = holder
     if holder is not None:
         yield from holder.lists(start, end)
     else:
-        yield from _asked(
+        yield from _read_remote(
             name,
             address,
             {
@@ -208,22 +213,22 @@ def shared_lists(
 def close_streams() -> None:
     """End the streams of this process."""
     with _guard:
-        for holder in _holders.values():
+        for holder in _owners.values():
             holder.close()
-        _holders.clear()
+        _owners.clear()
 
 
-def _asked(
+def _read_remote(
     name: str, address: Address, request: dict[str, Any]
 ) -> Generator[list[bytes], None, None]:
-    """From the process that holds the stream."""
+    """Read a range from the process that owns the stream."""
     begun = False
     try:
         with socket.socket(socket.AF_UNIX) as peer:
             peer.settimeout(ANSWER_S_MAX)
             peer.connect(_path(name))
             if not _is_ours(peer):
-                raise StreamUnavailable("the stream is held by another user")
+                raise StreamUnavailable("the stream is owned by another user")
             peer.settimeout(None)
             peer.sendall(json.dumps(request).encode() + b"\n")
             with peer.makefile("rb", buffering=1 << 20) as data:
@@ -235,16 +240,16 @@ def _asked(
                     yield many
     except OSError as error:
         if begun:
-            raise DatabaseTrouble(
-                str(address), f"the process that holds the replication stream ended: {error}"
+            raise TransientDatabaseError(
+                str(address), f"the process that owns the replication stream ended: {error}"
             ) from None
         raise StreamUnavailable(
-            f"the process that holds the stream does not answer: {error}"
+            f"the process that owns the stream does not answer: {error}"
         ) from None
     if "unavailable" in many:
         raise StreamUnavailable(many["unavailable"])
     if "failed" in many:
-        raise DatabaseTrouble(str(address), many["failed"], many["code"])
+        raise TransientDatabaseError(str(address), many["failed"], many["code"])
 
 
 def _framed(many: list[bytes]) -> bytes:
@@ -253,7 +258,7 @@ def _framed(many: list[bytes]) -> bytes:
 
 
 def _unframed(data: Any) -> list[bytes] | dict[str, Any]:
-    """Messages, or how the range ended."""
+    """Return messages, or how the range ended."""
     count, size = _HEAD.unpack(_whole(data, _HEAD.size))
     if not count:
         ended: dict[str, Any] = json.loads(_whole(data, size))
@@ -271,7 +276,7 @@ def _whole(data: Any, size: int) -> bytes:
 
 
 def _listen(name: str) -> socket.socket | None:
-    """The socket with this name; None where another process has it."""
+    """Return a socket with this name; None if another process has it."""
     listener = socket.socket(socket.AF_UNIX)
     try:
         listener.bind(_path(name))
@@ -283,12 +288,12 @@ def _listen(name: str) -> socket.socket | None:
 
 
 def _path(name: str) -> str:
-    """In Linux's own space of names: there is no file that a kill could leave behind."""
+    """Return a name in the abstract namespace of Linux: a kill leaves no file behind."""
     return f"\0tidegate-{os.getuid()}-{name}"
 
 
 def _is_ours(peer: socket.socket) -> bool:
-    """Whether the other end is a process of our user."""
+    """Return whether the peer is a process of this user."""
     _, user, _ = _PEER.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
     return bool(user == os.getuid())
 
@@ -307,11 +312,11 @@ def _digest(address: Address, slot: str, publication: str, password: str) -> str
 
 
 def _after_fork() -> None:
-    global _guard  # a thread of the parent may have held it
+    global _guard  # a thread of the parent may have locked it
     _guard = threading.Lock()
-    for holder in _holders.values():
+    for holder in _owners.values():
         holder.forget_in_child()
-    _holders.clear()
+    _owners.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)

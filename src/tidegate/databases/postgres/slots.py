@@ -1,14 +1,14 @@
-"""Slots and publications: made, copied, moved on, asked how they are. Called by Postgres-CDC in the
-driver, and by reader.py in tasks.
+"""Create, copy, advance and inspect slots and publications.
 
-A slot's name comes from the job file, which is in the store before anything is made: a crash
-between making and recording finds the same slot again.
+Called by Postgres-CDC in the driver, and by pgoutput_stream.py in tasks. The name of a slot comes
+from the job file, which is stored before anything is created: after a crash between creating and
+recording, the same slot is found again.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidegate.databases.errors import DatabaseTrouble, StatementRefused
+from tidegate.databases.errors import StatementRefused, TransientDatabaseError
 from tidegate.databases.postgres import lsn
 from tidegate.databases.session import Session
 from tidegate.failpoint import failpoint
@@ -20,10 +20,10 @@ PLUGIN = "pgoutput"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotState:
-    """How a slot is.
+    """The state of a slot.
 
-    `confirmed` is where its reading begins; `safe_bytes` is how much log may still be written
-    before it is lost, None: any.
+    `confirmed` is where reading begins; `safe_bytes` is how much log may still be written before it
+    is lost, None for any amount.
     """
 
     confirmed: int
@@ -36,7 +36,7 @@ class SlotState:
 
 
 def slot_state(session: Session, name: str) -> SlotState | None:
-    """The state of a slot, or None where there is none."""
+    """Return the state of a slot, or None if it does not exist."""
     rows = session.query(
         "select coalesce(confirmed_flush_lsn, '0/0')::text, wal_status, safe_wal_size,"
         " coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint, plugin, database"
@@ -57,8 +57,8 @@ def slot_state(session: Session, name: str) -> SlotState | None:
     )
 
 
-def make_slot(session: Session, name: str) -> None:
-    """Make a slot unless it is there."""
+def create_slot(session: Session, name: str) -> None:
+    """Create a slot unless it exists."""
     failpoint("postgrescdc.slot.before")
     if slot_state(session, name) is None:
         session.execute("select pg_create_logical_replication_slot(%s, %s)", (name, PLUGIN))
@@ -66,16 +66,14 @@ def make_slot(session: Session, name: str) -> None:
 
 
 def drop_lost_slot(session: Session, name: str) -> None:
-    """Drop a slot that was invalidated: nobody can read it any more, and its name is free again."""
+    """Drop an invalidated slot, which cannot be read any more, to free its name."""
     state = slot_state(session, name)
     if state is not None and state.lost:
         session.execute("select pg_drop_replication_slot(%s)", (name,))
 
 
 def publish(session: Session, publication: str, tables: Mapping[str, int]) -> None:
-    """Make a publication of tables (quoted, with their oids) unless it is there; tables that it
-    lacks are added.
-    """
+    """Create a publication of tables (quoted, with their oids), or add missing tables to it."""
     name = '"' + publication.replace('"', '""') + '"'
     found = session.query(
         "select oid, puballtables, array(select relid::bigint from"
@@ -96,8 +94,9 @@ def publish(session: Session, publication: str, tables: Mapping[str, int]) -> No
 
 
 def advance(session: Session, name: str, position: int) -> bool:
-    """Let the server forget what lies before a position; False where the slot is being read, so
-    that it must be tried another time.
+    """Let the server release the log before a position.
+
+    Returns False if the slot is in use, so that it must be retried later.
     """
     state = slot_state(session, name)
     if state is None or state.lost or state.confirmed >= position:
@@ -107,7 +106,7 @@ def advance(session: Session, name: str, position: int) -> bool:
         session.execute(
             "select pg_replication_slot_advance(%s, %s::pg_lsn)", (name, lsn.text(position))
         )
-    except DatabaseTrouble as error:
+    except TransientDatabaseError as error:
         if error.code != IN_USE:
             raise
         return False
@@ -116,10 +115,13 @@ def advance(session: Session, name: str, position: int) -> bool:
 
 
 def copy_slot(session: Session, name: str, copy: str) -> bool:
-    """A copy of a slot that ends with the session; False where the server has no room for one."""
+    """Copy a slot until the session ends.
+
+    Returns False if the server has no room for another slot.
+    """
     try:
         session.execute("select pg_copy_logical_replication_slot(%s, %s, true)", (name, copy))
-    except (DatabaseTrouble, StatementRefused) as error:
+    except (TransientDatabaseError, StatementRefused) as error:
         if error.code != NO_FREE_SLOT:
             raise
         return False

@@ -383,10 +383,10 @@ def test_all_problems_of_the_options_are_told_at_once() -> None:
     )
     assert len(many) == 5
     assert (
-        "no name of a slot"
+        "is not a valid name of a slot"
         in problems("Postgres-CDC", url="jdbc:postgresql://h/d", **{"slot.name": "No-Good"})[0]
     )
-    assert "no log file" in " ".join(
+    assert "is not a log file" in " ".join(
         problems("MySQL-CDC", url="jdbc:mysql://h/d", **{"stop.specific-offset.file": "x"})
     )
 

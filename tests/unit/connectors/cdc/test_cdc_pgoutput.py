@@ -18,7 +18,7 @@ from tidegate.databases.postgres import pgoutput_messages as messages
 from tidegate.databases.postgres.pgoutput_columns import array_of, elements
 from tidegate.databases.postgres.pgoutput_errors import SlotDamaged
 from tidegate.databases.postgres.pgoutput_reader import with_mask
-from tidegate.databases.postgres.pgoutput_rows import compiled
+from tidegate.databases.postgres.pgoutput_rows import compiled_module
 from tidegate.databases.postgres.pgoutput_stream import rows_of_copy
 from tidegate.model.errors import TidegateError
 from tidegate.model.types import parse_type
@@ -75,7 +75,7 @@ def test_made_up_messages_are_read_or_refused_in_our_words(kind: int, rest: byte
         return
 
 
-@pytest.mark.parametrize("fast", [None, compiled()])
+@pytest.mark.parametrize("fast", [None, compiled_module()])
 def test_a_copy_is_read_however_it_is_cut(fast: Any) -> None:
     whole = (
         b"PGCOPY\n\xff\r\n\0"

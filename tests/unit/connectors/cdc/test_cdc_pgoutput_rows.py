@@ -14,14 +14,14 @@ from tidegate.databases.postgres import pgoutput_messages as messages
 from tidegate.databases.postgres import pgoutput_reader as reader
 from tidegate.databases.postgres import pgoutput_rows as rows
 from tidegate.databases.postgres.pgoutput_errors import IdentityMissing, SlotDamaged
-from tidegate.databases.postgres.pgoutput_reader import MessagePass, SlotTable
+from tidegate.databases.postgres.pgoutput_reader import MessageReader, SlotTable
 from tidegate.databases.postgres.pgoutput_row_layout import layout_of
-from tidegate.databases.postgres.pgoutput_rows import compiled
+from tidegate.databases.postgres.pgoutput_rows import compiled_module
 from tidegate.databases.postgres.pgoutput_stream import SlotRange
 from tidegate.model.errors import TidegateError
 from tidegate.model.types import Column, Table, parse_type
 
-DECODERS = [None, *([compiled()] if compiled() is not None else [])]
+DECODERS = [None, *([compiled_module()] if compiled_module() is not None else [])]
 """The one in Python, and the compiled one where it was built."""
 TYPES = {"id": "bigint", "note": "string", "amount": "decimal(12,2)", "at": "timestamp_tz"}
 ORDERS, OTHER = 7, 8
@@ -70,13 +70,13 @@ def row(kind: bytes, *images: tuple[bytes, tuple[Any, ...]], number: int = ORDER
     )
 
 
-def reading(fast: Any, start: int = 100, end: int = 200) -> MessagePass:
+def reading(fast: Any, start: int = 100, end: int = 200) -> MessageReader:
     columns = tuple(Column(name=name, type=parse_type(kind)) for name, kind in TYPES.items())
     table = Table(path=PATH, columns=columns, primary_key=("id",), kinds=True)
     wanted = SlotTable(
         layout=layout_of([[name, kind] for name, kind in TYPES.items()]), table=table
     )
-    return MessagePass(
+    return MessageReader(
         SlotRange(slot="s", publication="p", start=start, end=end), {PATH: wanted}, "shop", fast
     )
 
@@ -90,7 +90,7 @@ def outcome(
     try:
         for at in range(0, len(data), size):
             found += [batch.to_pylist() for _, batch in one.take(data[at : at + size])]
-        found += [batch.to_pylist() for _, batch in one.rest()]
+        found += [batch.to_pylist() for _, batch in one.remaining()]
     except TidegateError as error:
         return found, f"{type(error).__name__}: {error}"
     return found, ""
@@ -286,8 +286,8 @@ def test_python_alone_is_taken_where_the_environment_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TIDEGATE_PURE_PYTHON", "1")
-    assert rows.compiled() is None
+    assert rows.compiled_module() is None
 
 
 def test_the_tables_of_a_truncate_are_counted() -> None:
-    assert messages.truncated(b"T" + struct.pack(">IBII", 2, 0, 5, 6)) == [5, 6]
+    assert messages.truncated_tables(b"T" + struct.pack(">IBII", 2, 0, 5, 6)) == [5, 6]

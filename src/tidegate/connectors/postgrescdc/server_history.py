@@ -1,15 +1,18 @@
-"""Whether the server has the past that a position is of: what a position records of it, and what
-the server says. Called by source.py, in the driver.
+"""Check that a position belongs to the history of this server.
+
+Called by source.py, in the driver. A position records:
 
     lsn      everything before it is read
-    history  the server's identifier and timeline
-    xmin     all transactions with lower numbers had ended when the tables were last found as they are recorded
+    history  the system identifier and the timeline of the server
+    xmin     all transactions with lower numbers had ended when the tables were last
+             found as they are recorded
     started  when the server was started, in microseconds
-    mark     a transaction of ours before it: the position of its commit, its number, its time
+    mark     a transaction of ours before it: the position of its commit, its
+             number, its time
 
-A copy of the server's files that is put back has the same identifier and timeline. It shows by a
-log that ends before the position, by transaction numbers that are lower than `xmin`, or by another
-transaction at the mark. The mark is only looked at after a restart: no files are put back without
+A restored copy of the files of the server has the same identifier and timeline. It is detected by a
+log that ends before the position, by transaction numbers lower than `xmin`, or by another
+transaction at the mark. The mark is only checked after a restart: files cannot be restored without
 one.
 """
 
@@ -23,7 +26,8 @@ from tidegate.databases.postgres.slots import SlotState
 from tidegate.databases.session import Session
 
 _STATE = """
-select pg_walfile_name(written), written::text, pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint,
+select pg_walfile_name(written), written::text, pg_snapshot_xmin(s)::text::bigint,
+  pg_snapshot_xmax(s)::text::bigint,
   (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint
 from pg_current_wal_flush_lsn() written, pg_current_snapshot() s"""
 Mark = tuple[str, int, int]
@@ -31,9 +35,9 @@ Mark = tuple[str, int, int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServerState:
-    """What the server says of itself.
+    """What the server reports about itself.
 
-    `written`: how far its log is; `xmin`, `xmax`: of its transactions; `started`: when, in
+    `written` is the end of its log; `xmin` and `xmax` are of its transactions; `started` is in
     microseconds.
     """
 
@@ -48,7 +52,7 @@ def server_state(session: Session) -> ServerState:
     file, written, xmin, xmax, started = session.query_prepared(_STATE)[0]
     try:
         identifier = str(session.scalar("select system_identifier::text from pg_control_system()"))
-    except AccessDenied:  # some hosters keep it to themselves
+    except AccessDenied:  # some hosting providers deny it
         identifier = ""
     return ServerState(
         history=[identifier, str(file)[:8]],
@@ -62,7 +66,7 @@ def server_state(session: Session) -> ServerState:
 def position_of(
     lsn_number: int, server: ServerState, *, xmin: int, mark: Mark | None
 ) -> dict[str, Any]:
-    """A position as it is recorded."""
+    """Return the document of a position."""
     known = {
         "lsn": lsn.text(lsn_number),
         "history": server.history,
@@ -73,15 +77,15 @@ def position_of(
 
 
 def mark_of(log: Mapping[str, Any]) -> Mark | None:
-    """The transaction that a position remembers."""
+    """Return the transaction that a position remembers."""
     found = log.get("mark")
     return (str(found[0]), int(found[1]), int(found[2])) if found else None
 
 
-def why_gone(
+def unavailable_reason(
     log: Mapping[str, Any], server: ServerState, state: SlotState | None, slot: str
 ) -> str:
-    """Why a position is not one of this server, or its log is not held; empty where all is well."""
+    """Describe why this server does not have the log of a position; empty if it has."""
     begin = lsn.number(log["lsn"])
     identifier, timeline = log.get("history", server.history)
     if identifier and server.history[0] and identifier != server.history[0]:
@@ -102,17 +106,17 @@ def why_gone(
         )
     if server.xmax < log.get("xmin", 0):
         return (
-            f"the server has had {server.xmax} transactions, and the position is of a time when it"
-            f" had {log['xmin']}: it was restored to an earlier state, and has written other"
-            " changes since"
+            f"the server has had {server.xmax} transactions, and {log['xmin']} at the time of "
+            "the position: it was restored to an earlier state, and has written other "
+            "changes since"
         )
     if state is None:
-        return f"there is no replication slot {slot!r} any more"
+        return f"the replication slot {slot!r} no longer exists"
     if state.lost:
         return (
             f"the replication slot {slot!r} was invalidated, as it held back more log than"
             " max_slot_wal_keep_size allows"
         )
     if state.confirmed > begin:
-        return f"the replication slot {slot!r} was moved on by somebody else"
+        return f"the replication slot {slot!r} was advanced by another client"
     return ""

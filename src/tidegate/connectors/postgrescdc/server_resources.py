@@ -1,8 +1,7 @@
-"""What a Postgres-CDC job has on its server: a slot and a publication. Recorded before they are
-made, dropped when nobody can need them.
+"""Resources of a Postgres-CDC job on its server: a slot and a publication.
 
-A slot or publication that was there before the job is somebody's own: it is used, and never
-dropped.
+They are recorded before they are created, and dropped when no restore can need them. A slot or
+publication that existed before the job is used, and never dropped.
 """
 
 from collections.abc import Iterator
@@ -15,22 +14,23 @@ from tidegate.plugin.option import Values
 NAME, SLOT, PUBLICATION = "name of a replication slot", "replication slot", "publication"
 
 
-def place_of(address: Address) -> str:
-    """Where it is, the same for everyone who means the same database, and without credentials."""
+def location_of(address: Address) -> str:
+    """Return the location of a database: the same in all job files, without credentials."""
     return f"{address.host}:{address.port}/{address.database}"
 
 
 def names(values: Values, _context: OperatorContext) -> Iterator[Resource]:
-    """The slot's name, which only one job may use at a time."""
+    """Yield the name of the slot, which only one job may use at a time."""
     address = parse_url(str(values["url"]), "", "", {})
     yield Resource(
-        kind=NAME, name=str(values["slot.name"]), location=place_of(address), lasting=False
+        kind=NAME, name=str(values["slot.name"]), location=location_of(address), lasting=False
     )
 
 
 def drop(resource: Resource, values: Values) -> None:
-    """Take a slot or a publication away; missing is fine, and one that is still being read is tried
-    again later.
+    """Drop a slot or a publication if it exists.
+
+    A slot that is in use raises an error, so that it is retried later.
     """
     session = PostgresSession(
         parse_url(str(values["url"]), values["username"], values["password"], {})
