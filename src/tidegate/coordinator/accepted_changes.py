@@ -1,6 +1,6 @@
-"""What a job has stopped at, and whether a decision about it fits.
+"""Table changes at which a job stopped, and whether a decision matches them.
 
-Called by commands, prepare, the CLI and whoever shows jobs. Pure.
+Called by commands, restore planning, the CLI and displays. Pure.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class NotStopped(UserError):
 
 
 class ChoiceNotOffered(UserError):
-    """The change cannot be passed in this way."""
+    """The change does not allow this choice."""
 
     condition = "choice-not-offered"
 
@@ -35,14 +35,14 @@ class ChoiceNotOffered(UserError):
             ", ".join(choice.value for choice in stop.choices) or "none: start with --restore fresh"
         )
         super().__init__(
-            f"{change.choice.value} is no way on at {stop.at} of {stop.table} ({stop.statement}):"
-            f" the choices are {offered}. Nothing was done"
+            f"{change.choice.value} is not possible at {stop.at} of {stop.table}"
+            f" ({stop.statement}): the choices are {offered}. Nothing was done"
         )
         self.stop = stop
 
 
 def table_stops(outcome: JobOutcome | None) -> tuple[ChangeStop, ...]:
-    """The changes that ended a job, one for each table; empty where something else did."""
+    """Return the changes that ended a job, one for each table; empty for another cause."""
     if outcome is None or outcome.status is not JobStatus.FAILED or not outcome.failures:
         return ()
     last = outcome.failures[-1].generation
@@ -55,9 +55,7 @@ def table_stops(outcome: JobOutcome | None) -> tuple[ChangeStop, ...]:
 
 
 def stopped_job(snapshot: JobSnapshot, change: AcceptedChange) -> JobOutcome:
-    """How the job ended, where the decision fits what it ended with; NotStopped or
-    ChoiceNotOffered.
-    """
+    """Return the outcome that a decision applies to; raise NotStopped or ChoiceNotOffered."""
     if snapshot.record is not None:
         status = snapshot.state.value.status.value if snapshot.state else "there"
         raise NotStopped(snapshot.job_id, change, f"it is {status}")
@@ -80,7 +78,7 @@ def stopped_job(snapshot: JobSnapshot, change: AcceptedChange) -> JobOutcome:
 
 
 def check_offered(change: AcceptedChange, stops: Iterable[ChangeStop]) -> None:
-    """ChoiceNotOffered where a change that it is about cannot be passed in this way."""
+    """Raise ChoiceNotOffered if a change covered by the decision does not allow the choice."""
     for stop in stops:
         if change.applies_to(stop.table, stop.at) and change.choice not in stop.choices:
             raise ChoiceNotOffered(change, stop)
@@ -89,7 +87,7 @@ def check_offered(change: AcceptedChange, stops: Iterable[ChangeStop]) -> None:
 def acceptance_notes(
     changes: Iterable[AcceptedChange], outcome: JobOutcome | None, *, resumed: bool
 ) -> tuple[str, ...]:
-    """What a restore plan says about decisions."""
+    """Return the notes of a restore plan about decisions."""
     notes = []
     stops = table_stops(outcome)
     for change in changes:

@@ -1,7 +1,7 @@
-"""Taking up a job: look, fence, bury, restore (see the package). Called by `tidegate run`, and once
-more for each restart of its driver.
+"""Takes up a job: read, fence, kill, restore (see the package).
 
-After `claim` the caller leads the job under a generation of its own and may start a driver for it.
+Called by `tidegate run`, and again for each restart of its driver. After `claim` the caller leads
+the job under a generation of its own and may start a driver for it.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ from tidegate.store.errors import Conflict
 
 
 class JobAlive(UserError):
-    """Somebody runs this job right now."""
+    """Another `tidegate run` runs this job."""
 
     condition = "job-alive"
 
@@ -81,7 +81,7 @@ class RunByServers(UserError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """A job that is ours to run. `notes` say what was found on the way, for a person."""
+    """A job that this process leads. `notes` are findings for the user."""
 
     job: JobRecord
     generation: int
@@ -92,7 +92,7 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Submission:
-    """What shall run, and as whom."""
+    """The job to run, and the process that runs it."""
 
     job_id: int
     name: str
@@ -114,16 +114,16 @@ class Claimant:
         self.home = home
 
     def claim(self, submission: Submission) -> Claim:
-        """All four steps.
+        """Carry out all four steps.
 
-        Raises before anything is written where the job is alive, a choice is needed, or there is
-        nothing to restore from.
+        Raises before anything is written if the job is alive, a choice is needed, or there is no
+        state to restore from.
         """
         for _ in range(CLAIMS_MAX):
             try:
                 return self._claim(submission)
             except Conflict:
-                continue  # someone else was quicker: look again, and find that one alive
+                continue  # another process was faster: read again, and find that one alive
         raise TerminalError(
             f"job {submission.job_id} is being taken up by several processes at once; try again"
         )
@@ -196,9 +196,7 @@ class Claimant:
         return snapshot
 
     def _end_killed(self, source: int, submission: Submission) -> None:
-        """The end of an embedded run that was killed and could not say so, or is taken over:
-        recorded and proven, so that its lineage can go on elsewhere.
-        """
+        """End the job of a killed or taken-over run, so that its lineage can continue elsewhere."""
         snapshot = read_job(self.store, source)
         state = snapshot.state.value if snapshot.state else None
         if (
@@ -229,7 +227,10 @@ class Claimant:
         self._kill_and_confirm(snapshot)
 
     def restart(self, job: JobRecord, me: ProcessRef, failure: Failure, now_ms: int) -> Claim:
-        """The driver died: the next generation, from the latest checkpoint, counted durably."""
+        """Start the next generation after a driver died, from the latest checkpoint.
+
+        The restart is counted durably.
+        """
         snapshot = read_job(self.store, job.job_id)
         if snapshot.record is None or snapshot.state is None or snapshot.state.value.leader != me:
             raise TerminalError(f"job {job.job_id} has been taken over by another process")
@@ -265,7 +266,7 @@ class Claimant:
     def _fence(
         self, snapshot: JobSnapshot, submission: Submission, prepared: PreparedRestore
     ) -> tuple[JobRecord, int]:
-        """One transaction: I lead, and every older generation is refused from now on."""
+        """Take the lead in one transaction; every older generation is rejected from now on."""
         numbers = prepared.id_floor
         generation = numbers.last_generation + 1
         fresh = prepared.start is StartMode.FRESH
@@ -360,8 +361,9 @@ class Claimant:
         self.store.transact(checks, writes)
 
     def _kill_and_confirm(self, snapshot: JobSnapshot) -> None:
-        """Kill what is left of older drivers and prove them dead; only then may their scratch files
-        go.
+        """Kill remaining processes of older drivers and prove them dead.
+
+        Only then may their scratch files be removed.
         """
         if snapshot.driver is not None:
             proof = kill_session(snapshot.driver.value.process)
@@ -374,7 +376,7 @@ class Claimant:
             self.clear_work(snapshot.job_id, snapshot.state.value.generation)
 
     def clear_work(self, job_id: int, generation: int) -> None:
-        """Remove the scratch files of this generation and of older ones; none of them may be alive."""
+        """Remove the scratch files of this and older generations; none of them may be alive."""
         for old in self.home.existing_work(job_id, generation):
             shutil.rmtree(old, ignore_errors=True)
         with contextlib.suppress(OSError):
@@ -383,9 +385,9 @@ class Claimant:
     def _restore(
         self, job: JobRecord, generation: int, now_ms: int, *, first: bool = False
     ) -> tuple[dict[int, int], tuple[str, ...]]:
-        """Move every unfinished pipeline to its restore point, all in one transaction.
+        """Move every unfinished pipeline to its restore point, in one transaction.
 
-        Whoever was overtaken since the fence touches nothing.
+        A process that was fenced in the meantime changes nothing.
         """
         snapshot = read_job(self.store, job.job_id)
         current = max((p.value.generation for p in snapshot.pipelines), default=generation)

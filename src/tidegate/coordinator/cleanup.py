@@ -1,9 +1,8 @@
-"""Carrying out cleanup records: what an ended or replaced incarnation has left in the store and on
-disk. Idempotent; any leader may do it, at any time.
+"""Carries out cleanup records: deletes what an ended or replaced incarnation left behind.
 
-Whoever carries one out may be paused in the middle and wake up in another time. So a record names
-only checkpoint ids that no newer incarnation uses, and the keys of a job are taken away only on
-proof that they still belong to the incarnation of the record.
+Idempotent; any leader may do it, at any time. A process that carries one out may be paused in the
+middle for any time. So a record names only checkpoint ids that no newer incarnation uses, and the
+keys of a job are deleted only on proof that they still belong to the incarnation of the record.
 """
 
 from collections.abc import Sequence
@@ -33,7 +32,7 @@ CHUNK = 90  # keys that one transaction deletes
 
 
 class StillClaimed(OSError):
-    """A restore is about to copy what is to be deleted: later."""
+    """A restore is about to copy what should be deleted: try again later."""
 
 
 def carry_out_cleanup(
@@ -44,10 +43,10 @@ def carry_out_cleanup(
     keep_state: bool = False,
     checks: Sequence[Check] = (),
 ) -> None:
-    """Delete what the record of this job names, then the record; StillClaimed where that has to
-    wait.
+    """Delete what the record of this job names, then the record.
 
-    `keep_state` leaves the tombstone to the history's expiry; `checks` are a leader's.
+    StillClaimed if that has to wait. `keep_state` leaves the tombstone to the history's expiry;
+    `checks` are a leader's.
     """
     entry = store.get(PENDING_CLEANUPS, str(job_id))
     if entry is None:
@@ -76,9 +75,10 @@ def carry_out_cleanup(
 
 
 def sweep(store: Store, storage: CheckpointStorage, record: CleanupRecord) -> None:
-    """Of a job that can be resumed, exactly the retained checkpoints stay: what its last driver had
-    doomed, or half written, goes here, as there is no next one to do it. Nothing is touched where a
-    newer incarnation or a restore has the job in hand.
+    """Delete all but the retained checkpoints of a job that can be resumed.
+
+    No later driver will delete those that the last one had pending for deletion, or half written.
+    Nothing is touched if a newer incarnation or a restore uses the job.
     """
     key = str(record.job_id)
     state = store.get(JOB_STATES, key)
@@ -104,9 +104,7 @@ def sweep(store: Store, storage: CheckpointStorage, record: CleanupRecord) -> No
 def leftovers(
     store: Store, record: CleanupRecord, keep_state: bool
 ) -> tuple[list[Check], list[Delete]]:
-    """The keys of that incarnation, besides its state, and what proves that they are not a newer
-    one's.
-    """
+    """Return the keys of that incarnation besides its state, and checks that prove the owner."""
     key = str(record.job_id)
     state, job = store.get(JOB_STATES, key), store.get(RUNNING_JOBS, key)
     if (

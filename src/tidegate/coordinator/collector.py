@@ -1,5 +1,4 @@
-"""Garbage collection by the leader or a user: facts from the store, rules from the settings, a
-report.
+"""Garbage collection by the leader or a user: facts, rules and report of a pass.
 
 Called periodically by the server in a thread of its own, as a namespace may be large or far away;
 and by `tidegate state`.

@@ -1,7 +1,9 @@
-"""What people ask for, made durable: submit, stop. Called by the API of any server, leader or not.
+"""Commands of users, made durable: submit, stop, savepoint.
 
-A command checks, writes a record or a wish in one transaction, and returns. It starts and stops
-nothing: the leader does, whoever that is by then.
+Called by the API of any server.
+
+A command checks, records the desired state in one transaction, and returns. It starts and stops
+nothing: the current leader does.
 """
 
 import secrets
@@ -85,7 +87,7 @@ class LedByRun(UserError):
 
 
 class CleanupPending(UserError):
-    """What an ended incarnation has left is still there."""
+    """An ended incarnation is not cleaned up yet."""
 
     condition = "cleanup-pending"
 
@@ -107,7 +109,7 @@ class UnknownJob(UserError):
 
 
 class Busy(TransientError):
-    """Others were quicker, again and again."""
+    """Concurrent changes by others won on every attempt."""
 
     condition = "busy"
 
@@ -135,9 +137,9 @@ class Commands:
         by: str = "",
         key: str = "",
     ) -> JobRecord:
-        """A new incarnation, durable when this returns.
+        """Submit a new incarnation, durable when this returns.
 
-        UserError: refused, and nothing was written.
+        UserError: rejected, and nothing was written.
         """
         register_secrets(plan_texts(plan))
         for _ in range(TRIES_MAX):
@@ -148,7 +150,7 @@ class Commands:
         raise Busy(f"job {job_id} is being changed by others at this moment; try again")
 
     def accept_change(self, job_id: int, change: AcceptedChange, by: str = "") -> JobRecord:
-        """Resume a job that a change of a table has stopped, with what was decided about it.
+        """Resume a job that stopped at a table change, with the decision about it.
 
         A repeated decision finds the job resumed.
         """
@@ -165,16 +167,16 @@ class Commands:
         )
 
     def savepoint(self, job_id: int, *, stop: bool, by: str = "") -> SavepointRequest:
-        """Want a savepoint, and, with `stop`, the end of the job with it.
+        """Request a savepoint, and with `stop` the end of the job with it.
 
         Durable when this returns; a repeated request joins the first.
         """
         return request_savepoint(self.store, self.savepoints, self.clock, job_id, stop=stop, by=by)
 
     def stop(self, job_id: int, desired: DesiredState, by: str = "") -> None:
-        """Record what is wanted of a job.
+        """Record the desired state of a job.
 
-        A job that has ended stays as it is; a weaker wish than the standing one changes nothing.
+        A job that has ended is unchanged; so is a job with a stronger desired state.
         """
         for _ in range(TRIES_MAX):
             entry = self.store.get(RUNNING_JOBS, str(job_id))
@@ -250,8 +252,9 @@ class Commands:
         return record
 
     def _check_free(self, snapshot: JobSnapshot, options: RestoreOptions) -> None:
-        """Nobody runs this id, or it is to be taken over from servers: their driver is fenced by
-        the submit, and ended before the next one starts.
+        """Raise if this id is in use, unless it may be taken over from servers.
+
+        The submit fences their driver, which is ended before the next one starts.
         """
         if snapshot.record is None:
             return
@@ -362,11 +365,11 @@ class Commands:
         return checks, writes
 
     def _new_id(self) -> int:
-        """An id that nobody has: the time, and some chance."""
+        """Return an unused id: the time and random bits."""
         return ((self.clock.now_ms() << 20) | secrets.randbits(20)) & JOB_ID_MAX
 
 
 def _waiting(state: PipelineState, lineage: str, generation: int) -> PipelineState:
-    """A pipeline that is to continue: how its last run ended is history, unless its work is done."""
+    """Return a pipeline that will continue: its last status is reset, unless it has finished."""
     status = state.status if state.status is PipelineStatus.FINISHED else PipelineStatus.CREATED
     return replace(state, lineage=lineage, generation=generation, status=status)

@@ -1,9 +1,10 @@
-"""Which documents of the store are damaged, and how to get rid of them. Called by `tidegate state`;
-a person decides.
+"""Finds damaged documents of the store and deletes them.
 
-A job of which one document is damaged is not resumed on the strength of the others: they may tell
-of another moment. It is forgotten whole, as if the store had been lost for this job alone, and then
-resumed from its checkpoints and from the records of its sinks (`--restore latest`).
+Called by `tidegate state`; a user decides.
+
+A job with one damaged document is not resumed from the others, which may be of another moment. It
+is forgotten as a whole, as if the store had been lost for this job alone, and then resumed from its
+checkpoints and from the records of its sinks (`--restore latest`).
 """
 
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ LAST_OF_ALL = (
 
 @dataclass(frozen=True, slots=True)
 class DamagedDocument:
-    """A document that cannot be used, and why."""
+    """A document that cannot be used, with the reason."""
 
     map: str
     key: str
@@ -37,7 +38,7 @@ class DamagedDocument:
 
 
 def damaged_documents(store: Store) -> Iterator[DamagedDocument]:
-    """All of them, by map and key; then the jobs whose records disagree."""
+    """Yield damaged documents by map and key, then the jobs whose records disagree."""
     for map in sorted(store.size_by_map()):
         for entry in store.list(map):
             why = damage_of(map, entry)
@@ -50,7 +51,7 @@ def damaged_documents(store: Store) -> Iterator[DamagedDocument]:
 
 
 def damage_of(map: str, entry: Entry) -> str:
-    """What is wrong with a document, in words; empty where it is sound."""
+    """Describe what is wrong with a document; empty if it is sound."""
     try:
         value = entry.value
         if map in KINDS:
@@ -61,8 +62,9 @@ def damage_of(map: str, entry: Entry) -> str:
 
 
 def forget_job(store: Store, job_id: int) -> int:
-    """Take away all documents of a job that has a damaged one, and its claims on things outside,
-    which stay; how many. UserError where it may not be.
+    """Delete all documents of a job that has a damaged one; return how many.
+
+    Also deletes its claims on external resources, which themselves stay. UserError if not allowed.
     """
     entries = _entries_of(store, job_id)
     if not entries:
@@ -96,7 +98,7 @@ def forget_job(store: Store, job_id: int) -> int:
 
 
 def forget_document(store: Store, map: str, key: str) -> None:
-    """Take away one damaged document that belongs to no job."""
+    """Delete one damaged document that belongs to no job."""
     if map in (*OF_JOBS, *OF_PIPELINES):
         job = key.partition("/")[0]
         raise UserError(
@@ -125,7 +127,7 @@ def _entries_of(store: Store, job_id: int) -> list[tuple[str, Entry]]:
 
 
 def _disagreement(store: Store, key: str) -> str:
-    """What the records of a job disagree about, where all of them can be read."""
+    """Describe what the records of a job disagree about, if all of them can be read."""
     try:
         check_lineage(read_job(store, int(key)))
     except LineageMismatch as error:

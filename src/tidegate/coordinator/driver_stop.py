@@ -1,8 +1,7 @@
-"""Ends the driver of an embedded run with growing force: ask, interrupt, terminate, kill. Called by
-the supervisor.
+"""Stops the driver of an embedded run, and escalates: stop, interrupt, terminate, kill.
 
-The deadlines are those of the servers (lifecycle/stopping). It has a thread of its own and reads no
-store, so that neither a driver nor a store that hangs can delay a stop.
+Called by the supervisor. The time limits are those of the servers (lifecycle/stopping). It has a
+thread of its own and reads no store, so that neither a driver nor a store that hangs delays a stop.
 """
 
 import threading
@@ -19,7 +18,7 @@ REPEATED_EVERY_S = 0.5  # a batch may begin just after it was interrupted
 class DriverStop:
     """One stop of one run.
 
-    All methods may be called by any thread; `order` never becomes weaker.
+    Any thread may call all methods; `command` never becomes weaker.
     """
 
     def __init__(self, limits: LifecycleLimits, clock: Clock) -> None:
@@ -34,16 +33,13 @@ class DriverStop:
         self._stronger = threading.Event()
 
     def attach(self, driver: DriverProcess) -> None:
-        """The driver to end; one that starts after the request is ended too."""
+        """Set the driver to stop; one that starts after the request is stopped too."""
         self._driver = driver
         if self.requested.is_set():
             self._carry_out()
 
     def request(self, command: DriverCommand, reason: str) -> bool:
-        """Begin to stop, or go on with more force.
-
-        Whether that is news; the first reason stands.
-        """
+        """Begin to stop, or escalate; return whether that is new. The first reason stays."""
         with self._lock:
             if ESCALATION.index(command) <= ESCALATION.index(self.command):
                 return False
@@ -58,7 +54,7 @@ class DriverStop:
 
     @property
     def overdue(self) -> bool:
-        """Whether the driver was killed and should be gone by now."""
+        """Whether the driver was killed and should be dead by now."""
         age_ms = (self.clock.monotonic_s() - self._since_s) * 1000
         return self.command is DriverCommand.KILL and age_ms >= self.limits.kill_ms
 

@@ -1,9 +1,9 @@
-"""What happened to jobs, told to people and programs: one log line for each change, and a webhook.
-Called by the leader after a change is in the store.
+"""Notifications about changes of jobs: one log line for each, and a webhook.
 
-Nothing here may delay or fail the leader: a webhook that does not answer costs a thread of its own
-and a bounded queue. Nothing here is durable either: the truth is in the store, and what a leader
-had not delivered when it died is not delivered by the next one.
+Called by the leader after a change is in the store. Nothing here may delay or fail the leader: a
+webhook that does not respond costs a thread of its own and a bounded queue. Nothing here is
+durable: the store is, and what a leader had not delivered when it died is not delivered by the next
+one.
 """
 
 import base64
@@ -40,7 +40,7 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobChange:
-    """One change of one job. `frm` is empty where there was nothing before."""
+    """One change of one job. `from_value` is empty if there was no value before."""
 
     at_ms: int
     job_id: int
@@ -53,16 +53,16 @@ class JobChange:
 
     @property
     def final(self) -> bool:
-        """Whether this is the end of an incarnation."""
+        """Whether the change ends an incarnation."""
         return self.kind is EventKind.STATUS and self.to in TERMINAL
 
 
 def events_between(
     before: JobState | None, after: JobState, name: str, at_ms: int
 ) -> tuple[JobChange, ...]:
-    """What there is to tell when a job goes from one state to the next.
+    """Return the events for the difference of two states.
 
-    The health of a job that has ended is nobody's concern.
+    The health of a job that has ended is not reported.
     """
     events = []
     if before is None or before.status is not after.status:
@@ -117,22 +117,22 @@ def _event(
 
 
 def event_body(event: JobChange) -> dict[str, Any]:
-    """The event as the webhook sends it: the reference's fields, with its names of states, and ours
-    beside them.
+    """Build the event as the webhook sends it: SeaTunnel's fields and state names, and ours beside
+    them.
     """
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "eventType": event.kind.value,
         "jobId": str(event.job_id),
         "jobName": event.name,
         "createdTime": event.at_ms,
     }
     if event.kind is EventKind.STATUS:
-        told["jobStatus"] = (
+        fields["jobStatus"] = (
             JobStatus.PENDING.value if event.to == JobStatus.RECOVERING else event.to
         )
     else:
-        told["checkpointHealth" if event.kind is EventKind.HEALTH else "runway"] = event.to
-    return told | {
+        fields["checkpointHealth" if event.kind is EventKind.HEALTH else "runway"] = event.to
+    return fields | {
         "from": event.from_value,
         "to": event.to,
         "generation": event.generation,
@@ -141,14 +141,14 @@ def event_body(event: JobChange) -> dict[str, Any]:
 
 
 class Receiver(Protocol):
-    """Whoever is told about events besides the log."""
+    """A receiver of events besides the log."""
 
     def send(self, event: JobChange) -> None:
-        """Take it and return at once, whatever happens."""
+        """Accept the event and return at once; must not raise."""
 
 
 class EventLog:
-    """Writes each event as a line of the log and hands it on."""
+    """Writes each event to the log and passes it to the receivers."""
 
     def __init__(self, *receivers: Receiver) -> None:
         self.receivers = receivers
@@ -162,22 +162,21 @@ class EventLog:
             "to": event.to,
             "why": event.reason,
         }
-        LOG.info(event.kind.value.lower().replace("_", " "), extra=extra)
+        LOG.info(event.kind.value.lower(), extra=extra)
         for receiver in self.receivers:
             try:
                 receiver.send(event)
-            # the change is in the store already; whoever cannot hear of it must not stop the next
-            # one
+            # The change is already in the store; a failing receiver must not stop the next one.
             except Exception:
-                LOG.exception("an event could not be handed on", extra={"job_id": event.job_id})
+                LOG.exception("event_receiver_failed", extra={"job_id": event.job_id})
 
 
 class NotDelivered(Exception):
-    """Why a batch did not arrive; never leaves this module."""
+    """The reason why a batch was not delivered; never leaves this module."""
 
 
 class WebhookClient:
-    """One POST of one body, over a connection of its own.
+    """Sends one POST per body, over a connection of its own.
 
     Redirects are not followed: they would drop the body.
     """
@@ -201,9 +200,9 @@ class WebhookClient:
         self._headers = {"Content-Type": "application/json", **_authorization(parts), **headers}
 
     def post(self, data: bytes) -> None:
-        """Deliver it, or NotDelivered.
+        """Deliver the body, or raise NotDelivered.
 
-        The address and the headers, which may hold secrets, are in no message.
+        The address and the headers, which may hold secrets, appear in no message.
         """
         connection = self._connection()
         try:
@@ -233,8 +232,10 @@ def _authorization(parts: urllib.parse.SplitResult) -> dict[str, str]:
 
 
 class WebhookSender:
-    """Delivers events in order, in batches, again and again until they are taken (2xx). An answer
-    that is lost means that a batch comes twice; what does not fit into the queue drops the oldest.
+    """Delivers events in order, in batches, until they are accepted (2xx).
+
+    If a response is lost, a batch is sent twice. If the queue is full, the oldest events are
+    dropped.
     """
 
     def __init__(
@@ -260,8 +261,8 @@ class WebhookSender:
         self._thread: threading.Thread | None = None
 
     def send(self, event: JobChange) -> None:
-        """Put it into the queue, if it is wanted: ends of jobs and changes of health always, other
-        changes where they were asked for.
+        """Queue the event if it is configured: ends of jobs and health changes always, others on
+        request.
         """
         if not (event.final or event.kind is not EventKind.STATUS or self.non_terminal):
             return
@@ -276,7 +277,7 @@ class WebhookSender:
             self._change.notify_all()
 
     def close(self, timeout_s: float = 2.0) -> None:
-        """Try once more to deliver what is left, for so long at most."""
+        """Try once more to deliver the queued events, for at most this long."""
         with self._change:
             self._closing = True
             self._change.notify_all()
@@ -294,8 +295,10 @@ class WebhookSender:
             self._deliver(batch)
 
     def _next(self) -> list[JobChange]:
-        """The oldest events, taken out of the queue; nothing when it is time to end: all is
-        delivered, or closing and the last try has failed.
+        """Take the oldest events out of the queue.
+
+        Empty when it is time to end: all are delivered, or the last attempt while closing has
+        failed.
         """
         with self._change:
             self._change.wait_for(lambda: self._closing or self._queue)
@@ -316,26 +319,26 @@ class WebhookSender:
         except NotDelivered as why:
             self._failed(batch, str(why))
             return
-        except Exception as error:  # whatever it is, the thread goes on: nobody would start another
+        except Exception as error:  # the thread must continue: no other would be started
             self._failed(batch, type(error).__name__)
             return
         with self._change:
             if self._failures:
                 LOG.info(
-                    "the webhook takes events again",
+                    "webhook_recovered",
                     extra={"why": f"{self.dropped} events were dropped since the start"},
                 )
             self._failures = 0
             self.delivered += len(batch)
 
     def _failed(self, batch: list[JobChange], why: str) -> None:
-        """Back to the front of the queue, where the oldest are dropped first.
+        """Put the batch back at the front of the queue, where the oldest are dropped first.
 
-        One line when it begins, not one for each try.
+        Logged once when it begins, not for each attempt.
         """
         with self._change:
             self._queue.extendleft(reversed(batch))
             self._trim()
             self._failures += 1
             if self._failures == 1:
-                LOG.warning("the webhook does not take events", extra={"why": why})
+                LOG.warning("webhook_unavailable", extra={"why": why})

@@ -257,7 +257,7 @@ def drop_unneeded(
 def _existing(store: Store, keys: Sequence[str]) -> list[Entry]:
     """The records of these keys that there are."""
     return (
-        [entry for found in store.ask([Get(RESOURCES, key) for key in keys]) for entry in found]
+        [entry for found in store.query([Get(RESOURCES, key) for key in keys]) for entry in found]
         if keys
         else []
     )

@@ -1,9 +1,8 @@
-"""The end of history: what the store forgets of an ended job, and what it does not touch. Called by
-housekeeping and by `tidegate state expire`.
+"""Expiry of history: what the store forgets of an ended job, and what stays.
 
-Expiry takes the outcome, the tombstone, the figures and the registry of checkpoints out of the
-store. Checkpoint and savepoint directories stay: that the job has left some is recorded, so that
-the collector knows since when nobody remembers them.
+Called by housekeeping and by `tidegate state expire`. Deletes the outcome, the tombstone, the
+metrics and the checkpoint records from the store. Checkpoint and savepoint directories stay: that
+the job has left some is recorded, so that the collector knows since when they are orphans.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +29,7 @@ from tidegate.store.base import Check, Delete, Put, Store, sound
 
 
 def expired(store: Store, before_ms: int) -> Iterator[JobOutcome]:
-    """The ended jobs whose time is over. One that is still to be cleaned up is not among them."""
+    """Yield the ended jobs whose retention is over, without those that are still to be cleaned up."""
     for entry in sound(store.list(JOB_OUTCOMES)):
         outcome = from_document(JobOutcome, entry.value, f"outcome of job {entry.key}")
         if outcome.finished_ms <= before_ms and store.get(PENDING_CLEANUPS, entry.key) is None:
@@ -40,7 +39,7 @@ def expired(store: Store, before_ms: int) -> Iterator[JobOutcome]:
 def expire(
     store: Store, job_id: int, before_ms: int, now_ms: int, checks: Sequence[Check] = ()
 ) -> bool:
-    """Forget an ended job, in one transaction; whether there was something to forget.
+    """Forget an ended job, in one transaction; return whether there was something to forget.
 
     `checks` are a leader's.
     """
@@ -68,7 +67,7 @@ def expire(
 
 
 def _forgotten(store: Store, record: JobOutcome, now_ms: int) -> list[Put | Delete]:
-    """All that the store has of a job that no newer incarnation uses."""
+    """Return the deletes for everything that the store has of a job without a newer incarnation."""
     key = str(record.job_id)
     pipelines = store.list(PIPELINES, f"{key}/")
     writes: list[Put | Delete] = [Delete(JOB_STATES, key), Delete(SAVEPOINTS, key)]

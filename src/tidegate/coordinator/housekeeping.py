@@ -1,9 +1,8 @@
-"""What the leader tidies, a little each turn: cleanup records that are due, history that has
-expired, keys that belong to nobody. Called by the server's loop.
+"""Housekeeping by the leader, a little in each cycle: due cleanups, expired history, stray keys.
 
-One job that cannot be cleaned up is named in its record and tried again later; it never keeps the
-others. When what is due is kept in mind as records come and go: a turn in which nothing is due asks
-the store nothing, and looks at none of the jobs that have ended.
+Called by the server. A job that cannot be cleaned up is named in its record and retried later; it
+never blocks the others. Due times are kept in memory as records come and go: a cycle in which
+nothing is due reads nothing from the store, and checks none of the ended jobs.
 """
 
 import logging
@@ -47,7 +46,7 @@ JOB_MAPS = (ASSIGNMENTS, DRIVERS, METRICS, PIPELINES, CHECKPOINT_HISTORY, SAVEPO
 
 
 class Housekeeper:
-    """The tidying of one installation."""
+    """Housekeeping of one installation."""
 
     def __init__(
         self,
@@ -69,7 +68,7 @@ class Housekeeper:
         self._suspects: set[tuple[str, int]] = set()
 
     def step(self, leading: Leader) -> None:
-        """One turn. A leader that is not sure of itself any more tidies nothing."""
+        """Run one cycle; a leader that is not trusted any more does nothing."""
         if not leading.trusted():
             return
         self._note(self.changed.take())
@@ -95,7 +94,7 @@ class Housekeeper:
             self._remove_strays(leading)
 
     def _note(self, jobs: set[int]) -> None:
-        """When the cleanup of these jobs is due, and when they ended."""
+        """Update when the cleanup of these jobs is due, and when they ended."""
         cleanups, outcomes = self.cache.cleanups(), self.cache.outcomes()
         for job_id in jobs:
             cleanup, outcome = cleanups.get(job_id), outcomes.get(job_id)
@@ -107,26 +106,27 @@ class Housekeeper:
             act()
         except (Conflict, StoreUnavailable, OutcomeUnknown):
             raise
-        except Exception as error:  # one job that cannot be tidied must not keep the others
-            LOG.exception("tidying failed", extra={"job_id": job_id, "why": str(error)})
+        except Exception as error:  # one job must not block the others
+            LOG.exception("housekeeping_failed", extra={"job_id": job_id, "why": str(error)})
 
     def _clean(self, job_id: int, lease: Check) -> None:
         try:
             carry_out_cleanup(self.store, self.storage, job_id, checks=[lease])
-            LOG.info("cleaned up", extra={"job_id": job_id})
+            LOG.info("job_cleaned_up", extra={"job_id": job_id})
         except OSError as error:
             self._postpone(job_id, error, lease)
 
     def _drop(self, now_ms: int, lease: Check) -> None:
-        """Things outside that no job needs any more.
+        """Drop external resources that no job needs any more.
 
-        What cannot be dropped says so in its own record, and is tried again.
+        A failure is recorded in the resource's own record, and retried.
         """
         drop_unneeded(self.store, now_ms, [lease], among=self._ownerless(now_ms))
 
     def _ownerless(self, now_ms: int) -> list[str]:
-        """Things that belong to no job that runs, by their keys: among thousands of things of
-        running jobs these are few.
+        """Return the keys of due resources that belong to no running job.
+
+        These are few among thousands of resources of running jobs.
         """
         jobs = self.cache.jobs()
         return [
@@ -140,7 +140,7 @@ class Housekeeper:
         ]
 
     def _postpone(self, job_id: int, error: OSError, lease: Check) -> None:
-        """Say in the record why it could not be done, and when it is tried again."""
+        """Record why the cleanup failed, and when it is retried."""
         entry = self.store.get(PENDING_CLEANUPS, str(job_id))
         if entry is None:
             return
@@ -157,18 +157,18 @@ class Housekeeper:
             [Put(PENDING_CLEANUPS, entry.key, to_document(later))],
         )
         LOG.warning(
-            "cleanup postponed",
+            "cleanup_postponed",
             extra={"job_id": job_id, "why": str(error), "attempts": later.attempts},
         )
 
     def _expire(self, job_id: int, before_ms: int, lease: Check) -> None:
         if expire(self.store, job_id, before_ms, self.clock.now_ms(), [lease]):
-            LOG.info("history expired", extra={"job_id": job_id})
+            LOG.info("history_expired", extra={"job_id": job_id})
 
     def _remove_strays(self, leading: Leader) -> None:
-        """Keys of jobs that are not there: what a driver wrote that nobody could reach any more.
+        """Remove keys of jobs that do not exist: writes of a driver that was out of reach.
 
-        Seen twice before they go.
+        They are removed when seen a second time.
         """
         known = (
             self.cache.of_jobs(RUNNING_JOBS)
@@ -194,4 +194,4 @@ class Housekeeper:
             Check(PENDING_CLEANUPS, key, 0),
         ]
         self.store.transact(checks, [Delete(map, entry.key) for entry in entries[:90]])
-        LOG.warning("keys of no job removed", extra={"job_id": job_id, "map": map})
+        LOG.warning("stray_keys_removed", extra={"job_id": job_id, "map": map})

@@ -1,9 +1,9 @@
-"""Several jobs are moved at the same time, so that their transactions share the waits for the
-store. Used by the reconciler of a server.
+"""Runs a function for several jobs in parallel, so that their transactions share waits for the
+store.
 
-Each move is a transaction of its own, with its own conditions; only the waiting is done together:
-for one fsync on SQLite, one statement on PostgreSQL, and side by side on etcd. Simulations and
-tests move one job after the other instead, as does every turn with a single job.
+Used by the reconciler of a server. Each job is a transaction of its own, with its own conditions;
+only the waits are shared: for one fsync on SQLite, one statement on PostgreSQL, and in parallel on
+etcd. Simulations and tests run sequentially, as does a cycle with a single job.
 """
 
 import queue
@@ -15,14 +15,15 @@ Move = Callable[[int], bool]
 
 
 def run_sequentially(move: Move, jobs: Sequence[int]) -> int:
-    """Move these jobs, in their order; how many were changed."""
+    """Run the function for these jobs in order; return how many changed."""
     return sum(move(job_id) for job_id in jobs)
 
 
 class ParallelJobExecutor:
-    """The same by several threads, which stay for the next turn. For one caller at a time. A call
-    returns when every job was moved; what was raised first is raised then, and ends the others
-    after the job that they have in hand.
+    """Runs jobs in several threads, which stay for the next cycle. For one caller at a time.
+
+    A call returns when every job is done. The first exception is raised then; it stops the other
+    threads after their current job.
     """
 
     def __init__(self) -> None:
@@ -30,12 +31,12 @@ class ParallelJobExecutor:
         self._hands = 0
 
     def __call__(self, move: Move, jobs: Sequence[int]) -> int:
-        """Move these jobs; how many were changed."""
+        """Run the function for these jobs; return how many changed."""
         if len(jobs) <= 1:
             return run_sequentially(move, jobs)
         crew, helpers = _Batch(move, jobs), min(THREADS_MAX, len(jobs)) - 1
         for _ in range(self._hands, helpers):
-            threading.Thread(target=self._help, name="leader-hand", daemon=True).start()
+            threading.Thread(target=self._help, name="leader-job", daemon=True).start()
         self._hands = max(self._hands, helpers)
         for _ in range(helpers):
             self._work.put(crew)
@@ -55,7 +56,7 @@ class ParallelJobExecutor:
 
 
 class _Batch:
-    """Threads that take the next job as long as there is one."""
+    """The jobs of one call; threads take the next job until none is left."""
 
     def __init__(self, move: Move, jobs: Sequence[int]) -> None:
         self.move = move
@@ -66,7 +67,7 @@ class _Batch:
         self._lock = threading.Lock()
 
     def work(self) -> None:
-        """Until nothing is left, or somebody has failed."""
+        """Run jobs until none is left, or a thread has failed."""
         while (job_id := self._next()) is not None:
             try:
                 moved = self.move(job_id)

@@ -1,10 +1,10 @@
-"""The history of a job id: what happened to it, who asked for what, over all its incarnations.
-Lines are appended, never changed; their number is bounded.
+"""The history of a job id over all its incarnations: what happened to it, and by whose command.
 
-They ride in the documents that are written anyway: the state of a job with each change of status,
-its record with each command, the request for a savepoint. Its end puts them together, in the
-outcome; the next incarnation takes them over. So no line costs a write of its own. Called by
-whoever writes these records, and by those who show them. Pure.
+Events are appended, never changed; their number is bounded. They are part of documents that are
+written anyway: the state of a job with each change of status, its record with each command, the
+savepoint request. The terminal transaction merges them into the outcome; the next incarnation takes
+them over. So no event costs a write of its own. Pure; called by the code that writes these records,
+and by displays.
 """
 
 from collections.abc import Sequence
@@ -30,9 +30,9 @@ REASON_CHARS_MAX = 300
 
 
 def append_events(events: Sequence[JobEvent], *new: JobEvent) -> tuple[JobEvent, ...]:
-    """With these at the end.
+    """Append events.
 
-    The oldest go where there are too many, and where they are too old for the newest one.
+    The oldest are dropped if there are too many, or if they are too old for the newest one.
     """
     every = (*events, *map(_bounded, new))[-EVENTS_MAX:]
     if len(every) <= EVENTS_MIN:
@@ -51,9 +51,9 @@ def with_status(
     event_reason: str = "",
     **fields: Any,
 ) -> JobState:
-    """The same job in another status, with the line that says so, and with these fields.
+    """Return the state with another status, the event for it, and these fields.
 
-    A driver that has to be replaced is a restart.
+    A driver that has to be replaced counts as a restart.
     """
     restart = status is JobStatus.RECOVERING
     kind = JobEventKind.RESTART if restart else JobEventKind.STATUS
@@ -72,7 +72,7 @@ def with_status(
 
 
 def submitted_events(snapshot: JobSnapshot, job: JobRecord) -> tuple[JobEvent, ...]:
-    """What a new incarnation begins with: the history of the id, and that it was submitted."""
+    """Return the first events of a new incarnation: the history of the id, and the submit."""
     report = job.restore
     restore = report.origin if report is not None and job.restored else ""
     line = JobEvent(
@@ -86,7 +86,7 @@ def submitted_events(snapshot: JobSnapshot, job: JobRecord) -> tuple[JobEvent, .
 
 
 def commands_with(job: JobRecord, command: str, by: str, now_ms: int) -> tuple[JobEvent, ...]:
-    """The commands about an incarnation, with one more."""
+    """Return the commands to an incarnation, with one more."""
     return (
         *job.commands,
         JobEvent(at_ms=now_ms, kind=JobEventKind.COMMAND, to=command, by=by, reason="accepted"),
@@ -94,7 +94,7 @@ def commands_with(job: JobRecord, command: str, by: str, now_ms: int) -> tuple[J
 
 
 def savepoint_events(request: SavepointRequest) -> tuple[JobEvent, ...]:
-    """All savepoints that were asked for of an incarnation, with what became of them."""
+    """Return all savepoint requests to an incarnation, with their results."""
     became = (
         ""
         if request.status is SavepointStatus.WANTED
@@ -114,9 +114,9 @@ def savepoint_events(request: SavepointRequest) -> tuple[JobEvent, ...]:
 def history_of(
     snapshot: JobSnapshot, request: SavepointRequest | None = None
 ) -> tuple[JobEvent, ...]:
-    """All lines, oldest first.
+    """Return all events, oldest first.
 
-    `request` is the savepoint's, where it is answered at this moment.
+    `request` is the savepoint request, if it is completed in this transaction.
     """
     state, record = (
         snapshot.state.value if snapshot.state else None,
@@ -137,8 +137,9 @@ def history_of(
 
 
 def _merged(events: Sequence[JobEvent], more: Sequence[JobEvent]) -> tuple[JobEvent, ...]:
-    """Commands where they belong by their time, none of them before their own incarnation; all
-    others keep their order, whatever clocks did.
+    """Insert commands by their time, none before their own incarnation.
+
+    All other events keep their order, whatever the clocks did.
     """
     begun = max(
         (index + 1 for index, event in enumerate(events) if event.kind is JobEventKind.SUBMITTED),

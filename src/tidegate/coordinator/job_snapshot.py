@@ -1,4 +1,4 @@
-"""What the store knows of a job, read in one go.
+"""All records of a job, read at one moment.
 
 Called by the other modules here and by the CLI; it never writes.
 """
@@ -44,9 +44,10 @@ class Stored(Generic[T]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobSnapshot:
-    """Everything about one job id. A job that ended has no record any more, but keeps its state.
-    `cleanup` is what is still to be deleted of it, `histories` are the keys of the histories of its
-    checkpoints.
+    """All records of one job id.
+
+    A job that ended has no `record` any more, but keeps its state. `cleanup` is what is still to be
+    deleted of it, `histories` are the keys of its checkpoint histories.
     """
 
     job_id: int
@@ -69,7 +70,7 @@ class JobSnapshot:
 
     @property
     def driven(self) -> bool:
-        """Whether the current generation has a driver."""
+        """Whether the current generation has a driver on record."""
         return (
             self.state is not None
             and self.driver is not None
@@ -78,8 +79,9 @@ class JobSnapshot:
 
     @property
     def restore_points(self) -> dict[int, int]:
-        """The newest checkpoint of each pipeline that a next run can begin from; nothing of a job
-        that has finished, or whose state is not kept.
+        """The newest checkpoint of each pipeline from which a next run can begin.
+
+        Empty for a job that has finished, or whose state is not kept.
         """
         finished = self.state is not None and self.state.value.status is JobStatus.FINISHED
         discarded = (
@@ -93,14 +95,14 @@ class JobSnapshot:
 
     @property
     def work_done(self) -> bool:
-        """Whether every pipeline has finished, said or unsaid."""
+        """Whether every pipeline has finished, even if the job's status does not say so yet."""
         return bool(self.pipelines) and all(
             p.value.status is PipelineStatus.FINISHED for p in self.pipelines
         )
 
 
 def next_checkpoint(snapshot: JobSnapshot) -> int:
-    """An id above all that this job has ever given to a checkpoint, in any incarnation."""
+    """Return an id above all checkpoint ids of this job, in any incarnation."""
     ended = snapshot.outcome.next_checkpoint if snapshot.outcome else 1
     return max(
         [
@@ -112,7 +114,7 @@ def next_checkpoint(snapshot: JobSnapshot) -> int:
 
 
 def last_generation(snapshot: JobSnapshot) -> int:
-    """The highest generation that this job has ever had, in any incarnation."""
+    """Return the highest generation of this job, in any incarnation."""
     return max(
         snapshot.state.value.generation if snapshot.state else 0,
         snapshot.outcome.generation if snapshot.outcome else 0,
@@ -120,18 +122,18 @@ def last_generation(snapshot: JobSnapshot) -> int:
 
 
 def job_of_name(store: Store, name: str) -> int | None:
-    """The id of the job that last ran under this name."""
+    """Return the id of the job that last ran under this name."""
     entry = store.get(JOB_NAMES, name_key(name))
     return int(entry.value["job_id"]) if entry else None
 
 
 def name_key(name: str) -> str:
-    """A job's name as a key: keys have no control characters and a limited length."""
+    """Return a job's name as a key: without control characters and of limited length."""
     return "".join(c if c.isprintable() else "?" for c in name)[:200]
 
 
 def read_job(store: Store, job_id: int) -> JobSnapshot:
-    """All records of a job, as of one moment and in one question to the store."""
+    """Read all records of a job, as of one moment and in one request to the store."""
     key, parts = str(job_id), f"{job_id}/"
     singles = [
         Get(map, key)
@@ -145,7 +147,7 @@ def read_job(store: Store, job_id: int) -> JobSnapshot:
             SAVEPOINTS,
         )
     ]
-    found = store.ask([*singles, Listing(PIPELINES, parts), Listing(CHECKPOINT_HISTORY, parts)])
+    found = store.query([*singles, Listing(PIPELINES, parts), Listing(CHECKPOINT_HISTORY, parts)])
     state, record, outcome, driver, assignment, cleanup, savepoint, pipelines, histories = found
     return JobSnapshot(
         job_id=job_id,
@@ -169,9 +171,10 @@ def read_job(store: Store, job_id: int) -> JobSnapshot:
 
 
 def unused(job_id: int) -> JobSnapshot:
-    """All that there can be of an id that was made for this very submission: neither the store nor
-    the checkpoint storage, which may be far away, is asked. The transaction that writes it still
-    has the condition that nothing is there.
+    """Return the snapshot of an id that was generated for this submission.
+
+    Neither the store nor the checkpoint storage, which may be far away, is read. The transaction
+    that writes it still requires that nothing exists.
     """
     return JobSnapshot(
         job_id=job_id, record=None, state=None, pipelines=(), outcome=None, unused=True

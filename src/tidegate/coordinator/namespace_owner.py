@@ -1,9 +1,9 @@
-"""Which store a namespace belongs to. Asked by the collector before it moves anything: to a store
-that knows none of its jobs, all of them look like orphans.
+"""Which store a namespace belongs to. Checked by the collector before it moves anything.
 
-The first collector that acts in a namespace leaves the name of its store there. A store that is new
-(the old one was lost, or two installations were given one namespace by mistake) has another name,
-and collects nothing until a person says that the namespace is its own now.
+To a store that knows none of its jobs, all of them look like orphans. The first collector that acts
+in a namespace records the id of its store there. A new store (the old one was lost, or two
+installations share a namespace by mistake) has another id, and collects nothing until a user
+confirms that the namespace is its own now.
 """
 
 import json
@@ -36,7 +36,7 @@ class OtherNamespace(UserError):
 
 
 def installation_id(store: Store) -> str:
-    """The name of this store, which is given once."""
+    """Return the id of this store, which is created once."""
     while True:
         entry = store.get(INSTALLATION, INSTALLATION_KEY)
         if entry is not None:
@@ -57,7 +57,7 @@ def installation_id(store: Store) -> str:
 
 
 def owner_of(files: Files) -> str:
-    """The name of the store that a namespace belongs to; nothing where none has said so."""
+    """Return the id of the store that a namespace belongs to; empty if none is recorded."""
     try:
         document = json.loads(files.read(OWNER))
         return str(document["store"])
@@ -68,8 +68,8 @@ def owner_of(files: Files) -> str:
 
 
 def claim_namespace(files: Files, store: Store, *, take: bool = False) -> None:
-    """Make sure that the namespace is this store's; `take` it from another one. OtherNamespace
-    where it is not.
+    """Ensure that the namespace is this store's, or `take` it from another one; else
+    OtherNamespace.
     """
     mine = installation_id(store)
     data = (json.dumps({"version": 1, "store": mine}) + "\n").encode()

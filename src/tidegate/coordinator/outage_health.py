@@ -1,11 +1,10 @@
-"""What is shown of jobs while their health cannot be written: the store is out of reach, full or
-read-only, or a document of the job is damaged.
+"""Displayed health of jobs while it cannot be written to the store.
 
-Health is otherwise judged by the leader and read from the store. During an outage nobody leads, and
-what was written last says OK for ever. So every server judges by the same rule
-(lifecycle/health.py), from what it has in memory: for how long no checkpoint and no heartbeat of a
-job was seen. Nothing is written, and nothing is done about it here. Called by the loop that
-refreshes the picture.
+The store is out of reach, full or read-only, or a document of the job is damaged. Otherwise the
+leader decides about health, and displays read it from the store. During an outage nobody leads, and
+the last stored value says OK forever. So every server applies the same rule (lifecycle/health.py)
+to its memory: for how long it has seen no checkpoint and no heartbeat of a job. Writes nothing, and
+takes no action. Called by the loop that refreshes the cluster cache.
 """
 
 from tidegate.clock import Clock
@@ -21,7 +20,7 @@ JOBS_NAMED_MAX = 5
 
 
 class OutageHealth:
-    """Judges all running jobs while there is a reason to."""
+    """Checks all running jobs while there is a reason to."""
 
     def __init__(self, cache: ClusterCache, settings: EngineSettings, clock: Clock) -> None:
         self.cache = cache
@@ -31,7 +30,7 @@ class OutageHealth:
         self._since_s: float | None = None  # when the trouble began
 
     def step(self, trouble: str) -> None:
-        """One turn; `trouble` is why the store cannot be used at the moment, empty where it can."""
+        """Run one check; `trouble` is why the store cannot be used, empty if it can."""
         damaged = self.cache.damaged_jobs()
         if not trouble:
             self._since_s = None
@@ -53,8 +52,9 @@ class OutageHealth:
         )
 
     def _health(self, job_id: int, trouble: str) -> JobHealth | None:
-        """What to show in place of the stored one; None where that is as bad, or the job does not
-        run.
+        """Return what to display instead of the stored health.
+
+        None if that is as bad, or the job does not run.
         """
         record, stored = self.cache.jobs().get(job_id), self.cache.state(job_id)
         if record is None or stored is None or stored.value.status.terminal:
@@ -86,9 +86,7 @@ class OutageHealth:
 
 
 def describe_jobs(cache: ClusterCache) -> str:
-    """The running jobs as they were last seen and are judged now, for an answer that can show no
-    more than a sentence.
-    """
+    """Describe the running jobs as last seen, for a response that has room for one sentence."""
     states = [
         state
         for job_id in cache.jobs()

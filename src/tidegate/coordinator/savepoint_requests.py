@@ -1,6 +1,8 @@
-"""Savepoints as people see them: asking for one, what becomes of the request when the job ends or
-it takes too long, deleting one. Called by commands, the recorder, the supervisor and the CLI.
-Making one is the driver's work (pipeline/savepoint).
+"""Savepoint requests: making one, its result when the job ends or it is overdue, deleting a
+savepoint.
+
+Called by commands, transitions, the supervisor and the CLI. Making the savepoint is the driver's
+work (pipeline/savepoints).
 """
 
 from dataclasses import dataclass, replace
@@ -28,7 +30,7 @@ TRIES_MAX = 8
 
 
 class JobEnded(UserError):
-    """Nothing can be saved of a job that has ended."""
+    """A savepoint was requested of a job that has ended."""
 
     condition = "job-ended"
 
@@ -49,30 +51,28 @@ class UnknownJob(UserError):
 
 
 class SavepointInUse(UserError):
-    """Somebody needs a savepoint that was to be deleted."""
+    """A savepoint to be deleted is still needed."""
 
     condition = "savepoint-in-use"
 
 
 class SavepointBusy(TransientError):
-    """Others were quicker, again and again."""
+    """Concurrent changes by others won on every attempt."""
 
     condition = "busy"
 
 
 @dataclass(frozen=True, slots=True)
 class SavepointReply:
-    """A request that gets its answer in a transaction of somebody else."""
+    """The result of a request, to be written in another transaction."""
 
     checks: tuple[Check, ...] = ()
     writes: tuple[Put, ...] = ()
-    request: SavepointRequest | None = None  # with its answer
+    request: SavepointRequest | None = None  # with its result
 
 
 def request_of(snapshot: JobSnapshot) -> Stored[SavepointRequest] | None:
-    """The last request about the incarnation that runs, or ran last; those about older ones are
-    history.
-    """
+    """Return the last request to the current or last incarnation, ignoring older ones."""
     current = (
         snapshot.record.value.initialization_ms
         if snapshot.record
@@ -87,10 +87,10 @@ def request_of(snapshot: JobSnapshot) -> Stored[SavepointRequest] | None:
 def request_savepoint(
     store: Store, savepoints: Savepoints, clock: Clock, job_id: int, *, stop: bool, by: str = ""
 ) -> SavepointRequest:
-    """Want a savepoint, durably.
+    """Request a savepoint, durably.
 
-    While one is wanted, this joins it, and may add the wish to stop; so a repeated request makes
-    nothing twice.
+    A request joins one that is pending, and may add `stop`; so a repeated request makes nothing
+    twice.
     """
     for _ in range(TRIES_MAX):
         snapshot = read_job(store, job_id)
@@ -115,16 +115,14 @@ def request_savepoint(
                 [Put(SAVEPOINTS, str(job_id), to_document(wanted))],
             )
         except (Conflict, OutcomeUnknown):
-            continue  # look again: where it was written after all, it is found and joined
+            continue  # read again: if it was written after all, it is found and joined
         failpoint("command.savepoint.after")
         return wanted
     raise SavepointBusy(f"job {job_id} is being changed by others at this moment; try again")
 
 
 def _joins(standing: SavepointRequest, *, stop: bool) -> bool:
-    """Whether the standing request is as good as a new one: it is under way, or the job ends with
-    it already.
-    """
+    """Whether the pending request is as good as a new one, or the job already ends with one."""
     if standing.status is SavepointStatus.WANTED:
         return standing.stop or not stop
     return standing.status is SavepointStatus.DONE and standing.stop
@@ -164,9 +162,7 @@ def _wanted(
 def _request_after_end(
     snapshot: JobSnapshot, standing: Stored[SavepointRequest] | None
 ) -> SavepointRequest:
-    """A job that has ended with a savepoint has done what is asked for; any other one cannot any
-    more.
-    """
+    """Return the request of a job that ended with a savepoint; raise JobEnded for any other."""
     status = (
         snapshot.state.value.status
         if snapshot.state
@@ -182,7 +178,7 @@ def _request_after_end(
 
 
 def abandon_savepoint(snapshot: JobSnapshot, reason: str, now_ms: int) -> SavepointReply:
-    """The savepoint that is wanted is given up, for this reason; nothing where none is wanted."""
+    """Abandon the pending savepoint for this reason; nothing if none is pending."""
     standing = request_of(snapshot)
     if not reason or standing is None or standing.value.status is not SavepointStatus.WANTED:
         return SavepointReply()
@@ -196,9 +192,10 @@ def abandon_savepoint(snapshot: JobSnapshot, reason: str, now_ms: int) -> Savepo
 
 
 def savepoint_at_end(snapshot: JobSnapshot, status: JobStatus, now_ms: int) -> SavepointReply:
-    """What is said of a savepoint that is still wanted when the job ends. One that was asked for at
-    the last moment, and is not known here yet, must not be left without an answer: so nothing ends
-    on old knowledge of it.
+    """Complete a pending request when the job ends.
+
+    A request of the last moment, not yet seen here, must not be left without a result: so the
+    transaction requires that the request has not changed.
     """
     answer = abandon_savepoint(
         snapshot, f"the job ended as {status.value} before there was one", now_ms
@@ -216,9 +213,7 @@ def savepoint_at_end(snapshot: JobSnapshot, status: JobStatus, now_ms: int) -> S
 
 
 def delete_savepoint(store: Store, savepoints: Savepoints, savepoint: Savepoint) -> None:
-    """Delete a savepoint that nobody needs; SavepointInUse where a restore copies from it, or it is
-    being made.
-    """
+    """Delete a savepoint; SavepointInUse if a restore copies from it, or it is being made."""
     if is_claimed(savepoint.path, claimed_paths(store)):
         raise SavepointInUse(
             f"savepoint {savepoint.id} of job {savepoint.job_id} is being restored: delete it when"

@@ -1,11 +1,9 @@
-"""Every server says that it is there: one record each, rewritten as a sign of life, so that all
-servers know one another. For displays and for pages that go on with another server; nothing is
-decided by it.
+"""Heartbeats of servers: one record each, rewritten, so that all servers know one another.
 
-It works as a lease does: who has been silent for a whole lease, on the watcher's own clock, is not
-shown any more, and the leader takes the record away. A server that ends in order takes its own
-away. One that was only slow is back with its next sign of life: nobody else ever writes under its
-name.
+For displays, and for pages that continue with another server; no decision depends on it. It works
+like a lease: a server that is silent for a whole lease, on the observer's own clock, is no longer
+shown, and the leader removes its record. A server that shuts down in order removes its own. One
+that was only slow is back with its next heartbeat: no other process writes under its name.
 """
 
 import logging
@@ -27,9 +25,9 @@ HEARTBEAT_SHARE = 0.25  # of the lease, between two signs of life: three in a ro
 
 
 class ServerHeartbeat:
-    """This server, for the others.
+    """The heartbeat of this server.
 
-    `step` is called again and again, at least every tenth of a lease.
+    `step` is called at least every tenth of a lease.
     """
 
     def __init__(self, store: Store, me: ServerRecord, lease_ms: int, clock: Clock) -> None:
@@ -44,7 +42,7 @@ class ServerHeartbeat:
         self._trying_s: float | None = None  # since when a write is under way, or fails
 
     def step(self) -> None:
-        """A sign of life, where one is due. Bad weather is the caller's to wait for."""
+        """Write a heartbeat if one is due; the caller handles an unavailable store."""
         with self._lock:
             if self._withdrawn or self.clock.monotonic_s() < self._due_s:
                 return
@@ -63,8 +61,9 @@ class ServerHeartbeat:
             self._trying_s = None
 
     def trouble(self, after_s: float) -> str:
-        """Why the store cannot be written, where that has been so for this long; this server tries
-        again and again. Any thread may ask.
+        """Return why the store cannot be written, if that lasts for longer than `after_s`.
+
+        Any thread may call it.
         """
         since_s = self._trying_s
         if since_s is None or self.clock.monotonic_s() - since_s <= after_s:
@@ -72,22 +71,22 @@ class ServerHeartbeat:
         return self._trouble or "the store has not answered a write in time"
 
     def withdraw(self) -> None:
-        """The orderly end: nothing of this server is left.
+        """Remove the record at an orderly shutdown.
 
-        Where the store cannot be written, the leader tidies.
+        If the store cannot be written, the leader removes it later.
         """
         with self._lock:
             self._withdrawn = True
             failpoint("server.withdraw.before")
             try:
                 self.store.transact((), [Delete(SERVERS, self.me.id)])
-            except (Conflict, StoreUnavailable, OutcomeUnknown) as weather:
-                LOG.warning("left without a word", extra={"why": str(weather)})
+            except (Conflict, StoreUnavailable, OutcomeUnknown) as error:
+                LOG.warning("server_record_not_removed", extra={"why": str(error)})
             failpoint("server.withdraw.after")
 
 
 def live_servers(cache: ClusterCache, lease_ms: int, clock: Clock) -> list[ServerRecord]:
-    """The servers that have given a sign of life within a lease, as far as this one has seen."""
+    """Return the servers that have sent a heartbeat within a lease, as observed here."""
     now_s = clock.monotonic_s()
     return [
         seen.value
@@ -99,9 +98,9 @@ def live_servers(cache: ClusterCache, lease_ms: int, clock: Clock) -> list[Serve
 def remove_silent_servers(
     cache: ClusterCache, leading: Leader, lease_ms: int, clock: Clock
 ) -> None:
-    """The leader's part: take the records of silent servers away.
+    """Remove the records of silent servers, as the leader.
 
-    One that speaks in the meantime wins.
+    A heartbeat in the meantime wins.
     """
     now_s = clock.monotonic_s()
     for key, seen in sorted(cache.servers().items()):
@@ -113,6 +112,6 @@ def remove_silent_servers(
                 [leading.check(), Check(SERVERS, key, seen.version)], [Delete(SERVERS, key)]
             )
         except Conflict:
-            continue  # it lives, or somebody else leads: the next look says which
+            continue  # it is alive, or this server no longer leads: the next cycle decides
         failpoint("server.sweep.after")
-        LOG.warning("a server is gone", extra={"why": key})
+        LOG.warning("server_lost", extra={"server": key})

@@ -1,8 +1,8 @@
-"""Whether the job that this process leads gets on. Called by the supervisor of `tidegate run`;
-servers have the reconciler for that.
+"""Detects that the job led by this process makes no progress.
 
-A job without an interval is a single batch that may take what it takes: nothing is judged there.
-The process of the driver is in sight, so its silence says nothing either.
+Called by the supervisor of `tidegate run`; servers have the reconciler for that. A job without an
+interval is a single batch of any length: nothing is checked. The driver is a child process, so a
+lack of heartbeats says nothing either.
 """
 
 from tidegate.clock import Clock
@@ -25,7 +25,7 @@ CHECK_EVERY_S = 1.0
 
 
 class StallDetector:
-    """Counts, on this process's monotonic clock, how long each pipeline has made no progress."""
+    """Measures, on this process's monotonic clock, how long each pipeline has made no progress."""
 
     def __init__(self, store: Store, settings: CheckpointSettings, clock: Clock) -> None:
         self.store = store
@@ -36,13 +36,13 @@ class StallDetector:
         self._next_s = float("-inf")
 
     def begin(self) -> None:
-        """A new driver: what was counted of the last one does not count."""
+        """Reset the timers for a new driver."""
         self._marks = {}
         self._health = JobHealth()
         self._next_s = float("-inf")
 
     def check(self, snapshot: JobSnapshot) -> JobHealth:
-        """The health of the job; looked at once a second."""
+        """Return the health of the job; computed once a second."""
         now_s = self.clock.monotonic_s()
         if (
             snapshot.record is None

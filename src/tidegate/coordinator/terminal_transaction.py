@@ -1,8 +1,7 @@
-"""How an incarnation ends: one transaction with status, outcome and cleanup record. Called by
-whoever leads the job.
+"""The transaction that ends an incarnation: status, outcome and cleanup record.
 
-FINISHED leaves nothing to resume; FAILED and CANCELED keep their checkpoints, unless the job file
-says otherwise for CANCELED, or nothing ever began.
+Called by the process that leads the job. FINISHED leaves nothing to resume. FAILED and CANCELED
+keep their checkpoints, unless the job file says otherwise for CANCELED, or nothing ever began.
 """
 
 import contextlib
@@ -49,7 +48,7 @@ class OwnedGeneration:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TerminalTransaction:
-    """The terminal transaction, not yet made."""
+    """The transaction that ends a job, not yet executed."""
 
     checks: tuple[Check, ...]
     writes: tuple[Put | Delete, ...]
@@ -58,7 +57,7 @@ class TerminalTransaction:
 
 
 def status_of(snapshot: JobSnapshot) -> JobStatus | None:
-    """What the pipelines amount to; None while one of them has not ended."""
+    """Return the combined status of the pipelines; None while one of them has not ended."""
     statuses = {p.value.status for p in snapshot.pipelines}
     if PipelineStatus.FAILED in statuses:
         return JobStatus.FAILED
@@ -76,12 +75,12 @@ def end_job(
     failure: Failure | None = None,
     reason: str = "",
 ) -> JobOutcome:
-    """The terminal transition of an embedded run, then its cleanup."""
+    """Execute the terminal transition of an embedded run, then its cleanup."""
     while True:
         snapshot = read_job(store, claim.job_id)
         if (
             snapshot.record is None and snapshot.outcome is not None
-        ):  # someone else found it done too, and was quicker
+        ):  # another process ended it first
             outcome = snapshot.outcome
             break
         assert snapshot.state is not None
@@ -91,7 +90,7 @@ def end_job(
         failpoint("job.end.before")
         try:
             store.transact(ending.checks, ending.writes)
-        except Conflict:  # a wish that came at the last moment: look again, and answer it
+        except Conflict:  # a command that came at the last moment: read again, and include it
             continue
         failpoint("job.end.after")
         outcome = ending.outcome
@@ -101,7 +100,7 @@ def end_job(
 
 
 def clean_up(store: Store, storage: CheckpointStorage, job_id: int, now_ms: int) -> None:
-    """The cleanup at the end of an embedded run.
+    """Carry out the cleanup at the end of an embedded run.
 
     What another job is about to copy is left to the next run of this one.
     """
@@ -121,11 +120,11 @@ def terminal_transaction(
     older: CleanupRecord | None = None,
     retain_after_cancel: bool = True,
 ) -> TerminalTransaction:
-    """The terminal transaction. What stays gets a generation of its own, so that a driver that
-    nobody could bury is refused for ever.
+    """Build the transaction that ends a job.
 
-    `older` is a cleanup that is still due: what it has to delete is deleted with this one.
-    `retain_after_cancel` holds where the job file is silent.
+    What stays gets a generation of its own, so that a driver whose death could not be confirmed is
+    rejected. `older` is a cleanup that is still due: it is merged into this one.
+    `retain_after_cancel` applies if the job file does not set it.
     """
     assert snapshot.record is not None, "only a job that runs can end"
     assert snapshot.state is not None
@@ -194,7 +193,7 @@ def terminal_transaction(
 def outcome_of(
     snapshot: JobSnapshot, status: JobStatus, now_ms: int, failure: Failure | None
 ) -> JobOutcome:
-    """The figures of a run, from its pipelines."""
+    """Sum up the metrics of a run from its pipelines."""
     assert snapshot.record is not None
     assert snapshot.state is not None
     errors = tuple(

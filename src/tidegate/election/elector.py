@@ -1,9 +1,9 @@
-"""Holds an office, or waits for it. Called by servers for `coordinator` and by workers for
-`worker/<id>`: `step()` again and again, at least every tenth of a lease, from a thread that does
-nothing slow; everybody else asks `leadership()`.
+"""Holds a lease, or waits for it.
 
-It never sleeps, starts no threads, and never assumes that a write was made whose answer it did not
-get. The protocol is told in the package's docstring.
+Called by servers for `coordinator` and by workers for `worker/<id>`: `step()` at least every tenth
+of a lease, from a thread that never blocks; all other code calls `leadership()`. It never sleeps,
+starts no threads, and never assumes that a write without a response was made. The package's
+docstring describes the protocol.
 """
 
 import logging
@@ -43,10 +43,10 @@ NEVER_S = float("-inf")
 
 
 class ElectionClock(Protocol):
-    """The two hands that are needed here."""
+    """The clock readings that an election needs."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970, for people."""
+        """Milliseconds since 1970, for display."""
 
     def monotonic_s(self) -> float:
         """Seconds that never go backwards."""
@@ -54,8 +54,10 @@ class ElectionClock(Protocol):
 
 @dataclass(slots=True)
 class HeldLease:
-    """One holding of an office, shared by everybody who was given a `Leading` of it. Written by the
-    elector's turn only; each field is one assignment, so other threads read it without a lock.
+    """One period of holding a lease, shared by all `Leader` values of it.
+
+    Only the elector's step writes it. Each field is one assignment, so other threads read it
+    without a lock.
     """
 
     version: int
@@ -67,7 +69,7 @@ class HeldLease:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Leader:
-    """I hold the office. `check()` belongs into every transaction that is made in its name."""
+    """This process holds the lease. `check()` belongs in every transaction made in its name."""
 
     lease_name: str
     term: int
@@ -77,21 +79,20 @@ class Leader:
     timing: Timing = field(compare=False, repr=False)
 
     def check(self) -> Check:
-        """The condition under which I may write."""
+        """Return the condition under which this leader may write."""
         return Check(LEASES, self.lease_name, self.version)
 
     def trusted(self) -> bool:
-        """Whether I may act in the name of the office where no check can be carried; moves on with
-        each renewal, and ends for good when the office is lost.
+        """Whether the holder may act where a transaction cannot carry the check.
+
+        Each renewal extends it; it ends for good when the lease is lost.
         """
         return trusted(self.clock.monotonic_s(), self.held.renewed_s, self.timing)
 
 
 @dataclass(frozen=True, slots=True)
 class NotLeader:
-    """Somebody else holds the office, as far as is known; an empty name where nobody does, or
-    nothing is known.
-    """
+    """Another process holds the lease, as far as is known; `holder` is empty if none does."""
 
     holder: str = ""
     term: int = 0
@@ -108,7 +109,7 @@ class _UnresolvedTake:
 
 
 class Elector:
-    """One candidate for one office. `me` names this process and no other, also no later one."""
+    """One candidate for one lease. `me` names this process and no other, also no later one."""
 
     def __init__(
         self,
@@ -126,7 +127,7 @@ class Elector:
         self.address = address
         self.clock = clock
         self.timing = Timing(lease_ms / 1000)
-        self.trouble = ""  # why the last turn could not be finished; for displays
+        self.trouble = ""  # why the last step could not be completed; for display
         self._lock = threading.Lock()
         self._leadership: Leader | NotLeader = NotLeader()
         self._observed: Observed | None = None
@@ -136,27 +137,27 @@ class Elector:
         self._resigned = False
 
     def leadership(self) -> Leader | NotLeader:
-        """Where this process stood after the last turn.
+        """Return the result of the last step.
 
-        Any thread may ask; a turn that hangs shows in `Leading.trusted()`.
+        Any thread may call it; a step that hangs shows in `Leader.trusted()`.
         """
         return self._leadership
 
     def step(self) -> Leader | NotLeader:
-        """One turn: renew what I hold when it is due, take what is free or silent."""
+        """Renew the held lease when it is due, or take one that is vacant or silent."""
         return self._step(wait_for_silence=True)
 
     def claim(self) -> Leader | NotLeader:
-        """One turn that does not wait for silence: for an office that can only be mine.
+        """Take the lease without waiting for silence; the lease can only belong to this process.
 
-        Whoever else holds it is fenced by this.
+        Any other holder is fenced by this.
         """
         return self._step(wait_for_silence=False)
 
     def resign(self) -> None:
-        """Give the office back, so that others need not wait, and never seek it again.
+        """Release the lease, so that others need not wait, and never seek it again.
 
-        Where the store is out of reach they wait for a lease.
+        If the store is out of reach, they wait for a lease.
         """
         with self._lock:
             self._resigned = True
@@ -166,8 +167,8 @@ class Elector:
                 self._lose()
                 if tenure is not None:
                     self._delete(tenure)
-            except (Conflict, StoreUnavailable, OutcomeUnknown) as weather:
-                self._log_trouble(str(weather))
+            except (Conflict, StoreUnavailable, OutcomeUnknown) as error:
+                self._log_trouble(str(error))
 
     def _step(self, *, wait_for_silence: bool) -> Leader | NotLeader:
         with self._lock:
@@ -176,9 +177,9 @@ class Elector:
             try:
                 standing = self._act(wait_for_silence=wait_for_silence)
                 self._log_trouble("")
-            except (Conflict, StoreUnavailable, OutcomeUnknown) as weather:
+            except (Conflict, StoreUnavailable, OutcomeUnknown) as error:
                 standing = self._leader(self._held) if self._held else self._not_leader()
-                self._log_trouble(str(weather))
+                self._log_trouble(str(error))
             self._set_leadership(standing)
             return standing
 
@@ -213,7 +214,7 @@ class Elector:
         )
 
     def _renewed(self, tenure: HeldLease) -> bool:
-        """Whether the office is still mine; asks the store only when a renewal is due."""
+        """Whether the lease is still held; reads the store only when a renewal is due."""
         began_s = self.clock.monotonic_s()
         if isinstance(keep(began_s, tenure.renew_at_s), Hold):
             return True
@@ -249,7 +250,7 @@ class Elector:
         failpoint("lease.take.before")
         try:
             version = self.store.transact(checks, writes)
-        except Conflict:  # somebody was faster, or woke up: the next look says who
+        except Conflict:  # another candidate was faster, or the holder woke up
             return self._not_leader()
         except OutcomeUnknown as unknown:
             self._unresolved = _UnresolvedTake(unknown.token, term, began_s)
@@ -267,9 +268,9 @@ class Elector:
         failpoint("lease.resign.after")
 
     def _resolve_take(self) -> None:
-        """Find out what became of a take.
+        """Find out the outcome of a take.
 
-        What stays unknown for a whole lease is given up: if it was written, it is silent by then.
+        What stays unknown for a whole lease is dropped: if it was written, it is silent by then.
         """
         if (doubt := self._unresolved) is None:
             return
@@ -280,7 +281,7 @@ class Elector:
                 self._unresolved = None
             raise
         self._unresolved = None
-        if isinstance(outcome, Committed):  # it may be lost again already: renewing finds out
+        if isinstance(outcome, Committed):  # it may be lost again: renewing finds out
             self._hold(outcome.revision, doubt.term, doubt.began_s, renew_at_s=NEVER_S)
 
     def _hold(self, version: int, term: int, began_s: float, *, renew_at_s: float) -> HeldLease:
@@ -289,7 +290,7 @@ class Elector:
         return self._held
 
     def _lose(self) -> None:
-        """Whoever still has a `Leading` of this tenure sees at once that it is over."""
+        """End the held lease at once for all holders of a `Leader` of it."""
         if self._held is not None:
             self._held.renewed_s = NEVER_S
         self._held = None
@@ -315,9 +316,9 @@ class Elector:
         before, self._leadership = self._leadership, standing
         if before != standing:
             LOG.info(
-                "office",
+                "leadership_changed",
                 extra={
-                    "office": self.lease_name,
+                    "lease": self.lease_name,
                     "from": _describe(before),
                     "to": _describe(standing),
                     "term": standing.term,
@@ -325,24 +326,22 @@ class Elector:
             )
 
     def _log_trouble(self, trouble: str) -> None:
-        """One line when the weather turns, not one for each turn in the rain."""
+        """Log when trouble begins and when it ends, not at every step."""
         if bool(trouble) != bool(self.trouble):
             LOG.warning(
-                (
-                    "the office cannot be looked after"
-                    if trouble
-                    else "the office is looked after again"
-                ),
-                extra={"office": self.lease_name, "why": trouble},
+                "lease_step_failed" if trouble else "lease_step_recovered",
+                extra={"lease": self.lease_name, "why": trouble},
             )
         self.trouble = trouble
 
 
 def observed_from(lease: Entry | None, beat: Entry | None) -> Observed:
-    """What the two documents of an office say. The beat outlives the lease and remembers its term.
+    """Combine the two documents of a lease.
 
-    One that is damaged is judged by its version alone: silence is seen all the same, and no term
-    was ever above the revision of its own writing.
+    The heartbeat outlives the lease and remembers its term.
+
+    A damaged document counts with its version alone: silence is still detected, and no term was
+    ever above the revision of its own write.
     """
     held = (
         from_document(Lease, lease.value, f"lease {lease.key}")

@@ -1,8 +1,7 @@
-"""The arithmetic of a lease, pure: what may be concluded from looks at an office, and how long a
-holder may trust itself.
+"""The arithmetic of a lease, pure: what follows from polls, and how long a holder is trusted.
 
-Called by elector.py and watch.py, which read the store and the clock; nothing here reads either.
-Seconds are those of the caller's monotonic clock.
+Called by elector.py and lease_monitor.py, which read the store and the clock; nothing here reads
+either. Seconds are those of the caller's monotonic clock.
 """
 
 from dataclasses import dataclass, replace
@@ -11,25 +10,25 @@ COORDINATOR = "coordinator"
 WORKER_PREFIX = "worker/"
 
 RENEW_SHARE = 0.25  # of the lease, between two renewals: three in a row may fail
-# a holder's clock that is 5 % slow and a candidate's that is 5 % fast still agree on who is first
+# A holder's clock that is 5 % slow and a candidate's that is 5 % fast still agree on the order.
 TRUST_SHARE = 0.9
-GAP_SHARE = 0.25  # of the lease: the most that the time between two looks may count
+GAP_SHARE = 0.25  # of the lease: the most that the time between two polls may count
 
 
 def worker_lease(worker: str) -> str:
-    """The office of a worker."""
+    """Return the name of a worker's lease."""
     return f"{WORKER_PREFIX}{worker}"
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """A lease of this length."""
+    """Intervals of a lease of this length."""
 
     lease_s: float
 
     @property
     def renew_s(self) -> float:
-        """From one renewal to the next."""
+        """The time from one renewal to the next."""
         return self.lease_s * RENEW_SHARE
 
     @property
@@ -39,26 +38,26 @@ class Timing:
 
     @property
     def gap_s(self) -> float:
-        """How far apart two looks may be without a blind spot between them."""
+        """The longest time between two polls that counts as observed."""
         return self.lease_s * GAP_SHARE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observed:
-    """An office as it was seen, and for how long without a change."""
+    """A lease as it was read, and for how long it has been unchanged."""
 
-    lease_version: int = 0  # 0: nobody holds it
+    lease_version: int = 0  # 0: vacant
     heartbeat_version: int = 0
     holder: str = ""
     address: str = ""
-    term: int = 0  # the highest that is known of this office
+    term: int = 0  # the highest known term of this lease
     unchanged_s: float = 0.0
-    since_s: float = 0.0  # when these versions were seen first
-    answered_s: float = 0.0  # when they were seen last
+    since_s: float = 0.0  # when these versions were read first
+    answered_s: float = 0.0  # when they were read last
     unwatched_s: float = 0.0  # the time in between that does not count
 
     def same_as(self, other: "Observed") -> bool:
-        """Whether nothing was written between the two looks."""
+        """Whether nothing was written between the two polls."""
         return (self.lease_version, self.heartbeat_version) == (
             other.lease_version,
             other.heartbeat_version,
@@ -68,9 +67,9 @@ class Observed:
 def observe(
     before: Observed | None, now: Observed, *, requested_s: float, answered_s: float, timing: Timing
 ) -> Observed:
-    """The office as it is `now`, with how long it has been so.
+    """Return the lease as it is `now`, with the time it has been unchanged.
 
-    The first look counts from its answer and the last one up to its question: what lies outside may
+    The first poll counts from its response and the last one up to its request: anything outside may
     have been before or after the change.
     """
     if before is None or not now.same_as(before):
@@ -90,22 +89,25 @@ def observe(
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """The office is free, or its holder has been silent for a whole lease."""
+    """The lease is vacant, or its holder has been silent for a whole lease."""
 
     term: int
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Somebody holds it. If he stays silent, it may be taken at `until_s`."""
+    """Another process holds the lease.
+
+    If it stays silent, the lease may be taken at `until_s`.
+    """
 
     until_s: float
 
 
 def seek(observed: Observed, timing: Timing, *, term_min: int = 0) -> Take | Wait:
-    """What a candidate does.
+    """Decide what a candidate does.
 
-    `term_min`: the last term that it held itself; the store may have forgotten the office since.
+    `term_min`: the last term that it held itself; the store may have lost the documents since.
     """
     if observed.lease_version == 0 or silent(observed, timing):
         return next_term(observed, term_min)
@@ -113,23 +115,23 @@ def seek(observed: Observed, timing: Timing, *, term_min: int = 0) -> Take | Wai
 
 
 def next_term(observed: Observed, term_min: int = 0) -> Take:
-    """Take it with a term above all that are known."""
+    """Take the lease with a term above all known ones."""
     return Take(max(observed.term, term_min) + 1)
 
 
 def silent(observed: Observed, timing: Timing) -> bool:
-    """Whether a lease is held, and its holder gave no sign of life for the whole of it."""
+    """Whether a lease is held, and its holder sent no heartbeat for a whole lease."""
     return observed.lease_version > 0 and observed.unchanged_s >= timing.lease_s
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """It is mine, and the next renewal is not due."""
+    """The lease is held, and the next renewal is not due."""
 
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """It was mine, and needs a sign of life; the store says whether it still is."""
+    """The lease needs a heartbeat; the store decides whether it is still held."""
 
 
 def keep(now_s: float, renew_at_s: float) -> Hold | Renew:
@@ -137,5 +139,5 @@ def keep(now_s: float, renew_at_s: float) -> Hold | Renew:
 
 
 def trusted(now_s: float, renewed_s: float, timing: Timing) -> bool:
-    """Whether a holder whose last successful renewal began at `renewed_s` may act on its own word."""
+    """Whether a holder may rely on its last successful renewal, which began at `renewed_s`."""
     return now_s < renewed_s + timing.trust_s

@@ -1,8 +1,8 @@
-"""Looks at the offices of others: who lives, who has been silent for a whole lease, which are
-empty. Called by the coordinator in each turn, for the workers.
+"""Observes the leases of others: alive, silent for a whole lease, or vacant.
 
-It writes nothing. What follows from a silence is the caller's to write, with the checks of
-`expire`, so that a holder that spoke in the meantime wins.
+Called by the coordinator in each reconcile cycle, for the workers. It writes nothing: the caller
+writes what follows from a silence, with the checks of `expire`, so that a holder that renewed in
+the meantime wins.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from tidegate.store import Check, Delete, Entry, Store
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Alive:
-    """The office is held, and nothing speaks against its holder yet."""
+    """The lease is held, and its holder is not silent."""
 
     lease_name: str
     holder: str
@@ -26,13 +26,13 @@ class Alive:
     lease_version: int
 
     def check(self) -> Check:
-        """The condition that it still is the same holder."""
+        """Return the condition that the holder is unchanged."""
         return Check(LEASES, self.lease_name, self.lease_version)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Silent:
-    """Its holder has given no sign of life for a whole lease, all of which was watched."""
+    """The holder has sent no heartbeat for a whole lease, all of which was observed."""
 
     lease_name: str
     holder: str
@@ -44,7 +44,7 @@ class Silent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Vacant:
-    """Nobody holds it; somebody did."""
+    """The lease is not held any more."""
 
     lease_name: str
     term: int
@@ -66,7 +66,7 @@ class LeaderWrites:
 def expire(silent: Silent) -> LeaderWrites:
     """End a silent lease, in the transaction that acts on the silence.
 
-    The beat stays, and with it the term.
+    The heartbeat document stays, and with it the term.
     """
     checks = (
         Check(LEASES, silent.lease_name, silent.lease_version),
@@ -76,9 +76,7 @@ def expire(silent: Silent) -> LeaderWrites:
 
 
 def forget(vacant: Vacant) -> LeaderWrites:
-    """Take away the last trace of an office that will not be held again: a worker's, with its
-    record.
-    """
+    """Delete the last document of a worker's lease, together with the worker's record."""
     return LeaderWrites(
         (
             Check(LEASES, vacant.lease_name, 0),
@@ -89,7 +87,7 @@ def forget(vacant: Vacant) -> LeaderWrites:
 
 
 class LeaseMonitor:
-    """All offices whose name begins with `prefix`, each with a lease of the same length.
+    """All leases whose name begins with `prefix`, each with the same length.
 
     For one thread.
     """
@@ -105,9 +103,9 @@ class LeaseMonitor:
         self._observed: dict[str, Observed] = {}
 
     def step(self) -> Mapping[str, LeaseStatus]:
-        """One look at all of them.
+        """Poll all leases.
 
-        StoreUnavailable passes through; time without a look hardly counts as silence.
+        StoreUnavailable passes through; time without a poll hardly counts as silence.
         """
         asked_s = self.clock.monotonic_s()
         leases = {entry.key: entry for entry in self.store.list(LEASES, self.prefix)}
@@ -154,9 +152,7 @@ class LeaseMonitor:
 
 
 def _observed(lease: Entry | None, beat: Entry | None) -> Observed:
-    """Silence is a matter of versions alone: documents of a newer kind, which cannot be read here,
-    are judged as well.
-    """
+    """Observe a lease by its versions alone if a document of a newer format cannot be read."""
     try:
         return observed_from(lease, beat)
     except (TidegateError, TypeError, KeyError, ValueError):
