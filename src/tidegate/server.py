@@ -1,11 +1,12 @@
-"""A server, put together: store, picture, election, the leader's work, the API, and a worker unless
-it is told otherwise. Called by cli/server; also puts together `tidegate worker`, which is the last
-part alone. No JVM and no pyspark here: those are in the drivers.
+"""Composition root of a server: store, cluster cache, election, leader tasks, API, and a worker.
 
-Threads: the picture is refreshed, the lease is held, and the leader leads each in a loop of its
-own, so that a slow one delays none of the others; the API is served in the main thread. Nothing is
-lost with a server: what it knows is in the store, and drivers go on without it. So the orderly end
-is short: resign the lease, that others need not wait for it, and go.
+Called by cli/server. Also starts `tidegate worker`, which is the last part alone. No JVM and no
+pyspark here: those are in the drivers.
+
+Threads: refreshing the cache, holding the lease and the leader's tasks each have a loop of their
+own, so that a slow one does not delay the others; the API is served in the main thread. Nothing is
+lost with a server: its state is in the store, and drivers continue without it. So shutdown is
+short: resign the lease, so that other servers need not wait for it to expire, and exit.
 """
 
 import contextlib
@@ -31,13 +32,13 @@ from tidegate.checkpoints.open import open_storage
 from tidegate.checkpoints.storage import CheckpointStorage
 from tidegate.clock import Clock, SystemClock
 from tidegate.coordinator.cluster_cache import COORDINATOR, ClusterCache
-from tidegate.coordinator.collector import LeadersCollector
+from tidegate.coordinator.collector import LeaderCollector
 from tidegate.coordinator.commands import Commands
 from tidegate.coordinator.events import EventLog, WebhookSender
 from tidegate.coordinator.housekeeping import Housekeeper
-from tidegate.coordinator.job_executor import WorkerThreads
+from tidegate.coordinator.job_executor import ParallelJobExecutor
 from tidegate.coordinator.reconciler import Reconciler
-from tidegate.coordinator.server_heartbeat import Announcement
+from tidegate.coordinator.server_heartbeat import ServerHeartbeat
 from tidegate.coordinator.transitions import TransitionWriter
 from tidegate.election.elector import Elector, Leader
 from tidegate.home import Home
@@ -54,13 +55,12 @@ from tidegate.worker.host import WorkerThread, open_worker
 LOG = logging.getLogger("tidegate.server")
 REFRESH_EVERY_S = 0.15
 LEAD_EVERY_S = 0.15
-WAKE_INTERVAL_S = 0.02  # a loop that is woken again and again turns so often at most
-CYCLES_MAX = 3  # a job that has just come needs so many moves to be in the hands of a worker
-HOUSEKEEPING_EVERY_S = 0.5  # it looks at all that has ended, which may be much
-COLLECT_EVERY_S = 5.0  # how often it is asked whether a pass is due
+WAKE_INTERVAL_S = 0.02  # minimum pause between two iterations of a loop, however often it is woken
+CYCLES_MAX = 3  # reconcile cycles that a new job needs until it is assigned to a worker
+HOUSEKEEPING_EVERY_S = 0.5  # it reads all jobs that have ended, which may be many
+COLLECT_EVERY_S = 5.0  # how often to check whether a pass is due
 RETRY_AFTER_ERROR_S = 1.0
-# a request has several waits, and after each of them it may have to wait so long for a thread that
-# computes
+# A request waits several times, and after each wait it may have to wait this long for the GIL.
 SWITCH_INTERVAL_S = 0.002
 END_WITHIN_S = 5.0
 REQUESTS_END_WITHIN_S = 2
@@ -78,13 +78,13 @@ class PortTaken(UserError):
         super().__init__(
             f"the server cannot listen on {http.host}:{port}{range_text}:"
             f" {error.strerror or error}. Is another server running there? Choose another port with"
-            " --http-port, or `http.port` in the engine's file"
+            " --http-port, or `http.port` in the engine configuration"
         )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServerSettings:
-    """What a server is started with. `environ` is what drivers inherit."""
+    """Everything a server is started with. Drivers inherit `environ`."""
 
     home: Home
     settings: EngineSettings
@@ -95,8 +95,10 @@ class ServerSettings:
 
 
 class PeriodicTask:
-    """Calls `step` again and again in a thread of its own. Bad weather is waited for; a mistake is
-    logged, and the loop goes on: a server that stands still helps nobody.
+    """Call `step` periodically in a thread of its own.
+
+    Transient errors are retried. Other exceptions are logged, and the loop continues: a server that
+    has stopped helps nobody.
     """
 
     def __init__(self, name: str, step: Callable[[], object], every_s: float, clock: Clock) -> None:
@@ -113,11 +115,11 @@ class PeriodicTask:
         self._thread.start()
 
     def wake(self) -> None:
-        """There is something to do: the next turn may come sooner. Any thread may call it."""
+        """Start the next iteration early. Thread-safe."""
         self._woken.set()
 
     def stop(self) -> None:
-        """End after the turn that is under way; one that hangs is left behind."""
+        """Stop after the current iteration; one that hangs is abandoned after END_WITHIN_S."""
         self._end.set()
         self._woken.set()
         self._thread.join(END_WITHIN_S)
@@ -128,7 +130,7 @@ class PeriodicTask:
             pause_s = self.run_once()
 
     def _ends_within(self, pause_s: float) -> bool:
-        """Wait for the next turn; whether there is none. After a mistake nobody is woken early."""
+        """Wait for the next iteration; True at the end. After an error, wake() has no effect."""
         if self.clock.wait(
             self._end, min(pause_s, WAKE_INTERVAL_S) if pause_s <= self.every_s else pause_s
         ):
@@ -139,31 +141,31 @@ class PeriodicTask:
         return self._end.is_set()
 
     def run_once(self) -> float:
-        """One call of `step`; how long to wait for the next."""
+        """Call `step` once; return how long to wait for the next call."""
         try:
             self.step()
             self._note("")
         except TransientError as error:
             self._note(str(error))
         except Exception as error:
-            LOG.exception("a turn failed", extra={"why": f"{self.name}: {error}"})
+            LOG.exception("iteration_failed", extra={"why": f"{self.name}: {error}"})
             return RETRY_AFTER_ERROR_S
         return self.every_s
 
-    def _note(self, weather: str) -> None:
-        """A line when the weather turns, not one for each turn in the rain."""
-        if bool(weather) != bool(self._problem):
+    def _note(self, problem: str) -> None:
+        """Log the beginning and the end of a problem, not every failed iteration."""
+        if bool(problem) != bool(self._problem):
             LOG.warning(
-                "held up" if weather else "going on",
-                extra={"why": f"{self.name}: {weather}".rstrip(": ")},
+                "task_blocked" if problem else "task_resumed",
+                extra={"why": f"{self.name}: {problem}".rstrip(": ")},
             )
-        self._problem = weather
+        self._problem = problem
 
 
 class LeaderTask:
-    """The leader's work: one turn of it where this server leads, nothing where it does not.
+    """Reconcile jobs and run housekeeping while this server is the leader.
 
-    `moved` is called when a job was moved.
+    `moved` is called when a job has changed its state.
     """
 
     def __init__(
@@ -180,8 +182,10 @@ class LeaderTask:
         self._housekept_s = float("-inf")
 
     def step(self) -> None:
-        """One turn. What was moved is looked at again at once: a new job need not wait for a turn
-        at each of its first states.
+        """Run reconcile cycles and, if due, housekeeping.
+
+        After a change the next cycle follows at once, so that a new job does not wait for an
+        iteration in each of its first states.
         """
         leading = self.elector.leadership()
         if isinstance(leading, Leader):
@@ -195,7 +199,7 @@ class LeaderTask:
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn that leaves the signals to us, and whose connections are bounded."""
+    """uvicorn with limited connections, and without its own signal handlers."""
 
     def __init__(self, config: uvicorn.Config, told: threading.Event, context: ApiContext) -> None:
         super().__init__(config)
@@ -204,16 +208,15 @@ class HttpServer(uvicorn.Server):
         self.connections = ConnectionTable(
             http, limits(http), lambda: self.server_state.connections, context.clock.monotonic_s
         )
-        context.listeners_max = (
-            self.connections.limits.total * 3 // 4
-        )  # streams never end: others need a place too
+        # event streams never end: other requests need connections too
+        context.listeners_max = self.connections.limits.total * 3 // 4
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second: whether to end."""
+        """Called ten times a second; return whether to exit."""
         self.should_exit = self.should_exit or self.told.is_set()
         if counter % SWEEP_EVERY_TICKS == 0:
             self.connections.sweep()
@@ -221,7 +224,7 @@ class HttpServer(uvicorn.Server):
 
 
 class Server:
-    """All parts of one server."""
+    """All components of one server."""
 
     def __init__(
         self, start: ServerSettings, store: Store, listener: socket.socket, clock: Clock
@@ -248,7 +251,7 @@ class Server:
             release=__version__,
             started_ms=self.me.since_ms,
         )
-        self.announcement = Announcement(store, record, settings.coordinator.lease_ms, clock)
+        self.announcement = ServerHeartbeat(store, record, settings.coordinator.lease_ms, clock)
         self.context.write_problem = self.announcement.trouble
         self.elector = Elector(
             store, COORDINATOR, self.me.id, self.me.address, settings.coordinator.lease_ms, clock
@@ -261,14 +264,14 @@ class Server:
         self.context.logs = start.home.root / "logs"
         self.context.set_worker_tags = self.worker.retag if self.worker is not None else None
         moved = self.worker.wake if self.worker is not None else lambda: None
-        reconciler = Reconciler(cache, recorder, settings, clock, many=WorkerThreads())
+        reconciler = Reconciler(cache, recorder, settings, clock, run_jobs=ParallelJobExecutor())
         leadership = LeaderTask(
             self.elector, reconciler, Housekeeper(cache, storage, settings, clock), moved
         )
         leader = PeriodicTask("leader", leadership.step, LEAD_EVERY_S, clock)
         self.context.on_write = leader.wake
         self.loops = [
-            PeriodicTask("picture", self.context.refresh, REFRESH_EVERY_S, clock),
+            PeriodicTask("cluster-cache", self.context.refresh, REFRESH_EVERY_S, clock),
             PeriodicTask(
                 "election", self.elector.step, settings.coordinator.lease_ms / 10_000, clock
             ),
@@ -280,11 +283,11 @@ class Server:
             ),
             leader,
         ]
-        collector = LeadersCollector(store, storage.files, settings, clock, self.elector.leadership)
+        collector = LeaderCollector(store, storage.files, settings, clock, self.elector.leadership)
         self.collector = PeriodicTask("collector", collector.step, COLLECT_EVERY_S, clock)
 
     def run(self, told: threading.Event, ready: Callable[[], None]) -> None:
-        """Until it is told to end."""
+        """Serve until `told` is set."""
         for loop in (*self.loops, self.collector):
             loop.start()
         if self.worker is not None:
@@ -317,7 +320,7 @@ class Server:
         server.run(sockets=[Listener.around(self.listener, server.connections)])
 
     def _end(self) -> None:
-        """The leader's loop first, so that nothing is decided after the lease is given back."""
+        """Shut down; the leader's loop first, so that it decides nothing without the lease."""
         for loop in reversed(self.loops):
             loop.stop()
         self.elector.resign()
@@ -330,7 +333,7 @@ class Server:
 
 
 def serve(start: ServerSettings, say: Print) -> None:
-    """Run a server until it is told to end. UserError: it cannot be started like this."""
+    """Run a server until a signal ends it. Raises UserError if it cannot be started."""
     check_tls(start.settings.http)
     register_secrets(secrets_of(start.settings))
     told = threading.Event()
@@ -345,19 +348,19 @@ def serve(start: ServerSettings, say: Print) -> None:
             server = Server(start, store, listener, SystemClock())
             for notice in start.notices:
                 LOG.warning("notice", extra={"why": notice})
-            LOG.info("server starts", extra={"why": f"{server.me.id} at {server.me.address}"})
+            LOG.info("server_started", extra={"why": f"{server.me.id} at {server.me.address}"})
             server.run(told, lambda: announce(start, server, say))
-            LOG.info("server ends")
+            LOG.info("server_stopped")
 
 
 def with_notices(start: ServerSettings) -> ServerSettings:
-    """With a notice where the home has lost its store: looked for before anything is made there."""
+    """Add a notice if the home has lost its store; called before anything is created there."""
     lost = start.home.lost_store_warning(store_url(start))
     return replace(start, notices=(*start.notices, f"warning: {lost}")) if lost else start
 
 
 def log_file(home: Home, name: str) -> None:
-    """All logs of this process, those of the web server too, go to one file."""
+    """Write all logs of this process, including those of uvicorn, to one file."""
     log_to(home.root / "logs" / f"{name}.log")
     web = logging.getLogger("uvicorn")
     web.handlers = list(logging.getLogger("tidegate").handlers)
@@ -366,7 +369,7 @@ def log_file(home: Home, name: str) -> None:
 
 
 def run_worker(start: ServerSettings, say: Print) -> None:
-    """Run a worker alone until it is told to end."""
+    """Run a worker without a server until a signal ends it."""
     register_secrets(secrets_of(start.settings))
     told = threading.Event()
     end_on_signals(told)
@@ -389,7 +392,7 @@ def run_worker(start: ServerSettings, say: Print) -> None:
 def worker_thread(
     start: ServerSettings, store: Store, clock: Clock, address: str = ""
 ) -> WorkerThread:
-    """The worker of this process."""
+    """Create the worker of this process."""
     worker = open_worker(
         store,
         start.settings,
@@ -403,7 +406,7 @@ def worker_thread(
 
 
 def end_on_signals(told: threading.Event) -> None:
-    """The first signal ends in order, a second one at once."""
+    """Shut down on the first SIGINT or SIGTERM; exit at once on the second."""
 
     def handle(*_: object) -> None:
         if told.is_set():
@@ -415,7 +418,7 @@ def end_on_signals(told: threading.Event) -> None:
 
 
 def announce(start: ServerSettings, server: Server, say: Print) -> None:
-    """One line for a person, when everything that can be known at the start is known."""
+    """Print one line once the server is ready: its address, its role, store and logs."""
     server.context.catch_up()
     standing = server.elector.step()
     role = (
@@ -425,17 +428,17 @@ def announce(start: ServerSettings, server: Server, say: Print) -> None:
     )
     for notice in start.notices:
         say(notice)
-    place = f"at {server.me.address}" if start.settings.http.enabled else "without an API"
+    address = f"at {server.me.address}" if start.settings.http.enabled else "without an API"
     say(
-        f"tidegate server ready {place}, {role}; store {mask_text(store_url(start))}; logs in"
+        f"tidegate server ready {address}, {role}; store {mask_text(store_url(start))}; logs in"
         f" {start.home.root / 'logs'}"
     )
 
 
 def listen(http: HttpSettings) -> socket.socket:
-    """The socket of the API: the wanted port, or with dynamic ports the first free one after it.
-    Without an API it is one that nobody listens at, which still gives this server a name and a log
-    of its own.
+    """Open the socket of the API: the configured port, or with dynamic ports the first free one.
+
+    With the API disabled the socket does not listen; its port still names this server's log file.
     """
     if not http.enabled:
         unused = socket.socket()
@@ -448,9 +451,8 @@ def listen(http: HttpSettings) -> socket.socket:
     for port in range(first, min(last, PORT_MAX) + 1):
         try:
             listener = socket.create_server((http.host, port), family=family, backlog=256)
-            listener.setsockopt(
-                socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
-            )  # else small answers wait 40 ms for an acknowledgement; connections inherit it
+            # Otherwise small responses wait 40 ms for an acknowledgement; connections inherit it.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return listener
         except OSError as refusal:
             error = refusal
@@ -458,24 +460,24 @@ def listen(http: HttpSettings) -> socket.socket:
 
 
 def open_the_store(start: ServerSettings) -> Store:
-    """The store that all servers, workers and drivers of an installation share."""
+    """Open the store that all servers, workers and drivers of an installation share."""
     return open_store(store_url(start), compaction_threshold=start.settings.compaction_threshold)
 
 
 def store_url(start: ServerSettings) -> str:
-    """Its address: the engine's, else the home's own."""
+    """Return the URL of the store: the configured one, else that of the home."""
     return start.settings.store_url or start.home.store_url
 
 
 def checkpoint_storage(start: ServerSettings) -> CheckpointStorage:
-    """Where the checkpoints are: the engine's root, else the home's own."""
+    """Open the checkpoint storage: the configured one, else that of the home."""
     return open_storage(start.settings.checkpoint, start.home)
 
 
 def secrets_of(settings: EngineSettings) -> frozenset[str]:
-    """What no line of a log may show.
+    """Return the texts that no log line may show.
 
-    The reference's own password is known to everybody, and a word like any other.
+    SeaTunnel's default password is public, and a common word, so it is not one of them.
     """
     texts = secret_texts(
         {"store": settings.store_url, "webhook": settings.events.url, **settings.spark}
@@ -486,12 +488,12 @@ def secrets_of(settings: EngineSettings) -> frozenset[str]:
 
 
 def process_name() -> str:
-    """A name for this process and no other, also no later one."""
+    """Return a name that no other process has, now or later."""
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def address_of(listener: socket.socket, https: bool = False) -> str:
-    """How others reach this server. Where it listens everywhere, by the name of the host."""
+    """Return the URL of this server: with the host name if it listens on all addresses."""
     host, port = listener.getsockname()[:2]
     if host in ("0.0.0.0", "::"):
         host = socket.gethostname()

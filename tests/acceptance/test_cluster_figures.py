@@ -54,7 +54,7 @@ def rates(cluster: Cluster, job: Job) -> list[float]:
     """All rates that are shown of a job, wherever."""
     v1, v2 = details(cluster, job), cluster.servers[0].get(f"/job-info/{job.id}")["metrics"]
     found = [
-        v1["figures"]["rows_read_per_second"],
+        v1["metrics"]["rows_read_per_second"],
         v2["SourceReceivedQPS"],
         *(vertex["rows_per_second"] for vertex in v1["graph"]),
     ]
@@ -107,7 +107,7 @@ def test_a_killed_driver_changes_no_figure_but_the_restarts(cluster: Cluster) ->
         [event["kind"] for event in resumed["events"]].count("restart"),
     ) == (0, 3)
     job.until("an idle job at rest", lambda: set(rates(cluster, idle)) == {0.0})
-    assert details(cluster, idle)["figures"]["rows_committed"] == 40
+    assert details(cluster, idle)["metrics"]["rows_committed"] == 40
 
 
 @on("sqlite-plain")

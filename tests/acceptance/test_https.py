@@ -324,7 +324,7 @@ def test_files_that_do_not_do_are_a_sentence_before_anything_is_bound(
 def test_no_private_key_is_ever_written_down(site: Site, mutual: Site, papers: Papers) -> None:
     for each in (site, mutual):
         written = each.written()
-        assert "server starts" in written
+        assert "server_started" in written
         for name in ("server.key", "client.key"):
             body = [
                 line

@@ -276,7 +276,7 @@ def test_the_log_of_a_server_is_a_json_object_a_line(world: World) -> None:
         json.loads(line)
         for line in (world.home / "logs" / f"server-{port}.log").read_text().splitlines()
     ]
-    assert {"server starts", "server ends"} <= {line["event"] for line in lines}
+    assert {"server_started", "server_stopped"} <= {line["event"] for line in lines}
 
 
 def test_a_server_needs_no_pyspark_in_its_process() -> None:

@@ -36,7 +36,7 @@ from tidegate.api.seatunnel.responses import (
 )
 from tidegate.api.seatunnel.tools import encrypt_config, option_rules
 from tidegate.api.v1.app import typed_api, unknown_path
-from tidegate.checkpoints.files.retry import StorageRefused
+from tidegate.checkpoints.files.errors import StorageRefused
 from tidegate.model.document import UnreadableDocument
 from tidegate.model.errors import LineageMismatch, TransientError, UserError
 from tidegate.model.records import Role

@@ -24,7 +24,7 @@ from tidegate.api.context import ApiContext
 from tidegate.api.login_return import login_path
 from tidegate.api.request_origin import SAFE_METHODS, RequestCheck
 from tidegate.api.seatunnel.responses import BODY_BYTES_MAX, BodyTooLarge, fail
-from tidegate.coordinator.tokens import recognised
+from tidegate.coordinator.tokens import authenticate
 from tidegate.model.ids import whole_number
 from tidegate.model.records import AccessToken, Role
 
@@ -127,7 +127,9 @@ class AuthMiddleware:
         scheme, _, credentials = header.partition(" ")
         if (
             scheme.lower() == "bearer"
-            and (token := recognised(credentials.strip(), self._token, self.context.clock.now_ms()))
+            and (
+                token := authenticate(credentials.strip(), self._token, self.context.clock.now_ms())
+            )
             is not None
         ):
             return Principal(token.name, token.role, token.id)

@@ -16,7 +16,7 @@ from tidegate.api.job_index import JobIndex
 from tidegate.clock import Clock
 from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.coordinator.commands import Commands
-from tidegate.coordinator.outage_health import OutageHealth, jobs_in_words
+from tidegate.coordinator.outage_health import OutageHealth, describe_jobs
 from tidegate.model.engine import EngineSettings
 from tidegate.model.errors import TidegateError, TransientError
 from tidegate.store.base import Store
@@ -138,7 +138,7 @@ class ApiContext:
         why = self._read_problem()
         if not why:
             return None
-        jobs = jobs_in_words(self.cache)
+        jobs = describe_jobs(self.cache)
         return OutOfDate(f"{why}. {jobs}" if jobs else why)
 
     def _read_problem(self) -> str:

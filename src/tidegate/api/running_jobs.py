@@ -182,10 +182,10 @@ def running_jobs(cache: ClusterCache) -> list[RunningJob]:
 def running_job_of(cache: ClusterCache, record: CachedEntry[JobRecord]) -> RunningJob | None:
     """Return a job with its state; None if it has no state."""
     job_id = record.value.job_id
-    stored, state = cache.state(job_id), cache.shown_state(job_id)
+    stored, state = cache.state(job_id), cache.displayed_state(job_id)
     if stored is None or state is None:
         return None
-    health = cache.shown_health(job_id)  # differs from the stored one during an outage
+    health = cache.displayed_health(job_id)  # differs from the stored one during an outage
     return RunningJob(record, state, (stored.version, health) if health else stored.version)
 
 

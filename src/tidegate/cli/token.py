@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 import click
 
 from tidegate.cli import remote
-from tidegate.cli.server import started
+from tidegate.cli.server import load_settings
 from tidegate.client import Client
 from tidegate.clock import SystemClock
 from tidegate.coordinator.tokens import Tokens, TokenStatus, lifetime_ms, status_of
@@ -67,8 +67,8 @@ class RemoteTokens:
 
         Where an answer is lost, a token may be there that nobody has: `list` shows it.
         """
-        lives = {} if lives_ms is None else {"lives_s": lives_ms // 1000}
-        made = self.client.post("/api/v1/tokens", {"name": name, "role": role.value, **lives})
+        lifetime = {} if lives_ms is None else {"lifetime_s": lives_ms // 1000}
+        made = self.client.post("/api/v1/tokens", {"name": name, "role": role.value, **lifetime})
         return _row(made), made["token"]
 
     def all(self) -> list[Row]:
@@ -79,7 +79,7 @@ class RemoteTokens:
         self.client.delete(f"/api/v1/tokens/{token_id}")
 
 
-def elsewhere(command: F) -> F:
+def server_options(command: F) -> F:
     """`--server` and `--ca-file`, for a command that works on the store without them."""
     decorated = click.option(
         "--ca-file", help="PEM file of the authority that has signed the servers' certificates."
@@ -127,7 +127,7 @@ def token(context: click.Context, home: str | None, config: Path | None) -> None
     help="How long it lives, from 1s to 36600d: 12h, 90d; for ever without it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
-@elsewhere
+@server_options
 @click.pass_obj
 def create(
     place: Place,
@@ -145,7 +145,7 @@ def create(
         )  # an empty text is a variable that was not set, and no wish
     except UserError as error:
         raise click.UsageError(f"--expires: {error}") from None
-    made, text = used(place, server, ca_file, lambda book: book.create(name, Role(role), lives_ms))
+    made, text = with_tokens(place, server, ca_file, lambda book: book.create(name, Role(role), lives_ms))
     if as_json:
         remote.print_json({**made, "token": text})
         return
@@ -159,11 +159,11 @@ def create(
 
 @token.command(name="list")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
-@elsewhere
+@server_options
 @click.pass_obj
 def list_command(place: Place, as_json: bool, server: str | None, ca_file: str | None) -> None:
     """List the tokens; their secrets are known to nobody."""
-    found = used(place, server, ca_file, lambda book: book.all())
+    found = with_tokens(place, server, ca_file, lambda book: book.all())
     if as_json:
         remote.print_json(found)
     else:
@@ -175,31 +175,31 @@ def list_command(place: Place, as_json: bool, server: str | None, ca_file: str |
 
 @token.command()
 @click.argument("id")
-@elsewhere
+@server_options
 @click.pass_obj
 def revoke(place: Place, id: str, server: str | None, ca_file: str | None) -> None:
     """Let nobody in with this token any more."""
-    used(place, server, ca_file, lambda book: book.revoke(id))
+    with_tokens(place, server, ca_file, lambda book: book.revoke(id))
     click.echo(f"token {id} is revoked")
 
 
-def used(
+def with_tokens(
     place: Place, server: str | None, ca_file: str | None, act: Callable[[TokenAdmin], T]
 ) -> T:
     """What `act` makes of the tokens, wherever they are; what goes wrong is a sentence."""
     if server is None:
-        with opened(place) as tokens:
+        with open_tokens(place) as tokens:
             return act(LocalTokens(tokens))
     asked: Callable[..., T] = remote.options(lambda *, client: act(RemoteTokens(client)))
     return asked(server=server, ca_file=ca_file)
 
 
 @contextlib.contextmanager
-def opened(place: Place) -> Iterator[Tokens]:
+def open_tokens(place: Place) -> Iterator[Tokens]:
     """The tokens of the installation; what goes wrong is a sentence."""
-    start = started(*place)
+    start = load_settings(*place)
     try:
-        start.home.make()
+        start.home.create()
         with contextlib.closing(open_the_store(start)) as store:
             yield Tokens(store, SystemClock())
     except UserError as error:
@@ -226,8 +226,8 @@ def document(token: AccessToken, now_ms: int) -> Row:
 def _row(answer: dict[str, Any]) -> Row:
     """What a server tells of a token, in the same words."""
     moments = {
-        key: datetime.fromisoformat(answer[key]).strftime(MOMENT) if answer[key] else None
-        for key in ("made", "expires")
+        key: datetime.fromisoformat(answer[field]).strftime(MOMENT) if answer[field] else None
+        for key, field in (("made", "created"), ("expires", "expires"))
     }
     return {
         **{key: str(answer[key]) for key in ("id", "name", "role")},

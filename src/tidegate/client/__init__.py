@@ -1,9 +1,8 @@
-"""Talks to the servers of an installation: one client for several of them, so that the death of one
-is not its user's business.
+"""HTTP client for the servers of an installation; fails over between them.
 
-Reads and wishes may be repeated at another server: a wish says what shall be, and a submit carries
-the id that the job shall have, so that it is taken in once however often it is sent. Standard
-library only; used by the command line, and by whoever imports it.
+Reads and commands can be repeated at another server: a command sets a desired state, and a submit
+carries the id of the new job, so that it has an effect only once. Standard library only. Used by
+the CLI, and by applications.
 """
 
 from tidegate.client.client import Client, NotAllowed, Refused, Unreachable

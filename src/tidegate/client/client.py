@@ -1,4 +1,4 @@
-"""One client for several servers (see the package)."""
+"""HTTP client with failover between servers (see the package)."""
 
 import base64
 import json
@@ -23,7 +23,7 @@ BODY_CHARS_SHOWN = 200
 
 
 class Refused(UserError):
-    """A server says no; its words."""
+    """A server has rejected the request; the message is the server's."""
 
     condition = "refused"
 
@@ -33,34 +33,36 @@ class Refused(UserError):
 
 
 class NotAllowed(Refused):
-    """A server does not know the caller, or the caller may not do this."""
+    """The caller is not authenticated, or its role does not allow the request."""
 
     condition = "not-allowed"
 
 
 class Unreachable(TransientError):
+    """No server has answered within the retry time."""
+
     condition = "servers-unreachable"
 
     def __init__(self, servers: Sequence[str], why: str) -> None:
         super().__init__(
-            f"no server answers at {', '.join(servers)}: {why}. Say where one is: --server"
-            " http://host:port, or TIDEGATE_SERVER"
+            f"no server answers at {', '.join(servers)}: {why}. Set the address of a server with"
+            " --server http://host:port or TIDEGATE_SERVER"
         )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Credentials:
-    """Who we are to the servers, and whom we trust. Never shown."""
+    """Credentials of the client, and the certificate authorities it trusts. Never displayed."""
 
     token: str = field(default="", repr=False)
     user: str = ""
     password: str = field(default="", repr=False)
-    authorities: str = ""  # PEM file, where the servers' certificates are signed by one of our own
-    certificate: str = ""  # PEM file, where the servers ask for one
+    authorities: str = ""  # PEM file of a private certificate authority
+    certificate: str = ""  # PEM file of a client certificate
     private_key: str = ""
 
     def headers(self) -> dict[str, str]:
-        """What a request says about us."""
+        """Return the Authorization header."""
         if self.token:
             return {"Authorization": f"Bearer {self.token}"}
         if self.user:
@@ -85,7 +87,7 @@ NO_CREDENTIALS = Credentials()
 
 
 class Client:
-    """Asks the servers in turn, beginning with the one that answered last."""
+    """Sends requests to the servers in turn, beginning with the one that answered last."""
 
     def __init__(
         self,
@@ -108,15 +110,15 @@ class Client:
         self._first = 0
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
-        """The JSON of an answer."""
+        """GET a resource and parse the JSON response."""
         return json.loads(self._request("GET", path, query))
 
     def text(self, path: str, query: Mapping[str, str] | None = None) -> str:
-        """The text of an answer."""
+        """GET a resource as text."""
         return self._request("GET", path, query).decode("utf-8", "replace")
 
     def post(self, path: str, body: Any, query: Mapping[str, str] | None = None) -> Any:
-        """A wish that may be repeated."""
+        """POST a command. It may be sent more than once, so it must be idempotent."""
         return json.loads(
             self._request(
                 "POST", path, query, body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -124,27 +126,28 @@ class Client:
         )
 
     def delete(self, path: str) -> None:
-        """A wish that something be gone; it may be repeated, and the repeat may find it gone."""
+        """DELETE a resource. It may be sent more than once: the repeat may not find it any more."""
         self._request("DELETE", path, None)
 
     def submit(self, text: bytes, query: Mapping[str, str]) -> dict[str, str]:
-        """Take a job in, once: it has an id before it is sent, and an answer that was lost is
-        looked for.
+        """Submit a job exactly once.
+
+        The id is chosen here; after a lost response the job is looked up by its id.
         """
-        asked = dict(query)
-        asked.setdefault("jobId", str(secrets.randbelow(JOB_ID_MAX - 1) + 1))
-        doubtful = False
+        params = dict(query)
+        params.setdefault("jobId", str(secrets.randbelow(JOB_ID_MAX - 1) + 1))
+        maybe_submitted = False
         for server in self._servers_in_turn():
             try:
-                answer = json.loads(self._request_once(server, "POST", "/submit-job", asked, text))
+                answer = json.loads(self._request_once(server, "POST", "/submit-job", params, text))
                 return {"jobId": str(answer["jobId"]), "jobName": str(answer["jobName"])}
             except Refused as refusal:
-                if doubtful and (snapshot := self._job(asked["jobId"])) is not None:
-                    return snapshot  # it was taken in by the request whose answer was lost
+                if maybe_submitted and (job := self._job(params["jobId"])) is not None:
+                    return job  # submitted by the request whose response was lost
                 raise refusal from None
             except _NoAnswer as lost:
-                doubtful = doubtful or lost.sent
-        raise AssertionError("the turns end by raising")
+                maybe_submitted = maybe_submitted or lost.sent
+        raise AssertionError("_servers_in_turn ends by raising Unreachable")
 
     def _job(self, job_id: str) -> dict[str, str] | None:
         job = self.get(f"/job-info/{job_id}")
@@ -158,13 +161,13 @@ class Client:
                 return self._request_once(server, method, path, query or {}, body)
             except _NoAnswer:
                 continue
-        raise AssertionError("the turns end by raising")
+        raise AssertionError("_servers_in_turn ends by raising Unreachable")
 
     def _servers_in_turn(self) -> Iterator[str]:
-        """Servers to ask, until patience ends: then Unreachable, with what the last one said."""
+        """Yield servers to try; after `retry_for_s` raise Unreachable with the last error."""
         began_s, self._last_error = self.monotonic_s(), ""
         while True:
-            first = self._first  # other threads may learn meanwhile who answers
+            first = self._first  # other threads may change it
             for offset in range(len(self.servers)):
                 index = (first + offset) % len(self.servers)
                 yield self.servers[index]
@@ -194,15 +197,15 @@ class Client:
             )
             if isinstance(reason, ssl.SSLCertVerificationError):
                 raise UserError(
-                    f"{server} is not trusted: {reason.verify_message}. Give its authority with"
-                    " --ca-file"
+                    f"{server} is not trusted: {reason.verify_message}. Specify its certificate"
+                    " authority with --ca-file"
                 ) from None
             if server.startswith("https:") and isinstance(
                 reason, ssl.SSLError | ConnectionResetError | BrokenPipeError
-            ):  # so ends who shows no certificate
+            ):  # the server rejects clients without a certificate like this
                 self._last_error += (
-                    ". Does it want a certificate (TIDEGATE_CLIENT_CERTIFICATE,"
-                    " TIDEGATE_CLIENT_KEY)"
+                    ". Does it require a client certificate (TIDEGATE_CLIENT_CERTIFICATE,"
+                    " TIDEGATE_CLIENT_KEY)?"
                 )
             raise _NoAnswer(sent=not isinstance(reason, ConnectionRefusedError)) from None
         raise AssertionError("an answer is an answer or a refusal")
@@ -216,7 +219,7 @@ class Client:
 
 
 class _NoAnswer(Exception):
-    """No answer. `sent`: the server may have heard us all the same."""
+    """No response. `sent`: the server may have received the request all the same."""
 
     def __init__(self, *, sent: bool) -> None:
         super().__init__()

@@ -1,11 +1,14 @@
-"""The web pages: rendered here from the models of the typed API, patched by its events. No build
-step, no request to anybody else; reading needs no script.
+"""The web UI: pages rendered on the server from the models of the typed API, updated by its events.
 
-app        the routes
-frame      what all pages share: templates, who may see them, how errors look
-pages      GET: one function for each page
-acting     what changes something: a page that says what it keeps and costs, then the wish, then back to the fact
-drawing    the graph and the timeline as coordinates. Pure
-words      numbers, times and states for people. Pure
-templates, static   what they are made of
+No build step and no requests to other hosts; pages can be read without JavaScript.
+
+app             routes
+page_renderer   what all pages share: templates, roles, error pages
+pages           GET: one function per page
+actions         confirmation pages, and the commands that follow them
+history         history of a job
+drawing         graph and checkpoint timeline as coordinates. Pure
+formats         human-readable numbers, times and states. Pure
+log_text        human-readable logs. Pure
+templates, static
 """

@@ -1,8 +1,8 @@
-"""What changes something. Each is a page that says what it keeps and what it costs, with its twin
-on the command line; then the wish; then back to the fact.
+"""Actions. Each has a confirmation page (GET) and carries the action out (POST).
 
-Forms work without scripts. Who is let in by a token has it in a cookie that scripts cannot read and
-other sites cannot use.
+A confirmation page shows what is kept, what the action costs, and the equivalent command. Forms
+work without JavaScript. A token is kept in a cookie that scripts cannot read and other sites cannot
+use.
 """
 
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ from tidegate.api.seatunnel.bulk import FORMATS, parts_of
 from tidegate.api.seatunnel.commands import JobCommands, StopMode, read_body
 from tidegate.api.seatunnel.job_source import format_of, plan_with_problems
 from tidegate.api.seatunnel.queries import job_id_of
-from tidegate.api.seatunnel.restore_params import submit_query, restore_options
+from tidegate.api.seatunnel.restore_params import restore_options, submit_query
 from tidegate.api.v1 import serializers as shapes
 from tidegate.api.v1.jobs import job_details
 from tidegate.api.v1.state import collect, restore_plan, savepoint, storage, survey, undo
 from tidegate.coordinator import savepoint_requests
 from tidegate.coordinator.accepted_changes import stopped_job
 from tidegate.coordinator.commands import UnknownJob
-from tidegate.coordinator.tokens import recognised
+from tidegate.coordinator.tokens import authenticate
 from tidegate.model.errors import UserError
 from tidegate.model.problem import BadJob
 from tidegate.model.table_changes import AcceptedChange
@@ -63,7 +63,7 @@ class Actions:
         self.writes = JobCommands(frame.context)
 
     async def stop(self, request: Request) -> Response:
-        """What stopping means for this job; then the wish."""
+        """Confirm a stop; then request it."""
         job_id = job_id_of(request.path_params["job_id"])
         job = job_details(self.context.current(), job_id, self.context.clock.now_ms())
         if request.method == "POST":
@@ -75,7 +75,7 @@ class Actions:
         return self.frame.page(request, "stop.html", job=job, how=how.value, words=STOP_WORDS[how])
 
     async def savepoint(self, request: Request) -> Response:
-        """What a savepoint keeps; then the wish. The job goes on."""
+        """Confirm a savepoint; then request it. The job continues."""
         job_id = job_id_of(request.path_params["job_id"])
         if request.method == "POST":
             await run_in_threadpool(
@@ -92,16 +92,18 @@ class Actions:
         )
 
     async def delete_savepoint(self, request: Request) -> Response:
-        """What is lost with a savepoint; then it goes, unless a job needs it at this moment."""
+        """Confirm the deletion of a savepoint; then delete it, unless a job is restored from it."""
         job_id, there = job_id_of(request.path_params["job_id"]), self.context.commands.savepoints
         found = await run_in_threadpool(there.find, job_id, request.path_params["savepoint_id"])
         if request.method == "POST":
-            await run_in_threadpool(savepoint_requests.delete, self.context.store, there, found)
+            await run_in_threadpool(
+                savepoint_requests.delete_savepoint, self.context.store, there, found
+            )
             return self.frame.redirect("/ui/storage")
         return self.frame.page(request, "delete_savepoint.html", savepoint=savepoint(found))
 
     async def resume(self, request: Request) -> Response:
-        """The restore plan of an ended job, from where one wants; then it goes on."""
+        """Show the restore plan of an ended job; then resume the job."""
         job_id = job_id_of(request.path_params["job_id"])
         outcome, given = (
             self.context.current().outcome(job_id),
@@ -115,11 +117,11 @@ class Actions:
             query = submit_query(
                 str(job_id), None, form.get("restore", "latest"), form.get("onSinkLost")
             )
-            wish, by = restore_options(query), principal_of(request).name
+            options, by = restore_options(query), principal_of(request).name
             audit_facts(request, action="resume", restore=query["restore"][:100])
             await run_in_threadpool(
                 lambda: self.context.commands.submit(
-                    plan, file="", job_id=job_id, name=name, restore=wish, by=by
+                    plan, file="", job_id=job_id, name=name, restore=options, by=by
                 )
             )
             self.context.record_write()
@@ -147,9 +149,7 @@ class Actions:
         )
 
     async def accept_change(self, request: Request) -> Response:
-        """What a decision about a change of a table means, with the restore plan; then the job goes
-        on with it.
-        """
+        """Show what a decision about a table change means; then resume the job with it."""
         job_id = job_id_of(request.path_params["job_id"])
         if request.method == "POST":
             decided = _accepted_change(await _form(request))
@@ -177,7 +177,7 @@ class Actions:
         )
 
     async def survey(self, request: Request) -> Response:
-        """Look at the storage now; nothing is moved."""
+        """Inspect the storage now. Moves nothing."""
         found, seen = await run_in_threadpool(lambda: (survey(self.context), storage(self.context)))
         saved = await run_in_threadpool(self.context.commands.savepoints.list)
         return self.frame.page(
@@ -189,7 +189,7 @@ class Actions:
         )
 
     async def collect(self, request: Request) -> Response:
-        """What a pass of the collector would move; then the pass, for those who have seen it."""
+        """Show what the collector would move; after confirmation run it."""
         if request.method == "POST" and (await _form(request)).get("confirmed") == "yes":
             await run_in_threadpool(collect, self.context)
             return self.frame.redirect("/ui/storage")
@@ -202,7 +202,7 @@ class Actions:
         return self.frame.redirect("/ui/storage")
 
     async def submit(self, request: Request) -> Response:
-        """A job file to paste or upload: judged with its lines and its graph, then taken in."""
+        """Check a pasted or uploaded job file, and submit it."""
         if request.method == "GET":
             return self._submission(request, {"text": EXAMPLE})
         form = await _form(request)
@@ -242,7 +242,7 @@ class Actions:
         )
 
     async def login(self, request: Request) -> Response:
-        """Bring a token; it stays in a cookie until the browser or the evening ends."""
+        """Log in with a token; a cookie keeps it for COOKIE_S or until the browser is closed."""
         if request.method == "GET":
             return self.frame.page(
                 request,
@@ -254,7 +254,7 @@ class Actions:
         text, wanted = form.get("token", "").strip(), local_page(form.get(NEXT, ""))
         seen = self.context.cache.tokens()
         if (
-            recognised(
+            authenticate(
                 text,
                 lambda key: seen[key].value if key in seen else None,
                 self.context.clock.now_ms(),
@@ -282,27 +282,26 @@ class Actions:
         return answer
 
     def _secure(self) -> bool:
-        """Whether browsers reach these pages by https, here or through a proxy."""
+        """Return whether browsers reach these pages over HTTPS, directly or through a proxy."""
         http = self.context.settings.http
         return http.https or http.external_url.lower().startswith("https:")
 
 
 def _stop_mode(word: str) -> StopMode:
-    if word not in {how.value for how in STOP_WORDS}:
-        raise UserError(
-            f"{word!r} is no way to stop a job: {', '.join(how.value for how in STOP_WORDS)}"
-        )
+    modes = [mode.value for mode in STOP_WORDS]
+    if word not in modes:
+        raise UserError(f"{word!r} is not a stop mode: use {', '.join(modes)}")
     return StopMode(word)
 
 
 def _accepted_change(given: Mapping[str, str]) -> AcceptedChange:
-    """What a form says about a change."""
+    """Parse a decision about a change from a form."""
     at, word, table = given.get("at", ""), given.get("choice", ""), given.get("table", "")
     return AcceptedChange.parse(f"{table + '@' if table else ''}{at}={word}")
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """The fields of a form; a file that was chosen is the text, in the format of its name."""
+    """Parse a form. An uploaded file becomes the field `text`, in the format of its suffix."""
     content_type, body = request.headers.get("content-type", ""), await read_body(request)
     if not content_type.lower().startswith("multipart/form-data"):
         return {

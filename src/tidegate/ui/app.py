@@ -1,4 +1,4 @@
-"""The routes of the pages. Put together by the server, beside the API."""
+"""Routes of the web UI. Mounted by the server next to the API."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,7 +13,7 @@ from tidegate.ui.pages import Pages
 
 
 def routes(context: ApiContext) -> list[BaseRoute]:
-    """All pages of one server."""
+    """Create the routes of all pages."""
     frame = PageRenderer(context)
     pages, acting = Pages(frame), Actions(frame)
 

@@ -1,4 +1,4 @@
-"""The graph of a job and the timeline of its checkpoints, as coordinates for inline SVG. Pure."""
+"""Coordinates of a job's graph and checkpoint timeline, for inline SVG. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class DrawnNode:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A curve from one node to the next; above it the rows that have passed, below it how fast."""
+    """A curve between two nodes, with the row count above it and the rate below it."""
 
     path: str
     x: int
@@ -69,7 +69,7 @@ class GraphDrawing:
 
 
 def graph(vertices: Sequence[Vertex]) -> GraphDrawing:
-    """Columns by distance from the sources, pipelines one below the other."""
+    """Lay out a graph: columns by distance from the sources, pipelines below each other."""
     places: dict[tuple[int, str], tuple[int, int]] = {}
     row = 0
     for part in dict.fromkeys(vertex.pipeline for vertex in vertices):
@@ -116,26 +116,23 @@ def _edge(places: dict[tuple[int, str], tuple[int, int]], giver: Vertex, vertex:
 
 
 def _labels(giver: Vertex, vertex: Vertex) -> tuple[str, str]:
-    """What passes an edge: what its giver gives; else what its sink takes, where nobody else gives
-    to it; else nothing is said.
+    """Return row count and rate of an edge; empty if unknown.
+
+    They are those of the upstream operator; else those of the sink, if it has no other input.
     """
-    told = (
-        giver
-        if giver.rows is not None
-        else vertex
-        if vertex.kind == "sink" and len(vertex.inputs) == 1
-        else None
-    )
-    if told is None or told.rows is None:
+    counted = giver
+    if giver.rows is None and vertex.kind == "sink" and len(vertex.inputs) == 1:
+        counted = vertex
+    if counted.rows is None:
         return "", ""
-    several = f"{len(told.tables)} tables" if len(told.tables) > 1 else ""
-    rate = f"{number(told.rows_per_second)}/s" if told.rows_per_second is not None else ""
-    return f"{number(told.rows)} rows", " · ".join(filter(None, (rate, several)))
+    several = f"{len(counted.tables)} tables" if len(counted.tables) > 1 else ""
+    rate = f"{number(counted.rows_per_second)}/s" if counted.rows_per_second is not None else ""
+    return f"{number(counted.rows)} rows", " · ".join(filter(None, (rate, several)))
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One checkpoint: as high as it took long."""
+    """One checkpoint; its height is its duration."""
 
     checkpoint: CheckpointModel
     x: float
@@ -155,7 +152,7 @@ class Bar:
 
 
 def timeline(checkpoints: Sequence[CheckpointModel]) -> list[Bar]:
-    """Bars from the oldest to the newest."""
+    """Lay out bars from the oldest checkpoint to the newest."""
     ordered = sorted(checkpoints, key=lambda each: each.checkpoint)
     if not ordered:
         return []

@@ -1,4 +1,4 @@
-"""Numbers, times and states for people. Pure; used by the templates as filters."""
+"""Human-readable numbers, times and states. Pure; used as filters in templates."""
 
 from datetime import UTC, datetime
 
@@ -36,17 +36,17 @@ KINDS = {
 
 
 def symbol(status: str) -> str:
-    """A sign for a state, so that colour is never alone."""
+    """Return a symbol for a state, so that color is not the only mark."""
     return SIGNS.get(str(status), "…")
 
 
 def kind(status: str) -> str:
-    """Which colour: good, done, warn, bad, quiet."""
+    """Return the CSS class of a state: good, done, warn, bad, quiet."""
     return KINDS.get(str(status), "quiet")
 
 
 def number(value: float | int | None) -> str:
-    """Groups of three with commas, as everywhere else; a dash where it is not known."""
+    """Format a number with commas; a dash if it is unknown."""
     if value is None:
         return UNKNOWN_TEXT
     return (
@@ -61,7 +61,7 @@ def size(count: int | None) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """A span of time in its two largest units."""
+    """Format a duration in its two largest units."""
     if seconds is None:
         return "never"
     whole = int(seconds)
@@ -83,7 +83,7 @@ def span(seconds: float | None) -> str:
 
 
 def utc(moment: datetime | None) -> str:
-    """A moment for people, with its zone."""
+    """Format a time with its zone."""
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ") if moment else ""
 
 
@@ -92,7 +92,7 @@ def iso(moment: datetime | None) -> str:
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
-    """How long ago; scripts go on counting."""
+    """Format the age of a time; live.js keeps it up to date."""
     return f"{span(max(0.0, (now - moment).total_seconds()))} ago" if moment else "never"
 
 
@@ -101,5 +101,5 @@ def counted(count: int, word: str) -> str:
 
 
 def is_terminal(status: JobStatus) -> bool:
-    """Whether nothing may change any more."""
+    """Return whether the status is final."""
     return status.terminal

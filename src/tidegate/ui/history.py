@@ -1,4 +1,4 @@
-"""What happened to a job, for the "why" of its page: its stored history, and what was restored."""
+"""History of a job for its page: stored events, and the restore report."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,21 +24,21 @@ class HistoryLine:
 
 
 def events_of(cache: ClusterCache, job: models.JobDetails) -> list[HistoryLine]:
-    """All of them, the newest first.
+    """Return all events of a job, newest first.
 
-    A job that ran under a release without a history has at least the last time of each status.
+    A job of a release without stored events has at least the last time of each status.
     """
     if not job.events:
         found = [*_failures(job.failures), *_stages(cache, job)]
         return sorted(found, key=lambda event: event.at, reverse=True)
-    told = {event.reason.removesuffix("…") for event in job.events}
-    untold = [
+    reasons = {event.reason.removesuffix("…") for event in job.events}
+    missing = [
         each
         for each in job.failures
-        if not any(each.message.startswith(reason) for reason in told if reason)
+        if not any(each.message.startswith(reason) for reason in reasons if reason)
     ]
     lines = [_line(event) for event in job.events]
-    for failure in _failures(untold):
+    for failure in _failures(missing):
         index = next(
             (index for index, line in enumerate(lines) if line.at <= failure.at), len(lines)
         )
@@ -61,7 +61,7 @@ def _line(event: models.JobEventModel) -> HistoryLine:
             return HistoryLine(event.at, f"submitted{by}", event.reason)
         case JobEventKind.COMMAND:
             return HistoryLine(
-                event.at, f"{COMMANDS.get(event.what, event.what)} asked for{by}", event.reason
+                event.at, f"{COMMANDS.get(event.what, event.what)} requested{by}", event.reason
             )
         case JobEventKind.RESTART:
             return HistoryLine(
@@ -85,11 +85,11 @@ def _failures(failures: list[models.FailureModel]) -> Iterator[HistoryLine]:
 
 
 def _stages(cache: ClusterCache, job: models.JobDetails) -> Iterator[HistoryLine]:
-    """When it came, and when it entered each status last."""
+    """Yield the time of submission, and the last time of each status."""
     yield HistoryLine(job.submitted, "submitted")
     state = cache.state(int(job.id))
     for status, ms in (state.value.entered if state is not None else {}).items():
         if status != JobStatus.CREATED and not (job.ended and status == job.status.value):
-            yield HistoryLine(shapes.at(ms), status)
+            yield HistoryLine(shapes.to_time(ms), status)
     if job.ended:
         yield HistoryLine(job.ended, job.status.value)

@@ -1,6 +1,4 @@
-"""A log of JSON lines for people: time, level, what happened, its fields, and stack traces over as
-many lines as they have. Pure.
-"""
+"""Human-readable log lines from JSON lines: time, level, event, fields, and stack traces. Pure."""
 
 import json
 from typing import Any
@@ -10,7 +8,7 @@ MULTILINE = ("trace",)
 
 
 def readable(text: str) -> str:
-    """Each line as a person reads it. What is no JSON object stays as it is."""
+    """Convert each JSON line to readable text. Other lines are unchanged."""
     return "\n".join(_line(line) for line in text.splitlines())
 
 

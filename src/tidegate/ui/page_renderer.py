@@ -1,4 +1,4 @@
-"""What all pages share: templates, the head of the page, who may see it, and how errors look."""
+"""Render pages: templates, page header, role checks and error pages."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -11,9 +11,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from tidegate import __version__
-from tidegate.api.auth import principal_of
+from tidegate.api.auth import permission_denied, principal_of
 from tidegate.api.context import ApiContext
-from tidegate.api.seatunnel.responses import internal_error
+from tidegate.api.seatunnel.responses import INCOMPLETE_BODY, internal_error
 from tidegate.api.v1.cluster import coordinators_of
 from tidegate.model.errors import TidegateError, TransientError, UserError
 from tidegate.model.records import Role
@@ -34,7 +34,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class PageRenderer:
-    """What all pages share: templates, the address of everything, and the head of the page."""
+    """Renders the templates with the values that all pages share."""
 
     def __init__(self, context: ApiContext) -> None:
         self.context = context
@@ -66,16 +66,16 @@ class PageRenderer:
     def page(
         self, request: Request, template: str, *, status: int = 200, **values: Any
     ) -> Response:
-        """A whole page.
+        """Render a page.
 
-        Nothing on it may come from elsewhere, be framed, or be kept by anybody on the way.
+        The headers forbid content of other origins, framing and caching.
         """
-        who = principal_of(request)
+        principal = principal_of(request)
         now = datetime.fromtimestamp(self.context.clock.now_ms() / 1000, UTC)
         known = {
-            "who": who,
-            "operator": who.role.may(Role.OPERATOR),
-            "admin": who.role.may(Role.ADMIN),
+            "who": principal,
+            "operator": principal.role.may(Role.OPERATOR),
+            "admin": principal.role.may(Role.ADMIN),
             "guarded": self.context.settings.http.requires_authentication,
             "now": now,
             "here": request.url.path,
@@ -95,7 +95,7 @@ class PageRenderer:
         return HTMLResponse(text, status, headers)
 
     def _servers(self) -> set[str]:
-        """Addresses of servers that a page may go on with, should this one die."""
+        """Return the addresses of servers that a page may switch to if this one fails."""
         if self.context.out_of_date() is not None:
             return set()
         return {server.address for server in coordinators_of(self.context) if server.address}
@@ -104,18 +104,21 @@ class PageRenderer:
         return sorted(self._servers() - {self.context.me.address})
 
     def redirect(self, path: str) -> Response:
-        """Go there next, by GET."""
+        """Redirect to a page, which is requested with GET."""
         return RedirectResponse(f"{self.root}{path}", 303)
 
     def with_errors(self, handler: Handler, needed: Role) -> Handler:
-        """The handler, for those who may, with every error as a page."""
+        """Wrap a handler: check the caller's role, and turn every error into a page."""
 
         async def show(request: Request) -> Response:
-            who = principal_of(request)
-            if not who.role.may(needed):
-                why = f"{who.name} is {who.role.value} here, and this needs the role {needed.value}"
+            principal = principal_of(request)
+            if not principal.role.may(needed):
                 return self.page(
-                    request, "error.html", status=403, condition="not-allowed", message=why
+                    request,
+                    "error.html",
+                    status=403,
+                    condition="not-allowed",
+                    message=permission_denied(principal, needed),
                 )
             try:
                 return await handler(request)
@@ -128,7 +131,7 @@ class PageRenderer:
                     message=str(error),
                 )
             except ClientDisconnect:
-                return Response("the connection ended before the body of the request did", 400)
+                return Response(INCOMPLETE_BODY, 400)
             except (TransientError, StoreDamaged) as error:
                 return self.page(
                     request, "error.html", status=503, condition=error.condition, message=str(error)

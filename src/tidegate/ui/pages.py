@@ -1,7 +1,4 @@
-"""GET: one function for each page.
-
-Everything comes from this server's picture of the store, as the models of the typed API have it.
-"""
+"""GET: one function per page, from the cluster cache and the models of the typed API."""
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -37,7 +34,7 @@ class NoSuchPage(UserError):
     condition = "unknown-page"
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"there is no page {path} here")
+        super().__init__(f"Not found: {path}")
 
 
 class Pages:
@@ -46,7 +43,7 @@ class Pages:
         self.context = frame.context
 
     async def overview(self, request: Request) -> Response:
-        """What needs attention, and why; then the figures."""
+        """Show the jobs that need attention and why, and counts."""
         cache, now_ms = self.context.current(), self.context.clock.now_ms()
         running = self.context.job_index.rows(ended=False)
         alive = {row.job_id for row in running}
@@ -56,7 +53,7 @@ class Pages:
         failed = [
             row for row in ended if row.job_id not in alive
         ]  # one that runs again has been seen to
-        sick = [
+        unhealthy = [
             job_of(cache, row, now_ms)
             for row in running
             if row.health is not CheckpointHealth.OK or row.status in RECOVERING
@@ -74,15 +71,15 @@ class Pages:
             "overview.html",
             overview=overview_of(self.context),
             running=len(running),
-            troubled=len(sick) + len(waiting),
-            sick=sick[:ATTENTION_ROWS],
+            troubled=len(unhealthy) + len(waiting),
+            unhealthy=unhealthy[:ATTENTION_ROWS],
             waiting=waiting[:ATTENTION_ROWS],
             failed_total=len(failed),
             failed=[job_of(cache, row, now_ms) for row in failed[:ATTENTION_ROWS]],
         )
 
     async def jobs(self, request: Request) -> Response:
-        """The list; filters and pages are in the address."""
+        """List jobs; filters and cursor are in the URL."""
         cache, query, now_ms = (
             self.context.current(),
             request.query_params,
@@ -109,7 +106,7 @@ class Pages:
         )
 
     async def job(self, request: Request) -> Response:
-        """One job: graph, timeline, failures, figures, what can be done."""
+        """Show a job: graph, timeline, failures, metrics and possible actions."""
         cache, job_id = self.context.current(), job_id_of(request.path_params["job_id"])
         details = job_details(cache, job_id, self.context.clock.now_ms())
         lines = {
@@ -128,7 +125,7 @@ class Pages:
         )
 
     async def logs(self, request: Request) -> Response:
-        """The end of the driver's log, as this server has it."""
+        """Show the end of the driver's log, if this server has it."""
         job_id = job_id_of(request.path_params["job_id"])
         details = job_details(self.context.current(), job_id, self.context.clock.now_ms())
         reader = LogQueries(self.context)
@@ -146,7 +143,7 @@ class Pages:
         )
 
     async def unknown(self, request: Request) -> Response:
-        """A path that leads nowhere."""
+        """Handle an unknown path."""
         raise NoSuchPage(request.url.path)
 
     async def cluster(self, request: Request) -> Response:
@@ -158,9 +155,7 @@ class Pages:
         )
 
     async def storage(self, request: Request) -> Response:
-        """What is below the namespace, as the last pass of the collector saw it; savepoints;
-        quarantines.
-        """
+        """Show the storage as the collector's last pass found it, savepoints and quarantines."""
         seen, saved = await run_in_threadpool(
             lambda: (storage(self.context), self.context.commands.savepoints.list())
         )
@@ -173,7 +168,7 @@ class Pages:
         )
 
     async def cleanup(self, request: Request) -> Response:
-        """What ended jobs have left."""
+        """List ended jobs whose state is to be deleted."""
         records = sorted(
             (seen.value for seen in self.context.current().cleanups().values()),
             key=lambda record: record.due_ms,

@@ -10,7 +10,7 @@ import pytest
 from tidegate.api.app import make_app
 from tidegate.checkpoints.manifest import Manifest
 from tidegate.coordinator.job_snapshot import read_job
-from tidegate.coordinator.terminal_transaction import ending_of
+from tidegate.coordinator.terminal_transaction import terminal_transaction
 from tidegate.model.records import (
     PIPELINES,
     RUNNING_JOBS,
@@ -65,7 +65,7 @@ def stopped(site, stop: ChangeStop | None = STOP) -> None:
         error=failure,
     )
     site.put(PIPELINES, "5/1", state)
-    ending = ending_of(read_job(site.solid, 5), JobStatus.FAILED, site.clock.now_ms())
+    ending = terminal_transaction(read_job(site.solid, 5), JobStatus.FAILED, site.clock.now_ms())
     site.solid.transact(ending.checks, ending.writes)
 
 

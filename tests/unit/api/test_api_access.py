@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.coordinator.tokens import Tokens, UnknownToken, recognised
+from tidegate.coordinator.tokens import Tokens, UnknownToken, authenticate
 from tidegate.model.engine import EngineSettings
 from tidegate.model.errors import UserError
 from tidegate.model.records import TOKENS, Role
@@ -138,8 +138,8 @@ def test_the_store_never_has_the_secret(closed) -> None:
     token, text = Tokens(closed.solid, closed.clock).create("ci", Role.OPERATOR)
     kept = str(closed.solid.get(TOKENS, token.id).value)
     assert text.split("_", 2)[2] not in kept
-    assert recognised(text, {token.id: token}.get, 0) == token
-    assert recognised(text.upper(), {token.id: token}.get, 0) is None
+    assert authenticate(text, {token.id: token}.get, 0) == token
+    assert authenticate(text.upper(), {token.id: token}.get, 0) is None
 
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 101, "two\nlines"])

@@ -109,7 +109,7 @@ def ended(
         ),
         (
             {"restore": "savepoint:1700000000000"},
-            RestoreOptions(RestoreSource.SAVEPOINT, where="1700000000000"),
+            RestoreOptions(RestoreSource.SAVEPOINT, location="1700000000000"),
         ),
         (
             {"restoreMode": "CHECKPOINT", "restoreSourceJobId": "5"},

@@ -44,7 +44,7 @@ def test_a_token_is_made_used_listed_and_revoked(
 ) -> None:
     admin = holder(closed, Role.ADMIN)
     answer = closed.http.post(
-        PATH, json={"name": "ci", "role": "operator", "lives_s": 60}, headers=admin
+        PATH, json={"name": "ci", "role": "operator", "lifetime_s": 60}, headers=admin
     )
     made = answer.json()
     assert (answer.status_code, answer.headers["cache-control"], made["role"], made["name"]) == (
@@ -66,7 +66,7 @@ def test_a_token_is_made_used_listed_and_revoked(
     assert (again.status_code, again.json()["condition"]) == (404, "unknown-token")
     lines = [(r.__dict__["by"], r.__dict__["what"]) for r in audit if r.getMessage() == "token"]
     assert lines == [
-        ("some admin", f"made token {made['id']} 'ci', operator"),
+        ("some admin", f"created token {made['id']} 'ci', operator"),
         ("some admin", f"revoked token {made['id']}"),
     ]
     assert secret not in str([r.__dict__ for r in audit])
@@ -96,7 +96,7 @@ def test_others_neither_see_nor_change_them(closed: Any, role: Role | None) -> N
         {"name": "x" * 101},
         {"name": 7},
         {"name": "x", "role": "king"},
-        {"name": "x", "lives_s": 0},
+        {"name": "x", "lifetime_s": 0},
         {"name": "x", "more": 1},
         [],
         "x",
@@ -120,10 +120,10 @@ def test_what_is_no_id_is_refused(site: Any, word: str) -> None:
     ids=lambda lives: str(lives)[:20],
 )
 def test_a_lifetime_that_makes_no_sense_is_unprocessable(site: Any, lives: Any) -> None:
-    answer = site.http.post(PATH, json={"name": "x", "role": "admin", "lives_s": lives})
+    answer = site.http.post(PATH, json={"name": "x", "role": "admin", "lifetime_s": lives})
     assert (answer.status_code, answer.json()["condition"]) == (422, "invalid-request")
     for text in ("NaN", "Infinity", "-Infinity", "1e400"):
-        body = f'{{"name": "x", "role": "admin", "lives_s": {text}}}'.encode()
+        body = f'{{"name": "x", "role": "admin", "lifetime_s": {text}}}'.encode()
         assert (
             site.http.post(
                 PATH, content=body, headers={"Content-Type": "application/json"}

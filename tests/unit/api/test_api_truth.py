@@ -79,8 +79,8 @@ def rates_everywhere(site, job_id: int = 7) -> list[object]:
         None,
     )
     return [
-        listed["figures"]["rows_written_per_second"],
-        details["figures"]["rows_written_per_second"],
+        listed["metrics"]["rows_written_per_second"],
+        details["metrics"]["rows_written_per_second"],
         details["graph"][1]["rows_per_second"],
         v2["SinkWriteQPS"],
         v2["SinkCommittedQPS"],
@@ -141,12 +141,12 @@ def test_an_ended_job_has_the_average_of_its_whole_run_or_none(site) -> None:
         restarts_total=4,
     )
     job = site.get("/api/v1/jobs/8").json()
-    assert (job["figures"]["rows_written_per_second"], job["restarts"]) == (100, 4)
+    assert (job["metrics"]["rows_written_per_second"], job["restarts"]) == (100, 4)
     assert site.get("/job-info/8").json()["metrics"]["SinkWriteQPS"] == "100"
     site.ended(9, started_ms=NOW_MS - 11_000, rows_written=1000, restored=True)
-    assert site.get("/api/v1/jobs/9").json()["figures"]["rows_written_per_second"] is None
+    assert site.get("/api/v1/jobs/9").json()["metrics"]["rows_written_per_second"] is None
     site.ended(10, started_ms=NOW_MS + 60_000, rows_written=1000)  # a clock that stepped back
-    assert site.get("/api/v1/jobs/10").json()["figures"]["rows_written_per_second"] is None
+    assert site.get("/api/v1/jobs/10").json()["metrics"]["rows_written_per_second"] is None
 
 
 def leftover(site, status: JobStatus, **more: object) -> None:
@@ -253,7 +253,7 @@ def test_the_page_and_the_api_show_the_whole_history(site) -> None:
         "submitted",
     ]
     page = site.get("/ui/jobs/8").text
-    for text in ("submitted by ann", "stalled: the sink hangs", "stop at once asked for by bob"):
+    for text in ("submitted by ann", "stalled: the sink hangs", "stop at once requested by bob"):
         assert text in page
     assert (
         page.index("CANCELED</strong>")
@@ -315,14 +315,14 @@ def test_the_overview_counts_failed_jobs_and_jobs_that_wait(site) -> None:
     assert "All 2 jobs that run are well; 2 jobs have failed." in " ".join(
         site.get("/ui/").text.split()
     )
-    site.running(3, JobStatus.PENDING, reason="no worker is there")
+    site.running(3, JobStatus.PENDING, reason="no worker is running")
     assert "1 of 3 jobs needs attention; 2 jobs have failed." in " ".join(
         site.get("/ui/").text.split()
     )
 
 
 def test_a_job_that_waits_is_not_green(site) -> None:
-    site.running(3, JobStatus.PENDING, reason="no worker is there")
+    site.running(3, JobStatus.PENDING, reason="no worker is running")
     page = site.get("/ui/jobs").text
     assert 'class="status warn"' in page
     assert "● </span>" not in page

@@ -54,7 +54,7 @@ def test_jobs_are_listed_with_numbers_and_times(site) -> None:
         job["seconds_since_checkpoint"],
     ) == ("RUNNING", "LATE", 12, 30.0)
     assert job["submitted"].endswith("Z")
-    assert job["figures"]["rows_committed"] == 90
+    assert job["metrics"]["rows_committed"] == 90
     assert by_id["8"]["ended"] is not None
 
 
@@ -220,22 +220,22 @@ def test_a_bad_job_file_is_told_as_a_whole(site) -> None:
 
 def test_a_job_is_wanted_to_stop(site) -> None:
     site.http.post("/api/v1/jobs", json={"text": HOCON, "id": "5"})
-    answer = site.http.post("/api/v1/jobs/5/stop", json={"how": "cancel"})
-    assert (answer.status_code, answer.json()["wish"]) == (202, "cancel")
+    answer = site.http.post("/api/v1/jobs/5/stop", json={"mode": "cancel"})
+    assert (answer.status_code, answer.json()["desired"]) == (202, "cancel")
     problem(site.http.post("/api/v1/jobs/6/stop", json={}), 404, "unknown-job")
-    problem(site.http.post("/api/v1/jobs/5/stop", json={"how": "gently"}), 422, "invalid-request")
+    problem(site.http.post("/api/v1/jobs/5/stop", json={"mode": "gently"}), 422, "invalid-request")
 
 
 def test_a_job_file_is_judged_and_nothing_is_started(site) -> None:
     seen = site.http.post("/api/v1/validate", json={"text": HOCON}).json()
-    assert (seen["good"], [vertex["plugin"] for vertex in seen["graph"]]) == (
+    assert (seen["valid"], [vertex["plugin"] for vertex in seen["graph"]]) == (
         True,
         ["FakeSource", "Console"],
     )
     bad = site.http.post(
         "/api/v1/validate", json={"text": HOCON.replace("Console", "Consle")}
     ).json()
-    assert (bad["good"], bad["graph"]) == (False, [])
+    assert (bad["valid"], bad["graph"]) == (False, [])
     assert [(each["line"], each["suggestion"]) for each in bad["problems"]] == [(4, "Console")]
     assert site.get("/api/v1/jobs").json()["total"] == 0
 

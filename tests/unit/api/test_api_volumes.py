@@ -103,7 +103,7 @@ def test_each_vertex_tells_what_has_passed_it(site) -> None:
             {"table": "db.t", "rows": 40, "bytes": 520},
             {"table": "db.u", "rows": 2, "bytes": 8},
         ]
-        assert (job["figures"]["bytes_read"], job["figures"]["bytes_written"]) == (528, 500)
+        assert (job["metrics"]["bytes_read"], job["metrics"]["bytes_written"]) == (528, 500)
     assert site.get("/api/v1/jobs/7").json()["graph"][0]["rows_per_second"] == 1.05
 
 

@@ -38,11 +38,14 @@ class Script:
 def test_bad_weather_is_waited_for_and_named_once(caplog: pytest.LogCaptureFixture) -> None:
     down = StoreUnavailable("the store is away")
     loop = PeriodicTask(
-        "picture", Script(None, down, down, Conflict("m", "k", 1, 2), None), 0.5, SystemClock()
+        "cluster-cache",
+        Script(None, down, down, Conflict("m", "k", 1, 2), None),
+        0.5,
+        SystemClock(),
     )
     with caplog.at_level(logging.INFO, "tidegate.server"):
         assert [loop.run_once() for _ in range(5)] == [0.5] * 5
-    assert [record.getMessage() for record in caplog.records] == ["held up", "going on"]
+    assert [record.getMessage() for record in caplog.records] == ["task_blocked", "task_resumed"]
 
 
 def test_a_mistake_is_logged_with_its_trace_and_the_loop_goes_on(
@@ -55,7 +58,7 @@ def test_a_mistake_is_logged_with_its_trace_and_the_loop_goes_on(
 
 def test_a_loop_turns_until_it_is_stopped() -> None:
     turned = threading.Event()
-    loop = PeriodicTask("picture", turned.set, 0.0, SystemClock())
+    loop = PeriodicTask("cluster-cache", turned.set, 0.0, SystemClock())
     loop.start()
     assert turned.wait(30)
     loop.stop()

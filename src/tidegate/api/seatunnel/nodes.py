@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 
 from tidegate.api.context import ApiContext
 from tidegate.api.seatunnel.commands import json_object, read_body
-from tidegate.coordinator.server_heartbeat import living
+from tidegate.coordinator.server_heartbeat import live_servers
 from tidegate.model.errors import UserError
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "OFF")
@@ -57,7 +57,7 @@ class NodeHandlers:
         leader = lease.value.address if lease else ""
         own = await run_in_threadpool(node_metrics)
         members = [_member(self.context.me.address, leader) | own]
-        known = living(
+        known = live_servers(
             self.context.cache, self.context.settings.coordinator.lease_ms, self.context.clock
         )
         others = {leader, *(server.address for server in known)} - {"", self.context.me.address}

@@ -15,9 +15,9 @@ from tidegate.api.seatunnel.queries import job_id_of
 from tidegate.coordinator.restore.options import (
     RestoreOptions,
     RestoreSource,
-    changes_of,
-    files_of,
+    parse_changes,
     parse_choice,
+    parse_files,
 )
 from tidegate.model.errors import UserError
 from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnPositionLost, OnSinkLost
@@ -69,9 +69,9 @@ def _parse(query: Mapping[str, str]) -> RestoreOptions:
         RestoreOptions.parse(query.get("restore")),
         takeover=_flag(query, "takeover"),
         duplicates=_flag(query, "allowDuplicates"),
-        skip_files=files_of("--skip-file", _all(query, "skipFile")),
-        accept_files=files_of("--accept-file", _all(query, "acceptFile")),
-        accept_changes=changes_of(_all(query, "acceptChange")),
+        skip_files=parse_files("--skip-file", _all(query, "skipFile")),
+        accept_files=parse_files("--accept-file", _all(query, "acceptFile")),
+        accept_changes=parse_changes(_all(query, "acceptChange")),
         on_missing=parse_choice(OnMissing, "--on-missing", query.get("onMissing"), OnMissing.FAIL),
         on_damaged=parse_choice(OnDamaged, "--on-damaged", query.get("onDamaged"), OnDamaged.OLDER),
         on_incompatible=parse_choice(
@@ -91,7 +91,7 @@ def _parse(query: Mapping[str, str]) -> RestoreOptions:
             replace(wish, start=RestoreSource.LATEST) if wish.start is RestoreSource.ASK else wish
         )
     own = job_id_of(query["jobId"]) if "jobId" in query else None
-    return wish.of_job(_source(query), own)
+    return wish.from_job(_source(query), own)
 
 
 def _all(query: Mapping[str, str], name: str) -> list[str]:

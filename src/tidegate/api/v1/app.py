@@ -1,8 +1,7 @@
-"""The typed API put together: a mounted application with errors of its own shape, problem+json,
-whose `condition` is stable.
-"""
+"""The application of the typed API. Its errors are problem+json with a stable `condition`."""
 
 import logging
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -16,8 +15,9 @@ from tidegate.api.seatunnel.responses import BodyTooLarge, internal_error
 from tidegate.api.v1 import catalog, changes, cluster, jobs, state, tokens
 from tidegate.api.v1.live import EventStream
 from tidegate.api.v1.models import ProblemModel
+from tidegate.api.v1.openapi import without_model_suffix
 from tidegate.api.v1.roles import describe_roles
-from tidegate.checkpoints.files.retry import StorageRefused
+from tidegate.checkpoints.files.errors import StorageRefused
 from tidegate.model.document import UnreadableDocument
 from tidegate.model.errors import LineageMismatch, TidegateError, TransientError, UserError
 from tidegate.model.problem import BadJob
@@ -46,16 +46,16 @@ STATUSES = {
 }
 TITLES = {
     400: "bad request",
-    401: "unknown caller",
-    403: "not allowed",
+    401: "authentication required",
+    403: "permission denied",
     404: "not found",
-    405: "wrong method",
+    405: "method not allowed",
     409: "conflict",
-    413: "too large",
+    413: "request body too large",
     422: "bad request",
-    500: "our mistake",
-    502: "the checkpoint storage refuses",
-    503: "try again",
+    500: "internal server error",
+    502: "the checkpoint storage rejects the request",
+    503: "temporarily unavailable; try again",
 }
 RESPONSES: dict[int | str, dict[str, object]] = {
     status: {"description": TITLES[status], "model": ProblemModel, "content": {MEDIA: {}}}
@@ -63,12 +63,22 @@ RESPONSES: dict[int | str, dict[str, object]] = {
 }
 
 
+class TypedApi(FastAPI):
+    """FastAPI with our schema names in the OpenAPI document."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Generate the document once."""
+        if self.openapi_schema is None:
+            self.openapi_schema = without_model_suffix(super().openapi())
+        return self.openapi_schema
+
+
 def typed_api(context: ApiContext) -> FastAPI:
-    """The application to mount at /api/v1."""
-    app = FastAPI(
+    """Build the application to mount at /api/v1."""
+    app = TypedApi(
         title="Tidegate",
         version=__version__,
-        description="Jobs, their checkpoints and their place, typed.",
+        description="Jobs, checkpoints, savepoints and the cluster.",
         docs_url=None,
         redoc_url=None,
         responses=RESPONSES,
@@ -98,7 +108,7 @@ def typed_api(context: ApiContext) -> FastAPI:
 def problem(
     status: int, detail: str, condition: str, problems: list[str] | None = None
 ) -> Response:
-    """An answer that is no success."""
+    """Build an error response."""
     document = ProblemModel(
         title=TITLES.get(status, "error"),
         status=status,
@@ -135,26 +145,26 @@ async def _known_error(_request: Request, error: Exception) -> Response:
 
 async def _invalid_request(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    wrong = [
+    problems = [
         f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()
     ]
-    return problem(422, "; ".join(wrong), "invalid-request", wrong)
+    return problem(422, "; ".join(problems), "invalid-request", problems)
 
 
 async def unknown_path(request: Request, error: Exception) -> Response:
-    """No such path, or not with this method."""
+    """Respond to an unknown path, or to a method that the path does not have."""
     status = error.status_code if isinstance(error, HTTPException) else 500
-    words = {
-        404: f"there is no {request.url.path} here",
-        405: f"{request.method} is not for {request.url.path}",
+    details = {
+        404: f"Not found: {request.url.path}",
+        405: f"Method {request.method} is not allowed for {request.url.path}",
     }
-    answer = problem(
+    response = problem(
         status,
-        words.get(status, "this cannot be answered"),
+        details.get(status, "The request cannot be processed"),
         {404: "unknown-path", 405: "wrong-method"}.get(status, "error"),
     )
-    answer.headers.update((error.headers or {}) if isinstance(error, HTTPException) else {})
-    return answer
+    response.headers.update((error.headers or {}) if isinstance(error, HTTPException) else {})
+    return response
 
 
 async def _unexpected_error(request: Request, _error: Exception) -> Response:

@@ -1,14 +1,11 @@
-"""What helps to write job files: connectors with their options, and a job file judged without
-starting anything.
-"""
+"""Connectors with their options, and validation of job files. Starts nothing."""
 
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
 from tidegate.api.seatunnel.job_source import NAME, decode_body, format_of, plan_with_problems
-from tidegate.api.v1 import models
-from tidegate.api.v1 import serializers as shapes
+from tidegate.api.v1 import models, serializers
 from tidegate.api.v1.roles import OPERATOR, VIEWER
 from tidegate.model.job import BlockKind
 from tidegate.model.problem import Problem
@@ -19,14 +16,14 @@ from tidegate.plugin.rules import rules
 
 
 def routes() -> APIRouter:
-    """None of them needs the store."""
+    """Create the routes; none of them needs the store."""
     router = APIRouter(tags=["catalog"])
 
     @router.get("/connectors", dependencies=[VIEWER])
     def list_connectors(
-        kind: Annotated[BlockKind | None, Query(description="only these")] = None,
+        kind: Annotated[BlockKind | None, Query(description="only this kind")] = None,
     ) -> list[models.ConnectorSummary]:
-        """All sources, transforms and sinks."""
+        """List all sources, transforms and sinks."""
         return [
             models.ConnectorSummary(**_head(each))
             for each in connectors()
@@ -35,7 +32,7 @@ def routes() -> APIRouter:
 
     @router.get("/connectors/{kind}/{name}", dependencies=[VIEWER])
     def get_connector(kind: BlockKind, name: str) -> models.ConnectorModel:
-        """One of them with its options and the rules between them."""
+        """Get a connector with its options and the rules between them."""
         found = find(kind, name)
         return models.ConnectorModel(
             **_head(found),
@@ -45,17 +42,14 @@ def routes() -> APIRouter:
 
     @router.post("/validate", dependencies=[OPERATOR])
     def validate_job(body: models.SubmissionModel) -> models.ValidationResult:
-        """Every problem of a job file, with its line, and the graph that it describes; nothing is
-        started.
-        """
+        """Validate a job file: all problems with their lines, and the graph. Starts nothing."""
         plan, problems = plan_with_problems(
             decode_body(body.text.encode()), format_of(body.format), body.strictness
         )
-        good = plan is not None
         return models.ValidationResult(
-            good=good,
+            valid=plan is not None,
             problems=[_problem(problem) for problem in problems],
-            graph=shapes.graph(plan) if plan else [],
+            graph=serializers.graph(plan) if plan else [],
         )
 
     return router

@@ -1,4 +1,4 @@
-"""Workers, servers, the queue of cleanups, and the whole in figures."""
+"""Workers, servers, pending cleanups, and an overview of the installation."""
 
 from collections import Counter
 
@@ -7,59 +7,57 @@ from fastapi import APIRouter
 from tidegate import __version__
 from tidegate.api.context import ApiContext
 from tidegate.api.running_jobs import running_jobs
-from tidegate.api.v1 import models
-from tidegate.api.v1 import serializers as shapes
+from tidegate.api.v1 import models, serializers
 from tidegate.api.v1.roles import VIEWER
 from tidegate.coordinator.cluster_cache import ClusterCache
-from tidegate.coordinator.server_heartbeat import living
+from tidegate.coordinator.server_heartbeat import live_servers
 from tidegate.model.records import CheckpointHealth, ServerRecord
 
 
 def routes(context: ApiContext) -> APIRouter:
-    """All of them only read."""
+    """Create the routes, all read-only."""
     router = APIRouter(tags=["cluster"], dependencies=[VIEWER])
 
     @router.get("/overview")
     def get_overview() -> models.Overview:
-        """What there is, and what needs attention."""
+        """Get counts of jobs, workers and servers, and the jobs that need attention."""
         return overview_of(context)
 
     @router.get("/workers")
-    def listworkers_of() -> list[models.WorkerModel]:
-        """Every worker that has a lease, with the jobs in its hands."""
+    def list_workers() -> list[models.WorkerModel]:
+        """List every worker that holds a lease, with the jobs that are assigned to it."""
         return workers_of(context.current())
 
     @router.get("/coordinators")
     def list_coordinators() -> list[models.Coordinator]:
-        """Every server that lives, and which of them leads."""
+        """List every live server, and which of them is the leader."""
         return coordinators_of(context)
 
     @router.get("/cleanups")
     def list_cleanups() -> list[models.Cleanup]:
-        """What ended jobs have left, the next one to go first."""
-        records = [seen.value for seen in context.current().cleanups().values()]
-        return [
-            shapes.cleanup(record) for record in sorted(records, key=lambda record: record.due_ms)
-        ]
+        """List ended jobs whose state is to be deleted, the next one first."""
+        records = [entry.value for entry in context.current().cleanups().values()]
+        records.sort(key=lambda record: record.due_ms)
+        return [serializers.cleanup(record) for record in records]
 
     return router
 
 
 def workers_of(cache: ClusterCache) -> list[models.WorkerModel]:
-    """Every worker with the jobs in its hands."""
-    held: dict[str, list[int]] = {}
+    """Return every worker with the jobs that are assigned to it."""
+    assigned: dict[str, list[int]] = {}
     for job in running_jobs(cache):
         assignment = cache.assignment(job.state.job_id)
         if assignment is not None:
-            held.setdefault(assignment.value.worker, []).append(job.state.job_id)
+            assigned.setdefault(assignment.value.worker, []).append(job.state.job_id)
     return [
-        shapes.worker(seen.value, sorted(held.get(key, [])))
-        for key, seen in sorted(cache.workers().items())
+        serializers.worker(entry.value, sorted(assigned.get(key, [])))
+        for key, entry in sorted(cache.workers().items())
     ]
 
 
 def overview_of(context: ApiContext) -> models.Overview:
-    """What there is, and what needs attention."""
+    """Count jobs, workers and servers, and find the jobs that need attention."""
     cache, lease = context.current(), context.cache.lease()
     jobs, workers = running_jobs(cache), workers_of(cache)
     counts = Counter(job.state.status.value for job in jobs) + Counter(
@@ -81,10 +79,10 @@ def overview_of(context: ApiContext) -> models.Overview:
 
 
 def coordinators_of(context: ApiContext) -> list[models.Coordinator]:
-    """The servers that live.
+    """Return the live servers.
 
-    This one does, and so does the leader, also if they have not announced themselves yet, or are of
-    a release that does not.
+    This server and the leader are included even if they have no heartbeat (yet), as servers of
+    older releases have none.
     """
     cache, lease, me = context.current(), context.cache.lease(), context.me
     leader = lease.value if lease else None
@@ -97,13 +95,13 @@ def coordinators_of(context: ApiContext) -> list[models.Coordinator]:
         found[leader.holder] = ServerRecord(id=leader.holder, address=leader.address)
     found |= {
         each.id: each
-        for each in living(cache, context.settings.coordinator.lease_ms, context.clock)
+        for each in live_servers(cache, context.settings.coordinator.lease_ms, context.clock)
     }
     return [
         models.Coordinator(
             id=each.id,
             address=each.address,
-            since=shapes.moment(each.started_ms) if each.started_ms else None,
+            since=serializers.to_optional_time(each.started_ms) if each.started_ms else None,
             version=each.release,
             leads=leader is not None and leader.holder == each.id,
             term=leader.term if leader is not None and leader.holder == each.id else None,

@@ -1,6 +1,6 @@
-"""Jobs: list, one, its checkpoints; submit, stop.
+"""Jobs: list, details, checkpoints and failures; submit, stop.
 
-Reads come from the picture and wait for nothing; wishes are durable before they are answered.
+Reads are answered from the cluster cache without waiting; commands are durable before the response.
 """
 
 from collections.abc import Iterator
@@ -17,8 +17,7 @@ from tidegate.api.seatunnel.commands import JobCommands, StopMode
 from tidegate.api.seatunnel.job_source import format_of
 from tidegate.api.seatunnel.queries import job_id_of
 from tidegate.api.seatunnel.restore_params import submit_query
-from tidegate.api.v1 import models
-from tidegate.api.v1 import serializers as shapes
+from tidegate.api.v1 import models, serializers
 from tidegate.api.v1.page_cache import PageCache, tag_of
 from tidegate.api.v1.paging import page
 from tidegate.api.v1.roles import OPERATOR, VIEWER
@@ -30,54 +29,63 @@ from tidegate.store.follow import CachedEntry
 
 JobIdPath = Annotated[str, Path(pattern="^[1-9][0-9]{0,18}$", description="the id of a job")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
-Cursor = Annotated[str | None, Query(max_length=500, description="`next` of the page before")]
+Cursor = Annotated[str | None, Query(max_length=500, description="`next` of the previous page")]
 KEY_MAX = 200
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
-    304: {"description": "the caller has it already: If-None-Match is its ETag"}
+    304: {"description": "not modified: If-None-Match equals the ETag"}
 }
 
 
 def routes(context: ApiContext) -> APIRouter:
-    router, writes, cards = (
-        APIRouter(prefix="/jobs", tags=["jobs"]),
-        JobCommands(context),
-        PageCache(context.cache),
-    )
+    """Create the routes below /jobs."""
+    router = APIRouter(prefix="/jobs", tags=["jobs"])
+    _add_lists(router, context)
+    _add_commands(router, context)
+    _add_details(router, context)
+    return router
+
+
+def _add_lists(router: APIRouter, context: ApiContext) -> None:
+    pages = PageCache(context.cache)
 
     @router.get("", dependencies=[VIEWER], response_model=models.JobPage, responses=NOT_MODIFIED)
     async def list_jobs(
         request: Request,
         status: Annotated[
-            list[JobStatus] | None, Query(description="only these; may be repeated")
+            list[JobStatus] | None, Query(description="only these statuses; may be repeated")
         ] = None,
         health: Annotated[
             list[CheckpointHealth] | None,
-            Query(description="only jobs that run, and are as healthy as this"),
+            Query(description="only running jobs with this health; may be repeated"),
         ] = None,
         name: Annotated[
-            str | None, Query(max_length=500, description="a part of the name, in any case")
+            str | None, Query(max_length=500, description="a part of the name, ignoring case")
         ] = None,
         ended: Annotated[
             bool | None,
-            Query(description="only those that have ended, or only those that have not"),
+            Query(description="true: only jobs that have ended; false: only the others"),
         ] = None,
         limit: Limit = 50,
         cursor: Cursor = None,
     ) -> Response:
-        """Jobs, the newest first: those that run or wait, and those that have ended.
+        """List jobs, newest first: running, waiting and ended ones.
 
-        The page's ETag changes when anything of its jobs does.
+        The ETag of a page changes whenever one of its jobs changes.
         """
         context.current()
         found = matching(
             context.job_index.rows(ended=ended), status=status, health=health, name=name
         )
         shown, following = page(found, submitted_of, cursor, limit)
-        keys = cards.keys(shown)
+        keys = pages.keys(shown)
         tag = tag_of(keys, following, len(found))
         return unchanged(request, tag) or json_answer(
-            cards.page(shown, keys, following, len(found), context.clock.now_ms()), tag
+            pages.page(shown, keys, following, len(found), context.clock.now_ms()), tag
         )
+
+
+def _add_commands(router: APIRouter, context: ApiContext) -> None:
+    commands = JobCommands(context)
 
     @router.post("", status_code=201, dependencies=[OPERATOR])
     def submit_job(
@@ -87,20 +95,17 @@ def routes(context: ApiContext) -> APIRouter:
             str | None,
             Header(
                 max_length=KEY_MAX,
-                description="the same key is the same job, however often it is sent",
+                description="requests with the same key submit the job once",
             ),
         ] = None,
     ) -> models.SubmissionAccepted:
-        """Take a job in.
-
-        It is durable when this is answered, and runs as soon as there is a slot.
-        """
+        """Submit a job. It is durable before the response, and runs as soon as there is a slot."""
         query = {
             **submit_query(body.id, body.name, body.restore, body.on_sink_lost),
             **body.list_parameters(),
         }
         query["lenient"] = str(body.lenient)
-        record = writes.submit(
+        record = commands.submit(
             body.text.encode(),
             format_of(body.format),
             query,
@@ -112,38 +117,37 @@ def routes(context: ApiContext) -> APIRouter:
         return models.SubmissionAccepted(
             id=str(record.job_id),
             name=record.name,
-            submitted=shapes.at(record.initialization_ms),
+            submitted=serializers.to_time(record.initialization_ms),
             notes=notes,
-        )
-
-    @router.get(
-        "/{job_id}", dependencies=[VIEWER], response_model=models.JobDetails, responses=NOT_MODIFIED
-    )
-    async def get_job(job_id: JobIdPath, request: Request) -> Response:
-        """One job with its pipelines, its graph and its failures.
-
-        Its ETag changes when anything of it does.
-        """
-        cache = context.current()
-        tag = etag(cache, job_id_of(job_id))
-        return unchanged(request, tag) or json_answer(
-            job_details(cache, job_id_of(job_id), context.clock.now_ms()).model_dump_json(), tag
         )
 
     @router.post("/{job_id}/stop", status_code=202, dependencies=[OPERATOR])
     def stop_job(
         job_id: JobIdPath, body: models.StopRequest, request: Request
     ) -> models.JobDetails:
-        """Want a job to end: at its next checkpoint, with a savepoint, or killed at once.
+        """Stop a job: at its next checkpoint, with a savepoint, or by killing it at once.
 
-        A job that has ended stays as it is.
+        Has no effect on a job that has ended.
         """
-        wanted = job_id_of(job_id)
-        audit_facts(request, action=str(body.how))
-        job_details(context.current(), wanted, 0)  # an id that nobody knows is told
-        writes.stop(wanted, StopMode(body.how), principal_of(request).name)
+        id = job_id_of(job_id)
+        audit_facts(request, action=str(body.mode))
+        job_details(context.current(), id, 0)  # UnknownJob
+        commands.stop(id, StopMode(body.mode), principal_of(request).name)
         context.wait_until_current()
-        return job_details(context.current(), wanted, context.clock.now_ms())
+        return job_details(context.current(), id, context.clock.now_ms())
+
+
+def _add_details(router: APIRouter, context: ApiContext) -> None:
+    @router.get(
+        "/{job_id}", dependencies=[VIEWER], response_model=models.JobDetails, responses=NOT_MODIFIED
+    )
+    async def get_job(job_id: JobIdPath, request: Request) -> Response:
+        """Get a job with its pipelines, graph and failures. Its ETag changes whenever it does."""
+        cache = context.current()
+        tag = etag(cache, job_id_of(job_id))
+        return unchanged(request, tag) or json_answer(
+            job_details(cache, job_id_of(job_id), context.clock.now_ms()).model_dump_json(), tag
+        )
 
     @router.get("/{job_id}/checkpoints", dependencies=[VIEWER])
     def list_checkpoints(
@@ -152,26 +156,21 @@ def routes(context: ApiContext) -> APIRouter:
         limit: Limit = 50,
         cursor: Cursor = None,
     ) -> models.CheckpointPage:
-        """The last checkpoints of a job, the newest first.
-
-        The history is bounded: 32 for each pipeline.
-        """
-        picture, wanted = context.current(), job_id_of(job_id)
-        job_details(picture, wanted, 0)
-        found = checkpoints_of(picture, wanted, pipeline)
+        """List the last checkpoints of a job, newest first: at most 32 for each pipeline."""
+        cache, id = context.current(), job_id_of(job_id)
+        job_details(cache, id, 0)  # UnknownJob
+        found = checkpoints_of(cache, id, pipeline)
         shown, following = page(found, _checkpoint_order, cursor, limit)
         return models.CheckpointPage(checkpoints=shown, next=following)
 
     @router.get("/{job_id}/failures", dependencies=[VIEWER])
     def list_failures(job_id: JobIdPath) -> list[models.FailureModel]:
-        """What went wrong, the newest first; bounded."""
+        """List the last failures of a job, newest first."""
         return job_details(context.current(), job_id_of(job_id), 0).failures
-
-    return router
 
 
 def unchanged(request: Request, tag: str) -> Response | None:
-    """The answer to a caller that has it already; None where it has not."""
+    """Return 304 if the caller has this version already; otherwise None."""
     return (
         Response(status_code=304, headers={"ETag": tag})
         if request.headers.get("if-none-match") == tag
@@ -180,9 +179,7 @@ def unchanged(request: Request, tag: str) -> Response | None:
 
 
 def json_answer(text: str, tag: str) -> Response:
-    """JSON that is text already: it was made by the models, and is not made or checked a second
-    time.
-    """
+    """Respond with JSON text that the models have produced, without validating it again."""
     return Response(text, media_type="application/json", headers={"ETag": tag})
 
 
@@ -195,34 +192,34 @@ def _checkpoint_order(each: models.CheckpointModel) -> tuple[float, int, int]:
 
 
 def job_of(cache: ClusterCache, row: JobRow, now_ms: int) -> models.Job:
-    """A job as it is shown."""
+    """Return the model of a listed job."""
     return (
-        shapes.running(cache, row.job, now_ms)
+        serializers.running(cache, row.job, now_ms)
         if isinstance(row.job, RunningJob)
-        else shapes.ended(row.job.value)
+        else serializers.ended(row.job.value)
     )
 
 
 def job_details(cache: ClusterCache, job_id: int, now_ms: int) -> models.JobDetails:
-    """One job with all that belongs to it; UnknownJob."""
+    """Return a job with its details; raises UnknownJob."""
     record, outcome = cache.jobs().get(job_id), cache.outcome(job_id)
     job = running_job_of(cache, record) if record is not None else None
     if job is not None and (outcome is None or not job.state.status.terminal):
-        return shapes.details(cache, job, now_ms)
+        return serializers.details(cache, job, now_ms)
     if outcome is None and (damage := cache.damage(job_id)):
         raise StoreDamaged(damage)
     if outcome is None:
         raise UnknownJob(job_id)
-    return shapes.ended_details(cache, outcome.value)
+    return serializers.ended_details(cache, outcome.value)
 
 
 def checkpoints_of(
     cache: ClusterCache, job_id: int, pipeline: int | None = None
 ) -> list[models.CheckpointModel]:
-    """The last checkpoints of a job, or of one of its pipelines, the newest first."""
+    """Return the last checkpoints of a job or of one of its pipelines, newest first."""
     entries = {seen.key: seen.value.entries for seen in cache.history(job_id)}
     found = [
-        shapes.checkpoint(ref, p.value)
+        serializers.checkpoint(ref, p.value)
         for p in cache.pipelines(job_id)
         if pipeline in (None, p.value.pipeline)
         for ref in entries.get(p.key, p.value.retained)
@@ -232,7 +229,7 @@ def checkpoints_of(
 
 
 def etag(cache: ClusterCache, job_id: int) -> str:
-    """Made of the versions of all records of a job."""
+    """Build an ETag from the versions of all records of a job."""
     seen: tuple[CachedEntry[Any] | None, ...] = (
         cache.jobs().get(job_id),
         cache.state(job_id),
@@ -241,6 +238,7 @@ def etag(cache: ClusterCache, job_id: int) -> str:
     )
     more: Iterator[CachedEntry[Any]] = chain(cache.pipelines(job_id), cache.metrics(job_id))
     parts = [str(each.version if each else 0) for each in chain(seen, more)]
-    if (instead := cache.shown_health(job_id)) is not None:  # while it cannot be written
-        parts.append(instead.level.value)
+    # differs from the stored health while the store cannot be written
+    if (health := cache.displayed_health(job_id)) is not None:
+        parts.append(health.level.value)
     return f'W/"{"-".join(parts)}"'

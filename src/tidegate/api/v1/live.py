@@ -1,14 +1,13 @@
-"""Server-sent events: which jobs have changed, as soon as this server knows, and a sign of life
-between them.
+"""Server-sent events: the ids of changed jobs, and keep-alive events between them.
 
-An event carries the ids that have changed, not what they are: whoever listens asks for what it
-shows. So a listener that was away asks once for all and has lost nothing. Another state of a job is
-told at once; what happens all the time in a thousand jobs, rows and checkpoints, at most once a
-second; a sign of life in which nothing is new, never.
+An event has only ids; a listener requests what it displays. So a listener that was disconnected
+requests everything once and has lost nothing. A new state of a job is published at once; progress
+(rows, checkpoints), which changes all the time in a thousand jobs, at most once a second; a
+heartbeat without news, never.
 
-One task looks at the picture for all listeners, and each event is made once: events are links of a
-chain, and every listener walks along it at its own pace. One that is slow is sent one event for all
-that it has missed.
+One task polls the cluster cache for all listeners, and each event is serialized once: events are a
+linked list that every listener follows at its own speed. A slow listener gets one event for
+everything that it has missed.
 """
 
 import asyncio
@@ -29,12 +28,12 @@ POLL_EVERY_S = 0.1
 PROGRESS_EVERY_S = 1.0
 ALIVE_EVERY_S = 10.0
 LISTENERS_MAX = 1_000
-IDS_MAX = 500  # more than that at once: everything may have changed
-LAG_MAX = 8  # events that a slow listener is still sent one by one
+IDS_MAX = 500  # with more ids the event is "everything has changed"
+LAG_MAX = 8  # with more pending events a listener gets "everything has changed"
 
 
 def event(name: str, data: object) -> bytes:
-    """One event, as it is sent."""
+    """Serialize one event."""
     return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
 
 
@@ -42,7 +41,7 @@ EVERYTHING = event("jobs", {"all": True})
 
 
 class EventLink:
-    """An event in the chain; `arrived` when the next one is there."""
+    """An event in the linked list; `arrived` is set when the next one exists."""
 
     __slots__ = ("arrived", "following", "number", "text")
 
@@ -54,10 +53,7 @@ class EventLink:
 
 
 class JobUpdates:
-    """What is new, out of what has changed: compares each job with how it was last told.
-
-    Not for threads.
-    """
+    """Find out what is new in changed jobs since they were last published. Not thread-safe."""
 
     def __init__(self, cache: ClusterCache) -> None:
         self.cache = cache
@@ -67,7 +63,7 @@ class JobUpdates:
         self.other: set[int] = set()
 
     def refresh(self, ids: Collection[int]) -> None:
-        """Take these in: jobs in another state are urgent, those that have only gone on are not."""
+        """Check these jobs: a new state is urgent, mere progress is not."""
         for job_id in ids:
             if self._differs(self._states, job_id, self._state_key(job_id)):
                 self.urgent.add(job_id)
@@ -75,9 +71,11 @@ class JobUpdates:
                 self.other.add(job_id)
 
     def take(self) -> list[int]:
-        """All that is new, and forget it."""
-        told, self.urgent, self.other = sorted(self.urgent | self.other), set(), set()
-        return told
+        """Return all jobs with news, and clear them."""
+        ids = sorted(self.urgent | self.other)
+        self.urgent = set()
+        self.other = set()
+        return ids
 
     def _state_key(self, job_id: int) -> Hashable:
         cache = self.cache
@@ -90,13 +88,13 @@ class JobUpdates:
         )
         return (
             *(each.version for each in seen if each is not None),
-            *filter(None, [cache.shown_health(job_id)]),
+            *filter(None, [cache.displayed_health(job_id)]),
         ) or None
 
     def _progress_key(self, job_id: int) -> Hashable:
-        places = tuple(place.version for place in self.cache.pipelines(job_id))
+        pipelines = tuple(entry.version for entry in self.cache.pipelines(job_id))
         return (
-            places
+            pipelines
             + tuple(
                 (
                     m.value.phase,
@@ -134,18 +132,19 @@ class EventStream:
         self._task: asyncio.Task[None] | None = None
 
     async def events(self, request: Request) -> Response:
-        """A stream that ends with its listener, or with the server."""
+        """Open an event stream that ends with its listener or with the server."""
         principal_of(request)
         listeners_max = min(LISTENERS_MAX, self.context.listeners_max)
         if self.listeners >= listeners_max:
             return fail(
-                503, f"{listeners_max} listeners are as many as this server takes: ask another one"
+                503,
+                f"this server has {listeners_max} event streams, its maximum: use another server",
             )
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(self.stream(), media_type="text/event-stream", headers=headers)
 
     async def stream(self) -> AsyncIterator[bytes]:
-        """The events of one listener."""
+        """Yield the events of one listener."""
         link = self._last
         self.listeners += 1
         if self._task is None or self._task.done():
@@ -154,10 +153,14 @@ class EventStream:
             yield b"retry: 1000\n" + event("hello", {"server": self.context.me.id})
             while True:
                 await link.arrived.wait()
-                assert link.following is not None, "it has arrived"
-                behind = self._last.number - link.number > LAG_MAX
-                link = self._last if behind else link.following
-                yield EVERYTHING if behind else link.text
+                following = link.following
+                assert following is not None, "it has arrived"
+                if self._last.number - link.number > LAG_MAX:
+                    link = self._last
+                    yield EVERYTHING
+                else:
+                    link = following
+                    yield link.text
         finally:
             self.listeners -= 1
 
@@ -166,27 +169,27 @@ class EventStream:
             self._changed = self.context.cache.listen()
             self._updates.refresh(self.context.cache.jobs())
         self._updates.refresh(self._changed.take())
-        self._updates.take()  # whoever has just come asks for everything
+        self._updates.take()  # new listeners request everything anyway
         self._published_s = self._alive_s = self.context.clock.monotonic_s()
         while self.listeners:
             try:
                 self.publish_due(self._changed.take())
-            except Exception:  # a listener that hears nothing any more would not know it
-                LOG.exception("events could not be told")
+            except Exception:  # listeners could not notice that events are missing
+                LOG.exception("event_publishing_failed")
                 self.publish(EVERYTHING)
             await asyncio.sleep(POLL_EVERY_S)
 
     def publish_due(self, ids: Collection[int]) -> None:
-        """Tell what is due, of these jobs and of those before."""
+        """Publish what is due of these and of earlier changes."""
         now_s, reason = self.context.clock.monotonic_s(), str(self.context.out_of_date() or "")
         self._updates.refresh(ids)
         if self._updates.urgent or (
             self._updates.other and now_s - self._published_s >= PROGRESS_EVERY_S
         ):
-            new = self._updates.take()
+            changed_ids = self._updates.take()
             self.publish(
-                event("jobs", {"jobs": [str(job_id) for job_id in new]})
-                if len(new) <= IDS_MAX
+                event("jobs", {"jobs": [str(job_id) for job_id in changed_ids]})
+                if len(changed_ids) <= IDS_MAX
                 else EVERYTHING
             )
             self._published_s = self._alive_s = now_s
@@ -196,7 +199,8 @@ class EventStream:
             self._alive_s = now_s
 
     def publish(self, text: bytes) -> None:
-        """One more event, for everybody."""
-        before, self._last = self._last, EventLink(self._last.number + 1, text)
-        before.following = self._last
-        before.arrived.set()
+        """Append an event for all listeners."""
+        previous = self._last
+        self._last = EventLink(previous.number + 1, text)
+        previous.following = self._last
+        previous.arrived.set()

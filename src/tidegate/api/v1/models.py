@@ -1,11 +1,15 @@
-"""What is sent and what comes back. Field names are those of the vocabulary; times are ISO 8601 in
-UTC; ids of jobs are text, as 64 bits do not fit into the numbers of every language.
+"""Request and response models of the typed API.
+
+Times are ISO 8601 in UTC. Job ids are text, as 64 bits do not fit into the numbers of every
+language. A class has the suffix `Model` where the bare name is taken by another class; the OpenAPI
+document names it without the suffix (`v1/openapi.py`).
 """
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tidegate.model.problem import Strictness
 from tidegate.model.records import CheckpointHealth, CheckpointKind, JobStatus, PipelineStatus
@@ -14,14 +18,43 @@ from tidegate.model.table_changes import POSITION_CHARS_MAX, TABLE_CHARS_MAX, Ch
 JobId = str
 
 
+def old_name(new: str) -> Any:
+    """Declare a field that has the value of the field `new`, for clients of older releases.
+
+    `deprecated` is only in the schema: pydantic's own flag would warn at every serialization.
+    """
+    return Field(
+        default=None,
+        description=f"deprecated, use `{new}`",
+        json_schema_extra={"deprecated": True},
+    )
+
+
 class Model(BaseModel):
-    """Nothing that is not described comes in or goes out."""
+    """Base of all models: unknown fields are rejected."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    old_names: ClassVar[Mapping[str, str]] = {}
+    """Deprecated fields and the fields that replace them: accepted in requests, sent in responses."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _copy_old_names(cls, values: Any) -> Any:
+        if not cls.old_names or not isinstance(values, dict):
+            return values
+        values = dict(values)
+        for old, new in cls.old_names.items():
+            if old in values and new in values and values[old] != values[new]:
+                raise ValueError(f"{old} is the deprecated name of {new}: send only {new}")
+            if old in values:
+                values.setdefault(new, values[old])
+            elif new in values:
+                values[old] = values[new]
+        return values
 
 
 class ProblemModel(Model):
-    """What is wrong, in the form of RFC 9457. `condition` is stable: programs may depend on it."""
+    """An error in the format of RFC 9457. `condition` is stable: programs may depend on it."""
 
     type: str = "about:blank"
     title: str
@@ -29,12 +62,12 @@ class ProblemModel(Model):
     detail: str
     condition: str
     problems: list[str] = Field(
-        default_factory=list, description="all problems of a job file, each with its place"
+        default_factory=list, description="all problems of a job file, each with its position"
     )
 
 
 class ChangeStopModel(Model):
-    """A change of a table that has stopped a job, until a person decides about it."""
+    """A change of a table that has stopped a job until a user decides about it."""
 
     table: str
     at: str = Field(
@@ -42,12 +75,12 @@ class ChangeStopModel(Model):
     )
     statement: str = Field(description="the statement, or what differs")
     choices: list[ChangeChoice] = Field(
-        description="what can be decided; empty: only a fresh start is left"
+        description="possible decisions; empty: only a fresh start is possible"
     )
 
 
 class FailureModel(Model):
-    """One thing that went wrong."""
+    """One failure of a job."""
 
     at: datetime
     generation: int
@@ -56,7 +89,7 @@ class FailureModel(Model):
     domain: str
     message: str
     change: ChangeStopModel | None = Field(
-        default=None, description="with the condition table-changed: what happened, and the choices"
+        default=None, description="with the condition table-changed: the change, and the choices"
     )
 
 
@@ -75,22 +108,22 @@ class CheckpointModel(Model):
 
 
 class JobMetricsModel(Model):
-    """Rows and bytes, and how fast they come."""
+    """Rows and bytes of a job, and their rates."""
 
     rows_read: int
     rows_written: int
     rows_committed: int
     bytes_read: int = Field(
         description=(
-            "of the committed batches; Arrow's size of the rows, and nothing where Spark itself"
+            "of the committed batches; the size of the rows in Arrow, 0 for sources that Spark"
             " reads"
         )
     )
-    bytes_written: int = Field(description="as bytes_read, of what the sinks took")
+    bytes_written: int = Field(description="as bytes_read, for the sinks")
     rows_read_per_second: float | None = Field(
         description=(
-            "committed rows over the last 30 s; null while the job starts, or has no driver. Of a"
-            " job that has ended: the average of its run"
+            "committed rows over the last 30 s; null while the job starts or has no driver. If the"
+            " job has ended: the average of its run"
         )
     )
     rows_written_per_second: float | None = Field(description="as rows_read_per_second")
@@ -104,7 +137,7 @@ class Pipeline(Model):
     generation: int
     checkpoints: int
     latest: CheckpointModel | None
-    pending: int | None = Field(description="the checkpoint that is being made")
+    pending: int | None = Field(description="the checkpoint in progress")
     phase: str
     rows_read: int
     rows_written: int
@@ -115,17 +148,15 @@ class Pipeline(Model):
 
 
 class TableVolume(Model):
-    """What has passed an operator of one table."""
+    """Rows and bytes of one table that have passed an operator."""
 
-    table: str = Field(description="* = all those beyond the first 128")
+    table: str = Field(description="* = the sum of all tables beyond the first 128")
     rows: int
     bytes: int
 
 
 class Vertex(Model):
-    """One operator of the graph, with what it has given (a source, a transform) or taken (a sink):
-    what is committed.
-    """
+    """One operator of the graph, with its committed output (source, transform) or input (sink)."""
 
     operator: str
     label: str
@@ -138,8 +169,8 @@ class Vertex(Model):
     rows: int | None = Field(
         default=None,
         description=(
-            "null where it is not known: before the first checkpoint, and where Spark's SQL does"
-            " not tell"
+            "null if unknown: before the first checkpoint, and for operators whose rows only"
+            " Spark's SQL knows"
         ),
     )
     bytes: int | None = None
@@ -149,6 +180,8 @@ class Vertex(Model):
 
 class Job(Model):
     """A job that runs, waits, or has ended."""
+
+    old_names: ClassVar[Mapping[str, str]] = {"wish": "desired", "figures": "metrics"}
 
     id: JobId
     name: str
@@ -161,9 +194,11 @@ class Job(Model):
     lineage: str
     generation: int
     restored: bool
-    restorable: bool = Field(description="whether there is a checkpoint to go on from")
-    wish: str | None = Field(description="what is wanted of it: run, cancel, savepoint, force-stop")
-    reason: str = Field(description="why it is where it is")
+    restorable: bool = Field(description="whether there is a checkpoint to resume from")
+    desired: str | None = Field(
+        description="the desired state: run, cancel, savepoint, force-stop; null if it has ended"
+    )
+    reason: str = Field(description="why it has its status")
     health: CheckpointHealth | None
     health_reason: str
     last_checkpoint: int | None
@@ -171,32 +206,34 @@ class Job(Model):
     seconds_since_checkpoint: float | None
     restarts: int = Field(description="all restarts of this run")
     restarts_without_progress: int = Field(
-        description="those since the last checkpoint: what `job.retry.times` limits"
+        description="restarts since the last checkpoint: what `job.retry.times` limits"
     )
     worker: str | None
-    figures: JobMetricsModel
+    metrics: JobMetricsModel
     last_failure: FailureModel | None
+    wish: str | None = old_name("desired")
+    figures: JobMetricsModel | None = old_name("metrics")
 
 
 class JobDetails(Job):
-    """A job with all that belongs to it."""
+    """A job with its pipelines, graph, failures and history."""
 
     pipelines: list[Pipeline]
     graph: list[Vertex]
-    env: dict[str, str] = Field(description="options of the env block, secrets masked")
+    env: dict[str, str] = Field(description="options of the env block; secrets are masked")
     failures: list[FailureModel]
     stopped_at: list[ChangeStopModel] = Field(
         default_factory=list,
-        description="changes of tables that have ended it, and that a person can decide about",
+        description="changes of tables that have ended it, and that a user can decide about",
     )
     events: list["JobEventModel"] = Field(
         description=(
-            "what happened to this id, in all its runs, the newest first; the oldest are dropped"
+            "the history of this id over all its runs, newest first; the oldest are dropped"
         )
     )
     restore: "RestorePlan | None" = Field(
         default=None,
-        description="what was planned at its submit; null for a start with nothing to say",
+        description="the restore plan of its submission; null for a fresh start without notes",
     )
 
 
@@ -205,7 +242,7 @@ class JobEventModel(Model):
 
     at: datetime
     kind: str = Field(description="submitted, status, restart or command")
-    what: str = Field(description="the status that was entered, or what was asked for")
+    what: str = Field(description="the status that was entered, or the command")
     by: str
     generation: int
     reason: str
@@ -214,25 +251,25 @@ class JobEventModel(Model):
 class JobPage(Model):
     jobs: list[Job]
     next: str | None = Field(description="the cursor of the next page; null at the end")
-    total: int = Field(description="how many there are in all with these filters")
+    total: int = Field(description="number of all jobs that match the filters")
 
 
 class CheckpointPage(Model):
-    """Some of the checkpoints of a job, the newest first."""
+    """A page of the checkpoints of a job, newest first."""
 
     checkpoints: list[CheckpointModel]
     next: str | None
 
 
 class SubmissionModel(Model):
-    """A job to take in."""
+    """A job to submit."""
 
     text: str = Field(
-        description="the job file, whole: it can include nothing", max_length=10 * 1024 * 1024
+        description="the whole job file; it cannot include files", max_length=10 * 1024 * 1024
     )
     format: str = Field(default="hocon", pattern="^(hocon|json|sql)$")
     id: JobId | None = Field(
-        default=None, pattern="^[1-9][0-9]{0,18}$", description="without it a new one is made"
+        default=None, pattern="^[1-9][0-9]{0,18}$", description="default: a new id"
     )
     name: str | None = Field(default=None, min_length=1, max_length=500)
     restore: str | None = Field(
@@ -241,36 +278,36 @@ class SubmissionModel(Model):
     on_sink_lost: str | None = Field(
         default=None,
         pattern="^(fail|continue)$",
-        description="where a sink's target knows nothing of the checkpoint",
+        description="what to do if a sink's target has lost the record of the checkpoint",
     )
     lenient: bool = Field(default=False, description="unknown options of connectors are warnings")
     skip_files: list[str] = Field(
         default_factory=list,
         max_length=100,
-        description="absolute paths of files, or directories, that are left out",
+        description="absolute paths of files or directories to leave out",
     )
     accept_files: list[str] = Field(
         default_factory=list,
         max_length=100,
-        description="absolute paths of files, or directories, that are read although they changed",
+        description="absolute paths of files or directories to read although they have changed",
     )
 
     accept_changes: list[str] = Field(
         default_factory=list,
         max_length=100,
         description=(
-            "decisions about changes of tables that stopped the job, each as"
+            "decisions about changes of tables that have stopped the job, each as"
             " [TABLE@]POSITION=CHOICE with adopt, reread or skip"
         ),
     )
 
     @property
     def strictness(self) -> Strictness:
-        """What an unknown option of a connector is."""
+        """How strictly options of connectors are validated."""
         return Strictness.LENIENT if self.lenient else Strictness.NORMAL
 
     def list_parameters(self) -> dict[str, str]:
-        """The lists as parameters of a submit: an entry in each line."""
+        """Return the lists as query parameters: one entry per line."""
         given = {
             "skipFile": self.skip_files,
             "acceptFile": self.accept_files,
@@ -280,7 +317,7 @@ class SubmissionModel(Model):
 
 
 class ChangeDecision(Model):
-    """What is decided about a change that has stopped a job."""
+    """A decision about a change that has stopped a job."""
 
     at: str = Field(
         min_length=1,
@@ -293,43 +330,53 @@ class ChangeDecision(Model):
     table: str = Field(
         default="",
         max_length=TABLE_CHARS_MAX,
-        description="only this table; empty: every table that this change stops",
+        description="only this table; empty: every table that the change affects",
     )
 
 
 class ResumedJob(Model):
-    """A job that goes on after a decision."""
+    """A job that was resumed after a decision."""
 
     id: JobId
     name: str
     submitted: datetime
-    notes: list[str] = Field(description="what the decision means, and what is left to do by hand")
+    notes: list[str] = Field(description="consequences of the decision, and manual steps")
 
 
 class SubmissionAccepted(Model):
-    """A job that was taken in."""
+    """A submitted job."""
 
     id: JobId
     name: str
     submitted: datetime
     notes: list[str] = Field(
         default_factory=list,
-        description="what its start leaves behind or gives up, such as rows that stay in a target",
+        description="consequences of the start, such as stale rows that stay in a target",
     )
 
 
 class StopRequest(Model):
-    """How a job shall end."""
+    """How to stop a job."""
 
-    how: str = Field(default="cancel", pattern="^(cancel|savepoint|force-stop)$")
+    old_names: ClassVar[Mapping[str, str]] = {"how": "mode"}
+
+    mode: str = Field(
+        default="cancel",
+        pattern="^(cancel|savepoint|force-stop)$",
+        description="at its next checkpoint, with a savepoint, or killed at once",
+    )
+    how: str | None = old_name("mode")
 
 
 class ValidationResult(Model):
-    """What is to be said about a job file; nothing was started."""
+    """The result of validating a job file."""
 
-    good: bool
+    old_names: ClassVar[Mapping[str, str]] = {"good": "valid"}
+
+    valid: bool
     problems: list["JobFileProblem"]
     graph: list[Vertex]
+    good: bool | None = old_name("valid")
 
 
 class JobFileProblem(Model):
@@ -344,38 +391,47 @@ class JobFileProblem(Model):
 
 
 class SavepointRequestModel(Model):
-    """A savepoint that is wanted."""
+    """A request to take a savepoint."""
 
-    stop: bool = Field(default=False, description="end the job with it")
+    stop: bool = Field(default=False, description="stop the job after it")
 
 
 class SavepointProgress(Model):
-    """A savepoint that was asked for, and what became of it."""
+    """A requested savepoint and its status."""
+
+    old_names: ClassVar[Mapping[str, str]] = {"asked": "requested"}
 
     id: str
     job: JobId
-    status: str = Field(description="wanted, done or failed")
+    status: str = Field(description="wanted (in progress), done or failed")
     stop: bool
     reason: str
-    asked: datetime
+    requested: datetime
     by: str
+    asked: datetime | None = old_name("requested")
 
 
 class SavepointModel(Model):
-    """A savepoint that is there."""
+    """A completed savepoint."""
+
+    old_names: ClassVar[Mapping[str, str]] = {"made": "created"}
 
     id: str
     job: JobId
     name: str
     path: str
-    made: datetime
+    created: datetime
     checkpoints: dict[str, int] = Field(
-        description="of which checkpoint each pipeline's part was made"
+        description="the checkpoint that each pipeline's part was copied from"
     )
     bytes: int
     overtaken: bool = Field(
-        description="the job went back behind it: its own lineage cannot go on from it any more"
+        description=(
+            "the job was restored from an earlier point: its own lineage cannot resume from this"
+            " savepoint any more"
+        )
     )
+    made: datetime | None = old_name("created")
 
 
 class RestorePlan(Model):
@@ -388,23 +444,28 @@ class RestorePlan(Model):
     consents: list[str]
     notes: list[str]
     document: dict[str, Any] = Field(
-        description="all of it: pipelines and operators, what each resumes from and replays"
+        description="the whole report: what each pipeline and operator resumes from and replays"
     )
 
 
 class QuarantineModel(Model):
-    """Collected state that waits to be deleted, and can be taken back."""
+    """Collected state that waits to be deleted, and can still be moved back."""
+
+    old_names: ClassVar[Mapping[str, str]] = {"begun": "created"}
 
     id: str
-    begun: datetime
+    created: datetime
     units: int
     bytes: int
+    begun: datetime | None = old_name("created")
 
 
 class StorageModel(Model):
-    """The checkpoint storage as the last pass of the collector saw it."""
+    """The checkpoint storage as the last pass of the collector found it."""
 
-    place: str
+    old_names: ClassVar[Mapping[str, str]] = {"place": "location"}
+
+    location: str
     at: datetime | None
     bytes: dict[str, int]
     units: dict[str, int]
@@ -412,20 +473,24 @@ class StorageModel(Model):
     warning: str
     failed: list[str]
     quarantines: list[QuarantineModel]
+    place: str | None = old_name("location")
 
 
 class CollectorFindingModel(Model):
-    """One thing below the namespace that belongs to nobody, or that nobody understands."""
+    """An orphaned or unknown unit below the namespace."""
+
+    old_names: ClassVar[Mapping[str, str]] = {"why": "reason"}
 
     path: str
     kind: str
-    why: str
+    reason: str
     due: bool
     bytes: int
+    why: str | None = old_name("reason")
 
 
 class StorageSurvey(Model):
-    """Everything below the namespace, looked at now."""
+    """The current contents of the namespace."""
 
     bytes: dict[str, int]
     units: dict[str, int]
@@ -435,12 +500,14 @@ class StorageSurvey(Model):
 
 
 class UndoResult(Model):
+    """The result of moving a quarantine back."""
+
     moved: int
     failed: list[str]
 
 
 class WorkerModel(Model):
-    """A worker and what it offers."""
+    """A worker, with its slots and jobs."""
 
     id: str
     host: str
@@ -454,37 +521,35 @@ class WorkerModel(Model):
 
 
 class Coordinator(Model):
-    """A server that lives: it has announced itself within a lease, or holds the leader's, or
-    answers this.
-    """
+    """A live server: it has a heartbeat, or is the leader, or answers this request."""
 
     id: str
-    address: str = Field(description="where its API is; empty where it has none")
+    address: str = Field(description="URL of its API; empty if it has none")
     since: datetime | None = Field(description="when it was started")
-    version: str = Field(description="its release; empty where it does not say")
-    leads: bool
-    term: int | None = Field(description="of the one that leads")
-    answers: bool = Field(description="whether it is the one that has answered this")
+    version: str = Field(description="its release; empty if unknown")
+    leads: bool = Field(description="whether it is the leader")
+    term: int | None = Field(description="the term of the leader; null for others")
+    answers: bool = Field(description="whether it is the server that answers this request")
 
 
 class Cleanup(Model):
-    """What an ended job has left, and when it goes."""
+    """The state of an ended job, and when it is deleted."""
 
     id: JobId
     due: datetime
-    resumable: bool = Field(description="the checkpoints stay until the history expires")
+    resumable: bool = Field(description="the checkpoints are kept until the history expires")
     attempts: int
     error: str
 
 
 class Overview(Model):
     version: str
-    jobs: dict[str, int] = Field(description="how many there are of each status")
-    attention: list[str] = Field(description="the ids of jobs that are LATE or STALLED")
+    jobs: dict[str, int] = Field(description="number of jobs by status")
+    attention: list[str] = Field(description="ids of jobs that are LATE or STALLED")
     workers: int
     slots: int
     free_slots: int
-    coordinators: int = Field(description="servers that live")
+    coordinators: int = Field(description="number of live servers")
     cleanups: int
     leader: str | None
 

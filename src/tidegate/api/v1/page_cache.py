@@ -1,9 +1,7 @@
-"""The JSON text of each job in a list, kept until something of it changes: most pages show what the
-page before has shown.
+"""Cached JSON text of each listed job, rebuilt only when the job changes.
 
-Called by jobs, on the event loop only. A job is its text up to the seconds since its last
-checkpoint, which are put in for every answer. A sign of life that counts no new rows makes nothing
-again.
+Used on the event loop only. The text of a job ends before the seconds since its last checkpoint,
+which are added for every response. A heartbeat without new row counts does not rebuild anything.
 """
 
 import hashlib
@@ -15,17 +13,17 @@ from dataclasses import dataclass
 from tidegate.api.job_index import JobRow
 from tidegate.api.running_jobs import RunningJob
 from tidegate.api.seatunnel import serializers as v2
-from tidegate.api.v1 import serializers as shapes
+from tidegate.api.v1 import serializers
 from tidegate.coordinator.cluster_cache import ClusterCache
 
 LOG = logging.getLogger("tidegate.api")
 AGE = "seconds_since_checkpoint"
-JOBS_MAX = 4_096  # more than that: begin anew
+JOBS_MAX = 4_096  # with more, the cache is emptied
 
 
 @dataclass(frozen=True, slots=True)
 class CachedJob:
-    """A job as text without its end, and what it was made from."""
+    """The text of a job without its end, and the versions it was rendered from."""
 
     key: Hashable
     text: str
@@ -37,14 +35,14 @@ class CachedJob:
 
 
 class PageCache:
-    """The texts. Not for threads."""
+    """Cached texts of listed jobs. Not thread-safe."""
 
     def __init__(self, cache: ClusterCache) -> None:
         self.cache = cache
         self._jobs: dict[int, CachedJob] = {}
 
     def keys(self, rows: Sequence[JobRow]) -> list[Hashable]:
-        """What the jobs of a page are made from."""
+        """Return the versions of everything that the jobs of a page show."""
         return [_key(self.cache, row) for row in rows]
 
     def page(
@@ -55,7 +53,7 @@ class PageCache:
         total: int,
         now_ms: int,
     ) -> str:
-        """A page of jobs, as its model has it."""
+        """Return the JSON of a models.JobPage."""
         if len(self._jobs) > JOBS_MAX:
             self._jobs = {}
         shown = ",".join(
@@ -68,22 +66,23 @@ class PageCache:
         return f'{{"jobs":[{shown}],"next":{json.dumps(following)},"total":{total}}}'
 
     def _cached(self, row: JobRow, key: Hashable) -> CachedJob | None:
-        """None where the record cannot be read: the others must be shown."""
+        # None if the record cannot be read: one damaged record must not hide the others.
         known = self._jobs.get(row.job_id)
         if known is not None and known.key == key:
             return known
         try:
             made = _render(self.cache, row, key)
         except Exception as error:
-            LOG.error("a job cannot be shown", extra={"job_id": row.job_id, "why": str(error)})
+            LOG.error("job_unreadable", extra={"job_id": row.job_id, "why": str(error)})
             return None
         self._jobs[row.job_id] = made
         return made
 
 
 def tag_of(keys: Sequence[Hashable], following: str | None, total: int) -> str:
-    """The mark of a page: the same on every server as long as nothing of its jobs has changed."""
-    return f'W/"{hashlib.blake2b(repr((keys, following, total)).encode(), digest_size=12).hexdigest()}"'
+    """Return the ETag of a page: equal on all servers until one of its jobs changes."""
+    content = repr((keys, following, total)).encode()
+    return f'W/"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
 
 
 def _key(cache: ClusterCache, row: JobRow) -> Hashable:
@@ -100,20 +99,22 @@ def _key(cache: ClusterCache, row: JobRow) -> Hashable:
         )
         for m in cache.metrics(row.job_id)
     )
-    places = tuple(p.version for p in cache.pipelines(row.job_id))
+    pipelines = tuple(p.version for p in cache.pipelines(row.job_id))
     return (
         row.job_id,
         row.job.record.version,
         row.job.version,
         assignment.version if assignment else 0,
-        places,
+        pipelines,
         counts,
     )
 
 
 def _render(cache: ClusterCache, row: JobRow, key: Hashable) -> CachedJob:
     if not isinstance(row.job, RunningJob):
-        return CachedJob(key, shapes.ended(row.job.value).model_dump_json(exclude={AGE})[:-1], 0)
+        return CachedJob(
+            key, serializers.ended(row.job.value).model_dump_json(exclude={AGE})[:-1], 0
+        )
     last = v2.lagging([p.value for p in cache.pipelines(row.job_id)])
-    text = shapes.running(cache, row.job, 0).model_dump_json(exclude={AGE})[:-1]
+    text = serializers.running(cache, row.job, 0).model_dump_json(exclude={AGE})[:-1]
     return CachedJob(key, text, v2.confirmed_ms(last) if last else 0)

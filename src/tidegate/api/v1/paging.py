@@ -1,4 +1,4 @@
-"""Cursors: opaque text that holds the sort key of the last row that was shown. Pure."""
+"""Cursors: opaque text with the sort key of the last row of a page. Pure."""
 
 import base64
 import binascii
@@ -12,20 +12,20 @@ T = TypeVar("T")
 
 
 class BadCursor(UserError):
-    """A cursor that no page has given."""
+    """A cursor that was not returned by a page."""
 
     condition = "bad-cursor"
 
     def __init__(self) -> None:
-        super().__init__("the cursor is none that a page has given: begin without one")
+        super().__init__("the cursor is invalid: start without one")
 
 
 def page(
     items: Sequence[T], key: Callable[[T], Sequence[Any]], cursor: str | None, limit: int
 ) -> tuple[list[T], str | None]:
-    """The rows after the cursor, by falling key, and the cursor of the next page.
+    """Return the rows after the cursor, and the cursor of the next page.
 
-    Items must be sorted so.
+    Items must be sorted by descending key.
     """
     first = _first_after(items, key, _decoded(cursor)) if cursor else 0
     shown = list(items[first : first + limit])
@@ -33,7 +33,7 @@ def page(
 
 
 def _first_after(items: Sequence[T], key: Callable[[T], Sequence[Any]], after: list[Any]) -> int:
-    """Where the rows begin whose key is below: found by halves, as there may be many before it."""
+    """Find the first row with a smaller key, by binary search."""
     low, high = 0, len(items)
     try:
         while low < high:

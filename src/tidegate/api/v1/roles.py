@@ -1,11 +1,11 @@
-"""Who may use a route, as a dependency of it: it shows in the description too."""
+"""The role that a route needs, as a dependency of the route. It is in the OpenAPI document too."""
 
 from collections.abc import Awaitable, Callable
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.routing import APIRoute
 
-from tidegate.api.auth import principal_of
+from tidegate.api.auth import permission_denied, principal_of
 from tidegate.model.errors import UserError
 from tidegate.model.records import Role
 
@@ -17,14 +17,11 @@ class RoleMissing(UserError):
 
 
 def _needs(role: Role) -> Callable[[Request], Awaitable[None]]:
-    async def check(
-        request: Request,
-    ) -> None:  # as a plain function it would cost every request a thread
-        who = principal_of(request)
-        if not who.role.may(role):
-            raise RoleMissing(
-                f"{who.name} is {who.role.value} here, and this needs the role {role.value}"
-            )
+    # A plain function would take a thread for every request.
+    async def check(request: Request) -> None:
+        principal = principal_of(request)
+        if not principal.role.may(role):
+            raise RoleMissing(permission_denied(principal, role))
 
     return check
 
@@ -33,10 +30,7 @@ VIEWER, OPERATOR, ADMIN = (Depends(_needs(role)) for role in Role)
 
 
 def describe_roles(router: APIRouter) -> None:
-    """Write the role that each route needs into its description.
-
-    A route without one is a mistake.
-    """
+    """Add the role that each route needs to its description. A route without one is a bug."""
     roles = {
         depends.dependency: role
         for depends, role in zip((VIEWER, OPERATOR, ADMIN), Role, strict=True)

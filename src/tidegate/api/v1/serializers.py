@@ -1,6 +1,6 @@
-"""Records -> models, pure.
+"""Convert records to models. Pure.
 
-Options of plugins are not shown at all, and of `env` only what is no secret.
+Options of plugins are not shown, and secrets in `env` are masked.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from tidegate.api.running_jobs import RunningJob
 from tidegate.api.seatunnel import serializers as v2
 from tidegate.api.seatunnel.volumes import byte_counts, byte_rates, merged, with_zeros
 from tidegate.api.v1 import models
-from tidegate.coordinator.accepted_changes import stops_of
+from tidegate.coordinator.accepted_changes import table_stops
 from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.coordinator.job_history import history_of
 from tidegate.model.document import to_document
@@ -33,23 +33,23 @@ from tidegate.model.table_changes import ChangeStop
 from tidegate.model.throughput import PipelineRates, Rate, Tables, Volumes, total_volume
 
 
-def moment(ms: int) -> datetime | None:
-    """A moment in UTC; None where there was none."""
+def to_optional_time(ms: int) -> datetime | None:
+    """Convert to a time in UTC; None for 0."""
     return datetime.fromtimestamp(ms / 1000, UTC) if ms else None
 
 
-def at(ms: int) -> datetime:
-    """A moment that is there."""
+def to_time(ms: int) -> datetime:
+    """Convert to a time in UTC."""
     return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def running(cache: ClusterCache, job: RunningJob, now_ms: int) -> models.Job:
-    """A job that has not ended."""
+    """Convert a job that has not ended."""
     return models.Job(**_running(cache, job, now_ms))
 
 
 def details(cache: ClusterCache, job: RunningJob, now_ms: int) -> models.JobDetails:
-    """The same with all that belongs to it."""
+    """Convert a job that has not ended, with its details."""
     job_id, record = job.state.job_id, job.record.value
     places = [p.value for p in cache.pipelines(job_id)]
     live = {
@@ -73,7 +73,7 @@ def details(cache: ClusterCache, job: RunningJob, now_ms: int) -> models.JobDeta
 def _events(cache: ClusterCache, job_id: int) -> list[models.JobEventModel]:
     return [
         models.JobEventModel(
-            at=at(each.at_ms),
+            at=to_time(each.at_ms),
             kind=each.kind.value,
             what=each.to,
             by=each.by,
@@ -85,7 +85,7 @@ def _events(cache: ClusterCache, job_id: int) -> list[models.JobEventModel]:
 
 
 def _volumes(plan: Plan, places: Sequence[PipelineState]) -> Volumes:
-    """What has passed the operators of each pipeline that has a checkpoint."""
+    """Return the volumes of all operators in pipelines that have a checkpoint."""
     parts = {part.id: part for part in plan.pipelines}
     known = [p for p in places if p.checkpoints and p.pipeline in parts]
     return {
@@ -98,7 +98,7 @@ def _volumes(plan: Plan, places: Sequence[PipelineState]) -> Volumes:
 
 
 def _final_volumes(plan: Plan, outcome: JobOutcome) -> Volumes:
-    """The same of a job that has ended."""
+    """Return the volumes of all operators of a job that has ended."""
     return (
         with_zeros(plan.pipelines, outcome.volumes, outcome.rows_read, outcome.rows_written)
         if outcome.checkpoints
@@ -117,25 +117,27 @@ def _running(cache: ClusterCache, job: RunningJob, now_ms: int) -> dict[str, Any
         "name": record.name,
         "status": state.status,
         "mode": record.plan.env.mode.value,
-        "submitted": at(record.initialization_ms),
-        "started": moment(started_ms(state)),
+        "submitted": to_time(record.initialization_ms),
+        "started": to_optional_time(started_ms(state)),
         "ended": None,
         "submitted_by": record.intent.by,
         "lineage": record.lineage,
         "generation": state.generation,
         "restored": record.restored,
         "restorable": v2.restorable(places),
-        "wish": record.intent.desired.value,
+        "desired": record.intent.desired.value,
         "reason": state.reason,
         "health": state.health,
         "health_reason": state.health_reason,
         "last_checkpoint": max((p.latest.checkpoint for p in places if p.latest), default=None),
-        "last_checkpoint_at": moment(last.latest.completed_ms if last and last.latest else 0),
+        "last_checkpoint_at": to_optional_time(
+            last.latest.completed_ms if last and last.latest else 0
+        ),
         "seconds_since_checkpoint": max(0, now_ms - confirmed) / 1000 if confirmed else None,
         "restarts": v2.restarts_of(state),
         "restarts_without_progress": state.restarts,
         "worker": assignment.value.worker if assignment else None,
-        "figures": _metrics(job, places, live),
+        "metrics": _metrics(job, places, live),
         "last_failure": failure(state.failures[-1]) if state.failures else None,
     }
 
@@ -166,12 +168,12 @@ def _per_second(plan: Plan | None, rates: PipelineRates | None) -> dict[str, flo
 
 
 def ended(outcome: JobOutcome) -> models.Job:
-    """A job that has ended."""
+    """Convert a job that has ended."""
     return models.Job(**_ended(outcome))
 
 
 def ended_details(cache: ClusterCache, outcome: JobOutcome) -> models.JobDetails:
-    """The same with all that is still there of it."""
+    """Convert a job that has ended, with the details that still exist."""
     plan = outcome.plan
     return models.JobDetails(
         **_ended(outcome),
@@ -179,14 +181,14 @@ def ended_details(cache: ClusterCache, outcome: JobOutcome) -> models.JobDetails
         graph=graph(plan, _final_volumes(plan, outcome), average_rates(outcome)) if plan else [],
         env=v2.env_options(plan.env, outcome.name) if plan else {},
         failures=[failure(each) for each in reversed(outcome.failures)],
-        stopped_at=[change_stop(each) for each in stops_of(outcome)],
+        stopped_at=[change_stop(each) for each in table_stops(outcome)],
         events=_events(cache, outcome.job_id),
         restore=as_plan(outcome.restore) if outcome.restore else None,
     )
 
 
 def as_plan(report: RestoreReport) -> models.RestorePlan:
-    """A restore report as it is shown."""
+    """Convert a restore report."""
     return models.RestorePlan(
         verdict=report.verdict.value,
         start=report.start,
@@ -205,25 +207,25 @@ def _ended(outcome: JobOutcome) -> dict[str, Any]:
         "name": outcome.name,
         "status": outcome.status,
         "mode": outcome.plan.env.mode.value if outcome.plan else "",
-        "submitted": at(outcome.initialization_ms),
-        "started": moment(started_ms(outcome)),
-        "ended": at(outcome.finished_ms),
+        "submitted": to_time(outcome.initialization_ms),
+        "started": to_optional_time(started_ms(outcome)),
+        "ended": to_time(outcome.finished_ms),
         "submitted_by": "",
         "lineage": outcome.lineage,
         "generation": outcome.generation,
         "restored": outcome.restored,
         "restorable": _restorable(outcome),
-        "wish": None,
+        "desired": None,
         "reason": "",
         "health": None,
         "health_reason": "",
         "last_checkpoint": outcome.last_checkpoint or None,
-        "last_checkpoint_at": moment(outcome.last_checkpoint_ms),
+        "last_checkpoint_at": to_optional_time(outcome.last_checkpoint_ms),
         "seconds_since_checkpoint": None,
         "restarts": v2.restarts_of(outcome),
         "restarts_without_progress": outcome.restarts,
         "worker": None,
-        "figures": models.JobMetricsModel(
+        "metrics": models.JobMetricsModel(
             rows_read=outcome.rows_read,
             rows_written=outcome.rows_written,
             rows_committed=outcome.rows_written,
@@ -244,9 +246,9 @@ def _restorable(outcome: JobOutcome) -> bool:
 
 
 def failure(failed: Failure) -> models.FailureModel:
-    """One entry of the failure history."""
+    """Convert one entry of the failure history."""
     return models.FailureModel(
-        at=at(failed.at_ms),
+        at=to_time(failed.at_ms),
         generation=failed.generation,
         pipeline=failed.pipeline or None,
         condition=failed.condition,
@@ -257,21 +259,21 @@ def failure(failed: Failure) -> models.FailureModel:
 
 
 def change_stop(change: ChangeStop) -> models.ChangeStopModel:
-    """A change that has stopped a job."""
+    """Convert a change that has stopped a job."""
     return models.ChangeStopModel(
         table=change.table, at=change.at, statement=change.statement, choices=list(change.choices)
     )
 
 
 def checkpoint(ref: CheckpointRef, state: PipelineState) -> models.CheckpointModel:
-    """A completed checkpoint of a pipeline."""
+    """Convert a completed checkpoint of a pipeline."""
     return models.CheckpointModel(
         checkpoint=ref.checkpoint,
         pipeline=state.pipeline,
         kind=ref.kind,
         generation=ref.generation,
-        begun=at(ref.begun_ms),
-        completed=at(ref.completed_ms),
+        begun=to_time(ref.begun_ms),
+        completed=to_time(ref.completed_ms),
         seconds=max(0, ref.completed_ms - ref.begun_ms) / 1000,
         bytes=ref.bytes,
         rows_read=ref.rows_read,
@@ -281,7 +283,7 @@ def checkpoint(ref: CheckpointRef, state: PipelineState) -> models.CheckpointMod
 
 
 def pipeline(state: PipelineState, live: PipelineMetrics | None) -> models.Pipeline:
-    """A pipeline, with what its driver said last."""
+    """Convert a pipeline, with the last report of its driver."""
     return models.Pipeline(
         pipeline=state.pipeline,
         status=state.status,
@@ -302,8 +304,9 @@ def pipeline(state: PipelineState, live: PipelineMetrics | None) -> models.Pipel
 def graph(
     plan: Plan, volumes: Volumes | None = None, rates: PipelineRates | None = None
 ) -> list[models.Vertex]:
-    """All operators of a job, with what has passed them, and how fast it does."""
-    passed, fast = volumes or {}, rates.operators if rates else None
+    """Convert the operators of a job, with their volumes and rates."""
+    volumes = volumes or {}
+    by_operator = rates.operators if rates else None
     return [
         models.Vertex(
             operator=action.operator,
@@ -316,10 +319,10 @@ def graph(
             delivery=action.delivery.value if action.delivery else None,
             **(
                 _volume(
-                    passed[action.operator],
-                    fast.get(action.operator, {}) if fast is not None else None,
+                    volumes[action.operator],
+                    by_operator.get(action.operator, {}) if by_operator is not None else None,
                 )
-                if action.operator in passed
+                if action.operator in volumes
                 else {}
             ),
         )
@@ -344,7 +347,7 @@ def _volume(tables: Tables, rates: Mapping[str, Rate] | None) -> dict[str, Any]:
 
 
 def worker(record: WorkerRecord, jobs: Sequence[int]) -> models.WorkerModel:
-    """A worker and the jobs in its hands."""
+    """Convert a worker, with the jobs that are assigned to it."""
     return models.WorkerModel(
         id=record.id,
         host=record.host,
@@ -353,16 +356,16 @@ def worker(record: WorkerRecord, jobs: Sequence[int]) -> models.WorkerModel:
         free_slots=max(0, record.slots - len(jobs)),
         tags=dict(record.tags),
         warm=record.warm,
-        started=moment(record.started_ms),
+        started=to_optional_time(record.started_ms),
         jobs=[str(job) for job in jobs],
     )
 
 
 def cleanup(record: CleanupRecord) -> models.Cleanup:
-    """What an ended job has left."""
+    """Convert the pending cleanup of an ended job."""
     return models.Cleanup(
         id=str(record.job_id),
-        due=at(record.due_ms),
+        due=to_time(record.due_ms),
         resumable=record.resumable,
         attempts=record.attempts,
         error=record.error,

@@ -1,21 +1,21 @@
-"""Access tokens for those who administer: listed, made, revoked. The secret of a token is in one
-answer, once; a line of the audit log tells of each act.
+"""Access tokens: list, create, revoke; for admins. Every change is written to the audit log.
 
-These ask the store itself, in threads: whoever has just made a token wants to see it, at whichever
-server.
+The secret of a token is in the response that creates it and nowhere else. These handlers read the
+store itself, in threads, so that a token is visible on every server at once.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field
 
 from tidegate.api.auth import AUDIT, principal_of
 from tidegate.api.context import ApiContext
-from tidegate.api.v1 import serializers as shapes
-from tidegate.api.v1.models import Model
+from tidegate.api.v1.models import Model, old_name
 from tidegate.api.v1.roles import ADMIN
+from tidegate.api.v1.serializers import to_optional_time, to_time
 from tidegate.coordinator.tokens import LIVES_S_MAX, NAME_MAX, Tokens, TokenStatus, status_of
 from tidegate.model.records import AccessToken, Role
 
@@ -23,66 +23,69 @@ TokenId = Annotated[str, Path(pattern="^[0-9a-f]{12}$", description="the id of a
 
 
 class TokenModel(Model):
-    """Who may come in, and how far; the secret is known to nobody."""
+    """An access token without its secret."""
+
+    old_names: ClassVar[Mapping[str, str]] = {"made": "created"}
 
     id: str
     name: str
     role: Role
-    made: datetime
+    created: datetime
     expires: datetime | None = Field(description="null: never")
     status: TokenStatus = Field(
         description=(
-            "only an active one lets anybody in; a damaged record has no true dates and can only be"
+            "only an active token is accepted; a damaged record has no valid dates and can only be"
             " revoked"
         )
     )
+    made: datetime | None = old_name("created")
 
 
 class NewToken(TokenModel):
-    """A token that has just been made."""
+    """A new token with its secret."""
 
-    token: str = Field(description="what its holder sends; it is shown this once")
+    token: str = Field(description="the secret that clients send; it is shown only once")
 
 
 class TokenRequest(Model):
-    """A token that shall be."""
+    """A request for a new token."""
 
-    name: str = Field(min_length=1, max_length=NAME_MAX, description="who has it")
+    old_names: ClassVar[Mapping[str, str]] = {"lives_s": "lifetime_s"}
+
+    name: str = Field(min_length=1, max_length=NAME_MAX, description="its owner")
     role: Role = Role.VIEWER
-    lives_s: int | None = Field(
+    lifetime_s: int | None = Field(
         default=None,
         ge=1,
         le=LIVES_S_MAX,
-        description="how long it lives, in seconds; for ever without it",
+        description="lifetime in seconds; without it the token never expires",
     )
+    lives_s: int | None = old_name("lifetime_s")
 
 
 def routes(context: ApiContext) -> APIRouter:
-    """All of them are for admins."""
-    router, tokens = (
-        APIRouter(prefix="/tokens", tags=["tokens"], dependencies=[ADMIN]),
-        Tokens(context.store, context.clock),
-    )
+    """Create the routes below /tokens, all for admins."""
+    router = APIRouter(prefix="/tokens", tags=["tokens"], dependencies=[ADMIN])
+    tokens = Tokens(context.store, context.clock)
 
     @router.get("")
     def list_tokens() -> list[TokenModel]:
-        """All tokens, the oldest first."""
-        return [TokenModel(**shown(each, context.clock.now_ms())) for each in tokens.all()]
+        """List all tokens, oldest first."""
+        return [TokenModel(**token_fields(each, context.clock.now_ms())) for each in tokens.all()]
 
     @router.post("", status_code=201)
     def create_token(body: TokenRequest, request: Request, response: Response) -> NewToken:
-        """Make a token. Its secret is in this answer and nowhere else."""
-        made, text = tokens.create(
-            body.name, body.role, None if body.lives_s is None else body.lives_s * 1000
-        )
-        _audit(request, f"made token {made.id} {made.name!r}, {made.role.value}")
+        """Create a token. Its secret is in this response and nowhere else."""
+        lifetime_ms = None if body.lifetime_s is None else body.lifetime_s * 1000
+        created, text = tokens.create(body.name, body.role, lifetime_ms)
+        _audit(request, f"created token {created.id} {created.name!r}, {created.role.value}")
         context.catch_up()
         response.headers["Cache-Control"] = "no-store"
-        return NewToken(**shown(made, context.clock.now_ms()), token=text)
+        return NewToken(**token_fields(created, context.clock.now_ms()), token=text)
 
     @router.delete("/{token_id}", status_code=204)
     def revoke_token(token_id: TokenId, request: Request) -> None:
-        """Let nobody in with it any more."""
+        """Revoke a token: from now on it is rejected."""
         tokens.revoke(token_id)
         _audit(request, f"revoked token {token_id}")
         context.catch_up()
@@ -90,25 +93,28 @@ def routes(context: ApiContext) -> APIRouter:
     return router
 
 
-def shown(token: AccessToken, now_ms: int) -> dict[str, Any]:
-    """What may be seen of a token.
+def token_fields(token: AccessToken, now_ms: int) -> dict[str, Any]:
+    """Return the public fields of a token.
 
-    A damaged one has expired in 1970, for readers that know no status.
+    A damaged token has expired in 1970, for clients that do not know the status.
     """
     status = status_of(token, now_ms)
-    dates: dict[str, datetime | None] = {"made": shapes.at(0), "expires": shapes.at(0)}
+    dates: dict[str, datetime | None] = {"created": to_time(0), "expires": to_time(0)}
     if status is not TokenStatus.DAMAGED:
-        dates = {"made": shapes.at(token.created_ms), "expires": shapes.moment(token.expires_ms)}
+        dates = {
+            "created": to_time(token.created_ms),
+            "expires": to_optional_time(token.expires_ms),
+        }
     return {"id": token.id, "name": token.name, "role": token.role, **dates, "status": status}
 
 
 def _audit(request: Request, what: str) -> None:
-    who = principal_of(request)
+    principal = principal_of(request)
     AUDIT.info(
-        "token",
+        "token_audited",
         extra={
-            "by": who.name,
-            "role": who.role.value,
+            "by": principal.name,
+            "role": principal.role.value,
             "from": request.client.host if request.client else "",
             "what": what,
         },
