@@ -184,6 +184,6 @@ def test_a_source_whose_columns_cannot_be_found_out_says_why(wrong: dict[str, st
 
 def test_rows_that_delete_are_refused_by_a_sink_that_only_adds(engine: SparkEngine) -> None:
     nodes = graph(source=numbers(tables=(table(kinds=True),)), saved=sink(format="noop"))
-    with pytest.raises(DataRefused, match="put FilterRowKind before it"):
+    with pytest.raises(DataRefused, match="add FilterRowKind before it"):
         engine.run(nodes, batch(4))
     assert engine.run(nodes, batch(1)).messages["saved"] == [{"rows": 1}]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from coordinator_parts import OPERATOR, Installation
 
-from tidegate.connectors.chaos import outside
+from tidegate.connectors.chaos import external
 from tidegate.coordinator.cleanup import carry_out_cleanup
 from tidegate.coordinator.cluster_cache import ClusterCache
 from tidegate.coordinator.external_resources import ResourceTaken, drop_unneeded, read
@@ -76,7 +76,7 @@ class World:
         )
 
     def create(self, kind: str, name: str) -> Resource:
-        outside.create(kind, name, str(self.server))
+        external.create(kind, name, str(self.server))
         return Resource(kind=kind, name=name, location=str(self.server))
 
     def records(self) -> list[ResourceRecord]:
@@ -152,7 +152,7 @@ def test_what_turns_out_in_the_driver_is_recorded_once_and_only_by_the_generatio
     world: World,
 ) -> None:
     job = world.submit()
-    table = Resource(kind=outside.TABLE, name="t", location=str(world.server))
+    table = Resource(kind=external.TABLE, name="t", location=str(world.server))
     for _ in range(2):
         world.book(job).record(table)
     assert world.owners() == [("one", 7), ("t", 7)]
@@ -160,7 +160,7 @@ def test_what_turns_out_in_the_driver_is_recorded_once_and_only_by_the_generatio
     with pytest.raises(ResourceTaken, match="is used by job 7"):
         world.book(other).record(table)
     with pytest.raises(Fenced):
-        world.book(job, generation=5).record(Resource(kind=outside.TABLE, name="u", location=""))
+        world.book(job, generation=5).record(Resource(kind=external.TABLE, name="u", location=""))
     world.book(job).forget(table)
     assert world.owners() == [("one", 7), ("two", 8)]
 
@@ -169,8 +169,8 @@ def test_nothing_of_a_job_that_lives_or_can_be_resumed_is_dropped_and_nobody_els
     world: World,
 ) -> None:
     job = world.submit()
-    world.create(outside.SLOT, "one")
-    world.book(job).record(world.create(outside.TABLE, "t"))
+    world.create(external.SLOT, "one")
+    world.book(job).record(world.create(external.TABLE, "t"))
     assert world.drop() == 0
     world.here.checkpoint()
     world.here.ended(JobStatus.CANCELED)
@@ -184,7 +184,7 @@ def test_nothing_of_a_job_that_lives_or_can_be_resumed_is_dropped_and_nobody_els
 
 def test_what_a_job_leaves_that_cannot_be_resumed_is_dropped(world: World) -> None:
     world.submit()
-    world.create(outside.SLOT, "one")
+    world.create(external.SLOT, "one")
     world.here.ended(JobStatus.FINISHED)
     with pytest.raises(ResourceTaken, match="will be dropped soon"):
         world.submit(8)
@@ -195,7 +195,7 @@ def test_what_a_job_leaves_that_cannot_be_resumed_is_dropped(world: World) -> No
 
 def test_the_end_of_history_ends_what_was_kept_for_a_restore(world: World) -> None:
     world.submit()
-    world.create(outside.SLOT, "one")
+    world.create(external.SLOT, "one")
     world.here.checkpoint()
     world.here.ended(JobStatus.FAILED)
     world.clean_up()
@@ -207,7 +207,7 @@ def test_the_end_of_history_ends_what_was_kept_for_a_restore(world: World) -> No
 
 def test_a_restore_takes_along_what_the_earlier_run_had(world: World) -> None:
     job = world.submit()
-    world.book(job).record(world.create(outside.TABLE, "t"))
+    world.book(job).record(world.create(external.TABLE, "t"))
     world.here.checkpoint()
     world.here.ended(JobStatus.CANCELED)
     again = world.submit(restore="latest")
@@ -217,7 +217,7 @@ def test_a_restore_takes_along_what_the_earlier_run_had(world: World) -> None:
 
 def test_a_fresh_start_keeps_only_what_it_declares(world: World) -> None:
     job = world.submit()
-    world.book(job).record(world.create(outside.TABLE, "t"))
+    world.book(job).record(world.create(external.TABLE, "t"))
     world.here.ended(JobStatus.CANCELED)
     world.clean_up()
     world.submit(restore="fresh")
@@ -227,7 +227,7 @@ def test_a_fresh_start_keeps_only_what_it_declares(world: World) -> None:
 
 def test_a_job_that_goes_on_with_the_lineage_of_another_gets_its_slot(world: World) -> None:
     job = world.submit(7)
-    world.book(job).record(world.create(outside.TABLE, "t"))
+    world.book(job).record(world.create(external.TABLE, "t"))
     world.here.checkpoint(7)
     world.here.ended(JobStatus.CANCELED)
     world.submit(8, restore="latest", source=7)
@@ -238,7 +238,7 @@ def test_a_drop_that_fails_says_why_without_secrets_and_is_tried_again_later(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.submit()
-    world.create(outside.SLOT, "one")
+    world.create(external.SLOT, "one")
     world.here.ended(JobStatus.FINISHED)
     (world.server / "down").touch()
     assert world.drop() == 0
@@ -248,7 +248,7 @@ def test_a_drop_that_fails_says_why_without_secrets_and_is_tried_again_later(
     (world.server / "down").unlink()
     assert world.drop() == 0, "it is not due yet"
     world.here.clock.ms += 10_000
-    monkeypatch.setattr(outside, "drop", _says_the_password)
+    monkeypatch.setattr(external, "drop", _says_the_password)
     assert world.drop() == 0
     assert world.records()[0].error == "ValueError: bad password ******"
     monkeypatch.undo()
@@ -266,7 +266,7 @@ def test_while_something_is_being_dropped_nobody_gets_its_name_and_who_comes_aft
 ) -> None:
     world.submit()
     world.here.ended(JobStatus.FINISHED)
-    monkeypatch.setattr(outside, "drop", _dies)
+    monkeypatch.setattr(external, "drop", _dies)
     with pytest.raises(KeyboardInterrupt):
         world.drop()
     world.clean_up()

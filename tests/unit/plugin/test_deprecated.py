@@ -22,7 +22,7 @@ def test_old_names_can_be_imported(module: str, old: str, new: str) -> None:
 
 def test_an_import_of_an_old_name_is_reported_where_it_is_written() -> None:
     with pytest.warns(DeprecationWarning, match=r"option\.Kind is deprecated") as caught:
-        from tidegate.plugin.option import Kind
+        from tidegate.plugin.option import Kind  # type: ignore[attr-defined]
     assert Kind is OptionKind
     assert caught[0].filename == __file__
 

@@ -1,1 +1,1 @@
-"""Assert: a sink that keeps nothing and fails the job where a rule does not hold."""
+"""Assert: a sink that stores nothing and fails the job if a rule is broken."""

@@ -1,25 +1,21 @@
-"""`catalog_table_rule`: the table's name, keys and columns. Called by sink.py in tasks, once for
-each table.
+"""Checks `catalog_table_rule`: the name, keys and columns of a table.
 
-Our tables carry no catalog name, no names of keys, no sort order and no column length, so that
-those parts of a rule cannot be checked and are passed over. Of constraint keys only unique ones are
-carried.
+Called by sink.py in tasks, once per table. Tidegate's tables have no catalog name, key names, sort
+order or column length, and of constraint keys only unique ones; these parts of a rule are ignored.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tidegate.connectors.assertion.failure import RuleFailed
+from tidegate.connectors.assertion.errors import RuleFailed
 from tidegate.connectors.assertion.fields import same_type
 from tidegate.model.types import Column, Table, parse_type
 
 
 def check_catalog(table: Table, rule: Mapping[str, Any]) -> None:
-    """RuleFailed with the first difference."""
+    """Raise RuleFailed with the first difference."""
     for difference in _differences(table, rule):
-        raise RuleFailed(
-            f"Assert: catalog_table_rule does not hold for table {table.path}: {difference}"
-        )
+        raise RuleFailed(f"Assert: table {table.path} breaks catalog_table_rule: {difference}")
 
 
 def _differences(table: Table, rule: Mapping[str, Any]) -> Iterator[str]:

@@ -1,8 +1,7 @@
-"""Field rules over a batch: vectorised where Arrow can, with Python objects where values are
-nested. Called by sink.py in tasks.
+"""Checks field rules on a batch: vectorized by Arrow, or on Python objects for nested values.
 
-The reference contradicts itself on nulls. Here a null fails NOT_NULL, MIN, MAX and equals_to,
-counts as empty for lengths, and is no matter of types.
+Called by sink.py in tasks. SeaTunnel is inconsistent about nulls. Here a null breaks NOT_NULL, MIN,
+MAX and equals_to, has length 0, and matches every type.
 """
 
 import math
@@ -11,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.connectors.assertion.failure import RuleFailed
+from tidegate.connectors.assertion.errors import RuleFailed
 from tidegate.connectors.assertion.rules import FieldAssertion, Rule, RuleType
 from tidegate.model.types import Column, DataType, Table, TypeName
 from tidegate.plugin.arrow import arrow_type
@@ -22,7 +21,7 @@ _ROW_TEXT_MAX = 400
 
 
 def check_fields(table: Table, batch: pa.RecordBatch, rules: tuple[FieldAssertion, ...]) -> None:
-    """RuleFailed at the first row that breaks a rule."""
+    """Raise RuleFailed for the first row that breaks a rule."""
     columns = {c.name: c for c in table.columns}
     for field in rules:
         column = columns.get(field.name)
@@ -33,7 +32,7 @@ def check_fields(table: Table, batch: pa.RecordBatch, rules: tuple[FieldAssertio
             )
         _check_type(table, batch, field, column)
         for rule in field.rules:
-            broken = _broken(
+            broken = _first_broken(
                 column, batch.column(field.name), rule, null_expected=_is_null(field.type)
             )
             if broken is not None:
@@ -47,12 +46,12 @@ def _is_null(kind: DataType | None) -> bool:
 def _check_type(table: Table, batch: pa.RecordBatch, field: FieldAssertion, column: Column) -> None:
     if field.type is None:
         return
-    if _is_null(field.type):  # the reference's way to say: all values are null
+    if _is_null(field.type):  # in SeaTunnel this means that all values must be null
         broken = _first(pc.is_valid(batch.column(field.name)))
         if broken is not None:
             raise _failure(table, batch, field, "field_type null", broken)
         return
-    if not same_type(field.type, column.type) and not _narrower(
+    if not same_type(field.type, column.type) and not _fits_declared(
         field.type, column.type, batch.column(field.name)
     ):
         raise RuleFailed(
@@ -61,10 +60,8 @@ def _check_type(table: Table, batch: pa.RecordBatch, field: FieldAssertion, colu
         )
 
 
-def _narrower(wanted: DataType, actual: DataType, values: Any) -> bool:
-    """Decimals of the same scale may be declared with fewer digits than the column could hold, as
-    long as the values fit.
-    """
+def _fits_declared(wanted: DataType, actual: DataType, values: Any) -> bool:
+    """Accept a decimal declared with a lower precision than the column if all values fit."""
     if not (wanted.name is actual.name is TypeName.DECIMAL and wanted.scale == actual.scale):
         return False
     most = 10 ** (wanted.precision - wanted.scale)
@@ -72,7 +69,7 @@ def _narrower(wanted: DataType, actual: DataType, values: Any) -> bool:
 
 
 def same_type(wanted: DataType, actual: DataType) -> bool:
-    """Equal types; names of nested columns do not matter, and vectors are what they travel as."""
+    """Compare types, ignoring names of nested columns; vectors count as their Arrow types."""
     wanted, actual = _carried(wanted), _carried(actual)
     if wanted.name is not actual.name or (wanted.precision, wanted.scale) != (
         actual.precision,
@@ -100,13 +97,13 @@ def _carried(kind: DataType) -> DataType:
             return kind
 
 
-def _broken(column: Column, values: Any, rule: Rule, *, null_expected: bool) -> int | None:
-    """The first row that breaks a rule."""
+def _first_broken(column: Column, values: Any, rule: Rule, *, null_expected: bool) -> int | None:
+    """The index of the first row that breaks a rule."""
     found = _by_type(values, rule)
     if rule.equals_to is None or null_expected or rule.type is RuleType.NULL:
         return found
     different = _different(column.type, values, rule.equals_to)
-    return different if found is None else found if different is None else min(found, different)
+    return min((index for index in (found, different) if index is not None), default=None)
 
 
 def _by_type(values: Any, rule: Rule) -> int | None:
@@ -152,9 +149,8 @@ def _different(kind: DataType, values: Any, raw: Any) -> int | None:
         expected = pa.scalar(literal(kind, raw), type=arrow_type(kind))
     except ValueError as error:
         raise RuleFailed(f"Assert: equals_to cannot be compared: {error}") from None
-    if pa.types.is_floating(values.type) and math.isnan(
-        expected.as_py()
-    ):  # equal to itself here, as in Java
+    # NaN equals NaN, as in Java.
+    if pa.types.is_floating(values.type) and math.isnan(expected.as_py()):
         return _first(pc.invert(pc.fill_null(pc.is_nan(values), False)))
     if not pa.types.is_nested(values.type):
         return _first(pc.invert(pc.fill_null(pc.equal(values, expected), False)))
@@ -170,7 +166,7 @@ def _different(kind: DataType, values: Any, raw: Any) -> int | None:
 
 
 def _comparable(kind: DataType, value: Any) -> Any:
-    """Nested values that are equal where the order of a map's entries differs."""
+    """Convert nested values so that the order of map entries does not matter."""
     if value is None:
         return None
     match kind.name:
@@ -200,16 +196,16 @@ def _failure(
     table: Table, batch: pa.RecordBatch, field: FieldAssertion, rule: str, row: int
 ) -> RuleFailed:
     whole = batch.slice(row, 1).to_pylist()[0]
-    text = ", ".join(f"{name}={_said(value)}" for name, value in whole.items())
+    text = ", ".join(f"{name}={_text(value)}" for name, value in whole.items())
     if len(text) > _ROW_TEXT_MAX:
         text = text[:_ROW_TEXT_MAX] + "..."
     return RuleFailed(
-        f"Assert: {field.name} = {_said(whole[field.name])} breaks the rule {rule} in table"
+        f"Assert: {field.name} = {_text(whole[field.name])} breaks the rule {rule} in table"
         f" {table.path}; the row: {text}"
     )
 
 
-def _said(value: Any) -> str:
+def _text(value: Any) -> str:
     return (
         "null"
         if value is None

@@ -1,4 +1,4 @@
-"""The options of Assert. Declarations and checks only: `tidegate validate` imports this."""
+"""Declares the Assert sink. Must stay light: `tidegate validate` imports this module."""
 
 from collections.abc import Iterable
 
@@ -14,15 +14,15 @@ OPTIONS = OptionSet(
         Option(
             "rules",
             OptionKind.MAP,
-            "What must hold: row_rules and field_rules (with NOT_NULL, NULL, MIN, MAX, MIN_LENGTH,"
-            " MAX_LENGTH, MIN_ROW, MAX_ROW, equals_to), catalog_table_rule, table-names,"
-            " tables_configs.",
+            "The rules to check: row_rules and field_rules (with NOT_NULL, NULL, MIN, MAX,"
+            " MIN_LENGTH, MAX_LENGTH, MIN_ROW, MAX_ROW, equals_to), catalog_table_rule,"
+            " table-names, tables_configs.",
             required=True,
         ),
         Option(
             "multi_table_sink_replica",
             OptionKind.INT,
-            "Has no meaning here: one writer serves all tables.",
+            "Accepted, without effect: one writer serves all tables.",
             1,
         ),
     )
@@ -30,7 +30,7 @@ OPTIONS = OptionSet(
 
 
 def check(block: Block, values: Values) -> Iterable[Problem]:
-    """Every rule, at its place."""
+    """Check all rules; each problem has its location."""
     return parse_rules(block, values["rules"])[1] if values["rules"] is not None else ()
 
 
@@ -39,8 +39,7 @@ CONNECTORS = (
         name="Assert",
         kind=BlockKind.SINK,
         summary=(
-            "Keeps nothing, and fails the job with the rule and the value where a rule does not"
-            " hold."
+            "Stores nothing, and fails the job with the rule and the value if a rule is broken."
         ),
         options=OPTIONS,
         capabilities=Capabilities(

@@ -1,6 +1,6 @@
-"""The `rules` block of Assert as data, with all its problems.
+"""Parses the `rules` block of Assert and reports all its problems.
 
-Called by options.py (to check) and sink.py (to run). No Arrow here.
+Called by options.py (to check) and sink.py (to run). Must not import Arrow.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from tidegate.model.job import Path
-from tidegate.model.problem import Problem, Severity, nearest
+from tidegate.model.problem import Problem, Severity, closest_match
 from tidegate.model.types import DataType, TypeName, parse_type
 from tidegate.plugin.literal import literal
 from tidegate.plugin.option import Block, shown, unknown_paths
@@ -27,7 +27,7 @@ class RuleType(StrEnum):
 
 
 ROW_TYPES = (RuleType.MIN_ROW, RuleType.MAX_ROW)
-_BARE = (RuleType.NOT_NULL, RuleType.NULL)
+_WITHOUT_BOUND = (RuleType.NOT_NULL, RuleType.NULL)
 _TABLE_KEYS = ("row_rules", "field_rules", "catalog_table_rule")
 _CATALOG_KEYS = (
     "table_identifier_rule",
@@ -40,7 +40,7 @@ _CATALOG_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: a type with its bound, or a value to be equal to (None: no such rule), or both."""
+    """A rule: a type with its bound, or a value to be equal to (None: not checked), or both."""
 
     type: RuleType | None
     bound: float = 0.0
@@ -50,7 +50,9 @@ class Rule:
         parts = []
         if self.type is not None:
             parts.append(
-                self.type.value if self.type in _BARE else f"{self.type.value} {self.bound:g}"
+                self.type.value
+                if self.type in _WITHOUT_BOUND
+                else f"{self.type.value} {self.bound:g}"
             )
         if self.equals_to is not None:
             parts.append(f"equals_to {shown(self.equals_to)}")
@@ -68,15 +70,15 @@ class FieldAssertion:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableRules:
-    """The rules of one table; `path` None means every table, and rows counted over all of them."""
+    """The rules of one table. `path` None: all tables; row rules count the sum of their rows."""
 
     path: str | None
     rows: tuple[Rule, ...] = ()
     fields: tuple[FieldAssertion, ...] = ()
     catalog: Mapping[str, Any] | None = None
 
-    def about(self, path: str) -> bool:
-        """Whether these rules are about a table."""
+    def applies_to(self, path: str) -> bool:
+        """Whether these rules apply to a table."""
         return self.path is None or self.path == path
 
 
@@ -87,7 +89,7 @@ class AssertRules:
 
 
 def parse_rules(block: Block, raw: Mapping[str, Any]) -> tuple[AssertRules, list[Problem]]:
-    """The rules, and what is wrong with them (then the rules hold what could be read)."""
+    """Return the rules and their problems; with problems, the rules are incomplete."""
     found = block.find("rules")
     at: Path = found[0] if found else ("rules",)
     problems: list[Problem] = []
@@ -96,7 +98,7 @@ def parse_rules(block: Block, raw: Mapping[str, Any]) -> tuple[AssertRules, list
     for path, config in _list(block, (*at, "tables_configs"), configs, problems):
         if "table_path" not in config:
             problems.append(
-                block.problem(path, "table_path is missing: the table that the rules are about")
+                block.problem(path, "table_path is missing: the table that the rules apply to")
             )
         tables.append(_table(block, path, config, str(config.get("table_path")), problems))
     if configs is None:
@@ -130,14 +132,14 @@ def _unknown(
         yield replace(
             block.unknown((*at, *path), known),
             message=f"unknown option {word}",
-            suggestion=nearest(word, list(known)),
+            suggestion=closest_match(word, list(known)),
         )
 
 
 def _list(
     block: Block, path: Path, raw: Any, problems: list[Problem]
 ) -> list[tuple[Path, Mapping[str, Any]]]:
-    """A list of blocks, each with its place."""
+    """Return a list of blocks, each with its path."""
     if raw is None:
         return []
     if not isinstance(raw, list):
@@ -195,13 +197,12 @@ def _field(
     name = raw.get("field_name")
     if name is None:
         problems.append(
-            block.problem(at, "field_name is missing: the column that the rules are about")
+            block.problem(at, "field_name is missing: the column that the rules apply to")
         )
         return None
     problems += _unknown(block, at, raw, ("field_name", "field_type", "field_value"))
-    kind = (
-        DataType(TypeName.NULL) if "field_type" in raw else None
-    )  # written as null: all values must be null
+    # `field_type = null` means that all values must be null.
+    kind = DataType(TypeName.NULL) if "field_type" in raw else None
     if raw.get("field_type") is not None:
         try:
             kind = parse_type(raw["field_type"])
@@ -246,7 +247,7 @@ def _rule(
         return Rule(None, equals_to=equals_to)
     kind = next((t for t in types if t.value == str(word).strip().upper()), None)
     if kind is None:
-        close = nearest(str(word), [t.value for t in types])
+        close = closest_match(str(word), [t.value for t in types])
         problems.append(
             block.problem(
                 (*at, "rule_type"),
@@ -256,7 +257,7 @@ def _rule(
             )
         )
         return None
-    if kind in _BARE:
+    if kind in _WITHOUT_BOUND:
         return Rule(kind, equals_to=equals_to)
     try:
         return Rule(kind, float(raw["rule_value"]), equals_to)

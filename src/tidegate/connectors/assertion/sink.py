@@ -1,8 +1,7 @@
-"""Assert: field rules hold or fail in the task, at the row; rows are counted over the whole job, in
-the driver, and the counts live in the checkpoint.
+"""The Assert sink: checks field rules in the tasks and counts the rows of the job in the driver.
 
-Called by the engine through plugin.contract. A repeated batch is counted once: the counts come back
-as of the last completed checkpoint.
+Called by the engine through plugin.contract. The counts are part of the checkpoint. A repeated
+batch is counted once, because the counts are restored from the last completed checkpoint.
 """
 
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.connectors.assertion.catalog import check_catalog
-from tidegate.connectors.assertion.failure import RuleFailed
+from tidegate.connectors.assertion.errors import RuleFailed
 from tidegate.connectors.assertion.fields import check_fields
 from tidegate.connectors.assertion.rules import AssertRules, RuleType, TableRules, parse_rules
 from tidegate.model.problem import Location
@@ -32,11 +31,11 @@ from tidegate.plugin.option import Block
 
 
 class Assert(Sink):
-    """Fails the job where a rule does not hold."""
+    """Fails the job if a rule is broken."""
 
     @cached_property
     def rules(self) -> AssertRules:
-        """The rules, which were checked before the job began."""
+        """The rules; options.py has already checked them."""
         return parse_rules(Block(self.values, lambda _: Location(""), ""), self.values["rules"])[0]
 
     def writer(self, task: WriteTask) -> Writer:  # noqa: ARG002  # nothing is staged
@@ -52,13 +51,13 @@ class _AssertWriter(Writer):
         self._counts: dict[str, int] = {}
 
     def write(self, table: Table, batch: pa.RecordBatch) -> None:
-        mine = [rules for rules in self._rules.tables if rules.about(table.path)]
+        matching = [rules for rules in self._rules.tables if rules.applies_to(table.path)]
         if table.path not in self._counts:
-            for rules in mine:
+            for rules in matching:
                 if rules.catalog is not None:
                     check_catalog(table, rules.catalog)
         self._counts[table.path] = self._counts.get(table.path, 0) + batch.num_rows
-        for rules in mine:
+        for rules in matching:
             check_fields(table, batch, rules.fields)
 
     def close(self) -> Message:
@@ -75,13 +74,13 @@ class _Committer(Committer):
         self._counts: dict[str, int] = {}
 
     def open(self, resume: SinkRestore) -> None:
-        """Counts as of the checkpoint that the job goes on from."""
+        """Restore the counts of the checkpoint."""
         state: Mapping[str, Any] = resume.state or {}
         self._checkpoint = int(state.get("checkpoint", 0))
         self._counts = dict(state.get("counts", {}))
 
     def commit(self, commit: Commit) -> BatchCommitted | AlreadyCommitted:
-        """Add the rows of a batch; too many of them fail the job at once."""
+        """Count the rows of a batch; too many rows fail the job immediately."""
         if commit.checkpoint <= self._checkpoint:
             return AlreadyCommitted()
         counts = dict(self._counts)
@@ -97,7 +96,7 @@ class _Committer(Committer):
         return {"checkpoint": self._checkpoint, "counts": self._counts}
 
     def finish(self) -> None:
-        """All rows are in: too few of them, or not the tables that were asked for, fail the job."""
+        """Fail the job if there are too few rows in total, or other tables than `table-names`."""
         self._check_rows(self._counts, RuleType.MAX_ROW)
         self._check_rows(self._counts, RuleType.MIN_ROW)
         names = self._rules.table_names
@@ -109,7 +108,7 @@ class _Committer(Committer):
 
     def _check_rows(self, counts: Mapping[str, int], kind: RuleType) -> None:
         for rules in self._rules.tables:
-            total = sum(rows for path, rows in counts.items() if rules.about(path))
+            total = sum(rows for path, rows in counts.items() if rules.applies_to(path))
             for rule in rules.rows:
                 broken = total > rule.bound if kind is RuleType.MAX_ROW else total < rule.bound
                 if rule.type is kind and broken:

@@ -1,6 +1,6 @@
-"""The options of Chaos, source and sink: ours, the reference has no such thing.
+"""Declares the Chaos source and sink, which SeaTunnel does not have.
 
-Declarations only: `tidegate validate` imports this.
+Must import neither Spark nor Arrow: `tidegate validate` imports this module.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,18 +12,18 @@ from tidegate.plugin.connector import Capabilities, Connector, GoBack
 from tidegate.plugin.contract import OperatorContext, Resource
 from tidegate.plugin.option import Block, Option, OptionKind, OptionSet, Values, shown
 
-_TROUBLE = (
+_FAULTS = (
     Option(
         "seed",
         OptionKind.LONG,
-        "Decides together with place, checkpoint and attempt what goes wrong; another seed, another"
-        " story.",
+        "Seed of the injected faults. The same seed injects the same faults for the same place,"
+        " checkpoint and attempt.",
         0,
     ),
     Option(
         "fail_probability",
         OptionKind.DOUBLE,
-        "How often a read, a write or a commit raises an error.",
+        "Probability that a read, write or commit raises an error.",
         0.0,
         minimum=0,
         maximum=1,
@@ -31,13 +31,13 @@ _TROUBLE = (
     Option(
         "fail_terminally",
         OptionKind.BOOL,
-        "Whether such an error is one that no retry can help.",
+        "Whether these errors are terminal, so that the job is not retried.",
         False,
     ),
     Option(
         "crash_probability",
         OptionKind.DOUBLE,
-        "How often the process ends at once (in commit: the driver).",
+        "Probability that the process exits immediately (in commit: the driver).",
         0.0,
         minimum=0,
         maximum=1,
@@ -45,16 +45,16 @@ _TROUBLE = (
     Option(
         "hang_probability",
         OptionKind.DOUBLE,
-        "How often it hangs for hang_ms.",
+        "Probability that it hangs for hang_ms.",
         0.0,
         minimum=0,
         maximum=1,
     ),
-    Option("hang_ms", OptionKind.LONG, "How long it hangs.", 60_000, minimum=0),
+    Option("hang_ms", OptionKind.LONG, "Duration of a hang in milliseconds.", 60_000, minimum=0),
     Option(
         "slow_ms",
         OptionKind.LONG,
-        "How long every read, write and commit takes at least.",
+        "Minimum duration of every read, write and commit in milliseconds.",
         0,
         minimum=0,
     ),
@@ -65,7 +65,7 @@ def _places(*names: str) -> Option:
     return Option(
         "places",
         OptionKind.LIST,
-        f"Where something may go wrong: of {', '.join(names)}.",
+        f"The operations in which faults are injected: {', '.join(names)}.",
         list(names),
     )
 
@@ -77,31 +77,31 @@ SOURCE = OptionSet(
         Option(
             "row.num",
             OptionKind.LONG,
-            "Rows in all, numbered from 0 in the column `id`.",
+            "Total number of rows, numbered from 0 in the column `id`.",
             1000,
             minimum=0,
         ),
         Option(
             "rate",
             OptionKind.DOUBLE,
-            "Rows that arrive each second; all at once where absent.",
+            "Rows that arrive per second; by default all rows are available immediately.",
             minimum=0,
         ),
-        Option("payload.length", OptionKind.INT, "Letters of the column `payload`.", 16, minimum=0),
+        Option("payload.length", OptionKind.INT, "Length of the column `payload`.", 16, minimum=0),
         Option(
             "outside.path",
             OptionKind.TEXT,
-            "Directory that stands for a server where this source has a slot and a table, as files;"
-            " none where absent.",
+            "A directory that simulates a server on which this source has a slot and a table, as"
+            " files. By default the source has no external resources.",
         ),
         Option(
             "outside.slot",
             OptionKind.TEXT,
-            "The name of that slot; only one job may use it at a time.",
+            "The name of the slot; only one job may use it at a time.",
             "chaos",
         ),
         _places(*_PLACES[BlockKind.SOURCE]),
-        *_TROUBLE,
+        *_FAULTS,
     )
 )
 
@@ -110,23 +110,23 @@ SINK = OptionSet(
         Option(
             "path",
             OptionKind.TEXT,
-            "Directory for one file of committed ids for each batch; rows are only counted where"
-            " absent.",
+            "Directory for the committed ids, one file per batch. By default rows are only"
+            " counted.",
         ),
         Option(
             "id_field",
             OptionKind.TEXT,
-            "The column of whole numbers whose values are written there.",
+            "The integer column whose values are written to the files.",
             "id",
         ),
         Option(
             "fail_at_checkpoint",
             OptionKind.LIST,
-            "Checkpoint ids whose commit raises an error; the repeated batch passes, unless"
-            " fail_terminally.",
+            "Checkpoint ids whose commit raises an error. The repeated batch succeeds, unless"
+            " fail_terminally is set.",
         ),
         _places(*_PLACES[BlockKind.SINK]),
-        *_TROUBLE,
+        *_FAULTS,
     )
 )
 
@@ -137,7 +137,7 @@ def _check(kind: BlockKind) -> Callable[[Block, Values], Iterable[Problem]]:
             if place not in _PLACES[kind]:
                 yield block.problem(
                     ("places", index),
-                    f"{shown(place)} is no place here",
+                    f"{shown(place)} is not possible here",
                     expected=f"one of {', '.join(_PLACES[kind])}",
                 )
         for index, raw in enumerate(values.get("fail_at_checkpoint") or ()):
@@ -146,14 +146,16 @@ def _check(kind: BlockKind) -> Callable[[Block, Values], Iterable[Problem]]:
                     ("fail_at_checkpoint", index), f"{shown(raw)} is no checkpoint id"
                 )
         if values.get("rate") == 0:
-            yield block.problem(("rate",), "a rate of 0 rows would never end")
+            yield block.problem(("rate",), "with a rate of 0 the source never ends")
 
     return check
 
 
 def _resources(values: Values, _: OperatorContext) -> Iterable[Resource]:
     if values["outside.path"]:
-        yield Resource(kind="chaos slot", name=values["outside.slot"], place=values["outside.path"])
+        yield Resource(
+            kind="chaos slot", name=values["outside.slot"], location=values["outside.path"]
+        )
 
 
 CONNECTORS = (
@@ -161,7 +163,7 @@ CONNECTORS = (
         name="Chaos",
         kind=BlockKind.SOURCE,
         summary=(
-            "Numbered rows from a source that fails, crashes, hangs or slows down by seed and"
+            "Generates numbered rows, and fails, crashes, hangs or slows down by seed and"
             " probability."
         ),
         options=SOURCE,
@@ -169,14 +171,14 @@ CONNECTORS = (
         implementation="tidegate.connectors.chaos.source:ChaosSource",
         check=_check(BlockKind.SOURCE),
         resources=_resources,
-        drop="tidegate.connectors.chaos.outside:drop",
+        drop="tidegate.connectors.chaos.external:drop",
     ),
     Connector(
         name="Chaos",
         kind=BlockKind.SINK,
         summary=(
-            "Counts rows, or writes their ids for each batch, and fails, crashes, hangs or slows"
-            " down by seed and probability."
+            "Counts rows, or writes the ids of each batch, and fails, crashes, hangs or slows down"
+            " by seed and probability."
         ),
         options=SINK,
         capabilities=Capabilities(

@@ -1,9 +1,8 @@
-"""The Chaos sink: counts rows, or writes the ids of each batch into a file of its own; with trouble
-in write and commit.
+"""The Chaos sink: counts rows, or writes the ids of each batch to a file, with injected faults.
 
-Called by the engine through plugin.contract. With `path`, a batch is one file that appears whole
-and exclusively (a link to a finished file), so that of two attempts one wins and both may come: the
-record of the batch (offsets, generation) is in it.
+Called by the engine through plugin.contract. With `path`, a batch is one file that is created
+atomically and exclusively (a link to a finished file), so that only one of several attempts wins.
+The file contains the record of the batch: offsets and generation.
 """
 
 import json
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidegate.connectors.chaos.trouble import ChaosEnded, FaultInjector
+from tidegate.connectors.chaos.faults import ChaosEnded, FaultInjector
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import Fenced
 from tidegate.model.types import Table
@@ -29,8 +28,8 @@ from tidegate.plugin.contract import (
     Message,
     OperatorContext,
     Sink,
-    SinkMemory,
     SinkRestore,
+    TargetRecord,
     Writer,
     WriteTask,
 )
@@ -42,7 +41,6 @@ class ChaosSink(Sink):
         return _ChaosWriter(self.values, task)
 
     def committer(self) -> Committer:
-        """Writes them, one file for each batch."""
         return ChaosCommitter(self.values, self.context)
 
 
@@ -54,7 +52,7 @@ class _ChaosWriter(Writer):
         self._ids: list[Any] = []
 
     def write(self, table: Table, batch: pa.RecordBatch) -> None:
-        """Count one batch, and remember its ids where they are wanted."""
+        """Count the rows of one batch, and keep their ids if there is a `path`."""
         self._rows += batch.num_rows
         if self._values["path"] is None:
             return
@@ -64,8 +62,7 @@ class _ChaosWriter(Writer):
         self._ids.append(batch.column(name).to_numpy(zero_copy_only=False))
 
     def close(self) -> Message:
-        """Runs of ids, as [first, last] pairs."""
-        FaultInjector.of(self._values).meet("write", self._task.checkpoint, self._task.token)
+        FaultInjector.of(self._values).inject("write", self._task.checkpoint, self._task.token)
         ids = np.sort(np.concatenate(self._ids)) if self._ids else np.array([], dtype=np.int64)
         return {"rows": self._rows, "ids": list(_runs(ids))}
 
@@ -74,7 +71,7 @@ class _ChaosWriter(Writer):
 
 
 def _runs(ids: Any) -> Iterator[list[int]]:
-    """Sorted ids as runs; an id that is there twice begins a run of its own."""
+    """Yield sorted ids as runs [first, last]; a duplicate id starts a new run."""
     if not len(ids):
         return
     breaks = np.flatnonzero(np.diff(ids) != 1) + 1
@@ -83,7 +80,7 @@ def _runs(ids: Any) -> Iterator[list[int]]:
 
 
 def committed_ids(path: str) -> list[int]:
-    """All ids that the files of a Chaos sink hold, in order; for tests."""
+    """Read all ids from the files of a Chaos sink, in order; for tests."""
     files = sorted(Path(path).glob("*.json"))
     return [
         n
@@ -94,27 +91,25 @@ def committed_ids(path: str) -> list[int]:
 
 
 _tries: "Counter[tuple[str, int]]" = Counter()
-"""How often this process has tried to commit a batch: another attempt of the same generation may
-end well.
-"""
+"""How often this process has tried to commit a batch, so that a repeated attempt may succeed."""
 
 
 class ChaosCommitter(Committer):
-    """One file for each batch."""
+    """Writes one file per committed batch."""
 
     def __init__(self, values: Values, context: OperatorContext) -> None:
         self._values = values
         self._name = f"{context.pipeline}-{context.operator.replace('/', '_')}"
-        self._trouble = FaultInjector.of(values)
+        self._faults = FaultInjector.of(values)
         self._rows = self._checkpoint = 0
-        self._spared: set[int] = set()  # checkpoints that failed already
+        self._failed: set[int] = set()  # checkpoints whose commit has already failed
 
-    def memory(self, resume: SinkRestore) -> SinkMemory | None:
-        """The newest batch that has a file; None where rows are only counted."""
+    def target_record(self, resume: SinkRestore) -> TargetRecord | None:
+        """The newest batch that has a file; None if rows are only counted."""
         if self._values["path"] is None:
             return None
         numbers = (int(file.stem.rpartition("-")[2]) for file in self._files(resume.lineage))
-        return SinkMemory(place=self._values["path"], checkpoint=max(numbers, default=0))
+        return TargetRecord(target=self._values["path"], checkpoint=max(numbers, default=0))
 
     def uncheckpointed_commits(self, resume: SinkRestore) -> Sequence[CommitRange]:
         records = [json.loads(file.read_text()) for file in self._files(resume.lineage)]
@@ -125,7 +120,7 @@ class ChaosCommitter(Committer):
         ]
 
     def _files(self, lineage: str) -> list[Path]:
-        """The batches of a lineage, by their ids."""
+        """The files of the batches of a lineage, by id."""
         files = (
             sorted(Path(self._values["path"]).glob("*.json"))
             if self._values["path"] is not None
@@ -134,13 +129,11 @@ class ChaosCommitter(Committer):
         return [file for file in files if file.name.startswith(self._prefix(lineage))]
 
     def open(self, resume: SinkRestore) -> None:
-        """Take away what is newer than the point to go on from, except the batches that will be
-        repeated.
-        """
+        """Remove batches after the restore point, except those that will be repeated."""
         state = resume.state or {}
         self._rows = int(state.get("rows", 0))
         self._checkpoint = int(state.get("checkpoint", 0))
-        self._spared.update(
+        self._failed.update(
             resume.uncheckpointed_commits, [] if resume.pending is None else [resume.pending]
         )
         if self._values["path"] is None:
@@ -163,9 +156,9 @@ class ChaosCommitter(Committer):
         if str(commit.checkpoint) in map(
             str, self._values["fail_at_checkpoint"] or ()
         ) and self._may_fail(commit.checkpoint):
-            self._trouble.raise_error(f"commit of checkpoint {commit.checkpoint}")
+            self._faults.raise_error(f"commit of checkpoint {commit.checkpoint}")
         _tries[self._name, commit.checkpoint] += 1
-        self._trouble.meet(
+        self._faults.inject(
             "commit", commit.checkpoint, commit.generation, _tries[self._name, commit.checkpoint]
         )
         if commit.checkpoint <= self._checkpoint:
@@ -176,8 +169,8 @@ class ChaosCommitter(Committer):
         return outcome
 
     def _may_fail(self, checkpoint: int) -> bool:
-        spared = checkpoint in self._spared and not self._values["fail_terminally"]
-        self._spared.add(checkpoint)
+        spared = checkpoint in self._failed and not self._values["fail_terminally"]
+        self._failed.add(checkpoint)
         return not spared
 
     def _record(self, commit: Commit) -> BatchCommitted | AlreadyCommitted:
@@ -204,7 +197,7 @@ class ChaosCommitter(Committer):
         try:
             os.link(staged, final)
         except FileExistsError:
-            return _recognised(final, commit)
+            return _check_existing(final, commit)
         finally:
             staged.unlink(missing_ok=True)
         _sync_directory(final.parent)
@@ -215,13 +208,15 @@ class ChaosCommitter(Committer):
         return {"rows": self._rows, "checkpoint": self._checkpoint}
 
 
-def _recognised(final: Path, commit: Commit) -> AlreadyCommitted:
-    """The same batch is there: skipped where its ranges are the same, an error otherwise."""
+def _check_existing(final: Path, commit: Commit) -> AlreadyCommitted:
+    """Accept an existing batch with the same ranges; any other is an error."""
     record = json.loads(final.read_text())
     if record["generation"] > commit.generation:
         raise Fenced(f"the Chaos sink at {final.parent}", commit.generation, record["generation"])
     if record["offsets"] != json.loads(json.dumps(commit.offsets)):
-        raise ChaosEnded(f"Chaos: {final} holds checkpoint {commit.checkpoint} with other ranges")
+        raise ChaosEnded(
+            f"Chaos: {final} contains checkpoint {commit.checkpoint} with other ranges"
+        )
     return AlreadyCommitted()
 
 

@@ -1,8 +1,7 @@
-"""The Chaos source: rows (id bigint, payload string) numbered from 0, read with trouble. The offset
-is `{"at": rows read}`.
+"""The Chaos source: rows (id bigint, payload string) numbered from 0, with injected faults.
 
-Called by the engine through plugin.contract. The rows depend on their number alone, so that
-whatever goes wrong, a repeated read has the same ones.
+Called by the engine through plugin.contract. The offset is `{"at": rows read}`. Rows depend only on
+their number, so that a repeated read returns the same rows after any fault.
 """
 
 import secrets
@@ -14,8 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidegate.connectors.chaos import outside
-from tidegate.connectors.chaos.trouble import FaultInjector
+from tidegate.connectors.chaos import external
+from tidegate.connectors.chaos.faults import FaultInjector
 from tidegate.model.types import Column, DataType, Table, TypeName
 from tidegate.plugin.arrow import table_schema
 from tidegate.plugin.contract import (
@@ -46,48 +45,46 @@ _SPLIT_ROWS_MIN = 100
 class ChaosSource(Source):
     def __init__(self, values: Values, context: OperatorContext) -> None:
         super().__init__(values, context)
-        self._since: tuple[int, float] | None = (
-            None  # rows at the first question, and when it was asked
-        )
-        self._more = False  # whether the limit held back rows that had arrived
+        self._since: tuple[int, float] | None = None  # offset and time of the first `latest`
+        self._has_more = False  # whether the limit left rows that had arrived
         self._attempts = 0
-        self._life = secrets.token_hex(4)  # another driver is another attempt
-        self._book: ResourceRegistry | None = None
+        self._driver_token = secrets.token_hex(4)  # another driver is another attempt
+        self._registry: ResourceRegistry | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """For tasks: without the book."""
-        return {**self.__dict__, "_book": None}
+        return {**self.__dict__, "_registry": None}
 
-    def attach_resources(self, book: ResourceRegistry) -> None:
-        """Its slot is known from the options; its table only here."""
-        self._book = book
+    def attach_resources(self, registry: ResourceRegistry) -> None:
+        self._registry = registry
 
     def tables(self) -> tuple[Table, ...]:
         return (TABLE,)
 
     def initial(self) -> Offset:
-        """Nothing read. What it has outside is made now, the table after it is recorded."""
+        """Start at 0, and create the external resources.
+
+        The slot is known from the options; the table is recorded here before it is created.
+        """
         if self.values["outside.path"]:
-            outside.create(outside.SLOT, self.values["outside.slot"], self.values["outside.path"])
+            external.create(external.SLOT, self.values["outside.slot"], self.values["outside.path"])
             table = Resource(
-                kind=outside.TABLE,
+                kind=external.TABLE,
                 name=f"{self.values['outside.slot']}_{self.context.job_id}",
-                place=self.values["outside.path"],
+                location=self.values["outside.path"],
             )
-            if self._book is not None:
-                self._book.record(table)
-            outside.create(outside.TABLE, table.name, table.place)
+            if self._registry is not None:
+                self._registry.record(table)
+            external.create(external.TABLE, table.name, table.location)
         return {"at": 0}
 
     def latest(self, start: Offset, limit: Limit) -> Offset:
-        """What has arrived, within the limit."""
         at: int = start["at"]
-        end = there = min(self.values["row.num"], self._arrived(at))
+        end = available = min(self.values["row.num"], self._arrived(at))
         if limit.rows is not None:
             end = min(end, at + max(1, limit.rows))
         if limit.bytes is not None:
             end = min(end, at + max(1, limit.bytes // (16 + self.values["payload.length"])))
-        self._more = end < there
+        self._has_more = end < available
         return {"at": max(at, end)}
 
     def _arrived(self, at: int) -> int:
@@ -107,21 +104,18 @@ class ChaosSource(Source):
         self._attempts += 1
         parts = max(1, min(count, (last - first) // _SPLIT_ROWS_MIN))
         edges = [first + (last - first) * part // parts for part in range(parts + 1)]
-        attempt = f"{self._life}.{self._attempts}"
+        attempt = f"{self._driver_token}.{self._attempts}"
         return [
             Split(TABLE.path, {"first": a, "last": b, "attempt": attempt}, b - a)
             for a, b in pairwise(edges)
         ]
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """In a task: the rows, if all goes well.
-
-        Half of them come before the trouble, so that sinks see torn tasks.
-        """
+        """Read the rows in a task, with faults after half of them: sinks see torn tasks."""
         first, last = split.payload["first"], split.payload["last"]
         middle = (first + last) // 2
         yield from self._rows(first, middle)
-        FaultInjector.of(self.values).meet("read", first, split.payload["attempt"])
+        FaultInjector.of(self.values).inject("read", first, split.payload["attempt"])
         yield from self._rows(middle, last)
 
     def _rows(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
@@ -134,18 +128,20 @@ class ChaosSource(Source):
                 [pa.array(ids), pa.array(payload, type=pa.string())], schema=schema
             )
 
-    def has_backlog(self, offset: Offset) -> bool:  # noqa: ARG002  # the last look knows
-        """Whether rows that had arrived were left for the next batch."""
-        return self._more
+    def has_backlog(self, offset: Offset) -> bool:  # noqa: ARG002  # known from `latest`
+        """Whether the limit left rows that had arrived."""
+        return self._has_more
 
     def is_exhausted(self, offset: Offset) -> bool:
-        """All rows are read, in a job that ends."""
         return bool(self.bounded and offset["at"] >= self.values["row.num"])
 
-    def log_retention(self, offset: Offset) -> LogRetention:  # noqa: ARG002  # the server says it, whatever is asked
-        """What the server holds, as it says itself."""
+    def log_retention(
+        self,
+        offset: Offset,  # noqa: ARG002  # the simulated server reports it for all offsets
+    ) -> LogRetention:
+        """Read the retention that the simulated server reports."""
         return (
-            outside.log_retention(self.values["outside.path"])
+            external.log_retention(self.values["outside.path"])
             if self.values["outside.path"]
             else LogRetention(True)
         )

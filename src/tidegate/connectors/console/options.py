@@ -1,4 +1,4 @@
-"""The options of Console. Declarations only: `tidegate validate` imports this."""
+"""Declares the Console sink. Must stay light: `tidegate validate` imports this module."""
 
 from tidegate.model.job import BlockKind
 from tidegate.model.plan import Delivery
@@ -7,18 +7,18 @@ from tidegate.plugin.option import Option, OptionKind, OptionSet
 
 OPTIONS = OptionSet(
     (
-        Option("log.print.data", OptionKind.BOOL, "Whether rows are printed.", True),
+        Option("log.print.data", OptionKind.BOOL, "Whether to print rows.", True),
         Option(
             "log.print.delay.ms",
             OptionKind.INT,
-            "Milliseconds to wait for each row; the tasks wait, before the batch is committed.",
+            "Delay per row in milliseconds; the tasks wait before the batch is committed.",
             0,
             minimum=0,
         ),
         Option(
             "multi_table_sink_replica",
             OptionKind.INT,
-            "Has no meaning here: one writer serves all tables.",
+            "Accepted, without effect: one writer serves all tables.",
             1,
         ),
     )

@@ -1,9 +1,8 @@
-"""Console: tasks format rows and send them along, the driver prints them when their batch is
-committed; so only committed rows are seen, in order of subtasks.
+"""The Console sink: tasks format rows, and the driver prints them when their batch is committed.
 
-Called by the engine through plugin.contract. A batch that is repeated after a crash may be printed
-twice: a terminal keeps no record. What one task may send is bounded; rows beyond it are counted and
-not printed.
+So only committed rows are printed, in the order of the subtasks. Called by the engine through
+plugin.contract. A batch that is repeated after a crash may be printed twice, because a terminal
+keeps no record. The output of one task is bounded; further rows are counted and not printed.
 """
 
 import base64
@@ -29,14 +28,13 @@ from tidegate.plugin.contract import (
 )
 
 _MARK = "\x1e"
-"""Ends a row in the packed text: rows may hold line ends."""
+"""Separates rows in the packed text, because rows may contain line ends."""
 _PACKED_BYTES_MAX = 16 << 20
 _KINDS = [kind.name for kind in RowKind]
 
 
 class Console(Sink):
     def writer(self, task: WriteTask) -> Writer:
-        """Formats the rows of one task."""
         return _ConsoleWriter(
             task.subtask, self.values["log.print.data"], self.values["log.print.delay.ms"] / 1000
         )
@@ -72,7 +70,6 @@ class _ConsoleWriter(Writer):
         self._packed_bytes += len(piece)
 
     def close(self) -> Message:
-        """All rows as one packed text."""
         packed = b"".join([*self._packed, self._pack.flush()])
         return {
             "rows": self._rows,
@@ -102,7 +99,7 @@ def _lines(table: Table, batch: pa.RecordBatch) -> Iterable[str]:
 
 
 class ConsoleCommitter(Committer):
-    """Prints committed rows; row numbers go on over batches and restarts."""
+    """Prints committed rows; row numbers continue over batches and restarts."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -110,10 +107,10 @@ class ConsoleCommitter(Committer):
         self._described: dict[str, str] = {}
 
     def open(self, resume: SinkRestore) -> None:
-        """Row numbers go on where the last completed checkpoint left them."""
+        """Continue the row numbers of the last completed checkpoint."""
         state: Mapping[str, Any] = resume.state or {}
         self._printed = dict(state.get("printed", {}))
-        self._described = {}  # the reader of a new terminal has seen no description
+        self._described = {}  # print the descriptions again, to what may be a new terminal
 
     def commit(self, commit: Commit) -> BatchCommitted:
         """Print a batch, subtask by subtask."""
@@ -126,21 +123,21 @@ class ConsoleCommitter(Committer):
         for path, columns in message["tables"].items():
             if self._described.get(path) != columns:
                 self._described[path] = columns
-                self._say(f"output rowType: {columns}")
+                self._write_line(f"output rowType: {columns}")
         subtask = str(message["subtask"])
         number = self._printed.get(subtask, 0)
         for line in _unpacked(message["lines"]):
             number += 1
-            self._say(f"subtaskIndex={subtask}  rowIndex={number}:  {line}")
+            self._write_line(f"subtaskIndex={subtask}  rowIndex={number}:  {line}")
         if message["left_out"]:
-            self._say(
+            self._write_line(
                 f"subtaskIndex={subtask}: {message['left_out']} more rows of this batch are not"
-                " shown; checkpoint.interval makes batches smaller"
+                " printed; reduce checkpoint.interval for smaller batches"
             )
             number += message["left_out"]
         self._printed[subtask] = number
 
-    def _say(self, line: str) -> None:
+    def _write_line(self, line: str) -> None:
         self._out.write(line + "\n")
 
     def state(self) -> Any:
@@ -148,7 +145,7 @@ class ConsoleCommitter(Committer):
 
 
 def _unpacked(lines: str) -> Iterable[str]:
-    """The rows of a message, a piece of the text at a time."""
+    """Yield the rows of a message, unpacking the text piece by piece."""
     unpack = zlib.decompressobj()
     data: bytes = base64.b64decode(lines)
     rest = b""

@@ -1,7 +1,7 @@
-"""Values as the reference prints them: null as nothing (inside a row as `null`), numbers, dates and
-times as Java writes them, bytes as a list of numbers.
+"""Formats values as SeaTunnel's Console does.
 
-Called by sink.py in tasks. Pure.
+A null is empty (`null` inside a row), numbers, dates and times are in Java's format, and bytes are
+a list of numbers. Called by sink.py in tasks; pure.
 """
 
 import json
@@ -19,7 +19,7 @@ _PLAIN = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT)
 
 
 def describe(table: Table) -> str:
-    """The columns of a table in one line."""
+    """Describe the columns of a table in one line."""
     return ", ".join(f"{c.name}<{_type_text(c.type)}>" for c in table.columns)
 
 
@@ -36,7 +36,7 @@ def _type_text(kind: DataType) -> str:
 
 
 def column_texts(kind: DataType, column: Any) -> list[str]:
-    """One column of a batch as texts."""
+    """Format one column of a batch."""
     values = _times(column).to_pylist() if kind.name is TypeName.TIME else column.to_pylist()
     if kind.name is TypeName.STRING:
         return ["" if v is None else v for v in values]
@@ -46,12 +46,12 @@ def column_texts(kind: DataType, column: Any) -> list[str]:
 
 
 def _times(column: Any) -> Any:
-    """Python's times end at microseconds, and pyarrow refuses to cut nanoseconds silently."""
+    """Cut to microseconds: Python has no nanoseconds, and pyarrow does not cut by default."""
     return column.cast(pa.time64("us"), safe=False)
 
 
 def text(kind: DataType, value: Any) -> str:
-    """One value that is not null."""
+    """Format one value that is not null."""
     match kind.name:
         case TypeName.BYTES | TypeName.BINARY_VECTOR:
             return "[" + ", ".join(str(b - 256 if b > 127 else b) for b in value) + "]"
@@ -79,7 +79,7 @@ def _bracketed(kind: DataType, values: Any) -> str:
 
 
 def _plain(kind: DataType, value: Any) -> Any:
-    """A value inside a map, for JSON."""
+    """Convert a value inside a map to JSON."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     match kind.name:
@@ -103,7 +103,7 @@ def _plain(kind: DataType, value: Any) -> Any:
 
 
 def _clock(value: datetime | time) -> str:
-    """Java leaves seconds out where they are zero, and writes fractions in groups of three digits."""
+    """Format a time as Java does: without zero seconds, and with 3 or 6 digits of fraction."""
     shown = (
         value.replace(microsecond=0, second=0).isoformat(timespec="minutes")
         if isinstance(value, time)
@@ -117,8 +117,9 @@ def _clock(value: datetime | time) -> str:
 
 
 def _floating(digits: str) -> str:
-    """Java's text of a floating-point number from Python's shortest one: plain from 0.001 to below
-    10 million, otherwise as 1.5E10.
+    """Convert Python's shortest text of a float to Java's.
+
+    Java writes plain numbers from 0.001 to below 10 million, and all others as 1.5E10.
     """
     if digits in ("nan", "inf", "-inf"):
         return digits.replace("nan", "NaN").replace("inf", "Infinity")
@@ -133,8 +134,8 @@ def _floating(digits: str) -> str:
 
 
 def _scientific(number: Decimal) -> str:
-    sign, figures, _ = number.normalize().as_tuple()
-    whole, *rest = map(str, figures)
+    sign, digits, _ = number.normalize().as_tuple()
+    whole, *rest = map(str, digits)
     return f"{'-' if sign else ''}{whole}.{''.join(rest) or '0'}E{number.adjusted()}"
 
 

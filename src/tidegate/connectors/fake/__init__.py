@@ -1,1 +1,1 @@
-"""FakeSource: made-up rows of any schema, the same ones whenever the same range is read."""
+"""FakeSource: generated rows of any schema, reproducible for the same range."""

@@ -1,8 +1,7 @@
-"""Columns of made-up values, vectorised: every cell is a function of (seed, table, column, row
-number).
+"""Generates columns of values: every cell is a function of (seed, table, column, row number).
 
-Called by source.py in tasks. The ranges are the reference's: letters, whole numbers from min to
-below max, digits for decimals, this year's dates.
+Vectorized; called by source.py in tasks. The ranges are those of SeaTunnel: letters, whole numbers
+from min to below max, random digits for decimals, dates of the current year.
 """
 
 from collections.abc import Callable
@@ -13,8 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidegate.connectors.fake.settings import TableSettings
-from tidegate.connectors.fake.words import (
+from tidegate.connectors.fake.random_cells import (
     below,
     between,
     digits,
@@ -23,6 +21,7 @@ from tidegate.connectors.fake.words import (
     letters,
     raw_bytes,
 )
+from tidegate.connectors.fake.settings import TableSettings
 from tidegate.model.types import Column, DataType, TypeName
 from tidegate.plugin.arrow import arrow_type
 from tidegate.plugin.literal import literal
@@ -43,9 +42,9 @@ _CURRENT = {
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Which cells to make: those numbered first .. first + count - 1 under a key.
+    """The cells first .. first + count - 1 of a key.
 
-    A nested value takes its cells below the one that holds it.
+    The cells of a nested value are derived from the cell that contains it.
     """
 
     key: int
@@ -53,25 +52,23 @@ class Cells:
     count: int
 
     def below(self, name: str, size: int = 1) -> "Cells":
-        """The cells of a nested value, `size` in each."""
+        """The cells of a nested value, `size` for each cell."""
         return Cells(key_of(self.key, name), self.first * size, self.count * size)
 
 
 def current(kind: DataType, raw: Any, now: datetime) -> Any:
-    """CURRENT_DATE, CURRENT_TIME and CURRENT_TIMESTAMP as text of the moment when the source began;
-    anything else as it is.
-    """
-    word = _CURRENT.get(kind.name)
-    if word is None or not isinstance(raw, str) or raw.strip().upper() != word[0]:
+    """Replace CURRENT_DATE, CURRENT_TIME and CURRENT_TIMESTAMP by the start time of the source."""
+    keyword = _CURRENT.get(kind.name)
+    if keyword is None or not isinstance(raw, str) or raw.strip().upper() != keyword[0]:
         return raw
-    return word[1](now.replace(tzinfo=None)).isoformat()
+    return keyword[1](now.replace(tzinfo=None)).isoformat()
 
 
 class Generator:
-    """Makes the columns of one table.
+    """Generates the columns of one table.
 
-    `now` is when the source began: it gives the year of dates, so that a repeated read makes the
-    same ones.
+    `now` is the start time of the source. Dates have its year, so that a repeated read generates
+    the same dates.
     """
 
     def __init__(self, settings: TableSettings, seed: int, now: datetime) -> None:
@@ -81,7 +78,7 @@ class Generator:
         self._values = settings.values
 
     def batch(self, first: int, count: int, schema: pa.Schema) -> pa.RecordBatch:
-        """Rows first .. first + count - 1."""
+        """Generate the rows first .. first + count - 1."""
         table = self._settings.table
         arrays = [
             self._column(c, Cells(key_of(self._seed, table.path, c.name), first, count))
@@ -98,7 +95,7 @@ class Generator:
 
     def _constant(self, column: Column, count: int) -> Any:
         raw = current(column.type, column.default, self._now)
-        # The reference takes the text of a default for bytes as it is, not as base64.
+        # SeaTunnel reads the default of a bytes column as plain text, not as base64.
         value = (
             str(raw).encode() if column.type.name is TypeName.BYTES else literal(column.type, raw)
         )
@@ -200,7 +197,7 @@ class Generator:
         )
 
     def _part(self, cells: Cells, name: str, low: int, high: int) -> Any:
-        """One part of a date or time: from its template, else at random."""
+        """Generate one part of a date or time, from its template or at random."""
         template = self._values[f"{name}.template"]
         at = cells.below(name)
         if template:
@@ -212,9 +209,8 @@ class Generator:
         months = (years - 1970) * 12 + self._part(cells, "date.month", 1, 13) - 1
         starts = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
         ends = (months + 1).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
-        return np.minimum(
-            starts + self._part(cells, "date.day", 1, 29) - 1, ends - 1
-        )  # a template may say 31 for every month
+        # A template may contain day 31, which not every month has.
+        return np.minimum(starts + self._part(cells, "date.day", 1, 29) - 1, ends - 1)
 
     def _seconds(self, cells: Cells) -> Any:
         hours, minutes = (
@@ -304,9 +300,7 @@ def _fixed_width(kind: DataType, cells: Cells, length: int, data: bytes) -> Any:
 
 
 def _map_of(kind: DataType, count: int, size: int, keys: Any, items: Any) -> Any:
-    """Maps of up to `size` entries: of entries with the same key the first stays, as a map has a
-    key once.
-    """
+    """Make maps of up to `size` entries: of entries with the same key, only the first is kept."""
     offsets = _offsets(count, size)
     if pa.types.is_null(keys.type) or size == 0:
         keys, items, offsets = keys.slice(0, 0), items.slice(0, 0), _offsets(count, 0)
@@ -323,9 +317,7 @@ def _map_of(kind: DataType, count: int, size: int, keys: Any, items: Any) -> Any
 
 
 def _codes(keys: Any) -> Any:
-    """A number for every different key; nested keys, which Arrow cannot compare, count as all
-    different.
-    """
+    """Number the distinct keys; nested keys, which Arrow cannot compare, count as distinct."""
     if pa.types.is_nested(keys.type):
         return np.arange(len(keys), dtype=np.int64)
     return keys.dictionary_encode().indices.to_numpy().astype(np.int64)

@@ -1,7 +1,6 @@
-"""The options of FakeSource, as the reference has them, and ours: `seed`, and the mode SEQUENCE.
+"""Declares FakeSource: SeaTunnel's options, and Tidegate's `seed` and mode SEQUENCE.
 
-Declarations and checks only: `tidegate validate` imports this, so nothing heavy may be imported
-here.
+Must stay light: `tidegate validate` imports this module.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,13 +36,13 @@ _NOW = {
 
 
 def _mode(name: str, modes: tuple[str, ...] = _MODES) -> Option:
-    text = f"How {name} values are made: RANGE at random, TEMPLATE chosen from {name}.template"
+    text = f"How {name} values are generated: RANGE at random, TEMPLATE from {name}.template"
     text += (
-        f", SEQUENCE counting up from {name}.min (ours, not the reference's)."
+        f", SEQUENCE counting up from {name}.min (not in SeaTunnel)."
         if "SEQUENCE" in modes
         else "."
     )
-    # The reference's page writes int.fake.template where its code has int.fake.mode.
+    # SeaTunnel's documentation calls it int.fake.template, its code int.fake.mode.
     return Option(
         f"{name}.fake.mode",
         OptionKind.ENUM,
@@ -58,7 +57,7 @@ def _template(name: str) -> Option:
     return Option(
         f"{name}.template",
         OptionKind.LIST,
-        f"Values to choose from for {name}, in place of random ones.",
+        f"Values to choose {name} from, instead of random ones.",
     )
 
 
@@ -100,21 +99,19 @@ def _fraction(name: str, most: float) -> tuple[Option, ...]:
 
 TABLE_OPTIONS = OptionSet(
     (
-        Option("schema", OptionKind.MAP, "The table: fields or columns, keys and name."),
+        Option("schema", OptionKind.MAP, "The schema: fields or columns, keys and table name."),
         Option(
             "rows",
             OptionKind.LIST,
-            "Fixed rows [{ kind = INSERT, fields = [...] }], made once by every reader in place of"
-            " random ones.",
+            "Fixed rows [{ kind = INSERT, fields = [...] }], which every parallel reader emits once"
+            " instead of random ones.",
         ),
-        Option("row.num", OptionKind.INT, "Rows made by each parallel reader.", 5, minimum=0),
-        Option(
-            "split.num", OptionKind.INT, "Pieces in which each reader makes its rows.", 1, minimum=1
-        ),
+        Option("row.num", OptionKind.INT, "Rows of each parallel reader.", 5, minimum=0),
+        Option("split.num", OptionKind.INT, "Number of splits of each reader.", 1, minimum=1),
         Option(
             "split.read-interval",
             OptionKind.INT,
-            "Milliseconds between two pieces of a reader.",
+            "Milliseconds between two splits of a reader.",
             1,
             minimum=0,
         ),
@@ -124,7 +121,7 @@ TABLE_OPTIONS = OptionSet(
         Option(
             "string.length",
             OptionKind.INT,
-            "Letters of a string, where the column has no columnLength.",
+            "Length of a string if the column has no columnLength.",
             5,
             minimum=0,
         ),
@@ -136,7 +133,7 @@ TABLE_OPTIONS = OptionSet(
         Option(
             "vector.dimension",
             OptionKind.INT,
-            "Elements of a vector, where the column has no columnScale.",
+            "Elements of a vector if the column has no columnScale.",
             4,
             minimum=0,
         ),
@@ -166,15 +163,15 @@ TABLE_OPTIONS = OptionSet(
         Option(
             "auto.increment.enabled",
             OptionKind.BOOL,
-            "Count up in the whole-number columns of the primary key (without one: `id`, else the"
-            " first).",
+            "Count up in the integer columns of the primary key; without a primary key in `id`,"
+            " else in the first integer column.",
             False,
         ),
-        Option("auto.increment.start", OptionKind.LONG, "Where auto.increment begins.", 1),
+        Option("auto.increment.start", OptionKind.LONG, "The first value of auto.increment.", 1),
         Option(
             "plugin_output",
             OptionKind.TEXT,
-            "Names the table too, where the schema does not.",
+            "Also the name of the table if the schema has none.",
             fallbacks=("result_table_name",),
         ),
     )
@@ -191,13 +188,13 @@ OPTIONS = OptionSet(
         Option(
             "table-names",
             OptionKind.LIST,
-            "Has no meaning here: the tables are named by their schemas.",
+            "Accepted, without effect: tables have the names of their schemas.",
         ),
         Option(
             "seed",
             OptionKind.LONG,
-            "Makes the same rows in every run; drawn by chance where absent. Ours, not the"
-            " reference's.",
+            "The same seed generates the same rows in every run; random by default. Not in"
+            " SeaTunnel.",
         ),
     ),
     exclusive=(("schema", "tables_configs"),),
@@ -205,7 +202,7 @@ OPTIONS = OptionSet(
 
 
 def check(block: Block, values: Values) -> Iterable[Problem]:
-    """Schemas, fixed rows, ranges and templates."""
+    """Check schemas, fixed rows, ranges and templates."""
     configs = values["tables_configs"]
     if configs is None:
         return _check_table(block, values)[1] if values["schema"] is not None else []
@@ -229,7 +226,7 @@ def check(block: Block, values: Values) -> Iterable[Problem]:
             problems.append(
                 inside.problem(
                     ("schema",),
-                    f"the table {table.path} is there twice: give each schema a `table` of its own",
+                    f"the table {table.path} is declared twice: give each schema its own `table`",
                 )
             )
         names.append(table.path if table is not None else "")
@@ -289,8 +286,9 @@ def _check_rows(block: Block, values: Values, table: Table) -> Iterable[Problem]
 
 
 def without_now(table: Table, fields: Any) -> Any:
-    """The fields of a fixed row with null in place of CURRENT_DATE and its like, whose value is
-    known only when the source begins.
+    """Replace CURRENT_DATE and similar in a fixed row by null.
+
+    Their values are known only when the source starts.
     """
     if isinstance(fields, list):
         kinds = [c.type.name for c in table.columns]
@@ -330,9 +328,7 @@ def _check_templates(block: Block, values: Values) -> Iterable[Problem]:
         found = block.find(f"{name}.template")
         path: Path = found[0] if found else (f"{name}.template",)
         if values.get(f"{name}.fake.mode") == "TEMPLATE" and not values[f"{name}.template"]:
-            message = (
-                f"{name}.fake.mode = TEMPLATE without {name}.template: values are made at random"
-            )
+            message = f"{name}.fake.mode = TEMPLATE without {name}.template: values are random"
             mode = block.find(f"{name}.fake.mode") or block.find(f"{name}.fake.template")
             yield block.problem(mode[0] if mode else (), message, severity=Severity.WARNING)
         if name in bounds:
@@ -361,9 +357,7 @@ def _check_numbers(
 
 
 def refine(values: Values, capabilities: Capabilities) -> Capabilities:
-    """Changes come only from fixed rows that are no inserts, several tables only from
-    tables_configs.
-    """
+    """Derive the capabilities: fixed rows may be changes, tables_configs may be several tables."""
     tables = values["tables_configs"] or [values]
     rows = [
         row for table in tables if isinstance(table, Mapping) for row in table.get("rows") or ()
@@ -379,15 +373,15 @@ CONNECTORS = (
         name="FakeSource",
         kind=BlockKind.SOURCE,
         summary=(
-            "Made-up rows of any schema, for trying out and testing. Bounded in BATCH; in STREAMING"
-            " it makes its rows and then stays alive."
+            "Generates rows of any schema, for trying out and testing. Bounded in BATCH; in"
+            " STREAMING it generates its rows and then continues to run."
         ),
         options=OPTIONS,
         capabilities=Capabilities(
             row_kinds=True,
             multi_table=True,
             fusable=True,
-            state="seed, moment of the first start, and rows made of each table",
+            state="seed, time of the first start, and rows generated of each table",
         ),
         implementation="tidegate.connectors.fake.source:FakeSource",
         check=check,

@@ -1,8 +1,7 @@
-"""What one made-up table is like: its schema, sizes, ranges and fixed rows, read from the options
-of a block or of one of `tables_configs`.
+"""The settings of a generated table, read from a block or from one of `tables_configs`.
 
-Called by source.py, in drivers and in tasks: light, no Arrow. The options are checked before
-(options.py), so that what is wrong here is a defect of ours.
+Called by source.py, in drivers and tasks; imports no Arrow. options.py has checked the options, so
+an error here is a bug.
 """
 
 from collections.abc import Mapping
@@ -21,8 +20,10 @@ _WHOLE = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableSettings:
-    """One table. `lengths` and `scales` are columnLength and columnScale of the schema; `counted`
-    the columns that count up from a start.
+    """The settings of one table.
+
+    `lengths` and `scales` are columnLength and columnScale of the schema; `counted` are the columns
+    of auto.increment with their first values.
     """
 
     table: Table
@@ -36,12 +37,12 @@ class TableSettings:
         return len(self.rows) if self.rows is not None else int(self.values["row.num"])
 
     def rows_per_split(self) -> int:
-        """Rows that one reader makes between two pauses."""
+        """Rows that one reader generates between two pauses."""
         return max(1, -(-self.rows_each() // int(self.values["split.num"])))
 
 
 def read_settings(values: Values) -> tuple[TableSettings, ...]:
-    """The tables of a source, in the order of the file."""
+    """Read the tables of a source, in the order of the job file."""
     configs = values["tables_configs"]
     if configs is None:
         return (_one(values),)
@@ -76,7 +77,7 @@ def _one(values: Values) -> TableSettings:
 
 
 def row_kind(row: Mapping[str, Any]) -> RowKind:
-    """The kind of a fixed row; an insert where none is given."""
+    """The kind of a fixed row; INSERT by default."""
     return RowKind.parse(str(row.get("kind") or RowKind.INSERT.name))
 
 
@@ -90,8 +91,9 @@ def _column_numbers(schema: Mapping[str, Any], key: str) -> dict[str, int]:
 
 
 def _counted(values: Values, table: Table) -> dict[str, int]:
-    """auto.increment: the whole-number columns of the primary key; without one `id`, else the first
-    whole-number column.
+    """The columns of auto.increment.
+
+    These are the integer columns of the primary key, else `id`, else the first integer column.
     """
     if not values["auto.increment.enabled"]:
         return {}

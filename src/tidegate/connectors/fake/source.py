@@ -1,10 +1,9 @@
-"""FakeSource: rows by number. The offset is `{"seed", "now", "at": {table: rows made}}`; the first
-two are drawn once, in `initial`.
+"""FakeSource: rows by number.
 
-Called by the engine through plugin.contract. Rows are laid out in rounds, one piece (`split.num`)
-of every reader each, so that `split.read-interval` is a pause between rounds. Where batches are
-limited, or never end, it is kept by admitting only the rounds that are due; in one single batch the
-tasks wait.
+Called by the engine through plugin.contract. The offset is `{"seed", "now", "at": {table: rows}}`;
+the first two are set once, in `initial`. Rows are arranged in rounds, one split (`split.num`) of
+every reader each, so that `split.read-interval` is a pause between rounds. With limited or endless
+batches, only the rounds that are due are admitted; in a single unlimited batch the tasks wait.
 """
 
 import secrets
@@ -45,17 +44,17 @@ _WIDTHS = {
 class FakeSource(Source):
     def __init__(self, values: Values, context: OperatorContext) -> None:
         super().__init__(values, context)
-        self._pace: _Pace | None = None
-        self._waits = False  # whether the tasks keep the pause
-        self._more = False  # whether the limit held back rows that were due
+        self._schedule: _RoundSchedule | None = None
+        self._waits = False  # whether the tasks wait between rounds
+        self._has_more = False  # whether the limit left rows that were due
 
     def __getstate__(self) -> dict[str, Any]:
         return {
             "values": self.values,
             "context": self.context,
-            "_pace": None,
+            "_schedule": None,
             "_waits": False,
-            "_more": False,
+            "_has_more": False,
         }
 
     @cached_property
@@ -63,15 +62,13 @@ class FakeSource(Source):
         return {s.table.path: s for s in read_settings(self.values)}
 
     def tables(self) -> tuple[Table, ...]:
-        """As the schemas say; kinds travel along where a fixed row is no insert."""
         return tuple(s.table for s in self._settings.values())
 
     def initial(self) -> Offset:
-        """A seed, and the moment that CURRENT_DATE and the year of dates are taken from."""
+        """Draw the seed, and the time for CURRENT_DATE and the year of dates."""
         seed = self.values["seed"] if self.values["seed"] is not None else secrets.randbits(53)
-        # Asked once in the life of a lineage and kept in the offset: a repeated read sees the same
-        # moment.
-        now = datetime.now(UTC).replace(tzinfo=None)  # noqa: TID251  # CURRENT_DATE and its like are wall-clock time
+        # Called once per lineage and stored in the offset: a repeated read uses the same time.
+        now = datetime.now(UTC).replace(tzinfo=None)  # noqa: TID251  # CURRENT_DATE is wall clock
         return {
             "seed": seed,
             "now": now.isoformat(timespec="microseconds"),
@@ -79,28 +76,28 @@ class FakeSource(Source):
         }
 
     def latest(self, start: Offset, limit: Limit) -> Offset:
-        """As many rows as the limit and the pause allow, table after table."""
+        """Admit as many rows as the limit and the interval allow, table by table."""
         unlimited = limit.rows is None and limit.bytes is None
         self._waits = unlimited and self.context.mode is JobMode.BATCH
         rounds_due = None if self._waits else self._rounds_due(start)
         at: dict[str, int] = dict(start["at"])
         budget = _Budget(limit)
-        self._more = False
+        self._has_more = False
         for path, settings in self._settings.items():
             done = at.get(path, 0)
             end = self._total(settings)
             if rounds_due is not None:
                 end = min(end, rounds_due[path] * self._round(settings))
             at[path] = done + budget.take(max(0, end - done), _row_bytes(settings))
-            self._more = self._more or at[path] < end
+            self._has_more = self._has_more or at[path] < end
         return {**start, "at": at}
 
     def _rounds_due(self, start: Offset) -> dict[str, int]:
-        if self._pace is None:
+        if self._schedule is None:
             begun = {p: start["at"].get(p, 0) // self._round(s) for p, s in self._settings.items()}
-            self._pace = _Pace(begun, self._interval_s(), time.monotonic())
-        due = self._pace.due(time.monotonic())
-        if self.bounded:  # a bounded source always gets on
+            self._schedule = _RoundSchedule(begun, self._interval_s(), time.monotonic())
+        due = self._schedule.due(time.monotonic())
+        if self.bounded:  # a bounded source always makes progress
             due = {
                 p: max(n, start["at"].get(p, 0) // self._round(self._settings[p]) + 1)
                 for p, n in due.items()
@@ -108,7 +105,7 @@ class FakeSource(Source):
         return due
 
     def _interval_s(self) -> float:
-        """The shortest pause of all tables, as in the reference."""
+        """The shortest interval of all tables, as in SeaTunnel."""
         return min(int(s.values["split.read-interval"]) for s in self._settings.values()) / 1000
 
     def _total(self, settings: TableSettings) -> int:
@@ -118,9 +115,7 @@ class FakeSource(Source):
         return settings.rows_per_split() * self.context.parallelism
 
     def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
-        """Ranges of row numbers; fixed rows of a table stay in one piece, as their order may
-        matter.
-        """
+        """Ranges of row numbers; fixed rows of a table are one split, as their order may matter."""
         found: list[Split] = []
         for path, settings in self._settings.items():
             first, last = start["at"].get(path, 0), end["at"].get(path, 0)
@@ -148,7 +143,7 @@ class FakeSource(Source):
         return found
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """In a task: the rows of a range, or of one reader with its pauses."""
+        """Generate, in a task, the rows of a range, or of one reader with its pauses."""
         settings, plan = self._settings[split.table], split.payload
         schema = table_schema(settings.table)
         now = datetime.fromisoformat(plan["now"])
@@ -175,22 +170,21 @@ class FakeSource(Source):
                 yield first, last
 
     def is_exhausted(self, offset: Offset) -> bool:
-        """All rows of all tables are made, in a job that ends."""
         return self.bounded and all(
             offset["at"].get(p, 0) >= self._total(s) for p, s in self._settings.items()
         )
 
-    def has_backlog(self, offset: Offset) -> bool:  # noqa: ARG002  # the last look knows
-        """Whether rows that were due were left for the next batch."""
-        return self._more
+    def has_backlog(self, offset: Offset) -> bool:  # noqa: ARG002  # known from `latest`
+        """Whether the limit left rows that were due."""
+        return self._has_more
 
     def progress(self, offset: Offset) -> Progress:
         done = sum(min(offset["at"].get(p, 0), self._total(s)) for p, s in self._settings.items())
         return Progress(done, sum(map(self._total, self._settings.values())), "rows")
 
 
-class _Pace:
-    """How many rounds of each table are due: one at once, then one more after every interval."""
+class _RoundSchedule:
+    """Counts the rounds of each table that are due: one immediately, then one per interval."""
 
     def __init__(self, begun: dict[str, int], interval_s: float, now_s: float) -> None:
         self._begun = begun
@@ -207,7 +201,7 @@ class _Pace:
 
 
 class _Budget:
-    """What is left of a limit; the first row is always free, so that a source gets on."""
+    """The rest of a limit; one row is always granted, so that a source makes progress."""
 
     def __init__(self, limit: Limit) -> None:
         self._rows = limit.rows
@@ -238,7 +232,7 @@ def _cut(path: str, whole: dict[str, Any], count: int) -> list[Split]:
 def _fixed(
     settings: TableSettings, first: int, last: int, now: datetime, schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Fixed rows, again and again for every reader."""
+    """Repeat the fixed rows for every reader."""
     assert settings.rows is not None
     table = settings.table
     made = []
@@ -257,7 +251,7 @@ def _dated(table: Table, fields: Any, now: datetime) -> Any:
 
 
 def _row_bytes(settings: TableSettings) -> int:
-    """About how many bytes a row takes."""
+    """The approximate size of a row in bytes."""
     return 1 + sum(
         _width(c.type, settings, settings.lengths.get(c.name)) for c in settings.table.columns
     )

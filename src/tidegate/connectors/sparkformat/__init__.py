@@ -1,1 +1,1 @@
-"""Spark: any data source of Spark as a source or a sink, by `format` and `options`."""
+"""Spark: any data source of Spark as a source or sink, by `format` and `options`."""

@@ -1,4 +1,4 @@
-"""The options of the Spark source and sink. Declarations only: `tidegate validate` imports this."""
+"""Declares the Spark source and sink. Must stay light: `tidegate validate` imports this module."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ FORMAT = Option(
 OPTIONS = Option(
     "options",
     OptionKind.MAP,
-    "The options of that data source, passed on as they are.",
+    "The options of the data source, passed to Spark unchanged.",
     default={},
     secret=True,
 )
@@ -31,14 +31,14 @@ SOURCE = OptionSet(
         Option(
             "path",
             OptionKind.TEXT,
-            "What to load; not needed where the options say it.",
+            "The path to load; not needed if the options contain it.",
             fallbacks=("load",),
         ),
         Option(
             "schema",
             OptionKind.MAP,
-            "The columns, for data sources that take them from the reader; otherwise Spark finds"
-            " them out.",
+            "The columns, for data sources without a schema of their own; by default Spark infers"
+            " them.",
         ),
     )
 )
@@ -49,17 +49,17 @@ SINK = OptionSet(
         Option(
             "path",
             OptionKind.TEXT,
-            "Where to save; not needed where the options say it.",
+            "The path to save to; not needed if the options contain it.",
             fallbacks=("save",),
         ),
         Option(
             "mode",
             OptionKind.ENUM,
-            "What the first batch does with what is there; later batches append.",
+            "What the first batch does with existing data; later batches append.",
             default="append",
             choices=("append", "overwrite", "error", "errorifexists"),
         ),
-        Option("partition_by", OptionKind.LIST, "Columns that become directories.", default=[]),
+        Option("partition_by", OptionKind.LIST, "Columns to partition by.", default=[]),
     )
 )
 
@@ -82,10 +82,7 @@ CONNECTORS = (
     Connector(
         name="Spark",
         kind=BlockKind.SOURCE,
-        summary=(
-            "Reads whatever Spark can read, once: the rows are those that are there when the batch"
-            " runs."
-        ),
+        summary=("Reads any data source of Spark once: the rows that exist when the batch runs."),
         options=SOURCE,
         capabilities=Capabilities(streaming=False, state="whether everything is read"),
         implementation="tidegate.connectors.sparkformat.source:SparkSource",
@@ -96,8 +93,8 @@ CONNECTORS = (
         name="Spark",
         kind=BlockKind.SINK,
         summary=(
-            "Writes whatever Spark can write, with Spark's own writers. A batch that is repeated is"
-            " written again."
+            "Writes to any data source of Spark, with Spark's writers. A repeated batch is written"
+            " again."
         ),
         options=SINK,
         capabilities=Capabilities(

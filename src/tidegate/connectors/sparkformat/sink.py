@@ -1,5 +1,6 @@
-"""The Spark sink in the driver: Spark's own writers make the rows visible in the `write` step
-(spark.py), so there is nothing left to commit.
+"""The Spark sink in the driver.
+
+Spark's writers make the rows visible during the write (spark.py), so there is nothing to commit.
 """
 
 from tidegate.model.errors import Unsupported
@@ -15,17 +16,19 @@ from tidegate.plugin.contract import (
 
 
 class SparkSink(Sink):
-    def writer(self, task: WriteTask) -> Writer:  # noqa: ARG002  # never asked: see spark.py
+    def writer(self, task: WriteTask) -> Writer:  # noqa: ARG002  # never called: see spark.py
         raise Unsupported("the Spark sink is written by Spark")
 
     def committer(self) -> Committer:
-        return _Written()
+        return NoOpCommitter()
 
 
-class _Written(Committer):
+class NoOpCommitter(Committer):
     def open(self, resume: SinkRestore) -> None:
-        """Nothing: Spark's data sources keep no record of ours."""
+        """Do nothing: Spark's data sources keep no record of batches."""
 
-    def commit(self, commit: Commit) -> BatchCommitted:  # noqa: ARG002  # the rows are visible already
-        """Nothing: the rows are there."""
+    def commit(
+        self,
+        commit: Commit,  # noqa: ARG002  # the rows are visible already
+    ) -> BatchCommitted:
         return BatchCommitted()

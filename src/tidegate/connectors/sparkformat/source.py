@@ -1,6 +1,6 @@
-"""The Spark source in the driver: a single batch, everything or nothing.
+"""The Spark source in the driver: one batch with all rows.
 
-Spark itself reads (spark.py); tasks of ours never do.
+Spark itself reads them (spark.py), never a task of Tidegate.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 class SparkSource(Source):
     def tables(self) -> tuple[Table, ...]:
-        """The one table: from the schema that was given, else as Spark sees it."""
+        """The only table: from the `schema` option, else as inferred by Spark."""
         if (given := self.declared()) is not None:
             return (given,)
         from tidegate.connectors.sparkformat.spark import found_table
@@ -29,7 +29,7 @@ class SparkSource(Source):
         return (found_table(self),)
 
     def declared(self) -> Table | None:
-        """The table of the `schema` block, where there is one."""
+        """The table of the `schema` block; None if there is none."""
         if self.values["schema"] is None:
             return None
         table, problems = read_schema(
@@ -41,27 +41,39 @@ class SparkSource(Source):
 
     @property
     def bounded(self) -> bool:
-        """Always: what is there is read once."""
-        return True
+        return True  # in streaming jobs too: the existing data is read once
 
     def initial(self) -> Offset:
         return {"done": False}
 
-    def latest(self, start: Offset, limit: Limit) -> Offset:  # noqa: ARG002  # Spark's readers know no part of their data
+    def latest(
+        self,
+        start: Offset,  # noqa: ARG002  # Spark reads everything at once
+        limit: Limit,  # noqa: ARG002  # Spark reads everything at once
+    ) -> Offset:
         return {"done": True}
 
     def is_exhausted(self, offset: Offset) -> bool:
         return bool(offset["done"])
 
-    def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # never asked: see spark.py
-        """Never asked: Spark cuts its data by itself."""
+    def splits(
+        self,
+        start: Offset,  # noqa: ARG002  # never called: see spark.py
+        end: Offset,  # noqa: ARG002  # never called: see spark.py
+        count: int,  # noqa: ARG002  # never called: see spark.py
+    ) -> Sequence[Split]:
         raise Unsupported("the Spark source is read by Spark")
 
-    def read(self, split: Split) -> Iterator["pa.RecordBatch"]:  # noqa: ARG002  # never asked: see spark.py
+    def read(
+        self,
+        split: Split,  # noqa: ARG002  # never called: see spark.py
+    ) -> Iterator["pa.RecordBatch"]:
         raise Unsupported("the Spark source is read by Spark")
 
 
-def _nowhere(path: "Path") -> "Location":  # noqa: ARG001  # places are told when the job file is checked, long before
+def _nowhere(
+    path: "Path",  # noqa: ARG001  # locations were reported when the job file was checked
+) -> "Location":
     from tidegate.model.problem import Location
 
     return Location("")

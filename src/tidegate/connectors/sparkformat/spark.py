@@ -1,4 +1,4 @@
-"""The Spark source and sink through Spark's own readers and writers.
+"""The Spark source and sink, by Spark's readers and writers.
 
 Called by spark/build.py, in the driver.
 """
@@ -41,12 +41,12 @@ def frame(
     start: Offset,  # noqa: ARG001  # all or nothing
     end: Offset,  # noqa: ARG001  # as above
 ) -> DataFrame:
-    """All rows, with the table's columns."""
+    """Read all rows, with the columns of the table."""
     return _reader(source, spark).select(*[f.col(_quoted(name)) for name in table.names()])
 
 
 def found_table(source: SparkSource) -> Table:
-    """The table as Spark sees it."""
+    """Return the table with the schema that Spark infers."""
     try:
         rows = _reader(source, SparkSession.builder.getOrCreate())
         return table_of(rows.limit(0).toArrow().schema, DEFAULT_TABLE)
@@ -59,8 +59,7 @@ def found_table(source: SparkSource) -> Table:
         ) from error
     except TypeError as error:
         raise UserError(
-            f"format {source.values['format']!r} has a column that cannot travel through a"
-            f" pipeline: {error}"
+            f"format {source.values['format']!r} has a column of an unsupported type: {error}"
         ) from error
 
 
@@ -77,7 +76,7 @@ def _reader(source: SparkSource, spark: SparkSession) -> DataFrame:
 def save(sink: Sink, df: DataFrame, table: Table, task: WriteTask) -> None:
     """Write the rows of one batch.
 
-    What the mode says holds for the first write; the rest of the job is added to it.
+    The mode applies to the first write; all later ones append.
     """
     values = sink.values
     mode = values["mode"] if task.checkpoint == 1 and task.subtask == 0 else "append"
@@ -92,13 +91,11 @@ def save(sink: Sink, df: DataFrame, table: Table, task: WriteTask) -> None:
 
 
 def _only_inserts(df: DataFrame) -> DataFrame:
-    """Spark's writers can only add rows: one that takes something back must not become one that is
-    added.
-    """
+    """Reject retractions: Spark's writers only append, so a deleted row would become a new one."""
     adds = f.col(ROW_KIND).isin(RowKind.INSERT.code, RowKind.UPDATE_AFTER.code)
     refused = f.raise_error(
         f.lit(
-            "a row that updates or deletes cannot be written by the Spark sink: put FilterRowKind"
+            "a row that updates or deletes cannot be written by the Spark sink: add FilterRowKind"
             " before it"
         )
     )
@@ -106,7 +103,7 @@ def _only_inserts(df: DataFrame) -> DataFrame:
 
 
 def ddl(kind: DataType) -> str:
-    """A type as Spark writes it."""
+    """Write a type in Spark's DDL."""
     match kind.name:
         case TypeName.ARRAY:
             return f"array<{ddl(kind.children[0])}>"
@@ -127,9 +124,7 @@ def _quoted(name: str) -> str:
 
 
 def _texts(options: Mapping[str, Any]) -> dict[str, str]:
-    """Options as text, nested keys joined by dots: HOCON makes `{a.b = 1}` of `{a {b = 1}}` and the
-    other way.
-    """
+    """Flatten nested options to text: HOCON does not distinguish `a.b = 1` from `a { b = 1 }`."""
     texts: dict[str, str] = {}
     for key, value in options.items():
         if isinstance(value, Mapping):

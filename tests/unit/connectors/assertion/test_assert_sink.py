@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidegate.connectors.assertion.failure import RuleFailed
+from tidegate.connectors.assertion.errors import RuleFailed
 from tidegate.connectors.assertion.options import OPTIONS, check
 from tidegate.connectors.assertion.sink import Assert
 from tidegate.model.errors import Domain, TerminalError

@@ -9,12 +9,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tidegate.connectors.chaos import faults as faults_module
 from tidegate.connectors.chaos import source as source_module
-from tidegate.connectors.chaos import trouble as trouble_module
+from tidegate.connectors.chaos.faults import (
+    EXIT_CODE,
+    ChaosEnded,
+    ChaosFailed,
+    FaultInjector,
+    FaultKind,
+)
 from tidegate.connectors.chaos.options import CONNECTORS
 from tidegate.connectors.chaos.sink import ChaosSink, committed_ids
 from tidegate.connectors.chaos.source import ChaosSource
-from tidegate.connectors.chaos.trouble import EXIT_CODE, Act, ChaosEnded, ChaosFailed, FaultInjector
 from tidegate.model.errors import Fenced
 from tidegate.model.job import JobMode
 from tidegate.model.problem import Location
@@ -107,7 +113,7 @@ def test_the_same_attempt_meets_the_same_trouble_and_another_may_not() -> None:
     chaos = trouble(fail_probability=0.5, seed=3)
     acts = [chaos.decide("write", 1, f"token-{n}") for n in range(50)]
     assert acts == [chaos.decide("write", 1, f"token-{n}") for n in range(50)]
-    assert set(acts) == {Act.FAIL, Act.NOTHING}
+    assert set(acts) == {FaultKind.FAIL, FaultKind.NOTHING}
     assert acts != [
         trouble(fail_probability=0.5, seed=4).decide("write", 1, f"token-{n}") for n in range(50)
     ]
@@ -117,38 +123,38 @@ def test_probabilities_are_kept() -> None:
     chaos = trouble(fail_probability=0.2, crash_probability=0.1, hang_probability=0.3)
     counts = Counter(chaos.decide("write", n) for n in range(10_000))
     assert {act: round(n / 10_000, 1) for act, n in counts.items()} == {
-        Act.FAIL: 0.2,
-        Act.CRASH: 0.1,
-        Act.HANG: 0.3,
-        Act.NOTHING: 0.4,
+        FaultKind.FAIL: 0.2,
+        FaultKind.CRASH: 0.1,
+        FaultKind.HANG: 0.3,
+        FaultKind.NOTHING: 0.4,
     }
 
 
 def test_nothing_goes_wrong_outside_the_places() -> None:
     chaos = trouble(fail_probability=1.0, places=["commit"])
-    assert chaos.decide("write", 1) is Act.NOTHING
+    assert chaos.decide("write", 1) is FaultKind.NOTHING
     with pytest.raises(ChaosFailed, match="commit"):
-        chaos.meet("commit", 1)
+        chaos.inject("commit", 1)
 
 
 def test_hanging_and_slowness_take_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(trouble_module.time, "sleep", slept.append)
-    trouble(hang_probability=1.0, hang_ms=2500, slow_ms=40).meet("write", 1)
+    monkeypatch.setattr(faults_module.time, "sleep", slept.append)
+    trouble(hang_probability=1.0, hang_ms=2500, slow_ms=40).inject("write", 1)
     assert slept == [0.04, 2.5]
 
 
 def test_a_crash_ends_the_process() -> None:
     child = os.fork()
     if child == 0:
-        trouble(crash_probability=1.0).meet("write", 1)
+        trouble(crash_probability=1.0).inject("write", 1)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == EXIT_CODE
 
 
 def test_terminal_errors_are_raised_where_asked_for() -> None:
     with pytest.raises(ChaosEnded):
-        trouble(fail_probability=1.0, fail_terminally=True).meet("write", 1)
+        trouble(fail_probability=1.0, fail_terminally=True).inject("write", 1)
 
 
 def test_the_source_counts_its_rows_whatever_the_batches() -> None:

@@ -448,7 +448,7 @@ def test_nested_option_keys_are_understood() -> None:
         ),
         (
             {"tables_configs": [{"schema": {"fields": {"i": "int"}}}] * 2},
-            "the table default.default.default is there twice",
+            "the table default.default.default is declared twice",
         ),
         (
             {"tables_configs": [{"row.num": "x", "schema": {"fields": {"i": "int"}}}]},

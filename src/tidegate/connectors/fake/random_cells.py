@@ -1,9 +1,7 @@
-"""Random numbers that are a function of their place: cell n of a column is the same whoever makes
-it, in whatever piece.
+"""Counter-based random numbers: cell n of a column is the same in any task and range.
 
-Called by generate.py only. A counter goes through the finisher of SplitMix64, so there is no stream
-to wind forward and nothing depends on the release of numpy. Good enough for made-up rows; not for
-secrets.
+Called by generate.py only. Applies the finalizer of SplitMix64 to a counter, so that no stream must
+be advanced and nothing depends on the release of numpy. Sufficient for test rows; not for secrets.
 """
 
 import hashlib
@@ -23,13 +21,13 @@ _HALF = np.uint64(32)
 
 
 def key_of(*names: object) -> int:
-    """A key for a column of a table under a seed."""
+    """The key of a column, from seed, table and column name."""
     text = "\0".join(map(str, names)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
-def words(key: int, first: int, count: int) -> Words:
-    """Words first .. first + count - 1 of a key."""
+def random_words(key: int, first: int, count: int) -> Words:
+    """The random 64-bit words first .. first + count - 1 of a key."""
     z = np.arange(first, first + count, dtype=np.uint64)
     z *= _STEP
     z += np.uint64(key)
@@ -43,7 +41,7 @@ def words(key: int, first: int, count: int) -> Words:
 
 def below(key: int, first: int, count: int, bound: int) -> npt.NDArray[np.int64]:
     """Whole numbers from 0 to bound - 1."""
-    z = words(key, first, count)
+    z = random_words(key, first, count)
     if bound <= 1 << 32:
         z >>= _HALF
         z *= np.uint64(max(bound, 1))
@@ -54,15 +52,15 @@ def below(key: int, first: int, count: int, bound: int) -> npt.NDArray[np.int64]
 
 
 def between(key: int, first: int, count: int, low: int, high: int) -> npt.NDArray[np.int64]:
-    """Whole numbers from low to high - 1; low where both are equal."""
+    """Whole numbers from low to high - 1; low if both are equal."""
     offset = below(key, first, count, high - low)
-    offset += np.int64(low)  # wraps where the range is wider than 63 bits, and lands right
+    offset += np.int64(low)  # may overflow for ranges over 63 bits; the result is still right
     return offset
 
 
 def fractions(key: int, first: int, count: int, low: float, high: float) -> npt.NDArray[np.float64]:
     """Numbers from low to below high."""
-    share = (words(key, first, count) >> np.uint64(11)).astype(np.float64)
+    share = (random_words(key, first, count) >> np.uint64(11)).astype(np.float64)
     share *= 2.0**-53
     if low == 0:
         share *= high
@@ -71,23 +69,23 @@ def fractions(key: int, first: int, count: int, low: float, high: float) -> npt.
 
 
 def letters(key: int, first: int, count: int, length: int) -> bytes:
-    """count texts of this many letters each, one after the other."""
+    """`count` texts of `length` letters each, concatenated."""
     return _LETTERS[raw_bytes(key, first, count, length)].tobytes()
 
 
 def raw_bytes(key: int, first: int, count: int, length: int) -> npt.NDArray[np.uint8]:
-    """count rows of this many bytes."""
+    """`count` rows of `length` random bytes."""
     width = max(1, -(-length // 8))
-    octets = words(key, first * width, count * width).view(np.uint8).reshape(count, width * 8)
+    octets = (
+        random_words(key, first * width, count * width).view(np.uint8).reshape(count, width * 8)
+    )
     return np.ascontiguousarray(octets[:, :length])
 
 
 def digits(key: int, first: int, count: int, precision: int) -> Any:
-    """count whole numbers of up to this many digits, as 128-bit little-endian words: what Arrow's
-    decimals are made of.
-    """
+    """`count` numbers of up to `precision` digits, as 128-bit little-endian words of Arrow."""
     out = np.zeros((count, 2), dtype=np.uint64)
-    low = words(key, first * 2, count * 2).reshape(count, 2)
+    low = random_words(key, first * 2, count * 2).reshape(count, 2)
     if precision <= 18:
         out[:, 0] = low[:, 0] % np.uint64(10**precision)
         return out

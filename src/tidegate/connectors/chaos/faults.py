@@ -1,7 +1,7 @@
-"""What goes wrong, and when: a hash of (seed, place, attempt) decides, so that the same story can
-be told again and a repeated attempt may end well.
+"""Injects faults, chosen by a hash of (seed, place, attempt).
 
-Called by source.py and sink.py. Makes nothing but trouble.
+The same seed repeats the same faults, and a repeated attempt may succeed. Called by source.py and
+sink.py.
 """
 
 import hashlib
@@ -14,25 +14,25 @@ from tidegate.model.errors import Domain, TerminalError, TransientError
 from tidegate.plugin.option import Values
 
 EXIT_CODE = 87
-"""What a process that crashed on purpose leaves."""
+"""The exit code of a process that crashes on purpose."""
 
 
 class ChaosFailed(TransientError):
-    """Failed on purpose; the next attempt may end well."""
+    """An injected error; the next attempt may succeed."""
 
     condition = "chaos"
     domain = Domain.EXTERNAL
 
 
 class ChaosEnded(TerminalError):
-    """Failed on purpose, for good."""
+    """An injected error that no retry can resolve."""
 
     condition = "chaos"
     domain = Domain.EXTERNAL
 
 
-class Act(StrEnum):
-    """What happens at a place."""
+class FaultKind(StrEnum):
+    """The fault to inject into an operation."""
 
     NOTHING = "nothing"
     FAIL = "fail"
@@ -42,7 +42,7 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FaultInjector:
-    """Decides and acts. Probabilities are laid side by side: fail, then crash, then hang."""
+    """Chooses and injects faults. The probabilities add up: fail, then crash, then hang."""
 
     seed: int
     places: tuple[str, ...]
@@ -66,33 +66,36 @@ class FaultInjector:
             terminal=values["fail_terminally"],
         )
 
-    def decide(self, place: str, *attempt: object) -> Act:
-        """What will happen at a place in an attempt."""
+    def decide(self, place: str, *attempt: object) -> FaultKind:
+        """Choose the fault for an attempt of an operation."""
         if place not in self.places:
-            return Act.NOTHING
+            return FaultKind.NOTHING
         text = "\0".join(map(str, (self.seed, place, *attempt))).encode()
         chance = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") / 2**64
-        for act, share in ((Act.FAIL, self.fail), (Act.CRASH, self.crash), (Act.HANG, self.hang)):
+        for act, share in (
+            (FaultKind.FAIL, self.fail),
+            (FaultKind.CRASH, self.crash),
+            (FaultKind.HANG, self.hang),
+        ):
             if chance < share:
                 return act
             chance -= share
-        return Act.NOTHING
+        return FaultKind.NOTHING
 
-    def meet(self, place: str, *attempt: object) -> None:
+    def inject(self, place: str, *attempt: object) -> None:
         if self.slow_s and place in self.places:
             time.sleep(self.slow_s)
         match self.decide(place, *attempt):
-            case Act.FAIL:
+            case FaultKind.FAIL:
                 self.raise_error(place)
-            case Act.CRASH:
+            case FaultKind.CRASH:
                 os._exit(EXIT_CODE)
-            case Act.HANG:
+            case FaultKind.HANG:
                 time.sleep(self.hang_s)
-            case Act.NOTHING:
+            case FaultKind.NOTHING:
                 pass
 
     def raise_error(self, place: str) -> None:
-        """An error of the kind that the options ask for."""
         if self.terminal:
-            raise ChaosEnded(f"Chaos failed in {place}, on purpose and for good")
-        raise ChaosFailed(f"Chaos failed in {place}, on purpose")
+            raise ChaosEnded(f"Chaos failed in {place}: injected terminal error")
+        raise ChaosFailed(f"Chaos failed in {place}: injected error")
