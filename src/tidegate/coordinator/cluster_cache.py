@@ -1,9 +1,9 @@
-"""What a server knows of the whole installation: a copy of all maps, by the change log. Every
-server has one; all its reads are answered from it.
+"""A copy of all maps of the store, kept up to date by its change log.
 
-`refresh` may be called by any thread; reads see the last complete turn. Whoever wants to be told
-what has changed asks for a `Changed` of its own: of everything, or only of what is news. That a
-driver lives, and gets on, is none.
+Every server reads from one.
+
+Any thread may call `refresh`; reads see the last complete refresh. `listen` returns a `ChangedJobs`
+that collects the jobs that change; `listen_for_news` ignores mere heartbeats and progress.
 """
 
 import threading
@@ -52,7 +52,7 @@ from tidegate.store.base import Check, Store
 from tidegate.store.follow import CachedEntry, Follower
 
 T = TypeVar("T")
-COORDINATOR = "coordinator"  # the office of the leader
+COORDINATOR = "coordinator"  # the lease of the leader
 KINDS: dict[str, type] = {
     LEASES: Lease,
     HEARTBEATS: Heartbeat,
@@ -91,7 +91,7 @@ NEWS_MARKERS: dict[str, Callable[[Any], object]] = {
 
 
 class ByJob(Mapping[int, CachedEntry[T]], Generic[T]):
-    """A map whose keys are job ids, as such."""
+    """A map by job id."""
 
     def __init__(self, records: Mapping[str, CachedEntry[T]]) -> None:
         self._records = records
@@ -106,14 +106,12 @@ class ByJob(Mapping[int, CachedEntry[T]], Generic[T]):
         return sum(key.isdigit() for key in self._records)
 
     def values(self) -> ValuesView[CachedEntry[T]]:
-        """All of them, without a look at each key by its number: there may be thousands, and they
-        are counted often.
-        """
+        """Return all values without parsing each key: there may be thousands."""
         return {key: record for key, record in self._records.items() if key.isdigit()}.values()
 
 
 class ChangedJobs:
-    """The ids of jobs that have changed since they were last taken."""
+    """The ids of jobs that have changed since the last `take`."""
 
     def __init__(self) -> None:
         self._ids: set[int] = set()
@@ -124,7 +122,7 @@ class ChangedJobs:
             self._ids |= ids
 
     def take(self) -> set[int]:
-        """All of them, and forget them."""
+        """Return the ids, and clear them."""
         with self._lock:
             taken, self._ids = self._ids, set()
         return taken
@@ -152,21 +150,23 @@ class ClusterCache:
         self._displayed: Mapping[int, JobHealth] = {}
 
     def listen(self) -> ChangedJobs:
-        """Be told of every job that changes from now on."""
+        """Collect every job that changes from now on."""
         changed = ChangedJobs()
         self._listeners.append(changed)
         return changed
 
     def listen_for_news(self) -> ChangedJobs:
-        """Be told of every job of which there is news from now on."""
+        """Collect every job that changes from now on, except for heartbeats and progress."""
         changed = ChangedJobs()
         self._listeners_for_news.append(changed)
         return changed
 
     def refresh(self, not_before_s: float = float("inf")) -> set[int]:
-        """Catch up with the store; the jobs that have changed. Nothing is done where another turn
-        has begun after `behind_s` on the monotonic clock: all who wait to see what was written
-        before then share it. StoreUnavailable leaves the copy as it was.
+        """Read the changes of the store; return the jobs that have changed.
+
+        Returns at once if another refresh began after `not_before_s` on the monotonic clock, so
+        that callers who wait for an earlier write share it. StoreUnavailable leaves the copy
+        unchanged.
         """
         with self._refreshing:
             if self.begun_after(not_before_s):
@@ -177,28 +177,25 @@ class ClusterCache:
                 self._view = {map: self._maps.all(map) for map in KINDS}
             ids, news = self._classify(changed, before)
             self._fresh_s = began_s
-            for listener in (
-                self._listeners
-            ):  # inside: whoever comes next must not be done before everybody is told
+            # Inside the lock: the next caller must not return before all listeners are notified.
+            for listener in self._listeners:
                 listener.add(ids)
             for listener in self._listeners_for_news:
                 listener.add(news)
         return ids
 
     def begun_after(self, at_s: float) -> bool:
-        """Whether the last turn began after this time on the monotonic clock, so that everything is
-        here that was written before it.
+        """Whether the last refresh began after this monotonic time, and includes all earlier
+        writes.
         """
         return self._fresh_s is not None and self._fresh_s > at_s
 
     def age_s(self) -> float:
-        """How old the copy may be."""
+        """Return the maximum age of the copy."""
         return float("inf") if self._fresh_s is None else self.clock.monotonic_s() - self._fresh_s
 
     def snapshot(self, job_id: int) -> JobSnapshot:
-        """All records of one job, each with its version: whoever writes on the strength of them
-        makes those versions the conditions.
-        """
+        """Return all records of one job with their versions, which are the conditions of writes."""
         view, key = self._view, str(job_id)
         pipelines, figures = self._of(PIPELINES, job_id), view[METRICS]
         outcome = view[JOB_OUTCOMES].get(key)
@@ -220,17 +217,17 @@ class ClusterCache:
         )
 
     def jobs(self) -> ByJob[JobRecord]:
-        """All jobs that have not ended."""
+        """Return all jobs that have not ended."""
         return ByJob(self._view[RUNNING_JOBS])
 
     def state(self, job_id: int) -> CachedEntry[JobState] | None:
-        """Where a job is, or its tombstone."""
+        """Return the state of a job, or its tombstone."""
         return self._view[JOB_STATES].get(str(job_id))
 
     def displayed_state(self, job_id: int) -> JobState | None:
-        """The state for displays: with the health that holds while it cannot be written.
+        """Return the state for display, with the health that applies while it cannot be written.
 
-        Whoever writes takes `state` or `known`.
+        Code that writes uses `state` or `snapshot`.
         """
         seen, shown = self.state(job_id), self._displayed.get(job_id)
         if seen is None or shown is None:
@@ -238,14 +235,11 @@ class ClusterCache:
         return replace(seen.value, health=shown.level, health_reason=shown.reason)
 
     def displayed_health(self, job_id: int) -> JobHealth | None:
-        """What is shown instead of the stored health, where something is."""
+        """Return what is displayed instead of the stored health, if anything."""
         return self._displayed.get(job_id)
 
     def set_displayed_health(self, shown: Mapping[int, JobHealth]) -> None:
-        """From now on show these instead of what is stored.
-
-        All others are shown as they are stored.
-        """
+        """Display these values instead of the stored health; all other jobs show what is stored."""
         before, self._displayed = self._displayed, shown
         changed = {
             job_id
@@ -257,9 +251,9 @@ class ClusterCache:
                 listener.add(changed)
 
     def damaged_jobs(self) -> set[int]:
-        """The jobs of which a document that counts cannot be read.
+        """Return the jobs of which a required document cannot be read.
 
-        Nothing is decided about them; their drivers are left alone.
+        No decision is made about them; their drivers are left running.
         """
         if not self._maps.unreadable:
             return set()
@@ -270,7 +264,7 @@ class ClusterCache:
         }
 
     def damage(self, job_id: int) -> str:
-        """What is wrong with a document of a job; empty where all that counts can be read."""
+        """Describe the unreadable document of a job; empty if all required ones can be read."""
         if not self._maps.unreadable:
             return ""
         unreadable = dict(self._maps.unreadable)
@@ -284,11 +278,11 @@ class ClusterCache:
         )
 
     def damaged(self) -> int:
-        """How many documents cannot be read."""
+        """Return the number of unreadable documents."""
         return len(self._maps.unreadable)
 
     def states(self) -> ByJob[JobState]:
-        """All of them, tombstones too."""
+        """Return the states of all jobs, including tombstones."""
         return ByJob(self._view[JOB_STATES])
 
     def pipelines(self, job_id: int) -> tuple[CachedEntry[PipelineState], ...]:
@@ -296,15 +290,15 @@ class ClusterCache:
         return self._of(PIPELINES, job_id)
 
     def metrics(self, job_id: int) -> tuple[CachedEntry[PipelineMetrics], ...]:
-        """The figures of a running job."""
+        """Return the metrics of a running job."""
         return self._of(METRICS, job_id)
 
     def history(self, job_id: int) -> tuple[CachedEntry[CheckpointHistory], ...]:
-        """The last checkpoints of a job, by pipeline."""
+        """Return the checkpoint history of a job, by pipeline."""
         return self._of(CHECKPOINT_HISTORY, job_id)
 
     def assignment(self, job_id: int) -> CachedEntry[Assignment] | None:
-        """Who has the job in hand."""
+        """Return the assignment of a job to a worker."""
         return self._view[ASSIGNMENTS].get(str(job_id))
 
     def assignments(self) -> ByJob[Assignment]:
@@ -319,14 +313,14 @@ class ClusterCache:
         return self._view[JOB_OUTCOMES].get(str(job_id))
 
     def savepoint(self, job_id: int) -> CachedEntry[SavepointRequest] | None:
-        """The last savepoint that was asked for of a job."""
+        """Return the last savepoint request of a job."""
         return self._view[SAVEPOINTS].get(str(job_id))
 
     def outcomes(self) -> ByJob[JobOutcome]:
         return ByJob(self._view[JOB_OUTCOMES])
 
     def cleanups(self) -> ByJob[CleanupRecord]:
-        """What is still to be deleted."""
+        """Return the cleanup records that are not yet carried out."""
         return ByJob(self._view[PENDING_CLEANUPS])
 
     def resources(self) -> Mapping[str, CachedEntry[ResourceRecord]]:
@@ -337,28 +331,28 @@ class ClusterCache:
         return self._view[WORKERS]
 
     def servers(self) -> Mapping[str, CachedEntry[ServerRecord]]:
-        """All servers that have announced themselves."""
+        """Return all servers that have a record."""
         return self._view[SERVERS]
 
     def tokens(self) -> Mapping[str, CachedEntry[AccessToken]]:
-        """Who may come in, by the id of the token."""
+        """Return the access tokens by their id."""
         return self._view[TOKENS]
 
     def lease(self, lease_name: str = COORDINATOR) -> CachedEntry[Lease] | None:
         return self._view[LEASES].get(lease_name)
 
     def heartbeat(self, lease_name: str) -> CachedEntry[Heartbeat] | None:
-        """The last sign of life of its holder."""
+        """Return the last heartbeat of the lease's holder."""
         return self._view[HEARTBEATS].get(lease_name)
 
     def of_jobs(self, map: str) -> set[int]:
-        """The jobs that have anything in a map."""
+        """Return the jobs that have a document in a map."""
         return set(self._parts[map]) if map in OF_PIPELINES else set(ByJob(self._view[map]))
 
     def _classify(
         self, changed: set[tuple[str, str]], before: Mapping[str, Mapping[str, CachedEntry[Any]]]
     ) -> tuple[set[int], set[int]]:
-        """The jobs that have changed, and those of which that is news."""
+        """Return the jobs that have changed, and those whose change is news."""
         ids: set[int] = set()
         news: set[int] = set()
         for map, key in changed:
@@ -376,7 +370,7 @@ class ClusterCache:
         return self._parts[map].get(job_id, ())
 
     def _regroup(self, map: str, job: int, key: str) -> None:
-        """One part of a job is new, another one, or gone."""
+        """Update the documents of a job after one was added, changed or removed."""
         seen = self._view[map].get(key)
         parts = [part for part in self._of(map, job) if part.key != key]
         if seen is not None:
@@ -392,7 +386,7 @@ class ClusterCache:
 
 
 def _is_news(map: str, before: CachedEntry[Any] | None, after: CachedEntry[Any] | None) -> bool:
-    """Whether a change is more than a sign of life or of progress."""
+    """Whether a change is more than a heartbeat or progress."""
     if map == CHECKPOINT_HISTORY:
         return False
     mark = NEWS_MARKERS.get(map)

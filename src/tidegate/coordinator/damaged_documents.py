@@ -19,7 +19,7 @@ from tidegate.model.errors import LineageMismatch, TidegateError, UserError
 from tidegate.model.external_resources import RESOURCES
 from tidegate.model.records import DRIVERS, JOB_OUTCOMES, RUNNING_JOBS, DriverRecord
 from tidegate.runner.process import is_alive
-from tidegate.store.base import Check, Delete, Entry, Store, sound
+from tidegate.store.base import Check, Delete, Entry, Store, undamaged
 
 WRITES_MAX = 90  # of one transaction; each has a check beside it
 LAST_OF_ALL = (
@@ -121,7 +121,7 @@ def _entries_of(store: Store, job_id: int) -> list[tuple[str, Entry]]:
     found += [(map, entry) for map in OF_PIPELINES for entry in store.list(map, f"{key}/")]
     return found + [
         (RESOURCES, entry)
-        for entry in sound(store.list(RESOURCES))
+        for entry in undamaged(store.list(RESOURCES))
         if entry.value.get("job_id") == job_id
     ]
 

@@ -117,9 +117,7 @@ def _event(
 
 
 def event_body(event: JobChange) -> dict[str, Any]:
-    """Build the event as the webhook sends it: SeaTunnel's fields and state names, and ours beside
-    them.
-    """
+    """Build the event as the webhook sends it: with SeaTunnel's fields and ours."""
     fields: dict[str, Any] = {
         "eventType": event.kind.value,
         "jobId": str(event.job_id),
@@ -261,8 +259,9 @@ class WebhookSender:
         self._thread: threading.Thread | None = None
 
     def send(self, event: JobChange) -> None:
-        """Queue the event if it is configured: ends of jobs and health changes always, others on
-        request.
+        """Queue the event if configured: ends of jobs and health changes always.
+
+        Other changes only if `non_terminal` is set.
         """
         if not (event.final or event.kind is not EventKind.STATUS or self.non_terminal):
             return

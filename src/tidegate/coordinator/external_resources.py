@@ -1,14 +1,19 @@
-"""The ledger of what jobs have outside: replication slots, publications, server ids. Recorded
-before they are created, dropped when nobody can need them.
+"""The registry of resources that jobs hold in other systems, such as replication slots.
 
-    submit            what the options tell is recorded with the job, in one transaction; a name that another job has is refused
-    driver            what turns out later is recorded through `Book` (driver/resources.py) before it is created
-    live, resumable   kept: without its slot a job could not go on. A restore takes the records of the earlier run, or of the job whose lineage goes on, along
-    nobody needs it   dropped, by the cleanup of the job, or by any later turn of any leader: marked first, so that no submit takes the name meanwhile. What
-                      fails is tried again, with the reason in the record; it keeps nothing else
+Recorded before they are created, dropped when no job can need them.
 
-Callers: commands and claim (with_resources), cleanup and housekeeping (drop_unneeded). Drops go
-through the connector's own function, without Spark.
+    submit            what the options name is recorded with the job, in one transaction; a name
+                      that another job holds is rejected
+    driver            what is known only later is recorded through `ResourceRegistry`
+                      (driver/resources.py) before it is created
+    live, resumable   kept: without its slot a job could not continue. A restore takes over the
+                      records of the earlier run, or of the job whose lineage it continues
+    not needed        dropped by the cleanup of the job, or by any later cycle of any leader: marked
+                      first, so that no submit takes the name meanwhile. A failure is recorded with
+                      its reason and retried; it blocks nothing else
+
+Callers: commands and claim (with_resources), cleanup and housekeeping (drop_unneeded). Drops use
+the connector's own function, without Spark.
 """
 
 import logging
@@ -36,7 +41,7 @@ from tidegate.plugin import registry
 from tidegate.plugin.contract import OperatorContext, Resource
 from tidegate.plugin.secret import unpacked
 from tidegate.redact import mask_text, redact, secret_texts
-from tidegate.store.base import Check, Delete, Entry, Get, Put, Store, sound
+from tidegate.store.base import Check, Delete, Entry, Get, Put, Store, undamaged
 from tidegate.store.errors import Conflict
 
 LOG = logging.getLogger("tidegate.coordinator")
@@ -58,12 +63,12 @@ class ResourceTaken(UserError):
 
 
 def key_of(resource: Resource | ResourceRecord) -> str:
-    """One key for one thing, whoever means it."""
+    """Return the key of a resource; equal resources have equal keys."""
     return f"{resource.kind}/{sha256(f'{resource.location}|{resource.name}'.encode()).hexdigest()[:32]}"
 
 
 def declared(job: JobRecord) -> Iterator[ResourceRecord]:
-    """What the options of a job tell."""
+    """Yield the resources that the options of a job name."""
     for plan in job.plan.pipelines:
         for action in plan.actions:
             for resource in _declared(job, plan.id, action):
@@ -71,9 +76,9 @@ def declared(job: JobRecord) -> Iterator[ResourceRecord]:
 
 
 def _declared(job: JobRecord, pipeline: int, action: Action) -> Iterable[Resource]:
-    """What one connector tells.
+    """Return the resources that one connector names.
 
-    One that is not installed here tells nothing: its driver will say so.
+    One that is not installed here names none: its driver reports that.
     """
     try:
         connector = registry.find(action.kind, action.plugin)
@@ -98,7 +103,7 @@ def context_of(job: JobRecord, pipeline: int, action: Action) -> OperatorContext
 
 
 def record_of(resource: Resource, job: JobRecord, action: Action, now_ms: int) -> ResourceRecord:
-    """The record of a resource of an operator."""
+    """Build the record of a resource of an operator."""
     return ResourceRecord(
         kind=resource.kind,
         name=resource.name,
@@ -114,14 +119,15 @@ def record_of(resource: Resource, job: JobRecord, action: Action, now_ms: int) -
 
 
 def with_resources(extra: SubmitChanges, store: Store, job: JobRecord) -> SubmitChanges:
-    """What a submit adds anyway, and its resources."""
+    """Add the resources of a job to the changes of its submit."""
     more = reserve(store, job)
     return SubmitChanges((*extra.checks, *more.checks), (*extra.writes, *more.writes))
 
 
 def reserve(store: Store, job: JobRecord) -> SubmitChanges:
-    """What a submit adds to its transaction: its own resources, and those of the run that it goes
-    on from. ResourceTaken before anything is written.
+    """Return the resources of a submit: its own, and those of the run that it continues.
+
+    ResourceTaken before anything is written.
     """
     wanted: dict[str, ResourceRecord] = {}
     for record in declared(job):
@@ -135,7 +141,7 @@ def reserve(store: Store, job: JobRecord) -> SubmitChanges:
     there = {
         entry.key: (entry, read(entry))
         for entry in (
-            sound(store.list(RESOURCES)) if job.restored else _existing(store, list(wanted))
+            undamaged(store.list(RESOURCES)) if job.restored else _existing(store, list(wanted))
         )
     }
     for key, record in wanted.items():
@@ -162,12 +168,12 @@ def reserve(store: Store, job: JobRecord) -> SubmitChanges:
 def refuse_taken(
     store: Store, wanted: ResourceRecord, old: ResourceRecord, before: set[int]
 ) -> None:
-    """ResourceTaken where what is there must stay what it is."""
+    """Raise ResourceTaken if the existing record must stay unchanged."""
     if old.dropping:
         raise ResourceTaken(
             old,
-            f"is left of job {old.job_id}, and is being dropped at this moment: submit again in"
-            " some seconds, or use another name",
+            f"belonged to job {old.job_id} and is being dropped: submit again in some seconds, or"
+            " use another name",
         )
     if old.job_id in before:
         return
@@ -188,7 +194,7 @@ def refuse_taken(
         raise ResourceTaken(old, text)
     raise ResourceTaken(
         old,
-        f"is left of job {old.job_id}, and will be dropped soon{_why(old)}: submit again then, or"
+        f"belonged to job {old.job_id} and will be dropped soon{_why(old)}: submit again then, or"
         " use another name",
     )
 
@@ -202,12 +208,12 @@ def read(entry: Entry) -> ResourceRecord:
 
 
 def needed(store: Store, record: ResourceRecord) -> bool:
-    """Whether its owner lives, or can be resumed."""
+    """Whether its owner is alive, or can be resumed."""
     return bool(_unneeded_proof(store, record) is None)
 
 
 def _unneeded_proof(store: Store, record: ResourceRecord) -> list[Check] | None:
-    """The conditions under which nobody needs it; None where somebody does."""
+    """Return the conditions under which no job needs it; None if one does."""
     key = str(record.job_id)
     job, state, cleanup = (
         store.get(RUNNING_JOBS, key),
@@ -240,12 +246,12 @@ def drop_unneeded(
     among: Sequence[str] | None = None,
     limit: int = EACH_TURN_MAX,
 ) -> int:
-    """Drop what nobody needs and is due; how many are gone.
+    """Drop due resources that no job needs; return how many.
 
-    `checks` are a leader's, who may know `among` which keys it can be found.
+    `checks` are a leader's, who may restrict the search to the keys `among`.
     """
     gone = 0
-    for entry in sound(store.list(RESOURCES) if among is None else _existing(store, among)):
+    for entry in undamaged(store.list(RESOURCES) if among is None else _existing(store, among)):
         record = read(entry)
         if record.due_ms <= now_ms and gone < limit:
             proof = _unneeded_proof(store, record)
@@ -255,7 +261,7 @@ def drop_unneeded(
 
 
 def _existing(store: Store, keys: Sequence[str]) -> list[Entry]:
-    """The records of these keys that there are."""
+    """Return the existing records of these keys."""
     return (
         [entry for found in store.query([Get(RESOURCES, key) for key in keys]) for entry in found]
         if keys
@@ -266,7 +272,7 @@ def _existing(store: Store, keys: Sequence[str]) -> list[Entry]:
 def _drop(
     store: Store, entry: Entry, record: ResourceRecord, now_ms: int, checks: Sequence[Check]
 ) -> bool:
-    """Mark, act, forget. Whoever comes after a crash in between does it again."""
+    """Mark, drop, delete the record. After a crash in between it is repeated."""
     marked = replace(record, dropping=True)
     facts: Mapping[str, Any] = {
         "job_id": record.job_id,
@@ -278,7 +284,7 @@ def _drop(
             [*checks, Check(RESOURCES, entry.key, entry.version)],
             [Put(RESOURCES, entry.key, to_document(marked))],
         )
-    except Conflict:  # it has got an owner, or somebody else is at it
+    except Conflict:  # it has a new owner, or another process drops it
         return False
     failpoint("resource.drop.middle")
     error = _drop_externally(record)
@@ -295,17 +301,17 @@ def _drop(
             [Check(RESOURCES, entry.key, version)], [Put(RESOURCES, entry.key, to_document(later))]
         )
         LOG.warning(
-            "resource not dropped", extra={**facts, "why": error, "attempts": later.attempts}
+            "resource_drop_failed", extra={**facts, "why": error, "attempts": later.attempts}
         )
         return False
     store.transact([Check(RESOURCES, entry.key, version)], [Delete(RESOURCES, entry.key)])
     failpoint("resource.drop.after")
-    LOG.info("resource dropped", extra=facts)
+    LOG.info("resource_dropped", extra=facts)
     return True
 
 
 def _drop_externally(record: ResourceRecord) -> str:
-    """Take it away outside; why not, in words without secrets."""
+    """Drop the resource in the other system; return the error without secrets, or ""."""
     if not record.lasting:
         return ""
     try:

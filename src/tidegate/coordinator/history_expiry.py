@@ -25,12 +25,12 @@ from tidegate.model.records import (
     JobState,
     PipelineState,
 )
-from tidegate.store.base import Check, Delete, Put, Store, sound
+from tidegate.store.base import Check, Delete, Put, Store, undamaged
 
 
 def expired(store: Store, before_ms: int) -> Iterator[JobOutcome]:
     """Yield the ended jobs whose retention is over, without those that are still to be cleaned up."""
-    for entry in sound(store.list(JOB_OUTCOMES)):
+    for entry in undamaged(store.list(JOB_OUTCOMES)):
         outcome = from_document(JobOutcome, entry.value, f"outcome of job {entry.key}")
         if outcome.finished_ms <= before_ms and store.get(PENDING_CLEANUPS, entry.key) is None:
             yield outcome
@@ -67,7 +67,7 @@ def expire(
 
 
 def _forgotten(store: Store, record: JobOutcome, now_ms: int) -> list[Put | Delete]:
-    """Return the deletes for everything that the store has of a job without a newer incarnation."""
+    """Return the deletes for all documents of a job without a newer incarnation."""
     key = str(record.job_id)
     pipelines = store.list(PIPELINES, f"{key}/")
     writes: list[Put | Delete] = [Delete(JOB_STATES, key), Delete(SAVEPOINTS, key)]

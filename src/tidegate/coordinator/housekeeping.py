@@ -1,4 +1,4 @@
-"""Housekeeping by the leader, a little in each cycle: due cleanups, expired history, stray keys.
+"""Housekeeping by the leader, a little in each cycle: cleanups, expired history, stray keys.
 
 Called by the server. A job that cannot be cleaned up is named in its record and retried later; it
 never blocks the others. Due times are kept in memory as records come and go: a cycle in which
@@ -75,7 +75,7 @@ class Housekeeper:
         now_ms = self.clock.now_ms()
         due = self.cleanups.until(now_ms)
         for job_id in due[:EACH_TURN_MAX]:
-            self._guarded(job_id, lambda job_id=job_id: self._clean(job_id, leading.check()))  # type: ignore[misc]  # mypy does not see the type of a bound default
+            self._guarded(job_id, partial(self._clean, job_id, leading.check()))
         self._guarded(
             0,
             lambda: remove_silent_servers(
@@ -177,9 +177,7 @@ class Housekeeper:
         )
         found = {(map, job) for map in JOB_MAPS for job in self.cache.of_jobs(map) - known}
         for map, job in sorted(found & self._suspects)[:EACH_TURN_MAX]:
-            self._guarded(
-                job, lambda map=map, job=job: self._remove_stray(map, job, leading.check())
-            )  # type: ignore[misc]  # as above
+            self._guarded(job, partial(self._remove_stray, map, job, leading.check()))
         self._suspects = found
 
     def _remove_stray(self, map: str, job_id: int, lease: Check) -> None:

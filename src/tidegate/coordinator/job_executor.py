@@ -1,5 +1,4 @@
-"""Runs a function for several jobs in parallel, so that their transactions share waits for the
-store.
+"""Runs a function for several jobs in parallel, so that their transactions share waits.
 
 Used by the reconciler of a server. Each job is a transaction of its own, with its own conditions;
 only the waits are shared: for one fsync on SQLite, one statement on PostgreSQL, and in parallel on

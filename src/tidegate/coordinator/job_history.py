@@ -1,4 +1,4 @@
-"""The history of a job id over all its incarnations: what happened to it, and by whose command.
+"""The history of a job id over all its incarnations: changes of status and commands.
 
 Events are appended, never changed; their number is bounded. They are part of documents that are
 written anyway: the state of a job with each change of status, its record with each command, the

@@ -68,9 +68,7 @@ def owner_of(files: Files) -> str:
 
 
 def claim_namespace(files: Files, store: Store, *, take: bool = False) -> None:
-    """Ensure that the namespace is this store's, or `take` it from another one; else
-    OtherNamespace.
-    """
+    """Ensure that the namespace is this store's, or `take` it; OtherNamespace if it is not."""
     mine = installation_id(store)
     data = (json.dumps({"version": 1, "store": mine}) + "\n").encode()
     failpoint("collector.own.before")

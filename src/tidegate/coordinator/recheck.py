@@ -1,10 +1,9 @@
-"""What the leader keeps in mind of the jobs: how long things have been as they are, when each job
-is looked at again, whose slots are taken, what is due when.
+"""In-memory data of the leader about jobs: timers, next checks, slot usage, due times.
 
-Called by the reconciler and the housekeeper, in their thread. A job that gets on by itself is
-looked at now and then; one that does not, once a second; news of any of them at once. So a turn
-costs what has happened since the last one, however many jobs there are. All of it is lost with the
-leader, and nothing else.
+Used by the reconciler and the housekeeper, in their thread. A stable job is checked now and then,
+an active one once a second, and every job at once when it changes. So a cycle costs what has
+happened since the last one, however many jobs there are. All of it is lost with the leader, and
+nothing else.
 """
 
 import heapq
@@ -15,25 +14,26 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-GAP_S_MAX = 1.0  # what the time between two looks counts at most
-# a job that is on its way, or in trouble, is looked at so often: deadlines pass by themselves
+GAP_S_MAX = 1.0  # the most that the time between two cycles counts
+# The interval of checks of an active job: deadlines pass without a change.
 ACTIVE_EVERY_S = 1.0
 STABLE_EVERY_S_MAX = 5.0
-SHARES = 64  # calm jobs are looked at in so many shares of their time, and not all of them at once
+SHARES = 64  # checks of stable jobs are spread over this many shares of their interval
 
 
 @dataclass(slots=True)
 class Timer:
-    """Since when something is as it is, in time that was watched."""
+    """Since when a value is unchanged, in observed time."""
 
     what: object
     since_s: float
 
 
 class StateTimers:
-    """How long things have been as they are, in time that this leader has watched. A new leader
-    begins to count anew, and hours in which the store was out of reach or this process was paused
-    hardly count: a deadline may only be later than it should.
+    """How long values have been unchanged, in time that this leader has observed.
+
+    A new leader starts at zero, and hours in which the store was out of reach or this process was
+    paused hardly count: a deadline may only be later than it should.
     """
 
     def __init__(self) -> None:
@@ -42,13 +42,13 @@ class StateTimers:
         self._last_s: float | None = None
 
     def tick(self, now_s: float) -> None:
-        """One more turn, at this time."""
+        """Advance the observed time at the start of a cycle."""
         if self._last_s is not None:
             self._watched_s += min(max(0.0, now_s - self._last_s), GAP_S_MAX)
         self._last_s = now_s
 
     def ms(self, job_id: int, what: object, *name: object) -> int:
-        """How long the thing of this name has been `what`."""
+        """Return how long the timer of this name has had the value `what`."""
         ages = self._ages.setdefault(job_id, {})
         age = ages.get(name)
         if age is None or (age.what is not what and age.what != what):
@@ -57,7 +57,7 @@ class StateTimers:
         return round((self._watched_s - age.since_s) * 1000)
 
     def forget(self, job_id: int) -> None:
-        """The job is not there any more."""
+        """Remove the timers of a job that has ended."""
         self._ages.pop(job_id, None)
 
     def clear(self) -> None:
@@ -65,18 +65,19 @@ class StateTimers:
 
 
 class RecheckQueue:
-    """When each job is looked at again, where nothing happens to it."""
+    """When each job is checked again if nothing changes."""
 
     def __init__(self) -> None:
         self._next: dict[int, float] = {}
         self._queue: list[tuple[float, int]] = []
         self._stable: set[int] = set()
-        self._lock = threading.Lock()  # several jobs may be looked at at the same time
+        self._lock = threading.Lock()  # several jobs may be checked in parallel
 
     def schedule(self, job_id: int, now_s: float, stable_for_s: float | None) -> None:
-        """It was looked at; it needs no look for so long, where it gets on by itself. Restless ones
-        meet in one turn, as they may wait for the same slots; calm ones are spread over their time
-        by their ids.
+        """Schedule the next check of a job; a stable one needs none for `stable_for_s`.
+
+        Active jobs are checked in the same cycle, as they may wait for the same slots; stable ones
+        are spread over their interval by their ids.
         """
         with self._lock:
             if stable_for_s is None:
@@ -93,9 +94,9 @@ class RecheckQueue:
                 heapq.heapify(self._queue)
 
     def due(self, now_s: float) -> set[int]:
-        """Whose time has come.
+        """Return the jobs whose check is due, once.
 
-        They are told once: who does not get to look at them begins anew with all.
+        A caller that cannot check them must recheck all jobs.
         """
         found: set[int] = set()
         while self._queue and self._queue[0][0] <= now_s:
@@ -105,15 +106,15 @@ class RecheckQueue:
         return found
 
     def active(self, jobs: set[int]) -> set[int]:
-        """Those among these jobs that do not get on by themselves, as far as is known."""
+        """Return those among these jobs that are not stable."""
         return jobs - self._stable
 
     def missing(self, jobs: Iterable[int]) -> set[int]:
-        """Those among these jobs that nobody would look at."""
+        """Return those among these jobs that have no check scheduled."""
         return {job_id for job_id in jobs if job_id not in self._next}
 
     def forget(self, job_id: int) -> None:
-        """The job is not there any more."""
+        """Remove a job that has ended."""
         self._next.pop(job_id, None)
         self._stable.discard(job_id)
 
@@ -124,14 +125,14 @@ class RecheckQueue:
 
 
 class DueQueue:
-    """Jobs by a time of theirs: those whose time has come are found without a look at the others."""
+    """Jobs by a due time; finding the due ones does not read the others."""
 
     def __init__(self) -> None:
         self._times: dict[int, int] = {}
         self._order: list[tuple[int, int]] = []
 
     def put(self, job_id: int, at_ms: int | None) -> None:
-        """The time of a job; None: it has none."""
+        """Set the due time of a job; None removes it."""
         before_ms = self._times.pop(job_id, None)
         if before_ms is not None:
             del self._order[bisect_left(self._order, (before_ms, job_id))]
@@ -140,19 +141,19 @@ class DueQueue:
             insort(self._order, (at_ms, job_id))
 
     def until(self, at_ms: int) -> list[int]:
-        """The jobs whose time is this one or an earlier one, the earliest first."""
+        """Return the jobs that are due at this time, the earliest first."""
         return [job_id for _, job_id in self._order[: bisect_left(self._order, (at_ms + 1, 0))]]
 
 
 class SlotUsage:
-    """How many slots of every worker are taken, counted as assignments come and go."""
+    """How many slots of every worker are in use, counted as assignments come and go."""
 
     def __init__(self) -> None:
         self._holders: dict[int, str] = {}
         self.slots: Counter[str] = Counter()
 
     def put(self, job_id: int, holder: str | None) -> None:
-        """Whose slot a job takes; None: nobody's."""
+        """Set the worker whose slot a job uses; None releases it."""
         before = self._holders.pop(job_id, None)
         if before is not None:
             self.slots[before] -= 1

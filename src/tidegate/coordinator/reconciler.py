@@ -1,10 +1,9 @@
-"""observe -> decide -> record, for every job. Run by the leader alone, again and again; a turn that
-is lost is made up for by the next.
+"""Reconciles every job: observe, decide, record.
 
-It keeps nothing but the ages of things on its own clock, and when it looks at which job again
-(attention.py): another leader that starts with an empty memory decides the same, only later. A job
-is looked at when there is news of it, and when its time has come; all jobs when a leadership
-begins, when a worker comes or goes, and after a turn that was broken off.
+Run by the leader alone, periodically; a cycle that fails is made up for by the next. It keeps only
+timers on its own clock and the schedule of checks (recheck.py): another leader that starts with an
+empty memory decides the same, only later. A job is checked when it changes and when its check is
+due; all jobs when a leadership begins, when a worker comes or goes, and after a failed cycle.
 """
 
 import logging
@@ -78,7 +77,7 @@ WAITING = frozenset({JobStatus.CREATED, JobStatus.PENDING})
 
 
 class Reconciler:
-    """Moves every job one step towards what is wanted of it."""
+    """Moves every job one step towards its desired state."""
 
     def __init__(
         self,
@@ -108,13 +107,13 @@ class Reconciler:
         self.lease_monitor = LeaseMonitor(cache.store, settings.worker.lease_ms, clock)
         self.workers: dict[str, WorkerRecord] = {}  # those that hold their lease
         self._term = 0
-        self._all = True  # the next turn looks at all jobs
+        self._all = True  # the next cycle checks all jobs
         self._counted_s: float | None = None
 
     def step(self, leading: Leader) -> int:
-        """One turn; how many jobs were changed.
+        """Run one cycle; return how many jobs were changed.
 
-        StoreUnavailable ends it, and the next one goes on.
+        StoreUnavailable ends it, and the next one continues.
         """
         if leading.term != self._term:
             self._term = leading.term
@@ -124,11 +123,11 @@ class Reconciler:
         self.cache.refresh()
         self.timers.tick(self.clock.monotonic_s())
         self._check_workers(leading)
-        everything, self._all = self._all, True  # as long as this turn is not complete
+        everything, self._all = self._all, True  # until this cycle is complete
         jobs = self._due(everything=everything)
         places = self._places(jobs)
-        # Calm ones hardly ever move, and are looked at here; whatever of the others moves, the
-        # writes can wait for the store at the same time.
+        # Stable jobs hardly ever change, and are checked here. The others run in parallel, so that
+        # their writes wait for the store at the same time.
         restless = self.recheck.active(set(jobs))
         moved = run_sequentially(
             lambda job_id: self._reconcile_if_trusted(leading, job_id, places),
@@ -141,9 +140,7 @@ class Reconciler:
         return moved
 
     def _due(self, *, everything: bool) -> list[int]:
-        """The jobs to look at now: those of which there is news, and those whose time has come; or
-        all of them.
-        """
+        """Return the jobs to check now: those that changed, and those that are due; or all."""
         now_s, running = self.clock.monotonic_s(), self.cache.jobs()
         touched, news = self.touched.take(), self.changed.take()
         if everything:
@@ -164,9 +161,7 @@ class Reconciler:
         return sorted(job_id for job_id in due if job_id in running)
 
     def _restart_timers(self, job_id: int) -> None:
-        """A calm job has given a sign of life, or made progress: its ages begin anew, and that is
-        all there is to do.
-        """
+        """Restart the timers of a stable job that has sent a heartbeat or made progress."""
         driver = self.cache.driver(job_id)
         self._silent(job_id, driver.value if driver else None)
         self._ages_of(job_id, tuple(p.value for p in self.cache.pipelines(job_id)))
@@ -174,10 +169,9 @@ class Reconciler:
     def _reconcile_if_trusted(
         self, leading: Leader, job_id: int, places: dict[int, Placement | Unplaceable]
     ) -> bool:
-        """Whether one job was changed.
+        """Reconcile one job while this leader is trusted; return whether it was changed.
 
-        A leader that is not sure of itself any more changes nothing, and begins here when it is
-        again.
+        An untrusted leader changes nothing, and begins with this job when it is trusted again.
         """
         if not leading.trusted():
             self.changed.add({job_id})
@@ -189,8 +183,8 @@ class Reconciler:
     ) -> bool:
         """Decide and record for one job.
 
-        What is wrong with one never keeps the others. Of one that cannot be read in part nothing is
-        decided.
+        An error of one job never blocks the others. No decision is made about a job with damaged
+        documents.
         """
         self.recheck.schedule(job_id, self.clock.monotonic_s(), None)
         if self.cache.damage(job_id):
@@ -201,20 +195,16 @@ class Reconciler:
         try:
             if snapshot.state is None or snapshot.state.value.status.terminal:
                 self.writer.remove_stale_entry(leading.check(), job_id)
-                LOG.warning(
-                    "an entry of an ended job among the running ones", extra={"job_id": job_id}
-                )
+                LOG.warning("stale_job_entry_removed", extra={"job_id": job_id})
                 return True
             return self._decide(leading, snapshot, self.view(snapshot, places))
-        except (JobChangedMeanwhile, Conflict, OutcomeUnknown):  # what is there now decides
+        except (JobChangedMeanwhile, Conflict, OutcomeUnknown):  # decided again by the new state
             self.changed.add({job_id})
             return False
         except StoreUnavailable:
             raise
         except Exception as error:
-            LOG.exception(
-                "a job could not be reconciled", extra={"job_id": job_id, "why": str(error)}
-            )
+            LOG.exception("job_reconcile_failed", extra={"job_id": job_id, "why": str(error)})
             return False
 
     def _decide(self, leading: Leader, snapshot: JobSnapshot, view: JobObservation) -> bool:
@@ -233,7 +223,7 @@ class Reconciler:
     def view(
         self, snapshot: JobSnapshot, places: dict[int, Placement | Unplaceable]
     ) -> JobObservation:
-        """Everything that is known of a job, with ages on this leader's clock."""
+        """Build the observation of a job, with ages on this leader's clock."""
         assert snapshot.record is not None
         assert snapshot.state is not None
         job_id, state = snapshot.job_id, snapshot.state.value
@@ -278,7 +268,7 @@ class Reconciler:
                 if m.value.generation == state.generation
                 for f in m.value.log_retention
             ),
-            placement=places.get(job_id, Unplaceable("not looked for yet")),
+            placement=places.get(job_id, Unplaceable("no worker was chosen yet")),
             limits=self.limits,
             embedded_alive=self.alive(state.leader) if state.leader else None,
             desired_age_ms=self.timers.ms(job_id, snapshot.record.value.intent, "wish"),
@@ -314,9 +304,7 @@ class Reconciler:
     def _ages_of(
         self, job_id: int, pipelines: tuple[PipelineState, ...]
     ) -> tuple[dict[int, PipelineMetrics], dict[int, int], dict[int, int]]:
-        """By pipeline: its figures, how long it has made no progress, and how long its figures have
-        not been written.
-        """
+        """Return by pipeline its metrics, the age of its progress, and the age of its metrics."""
         metrics: dict[int, PipelineMetrics] = {}
         versions: dict[int, int] = {}
         for cached in self.cache.metrics(job_id):
@@ -334,15 +322,16 @@ class Reconciler:
         return metrics, ages, silences
 
     def _stable_for_s(self, job: JobRecord) -> float:
-        """How long a job may be left alone that gets on by itself."""
+        """Return how long a stable job may stay unchecked."""
         rhythm = ProgressPolicy.of(
             job.plan.env, self.settings.checkpoint, self.settings.coordinator.start_timeout_ms
         )
         return min(max(recheck_after_ms(rhythm) / 1000, ACTIVE_EVERY_S), STABLE_EVERY_S_MAX)
 
     def _silent(self, job_id: int, driver: DriverRecord | None) -> bool:
-        """Whether the driver has not been heard of for a lease: its registration and its figures
-        are its signs of life.
+        """Whether the driver has sent no heartbeat for a lease.
+
+        Its registration and each write of its metrics count as one.
         """
         beats = tuple(
             m.version
@@ -354,8 +343,9 @@ class Reconciler:
     def _supervision(
         self, assignment: Assignment | None, driver: DriverRecord | None
     ) -> tuple[DriverSupervision, str]:
-        """Who can see the driver: its worker, else one that lives on the same host since the same
-        boot.
+        """Return which worker can see the driver.
+
+        Its own worker, else one on the same host since the same boot.
         """
         if assignment is None:
             return DriverSupervision.NONE, ""
@@ -367,9 +357,7 @@ class Reconciler:
         return (DriverSupervision.REPLACEABLE, beside) if beside else (DriverSupervision.GONE, "")
 
     def _worker_on_host(self, driver: DriverRecord) -> str:
-        """A worker that can see the driver's process: of its host, since the same boot; empty where
-        there is none.
-        """
+        """Return a worker on the host of the driver since the same boot; empty if there is none."""
         here = [
             w.id
             for w in self.workers.values()
@@ -404,17 +392,16 @@ class Reconciler:
         )
 
     def _holder(self, job_id: int, assignment: Assignment) -> str:
-        """Whose slot a job takes: its worker's, or that of the one that is about to adopt its
-        driver.
-        """
+        """Return whose slot a job uses: its worker's, or that of the worker about to adopt it."""
         driver = self.cache.driver(job_id)
         return (
             self._supervision(assignment, driver.value if driver else None)[1] or assignment.worker
         )
 
     def _recently_alive(self, worker: str) -> bool:
-        """Whether a worker has given a sign of life lately: one that holds its lease and hangs gets
-        no new work.
+        """Whether a worker has sent a heartbeat recently.
+
+        One that holds its lease and hangs gets no new jobs.
         """
         beat = self.cache.heartbeat(worker_lease(worker))
         return (
@@ -423,7 +410,7 @@ class Reconciler:
         )
 
     def _candidate(self, job_id: int, state: JobState) -> QueuedJob:
-        """A job in the queue.
+        """Describe a job in the queue.
 
         One that has run before waits for a slot whatever the strategy, and tries another worker
         first.
@@ -438,8 +425,9 @@ class Reconciler:
         )
 
     def _check_workers(self, leading: Leader) -> None:
-        """A worker that has been silent for its lease loses it: whatever it writes after that is
-        refused, and its drivers may be adopted.
+        """Expire the leases of silent workers.
+
+        Whatever such a worker writes afterwards is rejected, and its drivers may be adopted.
         """
         sights = self.lease_monitor.step()
         for sight in sights.values():
@@ -486,9 +474,9 @@ class Reconciler:
         failpoint("worker.expire.after")
         self._all = True
         if worker in self.cache.workers():
-            LOG.warning("a worker is gone", extra={"worker": worker})
+            LOG.warning("worker_lost", extra={"worker": worker})
 
 
 def alive_here(process: ProcessRef) -> bool | None:
-    """Whether a process lives; None where it cannot be seen from this host."""
+    """Whether a process is alive; None if it cannot be seen from this host."""
     return is_alive(process) if process.host == socket.gethostname() else None

@@ -1,5 +1,4 @@
-"""Savepoint requests: making one, its result when the job ends or it is overdue, deleting a
-savepoint.
+"""Savepoint requests: made, completed or abandoned; and the deletion of savepoints.
 
 Called by commands, transitions, the supervisor and the CLI. Making the savepoint is the driver's
 work (pipeline/savepoints).

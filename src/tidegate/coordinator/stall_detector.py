@@ -25,7 +25,7 @@ CHECK_EVERY_S = 1.0
 
 
 class StallDetector:
-    """Measures, on this process's monotonic clock, how long each pipeline has made no progress."""
+    """Measures how long each pipeline has made no progress, on this process's monotonic clock."""
 
     def __init__(self, store: Store, settings: CheckpointSettings, clock: Clock) -> None:
         self.store = store

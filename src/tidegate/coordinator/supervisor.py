@@ -1,9 +1,8 @@
-"""Leading one job from this process: start its driver, watch it, restart it within the budget, end
-the job. Called by `tidegate run`.
+"""Leads one job from this process: starts its driver, restarts it, ends the job.
 
-The driver's facts come from the store alone; its exit code only tells that it is time to read them.
-What is wanted of the job comes from the store too (JobIntent, SavepointRequest: any server writes
-them), and from the signals of this process.
+Called by `tidegate run`. The driver's facts come from the store alone; its exit code only says that
+it is time to read them. The desired state comes from the store too (JobIntent, SavepointRequest:
+any server writes them), and from the signals of this process.
 """
 
 import contextlib
@@ -96,31 +95,30 @@ class Supervisor:
         self.store = claimant.store
         self.stall = StallDetector(self.store, checkpoint, clock)
         self._stalled = JobHealth()
-        self._saving: tuple[str, float] = (
-            "",
-            0.0,
-        )  # the savepoint that is wanted, and since when that is known here
+        # The requested savepoint, and since when it is known here.
+        self._saving: tuple[str, float] = ("", 0.0)
         self.driver: DriverProcess | None = None
 
     def start(self, on_start: Callable[[DriverProcess], None]) -> None:
-        """Start the first driver, unless a stop was faster."""
+        """Start the first driver, unless a stop was requested before."""
         self._on_start = on_start
         if not self.stopping():
             self._launch()
 
     def stopping(self) -> bool:
-        """Whether a stop was asked for, here or in the store."""
+        """Whether a stop was requested, here or in the store."""
         return self.stop.requested.is_set()
 
     def watch(self, each: Callable[[JobSnapshot], None]) -> JobOutcome:
-        """Until the job has ended; `each` is told what the store knows, a few times a second. A
-        store that is out of reach is waited for.
+        """Wait until the job has ended; `each` receives the job's records a few times a second.
+
+        Retries while the store is out of reach.
         """
         while True:
             self.clock.wait(NEVER, WATCH_S)
             try:
                 outcome = self._poll(each)
-            except (StoreUnavailable, OutcomeUnknown, Conflict):  # what is there now decides
+            except (StoreUnavailable, OutcomeUnknown, Conflict):  # decided again by the new state
                 continue
             if outcome is not None:
                 return outcome
@@ -144,7 +142,7 @@ class Supervisor:
             and not self.stopping()
         ):
             LOG.warning(
-                "stalled",
+                "job_stalled",
                 extra={
                     "job_id": snapshot.job_id,
                     "generation": self.claim.generation,
@@ -152,13 +150,11 @@ class Supervisor:
                 },
             )
             self._stalled = health
-            self.driver.kill()  # what follows is as after any other death of a driver
+            self.driver.kill()  # handled like any other death of a driver
         return self._handle_driver_exit(code, snapshot) if code is not None else None
 
     def _snapshot(self) -> JobSnapshot:
-        """What the store knows of the job, with its status brought up to date and its intent
-        obeyed.
-        """
+        """Read the job's records, after updating its status and applying its intent."""
         snapshot = read_job(self.store, self.claim.job.job_id)
         if snapshot.state is None or snapshot.state.value.leader != self.me:
             return snapshot
@@ -174,8 +170,9 @@ class Supervisor:
         return snapshot
 
     def _apply(self, snapshot: JobSnapshot) -> None:
-        """Stop as the store wants it; CANCELING is shown whoever wanted it. A claim writes a new
-        intent, so that an old one cannot come here.
+        """Stop as the store requests it; CANCELING is recorded for every kind of stop.
+
+        A claim writes a new intent, so that an old one cannot be read here.
         """
         assert snapshot.record is not None
         assert snapshot.state is not None
@@ -185,7 +182,7 @@ class Supervisor:
             how = "force stop" if intent.desired is DesiredState.FORCE_STOP else "stop"
             if self.stop.request(ORDERS[intent.desired], f"{how} requested{who}"):
                 LOG.info(
-                    "stop requested",
+                    "stop_requested",
                     extra={
                         "job_id": snapshot.job_id,
                         "generation": state.generation,
@@ -196,7 +193,7 @@ class Supervisor:
             self._set_status(snapshot, JobStatus.CANCELING, self.stop.reason)
 
     def _handle_driver_exit(self, code: int, snapshot: JobSnapshot) -> JobOutcome | None:
-        """The driver has gone: the job's end, or None when another driver was started."""
+        """Return the job's outcome, or None if another driver was started."""
         assert self.driver is not None
         if snapshot.state is None or snapshot.state.value.leader != self.me:
             return self._ended_elsewhere(snapshot)
@@ -222,7 +219,7 @@ class Supervisor:
         if isinstance(retry, Exhausted):
             return self._end(JobStatus.FAILED, failure)
         LOG.warning(
-            "driver died",
+            "driver_died",
             extra={
                 "job_id": snapshot.job_id,
                 "generation": self.claim.generation,
@@ -237,7 +234,7 @@ class Supervisor:
         return None
 
     def _pause(self, seconds: float) -> None:
-        """Before a restart; a stop ends it, whoever wants it."""
+        """Wait before a restart; any stop ends the wait."""
         until_s = self.clock.monotonic_s() + seconds
         while not self.stopping() and (left_s := until_s - self.clock.monotonic_s()) > 0:
             self.clock.wait(self.stop.requested, min(left_s, PAUSED_WATCH_S))
@@ -245,7 +242,10 @@ class Supervisor:
                 self._snapshot()
 
     def _ended_elsewhere(self, snapshot: JobSnapshot) -> JobOutcome:
-        """Servers have ended this run, because it did not answer, or another process leads the job."""
+        """Return the outcome if servers have ended this run.
+
+        TakenOver if another process leads the job.
+        """
         ended = snapshot.outcome
         if (
             snapshot.record is None
@@ -256,10 +256,7 @@ class Supervisor:
         raise TakenOver(f"job {self.claim.job.job_id} is led by another process now")
 
     def _failure(self, code: int) -> Failure:
-        """Why the driver is gone.
-
-        One that was killed because it did not get on says why that was.
-        """
+        """Return why the driver is dead; for a stalled driver that was killed, why it stalled."""
         stalled, self._stalled = self._stalled, JobHealth()
         if stalled.level is CheckpointHealth.STALLED:
             condition, message = (
@@ -294,7 +291,7 @@ class Supervisor:
         self.stop.attach(self.driver)
 
     def _running(self, snapshot: JobSnapshot, state: JobState) -> None:
-        """RUNNING once the driver has put its name into the state."""
+        """Record RUNNING once the driver is registered."""
         if (
             snapshot.driven
             and not self.stopping()
@@ -303,7 +300,7 @@ class Supervisor:
             self._set_status(snapshot, JobStatus.RUNNING, state.reason)
 
     def _set_status(self, snapshot: JobSnapshot, status: JobStatus, reason: str) -> None:
-        """Write another status; whoever was quicker is read by the next turn."""
+        """Record another status; a concurrent change is read in the next iteration."""
         assert snapshot.state is not None
         key, before = str(snapshot.job_id), snapshot.state.value
         state = with_status(before, status, self.clock.now_ms(), event_reason=reason, reason=reason)
@@ -317,8 +314,9 @@ class Supervisor:
         self._log(before.status, status)
 
     def _watch_savepoint(self, snapshot: JobSnapshot) -> None:
-        """DOING_SAVEPOINT while the driver is to end with one, RUNNING when nothing came of it; one
-        that does not come is given up.
+        """Record DOING_SAVEPOINT while the driver ends with one, RUNNING if it failed.
+
+        An overdue savepoint is abandoned.
         """
         assert snapshot.state is not None
         request, before = request_of(snapshot), snapshot.state.value
@@ -351,18 +349,18 @@ class Supervisor:
             self._log(before.status, status)
 
     def _overdue(self, request: SavepointRequest) -> str:
-        """Why a savepoint is given up; nothing while there is time."""
+        """Return why a savepoint is abandoned; empty while there is time."""
         now_s = self.clock.monotonic_s()
         if self._saving[0] != request.id:
             self._saving = (request.id, now_s)
         return (
-            f"it was not done within {LIMITS.savepoint_ms // 1000} s"
+            f"it was not complete within {LIMITS.savepoint_ms // 1000} s"
             if now_s - self._saving[1] >= LIMITS.savepoint_ms / 1000
             else ""
         )
 
     def _end(self, status: JobStatus, failure: Failure | None = None) -> JobOutcome:
-        """The driver is dead, all of its session; what it left goes, and the job ends."""
+        """End the job: the driver's session is proven dead, its scratch files are removed."""
         if self.driver is None or isinstance(self.driver.kill(), ProvenDead):
             self.claimant.clear_work(self.claim.job.job_id, self.claim.generation)
         owned = OwnedGeneration(self.claim.job.job_id, self.claim.generation)
@@ -375,7 +373,7 @@ class Supervisor:
 
     def _log(self, before: JobStatus, after: JobStatus) -> None:
         LOG.info(
-            "job status",
+            "job_status_changed",
             extra={
                 "job_id": self.claim.job.job_id,
                 "generation": self.claim.generation,
@@ -386,7 +384,7 @@ class Supervisor:
 
 
 def _status_with_savepoint(status: JobStatus, request: SavepointRequest | None) -> JobStatus:
-    """The status of a running job by what is wanted of it."""
+    """Return the status of a running job, given its savepoint request."""
     ends = request is not None and request.stop and request.status is not SavepointStatus.FAILED
     if status is JobStatus.RUNNING and ends:
         return JobStatus.DOING_SAVEPOINT
@@ -394,5 +392,5 @@ def _status_with_savepoint(status: JobStatus, request: SavepointRequest | None) 
 
 
 def describe_exit(code: int) -> str:
-    """An exit code in words."""
+    """Describe an exit code or signal."""
     return f"signal {-code}" if code < 0 else f"exit code {code}"

@@ -1,12 +1,12 @@
-"""Access tokens: made, listed, revoked, recognised. Called by the API and the command line; a
-server recognises them by its own picture of the store.
+"""Access tokens: create, list, revoke, authenticate.
 
-A token lives for ever only where nobody gives a lifetime; one that is zero, negative, longer than
-`LIVES_S_MAX` or no span of time is refused before anything is stored. A record that cannot be true,
-as an earlier release could write it, is listed as damaged, lets nobody in, and can be revoked.
+Called by the API and the command line; a server authenticates them by its own cluster cache. A
+token never expires only if no lifetime is given; one that is zero, negative, longer than
+`LIVES_S_MAX` or not a duration is rejected before anything is stored. An impossible record, as an
+earlier release could write it, is listed as damaged, does not authenticate, and can be revoked.
 
-A token is `tg_<id>_<secret>`; the store has the id and the digest of the secret. So who reads the
-store, a backup of it or a log cannot come in with it.
+A token is `tg_<id>_<secret>`; the store has the id and the digest of the secret. So a copy of the
+store, a backup or a log does not contain a usable token.
 """
 
 import hashlib
@@ -40,20 +40,20 @@ class UnknownToken(UserError):
 
 
 class BadLifetime(UserError):
-    """A span of time that no token can live."""
+    """A duration that is not a valid lifetime of a token."""
 
     condition = "bad-lifetime"
 
     def __init__(self, given: str) -> None:
         super().__init__(
-            f"{given[:SPAN_CHARS_MAX]!r} is not how long a token can live: give a span from 1s to"
-            f" {LIVES_S_MAX // 86_400}d (90d, 12h, 30m), or none at all for a token that never"
+            f"{given[:SPAN_CHARS_MAX]!r} is not a valid lifetime of a token: give a duration from"
+            f" 1s to {LIVES_S_MAX // 86_400}d (90d, 12h, 30m), or none for a token that never"
             " expires"
         )
 
 
 class TokenStatus(StrEnum):
-    """Whether a token lets anybody in."""
+    """Whether a token authenticates its bearer."""
 
     ACTIVE = "active"
     EXPIRED = "expired"
@@ -61,22 +61,23 @@ class TokenStatus(StrEnum):
 
 
 class Tokens:
-    """The tokens of one installation."""
+    """The access tokens of one installation."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self.store = store
         self.clock = clock
 
     def create(self, name: str, role: Role, lives_ms: int | None = None) -> tuple[AccessToken, str]:
-        """A new token and its text, which nobody can read again; without `lives_ms` it never
-        expires.
+        """Create a token; return it with its text, which cannot be read again.
+
+        Without `lives_ms` it never expires.
         """
         if lives_ms is not None and not 1_000 <= lives_ms <= LIVES_S_MAX * 1_000:
             raise BadLifetime(f"{lives_ms} ms")
         if not name.strip() or len(name) > NAME_MAX or not name.isprintable():
             raise UserError(
-                f"a token needs a name of 1 to {NAME_MAX} printable characters, that says who"
-                " has it"
+                f"a token needs a name of 1 to {NAME_MAX} printable characters, which says who"
+                " uses it"
             )
         token_id, secret, now_ms = (
             secrets.token_hex(6),
@@ -100,14 +101,12 @@ class Tokens:
         return token, f"tg_{token_id}_{secret}"
 
     def all(self) -> list[AccessToken]:
-        """All of them, the oldest first."""
+        """Return all tokens, the oldest first."""
         found = [_token(entry) for entry in self.store.list(TOKENS, "")]
         return sorted(found, key=lambda token: (token.created_ms, token.id))
 
     def revoke(self, token_id: str) -> None:
-        """From now on nobody comes in with it; other servers know it within a turn of their
-        pictures.
-        """
+        """Revoke a token; other servers apply it with their next refresh of the cluster cache."""
         entry = self.store.get(TOKENS, token_id)
         if entry is None:
             raise UnknownToken(token_id)
@@ -119,8 +118,9 @@ class Tokens:
 def authenticate(
     text: str, find: Callable[[str], AccessToken | None], now_ms: int
 ) -> AccessToken | None:
-    """Whose token this is; None where it is nobody's, or its time is over. Compared in constant
-    time, also where there is no such id.
+    """Return the token of this text; None if it is unknown or not active.
+
+    Compared in constant time, also if there is no such id.
     """
     form = _FORM.fullmatch(text)
     if form is None:
@@ -135,7 +135,7 @@ def authenticate(
 
 
 def status_of(token: AccessToken, now_ms: int) -> TokenStatus:
-    """Whether the token is of use at this moment."""
+    """Return whether the token is usable at this moment."""
     possible = all(
         type(ms) is int and 0 <= ms <= MOMENT_MS_MAX for ms in (token.created_ms, token.expires_ms)
     )
@@ -145,9 +145,7 @@ def status_of(token: AccessToken, now_ms: int) -> TokenStatus:
 
 
 def lifetime_ms(text: str) -> int:
-    """Read how long a token should live, as a person writes it; BadLifetime where that is no time a
-    token can live.
-    """
+    """Parse a lifetime as a user writes it; BadLifetime if it is not valid."""
     plain = text.strip()
     if not plain.isascii() or not plain or len(plain) > SPAN_CHARS_MAX:
         raise BadLifetime(text)
@@ -161,7 +159,7 @@ def lifetime_ms(text: str) -> int:
 
 
 def _token(entry: Entry) -> AccessToken:
-    """The record; one that cannot be read has its id, so that it can be revoked."""
+    """Decode the record; one that cannot be read keeps its id, so that it can be revoked."""
     try:
         return from_document(AccessToken, entry.value, f"token {entry.key}")
     except (TidegateError, TypeError, ValueError, KeyError, AttributeError):
@@ -176,5 +174,5 @@ def _token(entry: Entry) -> AccessToken:
 
 
 def digest(secret: str) -> str:
-    """What the store keeps of a secret."""
+    """Return what the store keeps of a secret."""
     return hashlib.sha256(secret.encode()).hexdigest()

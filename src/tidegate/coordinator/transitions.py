@@ -1,6 +1,6 @@
-"""Decisions become records: each in one transaction, with the leader's lease and everything that
-was looked at as conditions. Called by the reconciler.
+"""Records decisions, each in one transaction.
 
+Conditioned on the leader's lease and on all records that were read. Called by the reconciler.
 Nothing is done besides writing: workers and drivers read what is written here and act on it. So a
 leader that dies between any two lines has either decided or not, and a leader that was paused past
 its lease writes nothing at all.
@@ -56,19 +56,19 @@ from tidegate.store.errors import Conflict
 
 
 class JobChangedMeanwhile(TidegateError):
-    """The job is not any more as it was when it was judged: it is looked at again."""
+    """The job has changed since the decision: it is checked again."""
 
 
 class ChangeListener(Protocol):
-    """Who is told of every change, after it is durable."""
+    """Receives every change after it is durable."""
 
     def record(self, event: JobChange) -> None:
-        """Tell it to everybody; never fails."""
+        """Publish the change; must not raise."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateUpdate:
-    """What a transaction adds to the state of a job."""
+    """Checks and writes that a transaction adds for a job."""
 
     checks: Sequence[Check] = ()
     writes: Sequence[Put | Delete] = ()
@@ -94,20 +94,20 @@ class TransitionWriter:
     def write_no_transition(
         self, lease: Check, snapshot: JobSnapshot, view: JobObservation, decision: NoTransition
     ) -> bool:
-        """What changes without another status: order, worker, reason, health.
+        """Write command, worker, reason and health without another status.
 
-        Whether anything did.
+        Returns whether any of them changed.
         """
         before, now_ms = view.state, self.clock.now_ms()
         health = view.health if before.status is JobStatus.RUNNING else JobHealth()
-        runway = (
+        retention = (
             view.log_retention
             if before.status is JobStatus.RUNNING
             else LogRetentionStatus(before.log_retention, before.log_retention_reason)
         )
         moved = _changed_assignment(view, decision.command, decision.worker, now_ms)
         answer = abandon_savepoint(snapshot, decision.savepoint, now_ms)
-        told = (decision.reason, health.level, health.reason, runway.level, runway.reason)
+        told = (decision.reason, health.level, health.reason, retention.level, retention.reason)
         if moved is view.assignment and _same_for_users(told, before) and not answer.writes:
             return False
         state = replace(
@@ -115,8 +115,8 @@ class TransitionWriter:
             reason=decision.reason,
             health=health.level,
             health_reason=health.reason,
-            log_retention=runway.level,
-            log_retention_reason=runway.reason,
+            log_retention=retention.level,
+            log_retention_reason=retention.reason,
         )
         writes: list[Put | Delete] = [
             Put(JOB_STATES, str(snapshot.job_id), to_document(state)),
@@ -131,9 +131,9 @@ class TransitionWriter:
     def write_transition(
         self, lease: Check, snapshot: JobSnapshot, view: JobObservation, decision: Transition
     ) -> None:
-        """Another status, and all that belongs to it.
+        """Write another status, and everything that belongs to it.
 
-        `known` is what the view was made of: its versions are the conditions of what is written.
+        The observation was made from `snapshot`: its versions are the conditions of the write.
         """
         if decision.to.terminal:
             self._end(lease, view, snapshot, decision)
@@ -143,8 +143,9 @@ class TransitionWriter:
             self._move(lease, view, snapshot, decision)
 
     def remove_stale_entry(self, lease: Check, job_id: int) -> None:
-        """An entry among the running jobs that belongs to none: its state is terminal or missing,
-        by an older version or somebody's hand.
+        """Remove an entry from the running jobs whose state is terminal or missing.
+
+        Left by an older version or a manual change.
         """
         snapshot = read_job(self.store, job_id)
         if snapshot.record is None or (
@@ -186,7 +187,7 @@ class TransitionWriter:
         failpoint("zombie.bury.after")
 
     def _unknowable(self, lease: Check, snapshot: JobSnapshot) -> None:
-        """Nothing tells where this job was: it is not guessed."""
+        """End a job as UNKNOWABLE: its state is missing and is not guessed."""
         assert snapshot.record is not None
         record, now_ms = snapshot.record.value, self.clock.now_ms()
         key, status, places = (
@@ -277,16 +278,16 @@ class TransitionWriter:
     def _move(
         self, lease: Check, view: JobObservation, snapshot: JobSnapshot, decision: Transition
     ) -> None:
-        """To a state that is neither a start nor an end."""
+        """Write a status that is neither a start nor an end."""
         key, now_ms = str(snapshot.job_id), self.clock.now_ms()
         state = self._next(view, decision, now_ms)
-        answer, buried = (
+        answer, confirmed = (
             abandon_savepoint(snapshot, decision.savepoint, now_ms),
             self._confirm_death(view, snapshot, decision, now_ms),
         )
         writes: list[Put | Delete] = [
             Put(JOB_STATES, key, to_document(state)),
-            *buried.writes,
+            *confirmed.writes,
             *answer.writes,
         ]
         if decision.to is JobStatus.PENDING:
@@ -296,14 +297,14 @@ class TransitionWriter:
         ) is not view.assignment:
             writes.append(Put(ASSIGNMENTS, key, to_document(moved)))
         self._transact(
-            lease, snapshot, StateUpdate(checks=[*answer.checks, *buried.checks], writes=writes)
+            lease, snapshot, StateUpdate(checks=[*answer.checks, *confirmed.checks], writes=writes)
         )
         self._report(snapshot, state)
 
     def _schedule(
         self, lease: Check, view: JobObservation, snapshot: JobSnapshot, decision: Transition
     ) -> None:
-        """The next generation, from its restore point, in the hands of a worker."""
+        """Assign the next generation to a worker, from its restore point."""
         assert decision.worker is not None, "a job is scheduled on a worker"
         key, now_ms = str(snapshot.job_id), self.clock.now_ms()
         generation = last_generation(snapshot) + 1
@@ -343,7 +344,7 @@ class TransitionWriter:
             now_ms,
             generation=generation,
             reason=notes,
-            told=_start_description(decision.worker, states, notes),
+            event_reason=_start_description(decision.worker, states, notes),
             started_ms=view.state.started_ms or now_ms,
         )
         assignment = Assignment(
@@ -385,14 +386,14 @@ class TransitionWriter:
             older=from_document(CleanupRecord, cleanup.value) if cleanup else None,
             retain_after_cancel=self.settings.checkpoint.retain_after_cancel,
         )
-        buried = self._confirm_death(view, snapshot, decision, now_ms)
+        confirmed = self._confirm_death(view, snapshot, decision, now_ms)
         checks = [
             *ending.checks,
             Check(PENDING_CLEANUPS, str(snapshot.job_id), cleanup.version if cleanup else 0),
-            *buried.checks,
+            *confirmed.checks,
         ]
         self._transact(
-            lease, snapshot, StateUpdate(checks=checks, writes=[*ending.writes, *buried.writes])
+            lease, snapshot, StateUpdate(checks=checks, writes=[*ending.writes, *confirmed.writes])
         )
         self._report(snapshot, ending.state)
 
@@ -414,11 +415,12 @@ class TransitionWriter:
         *,
         generation: int | None = None,
         reason: str | None = None,
-        told: str | None = None,
+        event_reason: str | None = None,
         started_ms: int | None = None,
     ) -> JobState:
-        """The state after a decision; `told` is the reason in the history, where that says more
-        than the state does.
+        """Return the state after a decision.
+
+        `event_reason` is the reason in the history, if it says more than the state does.
         """
         before, why = view.state, decision.reason if reason is None else reason
         return with_status(
@@ -426,7 +428,7 @@ class TransitionWriter:
             decision.to,
             now_ms,
             generation=generation,
-            event_reason=why if told is None else told,
+            event_reason=why if event_reason is None else event_reason,
             restarts=(0 if decision.healed else before.restarts) + decision.restart,
             checkpoints=view.checkpoints,
             failures=(*before.failures, *([decision.failure] if decision.failure else []))[
@@ -442,9 +444,10 @@ class TransitionWriter:
     def _confirm_death(
         self, view: JobObservation, snapshot: JobSnapshot, decision: Transition, now_ms: int
     ) -> StateUpdate:
-        """A driver whose host is gone counts as dead by its lease: put on record, so that no one
-        waits for it again; unless it is heard of after all, while this leader was held up between
-        its look and its word.
+        """Record the death of a driver that is concluded from its lease.
+
+        Then nobody waits for it again. Conditioned on its heartbeats: it may have sent one while
+        this leader was paused.
         """
         if not decision.proof or view.driver is None or view.driver.end is not None:
             return StateUpdate()
@@ -456,7 +459,7 @@ class TransitionWriter:
 
 
 def _start_description(worker: str, states: Sequence[PipelineState], notes: str) -> str:
-    """Where a generation begins, for the history."""
+    """Describe where a generation begins, for the history."""
     points = ", ".join(
         f"checkpoint {p.latest.checkpoint} of pipeline {p.pipeline}" for p in states if p.latest
     )
@@ -466,9 +469,9 @@ def _start_description(worker: str, states: Sequence[PipelineState], notes: str)
 def _changed_assignment(
     view: JobObservation, order: DriverCommand | None, worker: str | None, now_ms: int
 ) -> Assignment | None:
-    """The assignment with another order or worker; the very same object where nothing changes.
+    """Return the assignment with another command or worker; the same object if unchanged.
 
-    Where nothing is, a driver that may live is assigned.
+    Without an assignment, a driver that may be alive is assigned.
     """
     before = view.assignment
     if before is None:
@@ -495,9 +498,7 @@ def _changed_assignment(
 
 
 def _same_for_users(told: tuple[str, ...], state: JobState) -> bool:
-    """Whether a person would be told what the state says already: figures in a reason that count up
-    or down are no news.
-    """
+    """Whether a user would read the same: numbers that count up or down in a reason are no news."""
     before = (
         state.reason,
         state.health,

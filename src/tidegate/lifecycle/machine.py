@@ -64,7 +64,7 @@ STATES: dict[JobStatus, State] = {state.NAME: state for state in ALL_STATES}
 
 
 class IllegalTransition(TerminalError):
-    """A state decided on an exit that it does not list: a bug, and only this job stops progressing."""
+    """A state decided on an exit that it does not list: a bug, which stops only this job."""
 
     condition = "illegal-transition"
 
@@ -126,10 +126,9 @@ def diagram() -> str:
 
 
 def _stop_overdue(view: JobObservation) -> bool:
-    """Whether the `tidegate run` that leads a job has ignored a stop for longer than its
-    escalation.
+    """Whether the `tidegate run` that leads a job has ignored a stop for too long.
 
-    The process hangs, or is stopped (SIGSTOP).
+    The process hangs, or is stopped (SIGSTOP). The limit is that of its own escalation.
     """
     timeout_ms = (
         FORCE_STOP_TIMEOUT_MS

@@ -26,7 +26,7 @@ def after_driver_end(view: JobObservation, proof: str = "") -> Transition:
 
 
 def resume(view: JobObservation, *, proof: str = "") -> Transition:
-    """Restart without counting, after every pipeline stopped at a checkpoint without a command.
+    """Restart without counting: every pipeline stopped at a checkpoint without a command.
 
     The driver was stopped from outside.
     """

@@ -1,6 +1,6 @@
-"""Which paths of the checkpoint storage a restore is about to copy.
+"""Paths of the checkpoint storage that a restore is about to copy.
 
-Asked by all who delete there: cleanup, the collector, the deletion of savepoints.
+Checked by all code that deletes there: cleanup, the collector, the deletion of savepoints.
 """
 
 from pathlib import PurePosixPath
@@ -11,7 +11,7 @@ from tidegate.store.base import Store
 
 
 def claimed_paths(store: Store) -> set[str]:
-    """Relative to the root of the storage, each with everything below it."""
+    """Return the claimed paths, relative to the root of the storage; each includes its subtree."""
     return {
         path
         for entry in store.list(RESTORE_CLAIMS)
@@ -22,7 +22,7 @@ def claimed_paths(store: Store) -> set[str]:
 
 
 def is_claimed(path: str, claimed: set[str]) -> bool:
-    """Whether a path is a claimed one, is below one, or holds one."""
+    """Whether a path is claimed, is below a claimed path, or contains one."""
     here = PurePosixPath(path)
     return any(
         here == there or here in there.parents or there in here.parents

@@ -1,6 +1,4 @@
-"""How a person says from where a job shall go on, and what that means for a job in a given
-condition. Pure.
-"""
+"""Restore options of a submit, and what they mean given the previous run. Pure."""
 
 import os
 import re
@@ -21,7 +19,7 @@ RESTORE_SYNTAX = "latest, checkpoint:<id>, savepoint:<id or path>, path:<directo
 
 
 class RestoreSource(StrEnum):
-    ASK = "ask"  # nothing was said
+    ASK = "ask"  # no option was given
     AUTO = "auto"
     LATEST = "latest"
     CHECKPOINT = "checkpoint"
@@ -32,29 +30,29 @@ class RestoreSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RestoreOptions:
-    """What was asked for; `checkpoint` only with From.CHECKPOINT, `where` only with From.SAVEPOINT
-    and From.PATH.
+    """The requested restore.
+
+    `checkpoint` applies only to RestoreSource.CHECKPOINT, `location` to SAVEPOINT and PATH.
     """
 
     start: RestoreSource
     checkpoint: int = 0
     location: str = ""
     source_job: int | None = None  # restore-from: another job's state
-    takeover: bool = False  # fence a run that is alive
+    takeover: bool = False  # fence a run that is still alive
     on_missing: OnMissing = OnMissing.FAIL
     on_damaged: OnDamaged = OnDamaged.OLDER
     on_incompatible: OnIncompatible = OnIncompatible.FAIL
     on_position_lost: OnPositionLost = OnPositionLost.FAIL
     on_sink_lost: OnSinkLost = OnSinkLost.FAIL
-    duplicates: bool = False  # consent: rows may be there twice
-    skip_files: tuple[str, ...] = ()  # absolute paths of files and directories that are left out
-    accept_files: tuple[str, ...] = ()  # and of those that are read although they have changed
-    accept_changes: tuple[AcceptedChange, ...] = ()  # what is decided about changes of tables
+    duplicates: bool = False  # consent: rows may be written twice
+    skip_files: tuple[str, ...] = ()  # absolute paths of files and directories to exclude
+    accept_files: tuple[str, ...] = ()  # paths of files to read although they have changed
+    accept_changes: tuple[AcceptedChange, ...] = ()  # decisions about changes of tables
 
     @staticmethod
     def parse(text: str | None) -> "RestoreOptions":
-        """`latest`, `checkpoint:7`, `savepoint:1700000000000`, `path:7/1/12`, `fresh`, `auto`, or
-        nothing.
+        """Parse `latest`, `checkpoint:7`, `savepoint:<id>`, `path:7/1/12`, `fresh`, `auto` or None.
         """
         if text is None:
             return RestoreOptions(RestoreSource.ASK)
@@ -71,21 +69,21 @@ class RestoreOptions:
             return RestoreOptions(RestoreSource(word), location=rest.strip())
         if rest == "" and text in (RestoreSource.AUTO, RestoreSource.LATEST, RestoreSource.FRESH):
             return RestoreOptions(RestoreSource(text))
-        raise UserError(f"--restore {text!r} is not understood: say {RESTORE_SYNTAX}")
+        raise UserError(f"--restore {text!r} is invalid: use {RESTORE_SYNTAX}")
 
     @property
     def by_location(self) -> bool:
-        """Whether the state is named by its place, and not by the job's last run."""
+        """Whether the state is named by its location, and not by the job's last run."""
         return self.start in (RestoreSource.SAVEPOINT, RestoreSource.PATH)
 
     def from_job(self, source_job: int | None, own: int | None) -> "RestoreOptions":
-        """With the state of another job: `latest` of it where nothing else is said."""
+        """Use the state of another job: its `latest` unless another source is given."""
         if source_job is None or source_job == own:
             return self
         if self.start is RestoreSource.FRESH:
             raise UserError(
-                f"--restore fresh and --restore-from {source_job} do not go together: a fresh start"
-                " takes no state"
+                f"--restore fresh cannot be combined with --restore-from {source_job}: a fresh start"
+                " uses no state"
             )
         return replace(
             self,
@@ -95,13 +93,13 @@ class RestoreOptions:
 
 
 def parse_files(option: str, paths: Iterable[str]) -> tuple[str, ...]:
-    """The paths of an option; they must be absolute, as the driver may run elsewhere."""
+    """Parse the paths of an option; they must be absolute, as the driver may run elsewhere."""
     found = []
     for text in paths:
         path = re.sub(r"^file:(//)?(?=/)", "", text.strip())
         if not path.startswith("/"):
             raise UserError(
-                f"{option} {text!r} is not an absolute path: write it as the job's error does"
+                f"{option} {text!r} is not an absolute path: copy it from the job's error"
             )
         found.append(os.path.normpath(path))
     if len(found) > FILES_MAX or sum(map(len, found)) > FILES_CHARS_MAX:
@@ -113,7 +111,7 @@ def parse_files(option: str, paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def parse_changes(texts: Iterable[str]) -> tuple[AcceptedChange, ...]:
-    """The values of --accept-change; one position and table can have one choice only."""
+    """Parse the values of --accept-change: one choice per position and table."""
     found: dict[tuple[str, str], AcceptedChange] = {}
     for change in map(AcceptedChange.parse, texts):
         before = found.setdefault((change.at, change.table), change)
@@ -127,23 +125,23 @@ def parse_changes(texts: Iterable[str]) -> tuple[AcceptedChange, ...]:
 
 
 def parse_choice(kind: type[E], option: str, text: str | None, default: E) -> E:
-    """The value of an option such as on-missing; an unknown one is refused with the choices."""
+    """Parse the value of an option such as on-missing; an unknown one is rejected."""
     if text is None:
         return default
     try:
         return kind(text.lower())
     except ValueError:
         raise UserError(
-            f"{option} {text!r} is not understood: say {' or '.join(each.value for each in kind)}"
+            f"{option} {text!r} is invalid: use {' or '.join(each.value for each in kind)}"
         ) from None
 
 
 class PreviousRun(StrEnum):
-    """What there is of an earlier run."""
+    """What exists of an earlier run."""
 
     NONE = "none"  # never ran
     FINISHED = "finished"  # ran to its end
-    DISCARDED = "discarded"  # ended, and nothing of it is kept: its checkpoints are being deleted
+    DISCARDED = "discarded"  # ended, and its checkpoints are being deleted
     WORK_DONE = (  # every pipeline finished, but the run was killed before it could say so
         "work-done"
     )
@@ -153,11 +151,11 @@ class PreviousRun(StrEnum):
 class StartMode(StrEnum):
     FRESH = "fresh"
     RESUME = "resume"
-    NOTHING = "nothing"  # only the end is left to be recorded
+    NOTHING = "nothing"  # only the end has to be recorded
 
 
 class NeedsChoice(UserError):
-    """An unfinished run is there, and nobody said what to do with it."""
+    """An unfinished run exists, and no option says what to do with it."""
 
     condition = "needs-restore-choice"
 
@@ -169,8 +167,8 @@ class NeedsChoice(UserError):
             "  --restore auto             as latest; fresh after a run that finished\n"
         )
         begun = (
-            "  --restore auto             from its beginning, as the same run; sinks recognise what"
-            " it has written\n"
+            "  --restore auto             from its beginning, as the same run; sinks recognise rows"
+            " that it has written\n"
         )
         super().__init__(
             f"{job} has an unfinished run ({status}; {place}). Say how to go"
@@ -180,7 +178,7 @@ class NeedsChoice(UserError):
 
 
 class NothingToRestore(UserError):
-    """A restore was asked for and there is nothing to restore."""
+    """A restore was requested, and no state exists."""
 
     condition = "nothing-to-restore"
 
@@ -195,7 +193,10 @@ def decide(
     searched: str = "",
     checkpoints: bool = True,
 ) -> StartMode:
-    """What a wish means; never a silent fresh start. `looked` says where state was looked for."""
+    """Decide how a job starts; never silently fresh.
+
+    `searched` says where state was searched for.
+    """
     none = condition in (PreviousRun.NONE, PreviousRun.FINISHED, PreviousRun.DISCARDED)
     if options.by_location:
         return StartMode.RESUME
@@ -207,12 +208,12 @@ def decide(
         )
     ):
         return StartMode.FRESH
-    there = f" (looked for in {searched})" if searched else ""
+    there = f" (searched in {searched})" if searched else ""
     match condition:
         case PreviousRun.NONE:
             raise NothingToRestore(
                 f"{job} has never run here: there is no checkpoint to restore{there}. "
-                "Start it with --restore fresh or --restore auto, or say --on-missing fresh"
+                "Start it with --restore fresh or --restore auto, or use --on-missing fresh"
             )
         case PreviousRun.FINISHED:
             raise NothingToRestore(

@@ -1,8 +1,7 @@
-"""Where the state of a restore comes from: the job's own last run, another job's, a savepoint, a
-place in the storage. Called by prepare; reads only.
+"""Finds the state to restore: the job's last run, another job's, a savepoint, a storage path.
 
-What is found here is the place of every pipeline as its origin tells it. Which checkpoint is taken,
-and whose lineage goes on, is decided by the callers.
+Called by planning; reads only. Returns the state of every pipeline as found at the origin. The
+callers decide which checkpoint is used and whose lineage continues.
 """
 
 from collections.abc import Iterable
@@ -24,24 +23,24 @@ from tidegate.model.document import NewerDocument
 from tidegate.model.errors import UserError, check_same_lineage
 from tidegate.model.plan import Plan
 from tidegate.model.records import PIPELINES, RUNNING_JOBS, CheckpointRef, PipelineState
-from tidegate.store.base import DamagedEntry, Store, sound
+from tidegate.store.base import DamagedEntry, Store, undamaged
 
 
 class SavepointOvertaken(UserError):
-    """The sinks do not hold any more what a savepoint tells of."""
+    """The sinks no longer hold the rows that a savepoint counts as written."""
 
     condition = "savepoint-overtaken"
 
 
 class ContinuedElsewhere(UserError):
-    """Another job has taken up this job's state."""
+    """Another job continues this job's state."""
 
     condition = "continued-elsewhere"
 
     def __init__(self, job_id: int, by: int) -> None:
         super().__init__(
-            f"the state of job {job_id} has been continued by job {by}: go on with that one, or"
-            f" take it back with --restore-from {by}"
+            f"the state of job {job_id} has been continued by job {by}: continue with that one, or"
+            f" restore from it with --restore-from {by}"
         )
         self.job_id = job_id
         self.by = by
@@ -51,8 +50,8 @@ class ContinuedElsewhere(UserError):
 class RestoreOrigin:
     """State that can be continued.
 
-    `known` is what the store knows of the job that made it; `plan` the plan that it was made with,
-    where that is known.
+    `snapshot` holds the records of the job that made it; `plan` is the plan that it was made with,
+    if known.
     """
 
     what: str  # in words
@@ -64,13 +63,13 @@ class RestoreOrigin:
     generation: int
     plan: Plan | None = None
     savepoint: Savepoint | None = None
-    named: bool = False  # by its place: exactly these checkpoints, whatever else there is
+    named: bool = False  # by its location: exactly these checkpoints, whatever else exists
 
 
 def own_origin(snapshot: JobSnapshot, storage: CheckpointStorage) -> RestoreOrigin:
-    """The last run of a job: by the store, else by what it has left in the storage.
+    """Return the last run of a job: from the store, else from what it has left in the storage.
 
-    LineageMismatch where its records are not of one run.
+    LineageMismatch if its records are not of one run.
     """
     check_lineage(snapshot)
     states = tuple(p.value for p in snapshot.pipelines) or (
@@ -87,7 +86,7 @@ def own_origin(snapshot: JobSnapshot, storage: CheckpointStorage) -> RestoreOrig
 
 
 def check_lineage(snapshot: JobSnapshot) -> None:
-    """Whether the job and its pipelines say the same."""
+    """Check that the job and its pipelines have the same lineage."""
     job = (
         snapshot.record.value.lineage
         if snapshot.record
@@ -105,8 +104,9 @@ def check_lineage(snapshot: JobSnapshot) -> None:
 def origin_of(
     store: Store, storage: CheckpointStorage, snapshot: JobSnapshot, options: RestoreOptions
 ) -> RestoreOrigin:
-    """What a wish names; `known` is the job that shall go on. NothingToRestore, NoSavepoint and
-    Damaged say what is not there.
+    """Find the state that the options name; `snapshot` is the job that continues it.
+
+    NothingToRestore, NoSavepoint and Damaged name what is missing.
     """
     if options.start is RestoreSource.SAVEPOINT:
         return _of_savepoint(
@@ -118,9 +118,7 @@ def origin_of(
         return _of_path(store, storage, options.location)
     source = snapshot if options.source_job is None else read_job(store, options.source_job)
     if options.start is not RestoreSource.CHECKPOINT and _continues(snapshot, source):
-        source = (
-            snapshot  # asked for again by an orchestrator that repeats itself: it has gone on since
-        )
+        source = snapshot  # a repeated request of an orchestrator: this job has continued since
     origin = own_origin(source, storage)
     if (
         options.start is RestoreSource.LATEST
@@ -138,7 +136,7 @@ def origin_of(
 
 
 def _continues(snapshot: JobSnapshot, source: JobSnapshot) -> bool:
-    """Whether a job has taken up this other job's state already."""
+    """Whether a job already continues this other job's state."""
     own = {p.value.lineage for p in snapshot.pipelines} | (
         {snapshot.outcome.lineage} if snapshot.outcome else set()
     )
@@ -151,8 +149,9 @@ def _continues(snapshot: JobSnapshot, source: JobSnapshot) -> bool:
 
 
 def is_forgotten(snapshot: JobSnapshot) -> bool:
-    """Whether the store has nothing of a job: it never ran, its history has expired, or the store
-    was lost.
+    """Whether the store has no record of a job.
+
+    It never ran, its history has expired, or the store was lost.
     """
     return (
         snapshot.record is None
@@ -163,8 +162,9 @@ def is_forgotten(snapshot: JobSnapshot) -> bool:
 
 
 def rebuild_states(storage: CheckpointStorage, job_id: int) -> tuple[PipelineState, ...]:
-    """The place of every pipeline of a job that the store has forgotten, by its manifests: the
-    newest lineage, all numbers above what is there.
+    """Rebuild the pipeline states of a job unknown to the store from its manifests.
+
+    Uses the newest lineage; all ids begin above the existing ones.
     """
     found = {
         pipeline: storage.checkpoints(job_id, pipeline) for pipeline in storage.pipelines(job_id)
@@ -192,9 +192,9 @@ def rebuild_states(storage: CheckpointStorage, job_id: int) -> tuple[PipelineSta
 def _left(
     id: int, path: str, manifest: Manifest | None, newest: Manifest | None
 ) -> CheckpointRef | None:
-    """A checkpoint of the newest lineage.
+    """Return a checkpoint of the newest lineage.
 
-    One that cannot be read counts too: it is tried, found damaged, and told of.
+    One that cannot be read counts too: it is tried, found damaged, and reported.
     """
     if manifest is None:
         return CheckpointRef(checkpoint=id, path=path, generation=0, begun_ms=0, completed_ms=0)
@@ -232,7 +232,7 @@ def _state(
 
 
 def _offsets(storage: CheckpointStorage, refs: Iterable[CheckpointRef]) -> dict[str, Any] | None:
-    """The positions of the first of these checkpoints that is sound."""
+    """Return the offsets of the first of these checkpoints that is sound."""
     for ref in refs:
         try:
             states = storage.read(ref.path).states
@@ -247,7 +247,7 @@ def _offsets(storage: CheckpointStorage, refs: Iterable[CheckpointRef]) -> dict[
 
 
 def _of_savepoint(store: Store, storage: CheckpointStorage, savepoint: Savepoint) -> RestoreOrigin:
-    """A savepoint: exactly its checkpoints, in the place where they stand."""
+    """Return a savepoint as origin: exactly its checkpoints, in their own directory."""
     states = []
     for pipeline, point in savepoint.pipelines.items():
         manifest = storage.manifest(point.path)
@@ -270,7 +270,7 @@ def _of_savepoint(store: Store, storage: CheckpointStorage, savepoint: Savepoint
 
 
 def _of_path(store: Store, storage: CheckpointStorage, text: str) -> RestoreOrigin:
-    """A savepoint's directory, one checkpoint's, or all that is left of a job."""
+    """Return the origin at a path: a savepoint, a checkpoint, or all checkpoints of a job."""
     path = _below(storage, text)
     if storage.files.exists(f"{path}/{paths.SAVEPOINT_HEAD}"):
         return _of_savepoint(store, storage, Savepoints(storage.files).read(path))
@@ -301,13 +301,13 @@ def _of_path(store: Store, storage: CheckpointStorage, text: str) -> RestoreOrig
             named=True,
         )
     raise NothingToRestore(
-        f"there is no state under {storage.files.describe(path)}: say the directory of a savepoint, of"
-        " a checkpoint (<job>/<pipeline>/<checkpoint>) or of a job"
+        f"there is no state under {storage.files.describe(path)}: give the directory of a"
+        " savepoint, of a checkpoint (<job>/<pipeline>/<checkpoint>) or of a job"
     )
 
 
 def _below(storage: CheckpointStorage, text: str) -> str:
-    """A path from the root of the storage."""
+    """Return a path relative to the root of the storage."""
     root = storage.files.describe().rstrip("/")
     path = text.removeprefix("file://") if root.startswith("/") else text
     if path.rstrip("/").startswith(f"{root}/"):
@@ -315,7 +315,7 @@ def _below(storage: CheckpointStorage, text: str) -> str:
     path = path.strip("/") if not path.startswith("/") else path.rstrip("/")
     if not path or path.startswith("/") or "://" in path or ".." in path.split("/"):
         raise NothingToRestore(
-            f"{text} is not below the checkpoint storage {root}: bring it there first (`tidegate"
+            f"{text} is not below the checkpoint storage {root}: copy it there first (`tidegate"
             " savepoints import` for a savepoint)"
         )
     return path
@@ -343,7 +343,7 @@ def _manifest(storage: CheckpointStorage, path: str) -> Manifest | None:
 
 
 def in_use_by(store: Store, lineage: str, except_for: int) -> int | None:
-    """The job that goes on with this lineage at this moment, besides this one."""
+    """Return the other job that is running with this lineage, if any."""
     for entry in store.list(RUNNING_JOBS):
         if entry.key == str(except_for):
             continue
@@ -352,14 +352,15 @@ def in_use_by(store: Store, lineage: str, except_for: int) -> int | None:
             if isinstance(entry, DamagedEntry)
             else [entry]
         )
-        if any(record.value.get("lineage") == lineage for record in sound(records)):
+        if any(record.value.get("lineage") == lineage for record in undamaged(records)):
             return int(entry.key)
     return None
 
 
 def check_free(origin: RestoreOrigin, job_id: int, *, fork: bool) -> None:
-    """Whether a job may continue this lineage: nobody else has, and no one has gone back behind the
-    savepoint.
+    """Check that a job may continue this lineage.
+
+    No other job may have continued it, and none may have gone back behind the savepoint.
     """
     if fork:
         return
@@ -371,7 +372,7 @@ def check_free(origin: RestoreOrigin, job_id: int, *, fork: bool) -> None:
         there = ", ".join(f"checkpoint {c} of pipeline {p}" for p, c in mark.checkpoints.items())
         raise SavepointOvertaken(
             f"{origin.what} cannot be restored any more: job {mark.job_id} has gone back behind it"
-            f" (to {there}), and its sinks have taken rows back that the savepoint counts as"
-            " written. Take a newer savepoint or checkpoint; another job may still begin from it"
+            f" (to {there}), and its sinks have rolled back rows that the savepoint counts as"
+            " written. Use a newer savepoint or checkpoint; another job may still begin from it"
             " while this one runs"
         )

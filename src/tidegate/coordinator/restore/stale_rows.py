@@ -1,8 +1,8 @@
-"""Rows that a new snapshot leaves in a target because the source has lost them meanwhile: said
-before the job starts. Called by prepare.
+"""Warnings about rows that a new snapshot leaves in a target after the source deleted them.
 
-A snapshot brings every row that the source has, and removes none. A target that was filled before
-keeps what was deleted at the source while nobody read its log.
+Called by planning, before the job starts. A snapshot writes every row of the source, and removes
+none. A target that was filled before keeps rows that were deleted at the source while its log was
+not read.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ EMPTIES = {KEEPS: ("DROP_DATA", "ERROR_WHEN_DATA_EXISTS"), "schema_save_mode": (
 
 
 def fresh_notes(plan: Plan) -> tuple[str, ...]:
-    """For a job that has run before and begins anew."""
+    """Return warnings for a job that has run before and begins anew."""
     return tuple(
         f"warning: {sink.operator}: rows that {source.operator} has lost since it was last read"
         " stay in the target, as a snapshot removes none: set data_save_mode = DROP_DATA, or"
@@ -27,7 +27,7 @@ def fresh_notes(plan: Plan) -> tuple[str, ...]:
 
 
 def position_lost_notes(plan: Plan) -> tuple[str, ...]:
-    """For a job that reads its tables anew where its log is lost."""
+    """Return warnings for a job that reads its tables again if the log is lost."""
     return tuple(
         f"warning: {sink.operator}: where the log of {source.operator} is lost, its tables are read"
         " anew (--on-not-held initial), and rows that were deleted meanwhile stay in the target:"
@@ -37,8 +37,7 @@ def position_lost_notes(plan: Plan) -> tuple[str, ...]:
 
 
 def _copies(plan: Plan) -> Iterator[tuple[Action, Action]]:
-    """The sources that read a log after a snapshot, each with the sinks of its pipeline that keep
-    rows by key.
+    """Yield the sources that read a log after a snapshot, with the keyed sinks of their pipeline.
     """
     for pipeline in plan.pipelines:
         for source in pipeline.of_kind(BlockKind.SOURCE):
@@ -54,5 +53,5 @@ def _copies(plan: Plan) -> Iterator[tuple[Action, Action]]:
 
 
 def _empties(sink: Action) -> bool:
-    """Whether its options empty the target, or refuse one that is not."""
+    """Whether the sink's options empty the target, or reject one that is not empty."""
     return any(sink.options.get(key) in words for key, words in EMPTIES.items())

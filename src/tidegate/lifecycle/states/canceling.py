@@ -17,7 +17,7 @@ DEADLINE: Deadline | None = Deadline(
 
 
 def decide(view: JobObservation) -> Decision:
-    """CANCELED once the driver is dead; FINISHED if the job finished before it could be stopped.
+    """CANCELED once the driver is dead; FINISHED if the job finished before the stop.
 
     A driver that survives the kill is fenced and named in a failure.
     """

@@ -1,6 +1,4 @@
-"""RECOVERING: the driver died or must be killed; once it is proven dead, the job waits for a
-restart.
-"""
+"""RECOVERING: the driver died or must be killed; once it is dead, the job waits to restart."""
 
 from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision, Transition

@@ -1,4 +1,4 @@
-"""SCHEDULED: a worker must start the driver; waits until the driver is registered in the store."""
+"""SCHEDULED: a worker must start the driver; waits for its registration in the store."""
 
 from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision, NoTransition, Transition
