@@ -39,7 +39,7 @@ VOLATILE = {
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept() -> Iterator[None]:
+def empty_pool() -> Iterator[None]:
     reuse.close_all()
     yield
     reuse.close_all()
@@ -55,18 +55,18 @@ def number(session: Session) -> int:
     return int(session.scalar(NUMBER[session.address.system]))
 
 
-def used(address: Address) -> int:
+def used_connection(address: Address) -> int:
     """The number of a connection that was used and given back."""
     with open_session(address) as session:
         return number(session)
 
 
-def test_the_next_session_has_the_connection_of_the_last(address: Address) -> None:
-    assert len({used(address) for _ in range(5)}) == 1
+def test_next_session_reuses_the_connection(address: Address) -> None:
+    assert len({used_connection(address) for _ in range(5)}) == 1
 
 
-def test_two_sessions_never_have_one_connection(address: Address) -> None:
-    used(address)
+def test_concurrent_sessions_never_share_a_connection(address: Address) -> None:
+    used_connection(address)
     with open_session(address) as one, open_session(address) as other:
         assert number(one) != number(other)
     seen: list[tuple[int, int]] = []
@@ -87,7 +87,7 @@ def test_two_sessions_never_have_one_connection(address: Address) -> None:
     assert len(seen) == 80
 
 
-def test_nothing_of_a_session_is_left_in_the_next(address: Address) -> None:
+def test_session_state_is_reset_before_reuse(address: Address) -> None:
     changes = {
         System.POSTGRES: [
             "set lock_timeout = '1s'",
@@ -135,18 +135,18 @@ def _settings(session: Session) -> dict[str, Any]:
     }
 
 
-def test_a_session_within_a_transaction_or_after_an_error_is_not_kept(address: Address) -> None:
+def test_session_in_a_transaction_or_after_an_error_is_not_reused(address: Address) -> None:
     session = open_session(address)
     session.execute("create table kept (n int primary key)")
     session.begin()
     session.execute("insert into kept values (1)")
     first = number(session)
     session.close()
-    assert used(address) != first
+    assert used_connection(address) != first
     seen: list[int] = []
     with pytest.raises(TransientDatabaseError):
         _fail(address, seen)
-    assert used(address) not in seen
+    assert used_connection(address) not in seen
     with open_session(address) as after:
         assert after.query("select n from kept") == []
 
@@ -157,7 +157,7 @@ def _fail(address: Address, seen: list[int]) -> None:
         raise TransientDatabaseError(str(address), "something went wrong")
 
 
-def test_a_session_that_is_closed_twice_gives_its_connection_back_once(address: Address) -> None:
+def test_double_close_returns_the_connection_once(address: Address) -> None:
     session = open_session(address)
     session.close()
     session.close()
@@ -167,19 +167,19 @@ def test_a_session_that_is_closed_twice_gives_its_connection_back_once(address: 
         assert number(one) != number(other)
 
 
-def test_a_connection_that_the_server_ended_is_not_used(
+def test_connection_ended_by_the_server_is_not_reused(
     address: Address, mariadb: MariaDbServer, postgres: PostgresServer
 ) -> None:
-    ended = used(address)
+    ended = used_connection(address)
     if address.system is System.POSTGRES:
         with psycopg.connect(postgres.url, autocommit=True) as other:
             other.execute("select pg_terminate_backend(%s, 10000)", (ended,))
     else:
         mariadb.execute(f"kill {ended}")
-    assert used(address) != ended
+    assert used_connection(address) != ended
 
 
-def test_a_server_that_restarts_is_met_by_a_new_connection() -> None:
+def test_restarted_server_gets_a_new_connection() -> None:
     with PostgresServer() as server:
         address = Place(
             url=f"jdbc:postgresql://127.0.0.1:{server.port}/postgres",
@@ -188,41 +188,41 @@ def test_a_server_that_restarts_is_met_by_a_new_connection() -> None:
             database="postgres",
         ).address
         for end in (server.stop, server.kill):
-            used(address)
+            used_connection(address)
             end()
             server.start()
-            assert used(address)
+            assert used_connection(address)
 
 
-def test_addresses_that_differ_in_anything_share_nothing(address: Address) -> None:
-    first = used(address)
+def test_different_addresses_share_no_connection(address: Address) -> None:
+    first = used_connection(address)
     others = [
         replace(address, password="another"),
         replace(address, properties={**address.properties, "connect_timeout_s": "9"}),
     ]
     assert len({reuse.connection_key(one) for one in (address, *others)}) == 3
     assert "another" not in reuse.connection_key(others[0])
-    assert used(others[1]) != first
+    assert used_connection(others[1]) != first
 
 
-def test_only_who_asks_for_it_may_load_files(maria: Place) -> None:
+def test_local_infile_requires_the_option(maria: Place) -> None:
     with MySqlSession(maria.address, local_infile=True) as session:
         loading = number(session)
-    assert used(maria.address) != loading
+    assert used_connection(maria.address) != loading
     with MySqlSession(maria.address, local_infile=True) as session:
         assert number(session) == loading
 
 
-def test_connections_end_when_they_are_old_or_many(
+def test_old_or_excess_connections_are_closed(
     address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = used(address)
+    first = used_connection(address)
     monkeypatch.setattr(reuse, "IDLE_S_MAX", -1.0)
-    second = used(address)
+    second = used_connection(address)
     assert second != first
     monkeypatch.setattr(reuse, "IDLE_S_MAX", 30.0)
     monkeypatch.setattr(reuse, "LIFETIME_S_MAX", -1.0)
-    assert used(address) != second
+    assert used_connection(address) != second
     monkeypatch.setattr(reuse, "LIFETIME_S_MAX", 300.0)
     sessions = [open_session(address) for _ in range(4)]
     for session in sessions:
@@ -230,13 +230,13 @@ def test_connections_end_when_they_are_old_or_many(
     assert [len(many) for many in reuse._idle.values()] == [reuse.PER_ADDRESS_MAX]
 
 
-def test_a_forked_process_has_connections_of_its_own(address: Address) -> None:
-    mine = used(address)
+def test_forked_process_opens_its_own_connections(address: Address) -> None:
+    mine = used_connection(address)
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         with open(writing, "w") as out:
-            out.write(str(used(address)))
+            out.write(str(used_connection(address)))
             out.flush()
             os._exit(0)
     os.close(writing)
@@ -244,10 +244,10 @@ def test_a_forked_process_has_connections_of_its_own(address: Address) -> None:
         theirs = int(told.read())
     os.waitpid(child, 0)
     assert theirs != mine
-    assert used(address) == mine
+    assert used_connection(address) == mine
 
 
-def test_a_repeated_statement_keeps_its_plan_from_session_to_session(pg: Place) -> None:
+def test_prepared_statement_keeps_its_plan_across_sessions(pg: Place) -> None:
     numbers = set()
     for n in range(3):
         with open_session(pg.address) as session:
@@ -260,7 +260,7 @@ def test_a_repeated_statement_keeps_its_plan_from_session_to_session(pg: Place) 
         assert numbers == {number(session)}
 
 
-def test_a_repeated_statement_that_the_server_has_lost_runs_without_its_plan(pg: Place) -> None:
+def test_lost_prepared_statement_runs_without_its_plan(pg: Place) -> None:
     with open_session(pg.address) as session:
         session.query_prepared("select %s::int + 1", (1,))
         session.execute(
@@ -268,4 +268,4 @@ def test_a_repeated_statement_that_the_server_has_lost_runs_without_its_plan(pg:
         )  # as behind a pooler, where the next statement may meet another connection
         assert session.query_prepared("select %s::int + 1", (2,)) == [(3,)]
         lost = number(session)
-    assert used(pg.address) != lost
+    assert used_connection(pg.address) != lost

@@ -88,7 +88,7 @@ def test_tables_that_differ_in_case_only_meet_where_the_server_folds_names(
             url=server.url("shop"), user=server.user, password=server.password, database="shop"
         )
         for place in (folding, lite):
-            with pytest.raises(UserError, match=r"shop\.T1 and shop\.t1 both go into"):
+            with pytest.raises(UserError, match=r"shop\.T1 and shop\.t1 are both written to"):
                 Driven(sink(place, table="${table_name}")).batch(
                     1, (upper, [(1, 1)]), (lower, [(1, 2)])
                 )

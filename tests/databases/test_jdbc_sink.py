@@ -65,7 +65,7 @@ def test_a_repeated_batch_is_skipped_and_other_ranges_are_an_error(place: Place)
         again.commit(1, again.stage(1, (plain, FIRST)), {"s": {"start": 0, "end": 9}})
     assert isinstance(again.batch(2, (plain, FIRST)), BatchCommitted)
     assert len(rows(place)) == 6
-    with pytest.raises(TargetOffsetsDiffer, match="is at checkpoint 2 already"):
+    with pytest.raises(TargetOffsetsDiffer, match="is already at checkpoint 2"):
         again.batch(1, (plain, FIRST))
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from capture_kit import kept, make_source, rows_of
+from cdc_kit import make_source, restored, rows_of
 from database_kit import Driven, Place, sink, table
 
 from tidegate.connectors.jdbc.merge_runner import KeysMerged, UniqueTaken
@@ -150,7 +150,7 @@ def test_a_value_that_another_row_of_the_target_keeps_is_an_error_and_loses_no_r
 ) -> None:
     driven = filled(users)
     for changes in ([("+I", 9, "two", "again")], [("-U", 1, "one", "a"), ("+U", 1, "two", "a")]):
-        with pytest.raises(UniqueTaken, match=r"users .*meet in a unique index"):
+        with pytest.raises(UniqueTaken, match=r"users .*violate a unique index"):
             driven.batch(2, (USERS, changes))
         assert rows(users) == FIRST
 
@@ -354,7 +354,7 @@ def test_a_log_with_swapped_values_and_keys_arrives(binlog_place: Place, pg: Pla
         driven = Driven(
             sink(target, table="copy_of_users", primary_keys=["id"]), lineage=place.database
         )
-        numbers, offset = itertools.count(1), kept(source.initial())
+        numbers, offset = itertools.count(1), restored(source.initial())
         offset = deliver(source, offset, driven, numbers)
         with place.session() as session, session.transaction():
             if postgres:
@@ -373,7 +373,7 @@ def test_a_log_with_swapped_values_and_keys_arrives(binlog_place: Place, pg: Pla
 
 def deliver(source: Any, offset: Any, driven: Driven, numbers: Any) -> Any:
     """Batches until there is nothing to read."""
-    while (end := kept(source.latest(offset, Limit()))) != offset:
+    while (end := restored(source.latest(offset, Limit()))) != offset:
         (captured,) = source.tables()
         found = [row for _, row in rows_of(source, offset, end)]
         kinds = list(RowKind)

@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from capture_kit import Mirror, make_source
+from cdc_kit import Mirror, make_source
 from database_kit import Place
 from test_mysql_cdc import EVERY_TYPE, VALUES
 
@@ -220,7 +220,7 @@ def test_a_server_without_encryption_is_not_read_in_the_clear(
         (f"{maria.url}?requireSSL=true", maria.user, maria.password),
         (f"{pg.url}?sslmode=require", pg.user, pg.password),
     ):
-        with pytest.raises(TlsFailed, match="no encrypted connection"):
+        with pytest.raises(TlsFailed, match="cannot open an encrypted connection"):
             open_session(parse_url(url, user, password))
     assert mariadb.port
 
@@ -263,7 +263,7 @@ def test_all_that_is_read_of_postgres_is_encrypted_and_a_stranger_is_refused(
             "?sslmode=verify-full&sslrootcert=/no/such.pem",
             "?sslmode=often",
         ):
-            with pytest.raises(TlsFailed, match="name the authority of its certificate"):
+            with pytest.raises(TlsFailed, match="set the certificate authority"):
                 source(parameters).tables()
         connection.execute("select pg_drop_replication_slot('tls')")
 

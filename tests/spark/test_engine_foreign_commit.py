@@ -230,7 +230,7 @@ def test_a_batch_is_there_once_however_often_it_is_repeated(
     assert db.rows('select "id", "name" from t') == [(str(i), f"name {i}") for i in range(5)]
     assert db.rows(RECORDS) == [("2", "2")]
     assert db.tables() == []
-    with pytest.raises(TargetOffsetsDiffer, match="with other ranges"):
+    with pytest.raises(TargetOffsetsDiffer, match="with other offsets"):
         successor.batch(numbers(), 2, 3, 6)
 
 
@@ -322,7 +322,7 @@ def test_a_statement_of_ones_own_is_run_for_every_row_in_the_transaction(
         ),
         AlreadyCommitted,
     )
-    with pytest.raises(UserError, match="cannot be written by `query`"):
+    with pytest.raises(UserError, match="`query` cannot write a row that deletes"):
         Run(engine, db, query=query, generation=3).batch(changes((DELETE, 1, None)), 2, 1, 2)
     with pytest.raises(UserError, match="no such column: id, name"):
         Run(engine, db, query="insert into t values (:nope)", generation=4).batch(

@@ -14,9 +14,10 @@ import pytest
 from engine_parts import CONTEXT, Numbers, batch, graph, node, table
 
 from tidegate.connectors.jdbc.jvm_connector import JvmSink, JvmSource
+from tidegate.connectors.jdbc.jvm_errors import DriverMissing
 from tidegate.connectors.jdbc.options import SINK_OPTIONS, SOURCE_OPTIONS
 from tidegate.connectors.jdbc.save_modes import TableNotPrepared
-from tidegate.connectors.jdbc.spark import DriverMissing, frame
+from tidegate.connectors.jdbc.spark import frame
 from tidegate.databases.errors import StatementRefused, TableMissing
 from tidegate.home import Home
 from tidegate.model.errors import UserError
@@ -247,7 +248,7 @@ def test_mistakes_are_told_in_words(spark: Any, derby: Derby) -> None:
         source(derby, table_path="NONE_OF_US").tables()
     with pytest.raises(UserError, match="there are ID, NAME, AMOUNT, MADE, SHELF"):
         everything(spark, source(derby, table_path="ORDERS", partition_column="nope"))
-    with pytest.raises(UserError, match="can be cut by numbers only"):
+    with pytest.raises(UserError, match="can be split by numbers only"):
         everything(spark, source(derby, table_path="ORDERS", partition_column="name"))
 
 

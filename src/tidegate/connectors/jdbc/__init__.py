@@ -1,1 +1,1 @@
-"""Jdbc: tables of MariaDB, MySQL, PostgreSQL and SQLite as sources and, exactly once, as sinks."""
+"""Jdbc source and exactly-once sink for MariaDB, MySQL, PostgreSQL, SQLite and JDBC drivers."""

@@ -1,9 +1,9 @@
-"""Where a Jdbc source is: the chunks of every table, fixed when it began, and how many of them are
-done. Pure; called by source.py.
+"""Offset of a Jdbc source: the chunks of every table, fixed at the start, and how many are done.
 
-The chunks are part of the offset, so that a batch that is repeated asks for the same ranges, and a
-killed read goes on at a chunk. The store takes no document over 1 MiB, and a pending batch holds
-two offsets of every source: the chunks of all tables together are kept below EDGES_CHARS_MAX.
+Pure; called by source.py. The chunks are part of the offset, so that a repeated batch reads the
+same ranges, and a killed read resumes at a chunk. The store limits documents to 1 MiB, and a
+pending batch holds two offsets of every source: the chunks of all tables together stay below
+EDGES_CHARS_MAX.
 """
 
 import json
@@ -17,14 +17,14 @@ from tidegate.model.errors import TerminalError
 from tidegate.plugin.contract import Limit, Offset
 
 VERSION = 2
-"""Version 1 has no chunks for rows without a value; where there are none, it is still written."""
+"""Version 1 has no chunks for null keys; it is still written if there are none."""
 EDGES_CHARS_MAX = 100_000
 ROW_BYTES = 64
-"""A guess at the size of a row, for the weight of a split."""
+"""Assumed size of a row, for the weight of a split."""
 
 
 class Nulls(StrEnum):
-    """Whether a range has the rows without a value."""
+    """Whether a range has the rows with a null key."""
 
     ALSO = "also"
     NOT = "not"
@@ -32,7 +32,7 @@ class Nulls(StrEnum):
 
 
 class Span(NamedTuple):
-    """A range of a table's column; None where it is open."""
+    """A range of a table's column; None if it is open."""
 
     low: Bound
     high: Bound
@@ -41,9 +41,10 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableChunks:
-    """One table: `edges` are the values between its chunks, by `column`; none of both where it is
-    read as a whole. With `nulls` the first chunk is that of the rows without a value; otherwise
-    they are in the first range.
+    """One table, split by `column` at the values `edges`; both are empty if it is not split.
+
+    With `nulls` the first chunk has the rows with a null key; otherwise they are in the first
+    range.
     """
 
     path: str
@@ -58,7 +59,7 @@ class TableChunks:
         return len(self.edges) + 1 + self.nulls
 
     def span(self, first: int, last: int) -> Span:
-        """The chunks first, ..., last - 1 together."""
+        """The range of the chunks first, ..., last - 1 together."""
         if self.nulls and (first, last) == (0, 1):
             return Span(None, None, Nulls.ONLY)
         low, high = max(first - self.nulls, 0), last - self.nulls
@@ -71,7 +72,7 @@ class TableChunks:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChunkPosition:
-    """An offset: the chunks before `done` are read, counted over all tables in order."""
+    """An offset: `done` is the number of chunks read, counted over all tables in order."""
 
     tables: tuple[TableChunks, ...]
     done: int = 0
@@ -81,7 +82,7 @@ class ChunkPosition:
         return sum(table.count for table in self.tables)
 
     def rows(self, chunks: int) -> int:
-        """About how many rows the first chunks have."""
+        """Estimated number of rows of the first chunks."""
         rows = 0
         for table in self.tables:
             rows += min(chunks, table.count) * table.rows_each
@@ -89,9 +90,7 @@ class ChunkPosition:
         return rows
 
     def spans(self, until: int) -> Iterator[tuple[int, int, int]]:
-        """What is between `done` and `until`: for each table its index, first chunk, and the one
-        after the last.
-        """
+        """Chunks between `done` and `until`: index of the table, first chunk, chunk after the last."""
         before = 0
         for index, table in enumerate(self.tables):
             first, last = max(self.done - before, 0), min(until - before, table.count)
@@ -100,7 +99,7 @@ class ChunkPosition:
             before += table.count
 
     def to_json(self) -> dict[str, Any]:
-        """As it is kept in checkpoints."""
+        """The format that is stored in checkpoints."""
         tables = [
             {"path": t.path, "column": t.column, "edges": list(t.edges), "rows_each": t.rows_each}
             | ({"nulls": True} if t.nulls else {})
@@ -116,8 +115,8 @@ class ChunkPosition:
     def from_json(raw: Any) -> "ChunkPosition":
         if raw.get("version") not in range(1, VERSION + 1):
             raise TerminalError(
-                f"this position of a Jdbc source has version {raw.get('version')}; versions up to"
-                f" {VERSION} are understood"
+                f"this position of a Jdbc source has version {raw.get('version')}; this release"
+                f" supports versions up to {VERSION}"
             )
         tables = [
             TableChunks(
@@ -156,7 +155,7 @@ def end_of_batch(start: Offset, limit: Limit) -> Offset:
 def thin_edges(
     tables: Sequence[TableChunks], chars_max: int = EDGES_CHARS_MAX
 ) -> tuple[TableChunks, ...]:
-    """Every second edge goes until all of them fit."""
+    """Remove every second edge until all of them fit."""
     while sum(len(json.dumps(t.edges)) for t in tables) > chars_max and any(
         t.edges for t in tables
     ):

@@ -1,21 +1,24 @@
-"""The Jdbc sink in the driver: makes a batch visible once. Called by the loop through
-plugin.contract.
+"""The Jdbc sink in the driver: makes each batch visible exactly once.
 
-    memory   the newest checkpoint of which the record tells, read only; 0 where there is no record
-    ahead    the record, where it is newer than the restore point: what it tells of is in the tables, and is repeated and skipped
-    open     the record's row is there, and belongs to this generation: older ones are Fenced in the database itself. Dead staging tables are dropped
-    forget   the pipeline is FINISHED in the store, and nothing can be restored: the row goes
-    commit   one transaction: the row is locked and judged, tables are prepared, staged rows merged, the row moved. Then the staging tables are dropped.
-             A table that is not there yet may be made out of what is staged (adopt.py)
+Called by the batch loop through plugin.contract.
 
-A commit whose answer was lost is repeated: the record says whether it happened. Rows that are
-staged are counted before they are merged, since a database that crashed may have lost them
-(unlogged tables, or all of a table); then the batch is repeated. No connection is held between two
-batches.
+    target_record   reads the newest checkpoint of the record; 0 if there is no record
+    uncheckpointed_commits   the record, if it is newer than the restore point: its batches are in
+             the tables already, are repeated and skipped
+    open     creates the record's row and assigns it to this generation, so that the database itself
+             fences older ones; drops dead staging tables
+    commit   one transaction: lock and check the row, prepare tables, merge staged rows, advance the
+             row; then drop the staging tables. A missing table may be created from a staging table
+             (promotion.py)
+    forget   removes the row, once the pipeline is FINISHED in the store and nothing is restored
 
-MariaDB and MySQL end a transaction when a table is made. There tables are prepared before, by a
-second connection, while the first holds the row's lock: nobody can take over in between, and none
-of our rows is in a table that is not marked as prepared.
+If the outcome of a commit is unknown, it is repeated: the record shows whether it happened. Staged
+rows are counted before they are merged, since a database that crashed may have lost them (unlogged
+tables, or a whole table); then the batch is repeated. No connection is held between two batches.
+
+MariaDB and MySQL end a transaction when a table is created. There, tables are prepared in advance
+on a second connection, while the first one holds the row's lock: no other driver can take over in
+between, and none of our rows is in a table that is not marked as prepared.
 """
 
 import logging
@@ -100,14 +103,14 @@ class StagedRowsLost(TransientDatabaseError):
 
 @dataclass(frozen=True, slots=True)
 class StagedTable:
-    """One staging table of a batch; `place` is None where a task had no rows."""
+    """One staging table of a batch; `place` is None if a task had no rows."""
 
     target: JdbcTarget
     place: TableName | None
     rows: int
     subtask: int
     shaped: bool
-    """Whether it has the target's shape, and may become it."""
+    """Whether it has the target's columns, so that it can become the target."""
 
 
 class JdbcCommitter(Committer):
@@ -124,8 +127,8 @@ class JdbcCommitter(Committer):
         self._lineage = ""
         self._generation = 0
         self._checkpoint = 0
-        # up to here the tables hold more than the checkpoints tell: what lies before the record is
-        # skipped
+        # Batches up to this checkpoint are in the tables, though not in checkpoints: those before
+        # the record are skipped.
         self._uncheckpointed_until = 0
         self._prepared: frozenset[str] = frozenset()
         self._record_recreated = (
@@ -144,11 +147,10 @@ class JdbcCommitter(Committer):
     def _records(self) -> SinkRecordTable:
         return SinkRecordTable(self._address, self._dialect, self._context, self._resume)
 
-    # -- open
-    # ----------------------------------------------------------------------------------------------------------------------------------
+    # Open.
 
     def target_record(self, resume: SinkRestore) -> TargetRecord:
-        """See the module's text. A file that is not there is not made."""
+        """Read the record's checkpoint; does not create a missing SQLite file."""
         place = f"{self._address} (table {TABLE})"
         if self._address.system is System.SQLITE and not os.path.exists(self._address.database):
             return TargetRecord(target=place, checkpoint=0)
@@ -166,8 +168,9 @@ class JdbcCommitter(Committer):
         )
 
     def _nonempty_target(self, session: Session) -> TableName | None:
-        """The target's table, where rows are added to it without a key, it has one name for all
-        incoming tables, and it is not empty.
+        """The target's table, if it is not empty and rows are appended to it without a key.
+
+        Only if all incoming tables have the same target.
         """
         text = str(self._values["table"] or "")
         if (
@@ -193,8 +196,9 @@ class JdbcCommitter(Committer):
         )
 
     def uncheckpointed_commits(self, resume: SinkRestore) -> Sequence[CommitRange]:
-        """The one record, where it is newer than the restore point: its batch and all before it are
-        in the tables.
+        """The record, if it is newer than the restore point.
+
+        Its batch and all batches before it are in the tables.
         """
         with self._session() as session:
             record = self._acquire_record(session, resume)
@@ -214,7 +218,7 @@ class JdbcCommitter(Committer):
         return open_session(self._address)
 
     def _acquire_record(self, session: Session, resume: SinkRestore) -> SinkRecord:
-        """The record, in the hands of this generation. May be repeated."""
+        """Assign the record to this generation and return it; may be repeated."""
         self._resume = resume
         self._lineage = resume.lineage
         self._generation = resume.generation
@@ -253,18 +257,17 @@ class JdbcCommitter(Committer):
             for (name,) in session.query(sql, [*given, len(prefix), prefix])
         ]
 
-    # -- commit
-    # --------------------------------------------------------------------------------------------------------------------------------
+    # Commit.
 
     def commit(self, commit: Commit) -> BatchCommitted | AlreadyCommitted:
         assert commit.generation == self._generation, (
-            "a committer commits for the generation that opened it"
+            "a committer must commit for the generation that opened it"
         )
         targets, before = self._targets(commit.messages), self._prepared
         try:
             return self._commit(commit, targets)
         except BaseException:
-            # what was prepared in a transaction that failed is not
+            # The failed transaction rolled back what it had prepared.
             self._prepared = before
             self._infos = {}
             self._fits = {}
@@ -295,8 +298,9 @@ class JdbcCommitter(Committer):
         return AlreadyCommitted() if had else BatchCommitted()
 
     def _check_inputs(self, session: Session, targets: dict[TableName, list[StagedTable]]) -> None:
-        """Two incoming tables must not meet in one table of the target: rows with the same key
-        would replace each other.
+        """Reject two incoming tables with the same target.
+
+        Rows with the same key would replace each other.
         """
         if self._values["query"] or self._values["allow_shared_table"]:
             return
@@ -315,8 +319,9 @@ class JdbcCommitter(Committer):
     def _find_lost_tables(
         self, session: Session, targets: dict[TableName, list[StagedTable]]
     ) -> None:
-        """Of a target that was lost with its record: the tables that are not there are as good as
-        never prepared. Those that are there are not emptied.
+        """Find the missing tables of a target that was lost together with its record.
+
+        They are prepared again; existing tables are not emptied.
         """
         for name in targets if self._record_recreated else ():
             if (
@@ -328,7 +333,7 @@ class JdbcCommitter(Committer):
                 self._prepared -= {name.path}
 
     def _targets(self, messages: Sequence[Message]) -> dict[TableName, list[StagedTable]]:
-        """What is staged, by target, in the order of the tasks."""
+        """Group staging tables by target, in the order of the tasks."""
         found: dict[TableName, list[StagedTable]] = defaultdict(list)
         for raw in [table for message in messages for table in message.get("tables", ())]:
             target = target_of(
@@ -343,8 +348,9 @@ class JdbcCommitter(Committer):
     def _prepare_on_second_connection(
         self, session: Session, commit: Commit, targets: dict[TableName, list[StagedTable]]
     ) -> None:
-        """Where making a table ends a transaction: by another connection, under the lock of the
-        record.
+        """Prepare tables on a second connection, while the first one locks the record.
+
+        For databases in which creating a table ends the transaction.
         """
         if all(
             name.path in self._prepared and not self._lacks_columns(session, parts[0].target)
@@ -394,7 +400,7 @@ class JdbcCommitter(Committer):
         return self._infos[target.name.path]
 
     def _target_fit(self, session: Session, target: JdbcTarget) -> TargetFit:
-        """Compared once for each table and each set of its columns: TargetUnfit."""
+        """Check the target, once for each set of columns; raises TargetUnfit."""
         known = self._fits.get(target.name.path)
         if known is None or known[0] != target.columns:
             relation = self._rules.read_target(session, self._table_info(session, target))
@@ -407,7 +413,7 @@ class JdbcCommitter(Committer):
     def _merge(
         self, session: Session, record: SinkRecord, targets: dict[TableName, list[StagedTable]]
     ) -> None:
-        """All rows of a batch, within the transaction."""
+        """Merge all rows of a batch, within the transaction."""
         if self._values["query"]:
             for part in [part for parts in targets.values() for part in parts]:
                 if part.place is not None:
@@ -476,8 +482,8 @@ class JdbcCommitter(Committer):
         )
         if changes and not target.key:
             raise KeyMissing(
-                f"there are rows that update or delete for {target.name}, and it has no key: give"
-                " primary_keys, or put FilterRowKind before the sink"
+                f"rows update or delete in {target.name}, which has no key: set primary_keys, or"
+                " put FilterRowKind before the sink"
             )
         merge = MergeSql(
             dialect=self._dialect,
@@ -493,7 +499,7 @@ class JdbcCommitter(Committer):
         return MergeRunner(session, self._rules, merge, part.rows)
 
     def _merge_one(self, session: Session, merger: MergeRunner) -> None:
-        """By plain inserts where that is worth a try, which costs half as much in PostgreSQL."""
+        """Merge one staging table; plain inserts cost half as much in PostgreSQL if they succeed."""
         if not self._values["allow_merged_keys"]:
             merger.check_keys()
         merge = merger.merge
@@ -511,8 +517,9 @@ class JdbcCommitter(Committer):
         merger.run()
 
     def _can_insert_plain(self, session: Session, target: JdbcTarget, info: TableInfo) -> bool:
-        """Whether none of our keys should be in the target: it was empty when we first came, and
-        has had plain inserts since. A guess: others may write too.
+        """Whether the target probably has none of the keys.
+
+        It was empty at first and has had only plain inserts since; others may write to it too.
         """
         path = target.name.path
         if path not in self._plain_inserts:
@@ -522,9 +529,7 @@ class JdbcCommitter(Committer):
         return self._plain_inserts[path]
 
     def _try_statements(self, session: Session, statements: Sequence[str], *codes: str) -> bool:
-        """Run them; False where the database minds in such a way, and then nothing of them has
-        happened.
-        """
+        """Run statements; False if one fails with one of the codes, then all are rolled back."""
         session.execute("savepoint tidegate_merge")
         try:
             for statement in statements:
@@ -538,7 +543,7 @@ class JdbcCommitter(Committer):
         return True
 
     def _check_staged_rows(self, session: Session, place: TableName, rows: int) -> None:
-        """All rows that a task staged must still be there."""
+        """Check that the staging table still has all rows."""
         found: int | None = None
         try:
             found = int(session.scalar(f"select count(*) from {self._dialect.qualified(place)}"))
@@ -549,8 +554,9 @@ class JdbcCommitter(Committer):
             raise StagedRowsLost(str(self._address), place.table, rows, found)
 
     def _drop_finished_stages(self, session: Session, checkpoint: int) -> None:
-        """Staging tables of this batch and of failed attempts; what is left is dropped when the
-        sink is opened again.
+        """Drop staging tables of this batch and of failed attempts.
+
+        What remains is dropped when the sink is opened again.
         """
         failpoint("jdbcsink.sweep.before")
         for name in self._stage_tables(session):
@@ -562,12 +568,12 @@ class JdbcCommitter(Committer):
                 session.execute(drop_table(self._dialect, name))
         failpoint("jdbcsink.sweep.after")
 
-    # -- after the batches
-    # ---------------------------------------------------------------------------------------------------------------------
+    # After the batches.
 
     def state(self) -> Any:
-        """The last batch, and the tables whose save modes are done: the target may lose its record,
-        and must not be emptied again.
+        """The last batch, and the tables whose save modes were applied.
+
+        If the target loses its record, they must not be emptied again.
         """
         return {
             "version": 1,
@@ -577,10 +583,9 @@ class JdbcCommitter(Committer):
         }
 
     def close(self) -> None:
-        """Nothing is held open.
+        """Keep the record until the store says FINISHED; nothing is open.
 
-        The record stays until the store says FINISHED: without it, nobody could tell a finished
-        target from one that was lost.
+        Without the record, a finished target could not be distinguished from a lost one.
         """
 
     def forget(self) -> None:

@@ -1,4 +1,4 @@
-"""The address of a Jdbc block's database, from its options.
+"""Builds the database address of a Jdbc block from its options.
 
 Called by source and sink, in drivers and tasks.
 """
@@ -16,9 +16,7 @@ from tidegate.plugin.option import Values
 
 
 def address_of(values: Values, database: str = "", *, creates: bool = False) -> Address:
-    """The address; `database` where the URL names none. `creates`: a file that is not there is
-    made.
-    """
+    """The address; `database` is the default, and `creates` allows to create a missing file."""
     properties = {
         **(values.get("properties") or {}),
         "connect_timeout_s": values.get("connection_check_timeout_sec") or 30,
@@ -36,14 +34,15 @@ def address_of(values: Values, database: str = "", *, creates: bool = False) -> 
 
 
 def without_create(address: Address) -> Address:
-    """The same address; a file that is gone is not made anew."""
+    """The same address, without creating a missing file."""
     return replace(address, properties={**address.properties, "create": "false"})
 
 
 @contextmanager
 def retry_missing_file(address: Address) -> Iterator[None]:
-    """Around connections to a target that was opened before: a file that is gone may come back, as
-    a server may that does not answer.
+    """Treat a missing SQLite file as transient, for targets that were opened before.
+
+    The file may come back, like a server that is down.
     """
     try:
         yield
@@ -56,6 +55,6 @@ def retry_missing_file(address: Address) -> Iterator[None]:
 
 
 def open_existing(address: Address) -> Session:
-    """A connection to a target that was opened before."""
+    """Open a session to a target that was opened before."""
     with retry_missing_file(address):
         return open_session(without_create(address))

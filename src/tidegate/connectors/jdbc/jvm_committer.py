@@ -1,17 +1,16 @@
-"""The commit of a sink in a database that is reached through its JDBC driver: rows and record in
-one transaction.
+"""Committer for databases behind JDBC drivers: rows and record in one transaction.
 
-Called by foreign.py and spark.py, in the driver.
+Called by jvm_connector.py and spark.py, in the driver.
 
-    open     the sink's record is made where it is missing; its generation becomes this one, so that
-             older ones are refused; their staging tables are dropped
-    save     (spark.py) a target is prepared as the save modes say, and Spark fills a staging table
-    commit   one transaction: lock the record, skip the batch where it is there, else merge every
-             staging table and move the record; then the staging tables are dropped
+    open     creates the sink's record if it is missing, and assigns it to this generation, so that
+             older ones are fenced; drops their staging tables
+    save     (spark.py) applies the save modes to a target, and Spark fills a staging table
+    commit   one transaction: lock the record, skip the batch if it is included, else merge every
+             staging table and advance the record; then drop the staging tables
 
-The record is locked by an update of it, which every database has. Its fence is the generation and
-the token of the driver, as record.py has them; it goes when the store says FINISHED (`forget`), so
-that a driver that restores can tell a target that has lost it (`memory`).
+The record is locked by an update, which works in every database. Its fence is the generation and
+the driver's token, as in sink_record.py; it is removed when the store says FINISHED (`forget`), so
+that a driver that restores can detect a target that lost it (`target_record`).
 """
 
 import json
@@ -60,35 +59,35 @@ _PUTS = f"{KIND} in ({RowKind.INSERT.code}, {RowKind.UPDATE_AFTER.code})"
 
 
 class JdbcConnection(Protocol):
-    """A connection of the JVM without autocommit. Errors are ours."""
+    """A JDBC connection without autocommit, which raises our errors; see spark.py."""
 
     def execute(self, sql: str, *given: Any) -> int:
-        """Run a statement; how many rows it changed."""
+        """Run a statement and return the number of changed rows."""
 
     def rows(self, sql: str, *given: Any) -> list[tuple[str | None, ...]]:
-        """Everything that a query gives, as texts."""
+        """Run a query and return its rows as texts."""
 
     def tables(self, prefix: str) -> list[str]:
-        """The tables whose names begin so, in lower case."""
+        """Names of tables with a prefix, in lower case."""
 
     def run_for_rows(self, statement: str, query: str, rows_max: int) -> None:
-        """A statement for every row of a query, with its values as parameters in order."""
+        """Run a statement for every row of a query, with its values as parameters."""
 
     def commit(self) -> None:
-        """The end of a transaction."""
+        """Commit the transaction and begin a new one."""
 
     def rollback(self) -> None:
-        """The end of a transaction, with nothing changed."""
+        """Roll the transaction back and begin a new one."""
 
     def close(self) -> None:
-        """What was not committed is rolled back."""
+        """Close the connection and roll back uncommitted changes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FilledStage:
     """One filled staging table.
 
-    `columns` are the target's, as the database reads them; `names` the incoming ones.
+    `columns` are the target's column names in SQL, `names` the incoming ones.
     """
 
     target: str
@@ -102,9 +101,9 @@ class FilledStage:
 
 @dataclass(slots=True)
 class JvmStaging:
-    """What save and commit share, in one driver.
+    """State that save and commit share in one driver.
 
-    A second attempt of a batch takes the place of the first.
+    A second attempt of a batch replaces the first one.
     """
 
     prepared: frozenset[str] = frozenset()
@@ -112,9 +111,9 @@ class JvmStaging:
     filled: dict[tuple[int, int], FilledStage] = field(default_factory=dict)
     lineage: str = ""
     record_recreated: bool = False
-    """Whether the record was lost and made anew: a table that went with it is made again."""
+    """Whether the record was lost and recreated: missing tables are then created again too."""
     inputs: dict[str, str] = field(default_factory=dict)
-    """Which incoming table each target takes."""
+    """The incoming table of each target."""
 
     def stages_of(self, checkpoint: int) -> list[FilledStage]:
         """The staging tables of a batch, in the order of its inputs."""
@@ -148,9 +147,7 @@ class JvmCommitter(Committer):
     # Open.
 
     def target_record(self, resume: SinkRestore) -> TargetRecord | None:
-        """The newest checkpoint that the record tells of; None outside of a driver, where no JVM
-        can be asked.
-        """
+        """Read the record's checkpoint; None outside of a driver, which has no JVM."""
         if "pyspark" not in sys.modules:
             return None
         from tidegate.connectors.jdbc.spark import is_spark_running
@@ -168,7 +165,7 @@ class JvmCommitter(Committer):
         return TargetRecord(target=place, checkpoint=int(rows[0][0] or 0) if rows else 0)
 
     def uncheckpointed_commits(self, resume: SinkRestore) -> Sequence[CommitRange]:
-        """The one record, where it is newer than the restore point."""
+        """The record, if it is newer than the restore point."""
         with self._connection() as connection:
             checkpoint, offsets = self._acquire_record(connection, resume)
         return (
@@ -187,7 +184,7 @@ class JvmCommitter(Committer):
             connection.commit()
 
     def _acquire_record(self, connection: JdbcConnection, resume: SinkRestore) -> tuple[int, Any]:
-        """The record, fenced by this generation: its checkpoint and offsets. May be repeated."""
+        """Assign the record to this generation; returns checkpoint and offsets. May be repeated."""
         self._resume = resume
         self._checkpoint = resume.checkpoint
         self._staging.lineage = resume.lineage
@@ -229,9 +226,8 @@ class JvmCommitter(Committer):
             connection.commit()
         except (StatementRefused, TransientDatabaseError):
             connection.rollback()
-            if not self._has_column(
-                connection, column
-            ):  # another sink may have made it at the same moment
+            # Another sink may have created it at the same time.
+            if not self._has_column(connection, column):
                 raise
 
     def _insert_record(
@@ -254,9 +250,10 @@ class JvmCommitter(Committer):
         return record_id(self._context, self._resume.lineage)
 
     def _lock_record(self, connection: JdbcConnection) -> tuple[int, Any, frozenset[str]]:
-        """Within a transaction: the record, which nobody else can change until its end. Fenced
-        where it belongs to a higher generation, OtherCopy where another driver of this one has it,
-        RecordGone where it is not there.
+        """Lock the record until the end of the transaction and read it.
+
+        Raises Fenced if it belongs to a higher generation, OtherCopy if to another driver of this
+        generation, RecordGone if it does not exist.
         """
         rows: list[tuple[str | None, ...]] = []
         if connection.tables(RECORD):
@@ -324,10 +321,11 @@ class JvmCommitter(Committer):
         raise TargetOffsetsDiffer(self._where, commit.checkpoint, checkpoint)
 
     def _check_rows(
-        self, connection: JdbcConnection, parts: Sequence[FilledStage], told: int
+        self, connection: JdbcConnection, parts: Sequence[FilledStage], written: int
     ) -> None:
-        """All rows that Spark wrote must be in the staging tables, and once: a task that was tried
-        twice may have left its rows twice.
+        """Check that the staging tables have all rows that Spark wrote, and each row once.
+
+        A task that was retried may have written its rows twice.
         """
         found = sum(
             int(connection.rows(f"select count(*) from {part.stage}")[0][0] or 0) for part in parts
@@ -336,11 +334,11 @@ class JvmCommitter(Committer):
             int(connection.rows(f"select count(distinct {SEQ}) from {part.stage}")[0][0] or 0)
             for part in parts
         )
-        if found != told or distinct != told:
+        if found != written or distinct != written:
             raise TransientDatabaseError(
                 self._where,
-                f"{told} rows were written, and {found} of {distinct} places are staged; the batch"
-                " is repeated",
+                f"{written} rows were written, but the staging tables have {found} rows, {distinct} of"
+                " them distinct; the batch is repeated",
             )
 
     def _merge(self, connection: JdbcConnection, part: FilledStage) -> None:
@@ -352,12 +350,12 @@ class JvmCommitter(Committer):
         ):
             if query:
                 raise UserError(
-                    "a row that deletes cannot be written by `query`: use generate_sink_sql = true,"
-                    " or put FilterRowKind before the sink"
+                    "`query` cannot write a row that deletes: use generate_sink_sql = true, or put"
+                    " FilterRowKind before the sink"
                 )
             raise KeyMissing(
-                f"there are rows that update or delete for {part.target}, and it has no key: give"
-                " primary_keys, or put FilterRowKind before the sink"
+                f"rows update or delete in {part.target}, which has no key: set primary_keys, or put"
+                " FilterRowKind before the sink"
             )
         if query:
             statement, names = parse_parameters(query, "?")
@@ -383,9 +381,8 @@ class JvmCommitter(Committer):
             connection.execute(statement)
         put = int(connection.rows(f"select count(*) from {part.stage}")[0][0] or 0)
         counted = sum(connection.execute(statement) for statement in statements[-merge.puts :])
-        if counted != put and len(part.key) < len(
-            part.columns
-        ):  # a key that is there and has nothing beside it is left as it is
+        # If all columns are part of the key, existing rows are left as they are.
+        if counted != put and len(part.key) < len(part.columns):
             raise RowsLost(self._where, part.target, put, counted)
 
     def _advance_record(
@@ -399,8 +396,9 @@ class JvmCommitter(Committer):
         connection.execute(sql, commit.checkpoint, offsets, names, self._id())
 
     def _drop_finished_stages(self, connection: JdbcConnection, checkpoint: int) -> None:
-        """The staging tables of this batch and of its failed attempts; what is left is dropped when
-        the sink is opened again.
+        """Drop staging tables of this batch and of its failed attempts.
+
+        What remains is dropped when the sink is opened again.
         """
         self._staging.filled = {
             place: part for place, part in self._staging.filled.items() if place[0] > checkpoint
@@ -417,7 +415,7 @@ class JvmCommitter(Committer):
     # After the batches.
 
     def state(self) -> Mapping[str, Any]:
-        """The last batch, and the tables whose save modes are done."""
+        """The last batch, and the tables whose save modes were applied."""
         return {
             "version": 2,
             "checkpoint": self._checkpoint,
@@ -426,9 +424,9 @@ class JvmCommitter(Committer):
         }
 
     def forget(self) -> None:
-        """The job is FINISHED in the store, and so its record goes.
+        """Remove the record, since the job is FINISHED in the store.
 
-        That of another driver stays.
+        A record of another driver stays.
         """
         failpoint("foreignsink.finish.before")
         token = self._resume.token

@@ -1,15 +1,16 @@
-"""Databases that only Spark's JDBC can speak to, because their driver is given: source and sink in
-the driver. Spark reads and writes (spark.py); no task of ours does. `options.py` chooses them by
-the URL.
+"""Source and sink for databases that are accessed through Spark's JDBC with a given driver.
 
-A source is cut by its options alone, since Spark may still be starting while batches are planned:
-where both bounds of a partition column are given, into chunks of the same width, so that a killed
-read goes on at a chunk; otherwise each table is one, and is spread over tasks when it is read.
+These classes run in the driver; Spark reads and writes (spark.py), not our tasks. `options.py`
+selects them by the URL.
 
-A sink stages its rows in a table of the target, and merges them in one transaction with its record
-(foreign_commit.py). Only where the database is none whose SQL is known, and neither a key nor a
-statement is given, Spark adds the rows directly: it commits each task by itself, so a repeated
-batch adds them again.
+A source is split by its options alone, since Spark may still be starting while batches are planned.
+With both bounds of a partition column it has chunks of the same width, so that a killed read
+resumes at a chunk; otherwise each table is one chunk, distributed over tasks when it is read.
+
+A sink stages its rows in a table of the target database, and merges them in one transaction with
+its record (jvm_committer.py). If the SQL of the database is not known, and neither a key nor a
+statement is given, Spark appends the rows directly: it commits each task separately, so a repeated
+batch appends them again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,9 +69,9 @@ NUMBERS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JvmRead:
-    """One table or query as Spark's JDBC takes it.
+    """One table or query as input of Spark's JDBC.
 
-    `column` and `filter` are the person's own words in the database's SQL.
+    `column` and `filter` are the user's SQL.
     """
 
     path: str
@@ -80,7 +81,7 @@ class JvmRead:
     options: Values = field(default_factory=dict)
 
     def predicate(self, low: Any, high: Any) -> str:
-        """The rows of one range, as a condition; those without a value are in the first."""
+        """SQL condition for the rows of one range; null keys belong to the first range."""
         ends = ([f"{self.column} >= {low}"] if low is not None else []) + (
             [f"{self.column} < {high}"] if high is not None else []
         )
@@ -91,7 +92,7 @@ class JvmRead:
 
 
 def reads_of(values: Values) -> tuple[JvmRead, ...]:
-    """What a source's options name; nothing is asked of the database."""
+    """Parse a source's options, without querying the database."""
     reads = []
     for entry in table_entries(values):
         query = (entry["query"] or "").strip().rstrip(";")
@@ -126,7 +127,7 @@ def _is_whole(text: str | None) -> bool:
 
 
 def check_column(read: JvmRead, table: Table) -> None:
-    """Whether a table can be cut by the partition column."""
+    """Check that a table can be split by the partition column."""
     bare = read.column.strip('"`[]').lower()
     found = next((column for column in table.columns if column.name.lower() == bare), None)
     if found is None:
@@ -137,13 +138,13 @@ def check_column(read: JvmRead, table: Table) -> None:
     if found.type.name not in NUMBERS:
         raise UserError(
             f"partition_column {read.column!r} of {read.path} is {found.type}: a database that is"
-            " read by Spark's JDBC can be cut by numbers only; name another column, or leave"
-            " it out"
+            " read through Spark's JDBC can be split by numbers only; name another column, or"
+            " remove the option"
         )
 
 
 class JvmSource(Source):
-    """Tables and queries that Spark reads."""
+    """Source of tables and queries that Spark reads."""
 
     def __init__(self, values: Values, context: OperatorContext) -> None:
         super().__init__(values, context)
@@ -152,11 +153,11 @@ class JvmSource(Source):
 
     @property
     def bounded(self) -> bool:
-        """Always: what is there is read once."""
+        """Always true: existing rows are read once."""
         return True
 
     def tables(self) -> tuple[Table, ...]:
-        """The tables as Spark sees them; asked once."""
+        """The tables with the types that Spark derives; read once."""
         if self._tables is None:
             from tidegate.connectors.jdbc.spark import read_table_schema
 
@@ -164,7 +165,7 @@ class JvmSource(Source):
         return self._tables
 
     def initial(self) -> Offset:
-        """Every table cut into chunks, where the options say how; the database is not asked."""
+        """Split tables into chunks by the options, without querying the database."""
         each = max(16, CHUNKS_MAX // len(self.reads))
         return ChunkPosition(
             tables=thin_edges([self._chunks(read, each) for read in self.reads])
@@ -195,8 +196,9 @@ class JvmSource(Source):
     def predicates(
         self, table: Table, start: Offset, end: Offset, tasks: int
     ) -> tuple[JvmRead, list[str]]:
-        """How a table is read, and the conditions of the tasks that read it between two offsets;
-        none where nothing of it lies there.
+        """How to read a table between two offsets, with one condition per task.
+
+        No conditions if the range has none of its rows.
         """
         begun, until = ChunkPosition.from_json(start), ChunkPosition.from_json(end).done
         read = next(read for read in self.reads if read.path == table.path)
@@ -211,7 +213,7 @@ class JvmSource(Source):
         return read, []
 
     def _spread(self, read: JvmRead, table: Table, tasks: int) -> list[str]:
-        """A whole table for several tasks, by the partition column as the database has it now."""
+        """Split a whole table for several tasks by the current range of the partition column."""
         if not read.column:
             return [read.predicate(None, None)]
         check_column(read, table)
@@ -235,19 +237,19 @@ class JvmSource(Source):
         return position.done >= position.total
 
     def progress(self, offset: Offset) -> Progress | None:
-        """In chunks: the rows of what is not cut are not known."""
+        """Progress in chunks, since the row counts are not known."""
         position = ChunkPosition.from_json(offset)
         return Progress(position.done, position.total, "chunks")
 
-    def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # never asked: see spark.py
+    def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # never called: see spark.py
         raise Unsupported("this database is read by Spark")
 
-    def read(self, split: Split) -> Iterator["pa.RecordBatch"]:  # noqa: ARG002  # never asked: see spark.py
+    def read(self, split: Split) -> Iterator["pa.RecordBatch"]:  # noqa: ARG002  # never called: see spark.py
         raise Unsupported("this database is read by Spark")
 
 
 def writes_directly(values: Values) -> bool:
-    """Whether Spark adds the rows by itself, without staging and record."""
+    """Whether Spark appends the rows itself, without staging and record."""
     return (
         not Brand.of(values["url"]).has_known_transactions
         and not values["query"]
@@ -256,10 +258,10 @@ def writes_directly(values: Values) -> bool:
 
 
 class JvmSink(Sink):
-    """Tables that Spark writes.
+    """Sink of tables that Spark writes.
 
-    `begun` tells with which direct write each one began: what the save modes say is for that one,
-    and for its repeats.
+    `first_writes` has the first direct write into each table: save modes apply to that write and
+    its repetitions.
     """
 
     def __init__(self, values: Values, context: OperatorContext) -> None:
@@ -270,13 +272,11 @@ class JvmSink(Sink):
 
     @property
     def on_engine(self) -> bool:
-        """The record is reached through the JVM."""
+        """Whether the committer needs Spark's JVM, to access the record."""
         return not self.direct
 
     def key(self, table: Table) -> tuple[int, ...]:
-        """The places of the key's columns: primary_keys, else the incoming table's primary key,
-        else its unique key.
-        """
+        """Indexes of the key's columns: primary_keys, else the table's primary or unique key."""
         names = {name.lower(): number for number, name in enumerate(table.names())}
         wanted = (
             list_for_table(self.values["primary_keys"], placeholder_values(table))
@@ -292,7 +292,7 @@ class JvmSink(Sink):
         return tuple(names[name.lower()] for name in wanted)
 
     def target_name(self, table: Table) -> str:
-        """The target's name, as the database reads it."""
+        """The target's name in SQL."""
         words = placeholder_values(table)
         text = with_name_case(
             for_table(self.values["table"] or "${table_name}", words), self.values
@@ -301,12 +301,12 @@ class JvmSink(Sink):
         if "${" in text or "${" in database:
             raise UserError(
                 f"the sink's table {text!r} has a placeholder that the incoming table"
-                f" {table.path!r} has nothing for"
+                f" {table.path!r} has no value for"
             )
         return f"{database}.{text}" if database and "." not in text else text
 
     def check_input(self, place: str, path: str) -> None:
-        """Two incoming tables must not meet in one table, unless that is allowed."""
+        """Reject two incoming tables with the same target, unless that is allowed."""
         if not place or self.values["allow_shared_table"]:
             return
         known = self.staging.inputs.setdefault(place if '"' in place else place.lower(), path)
@@ -314,15 +314,15 @@ class JvmSink(Sink):
             raise SharedTable([(place, known, path)])
 
     def is_first_write(self, place: str, task: WriteTask) -> bool:
-        """Whether this write is the first into a table, or a repeat of it."""
+        """Whether this is the first write into a table, or a repetition of it."""
         this = (task.checkpoint, task.subtask)
         return self.first_writes.setdefault(place, this) == this
 
-    def writer(self, task: WriteTask) -> Writer:  # noqa: ARG002  # never asked: see spark.py
+    def writer(self, task: WriteTask) -> Writer:  # noqa: ARG002  # never called: see spark.py
         raise Unsupported("this database is written by Spark")
 
     def committer(self) -> Committer:
-        """Rows and record together; with direct writes, only which tables have begun."""
+        """Commits rows and record; for direct writes it only keeps the first writes."""
         if self.direct:
             return DirectWriteCommitter(self)
         return JvmCommitter(
@@ -331,8 +331,9 @@ class JvmSink(Sink):
 
 
 class DirectWriteCommitter(Committer):
-    """The rows are visible when Spark has written them; what is left is to remember the tables that
-    must not be emptied again.
+    """Committer of direct writes, whose rows are visible once Spark has written them.
+
+    It only remembers which tables must not be emptied again.
     """
 
     def __init__(self, sink: JvmSink) -> None:
@@ -345,11 +346,11 @@ class DirectWriteCommitter(Committer):
         }
 
     def commit(self, commit: Commit) -> BatchCommitted:  # noqa: ARG002  # the rows are visible already
-        """Nothing: the rows are there."""
+        """Do nothing: the rows are already visible."""
         return BatchCommitted()
 
     def state(self) -> Any:
-        """Which tables have begun, and with which write."""
+        """The first write into each table."""
         return {
             "version": 1,
             "begun": {place: list(first) for place, first in self._sink.first_writes.items()},

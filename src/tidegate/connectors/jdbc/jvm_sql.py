@@ -1,10 +1,9 @@
-"""The statements of a sink in a database that is reached through its JDBC driver: record, staging,
-merge. Pure; called by foreign_commit.py.
+"""Statements of sinks behind JDBC drivers: record, staging, merge.
 
-A batch is staged in a table of its own, which Spark fills; its rows become the target's in one
-transaction with the sink's record. Of several changes of one key only the last one stays in the
-staging table, so that the merge meets every key once: no database needs window functions or a query
-as the source.
+Pure; called by jvm_committer.py. Spark fills a staging table with each batch; its rows are merged
+into the target in one transaction with the sink's record. Of several changes of one key only the
+last one stays in the staging table, so that the merge sees every key once: no database needs window
+functions or a query as the source of the merge.
 """
 
 from collections.abc import Sequence
@@ -15,14 +14,14 @@ from tidegate.model.types import RowKind
 
 RECORD = "tidegate_sink_record"
 ADDED_COLUMNS = {"fence_token": "varchar(100)", "installation": "varchar(40)"}
-"""Columns of the record that tables of older releases lack."""
+"""Columns that record tables of older releases lack."""
 SEQ, KIND = "tg_seq", "tg_kind"
 _REMOVES = f"({RowKind.UPDATE_BEFORE.code}, {RowKind.DELETE.code})"
-_WHOLE = "decimal(19)"  # bigint is not a word of Oracle's
+_WHOLE = "decimal(19)"  # Oracle has no bigint
 
 
 class Brand(StrEnum):
-    """A database whose words are known; GENERIC is any other one."""
+    """A database whose SQL is known; GENERIC is any other one."""
 
     ORACLE = "oracle"
     DB2 = "db2"
@@ -38,14 +37,12 @@ class Brand(StrEnum):
 
     @property
     def stages_large_texts(self) -> bool:
-        """Whether Spark writes texts as large objects there, and a NULL of those fits into no other
-        column.
-        """
+        """Whether Spark writes texts as large objects, whose NULLs fit into no other column."""
         return self in (Brand.DERBY, Brand.DB2)
 
     @property
     def has_known_transactions(self) -> bool:
-        """Whether its transactions are known to hold rows and record together."""
+        """Whether its transactions are known to include rows and record."""
         return self is not Brand.GENERIC
 
 
@@ -61,7 +58,7 @@ def create_record_table(brand: Brand) -> str:
 
 
 def add_record_column(brand: Brand, name: str) -> str:
-    """A column that the table of records of an older release lacks."""
+    """Statement that adds a column that older releases lack to the record table."""
     return (
         f"alter table {RECORD} add"
         f" {'' if brand in (Brand.SQLSERVER, Brand.ORACLE) else 'column '}{name} {ADDED_COLUMNS[name]}"
@@ -75,13 +72,13 @@ def create_stage(
     columns: Sequence[str],
     large: frozenset[int] = frozenset(),
 ) -> str:
-    """A staging table whose columns have the types of the target's; empty where the brand's words
-    are not known, and Spark makes it.
+    """Statement for a staging table with the target's column types.
 
-    `large` are the columns that are staged as large objects, and converted when they are merged.
+    Empty if the database's SQL is not known, so that Spark creates the table. `large` columns are
+    staged as large objects and converted when they are merged.
     """
-    # A case may be null, so that no column is NOT NULL, and none counts by itself. H2 copies
-    # neither, and would take the case for a null without a type.
+    # A CASE is nullable, so that no column is NOT NULL or an identity column. H2 copies neither,
+    # and would treat the CASE as a null without a type.
     cases = [
         column if brand is Brand.H2 else f"case when 1 = 0 then {column} end" for column in columns
     ]
@@ -114,22 +111,19 @@ def stage_column(number: int) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JvmMergeSql:
-    """The rows of one staging table into its target.
-
-    Names are written as the database reads them.
-    """
+    """Statements that merge one staging table into its target. Names are written in SQL."""
 
     brand: Brand
     place: str
     stage: str
     columns: tuple[str, ...]
     key: tuple[int, ...]
-    """The places of the key's columns; empty: rows are only added."""
+    """Indexes of the key's columns; if empty, rows are only inserted."""
     upsert: bool
     large: frozenset[int] = frozenset()
 
     def statements(self) -> list[str]:
-        """In this order, within one transaction."""
+        """The statements in order, for one transaction."""
         if not self.key:
             return [self._insert("")]
         pruned = (
@@ -159,7 +153,7 @@ class JvmMergeSql:
 
     @property
     def puts(self) -> int:
-        """How many of the last statements put rows, each of them once."""
+        """How many of the last statements write rows; each row is written by one of them."""
         both = (
             bool(self.key) and self.upsert and self.brand is Brand.GENERIC and bool(self._others())
         )
@@ -176,7 +170,7 @@ class JvmMergeSql:
         )
 
     def _value(self, number: int, stage: str = "") -> str:
-        """A staged value as the target takes it."""
+        """SQL expression of a staged value, converted for the target."""
         column = stage + stage_column(number)
         return f"cast({column} as varchar(32672))" if number in self.large else column
 

@@ -1,4 +1,5 @@
-"""Whether a table behind a JDBC driver keeps what it is given, by the types that the driver tells.
+"""Check that a table behind a JDBC driver stores values without loss, by the types it reports.
+
 Called by spark.py before a batch is staged.
 """
 
@@ -25,11 +26,11 @@ _UNCHECKED = {
     CheckKind.SCALE: "numbers may be rounded",
     CheckKind.FRACTION: "fractions of a second may be cut off",
 }
-"""What types alone cannot tell, and no driver refuses."""
+"""Losses that types alone cannot exclude and no driver rejects."""
 
 
 def column_capacity(kind: int, digits: int, scale: int) -> ColumnCapacity:
-    """The values of a column, by its type, its digits and those after the point."""
+    """The capacity of a column, from its type, precision and scale."""
     if kind in _BITS:
         return ColumnCapacity(
             kind=StoredKind.WHOLE, low=-(2 ** (_BITS[kind] - 1)), high=2 ** (_BITS[kind] - 1) - 1
@@ -39,14 +40,15 @@ def column_capacity(kind: int, digits: int, scale: int) -> ColumnCapacity:
             kind=StoredKind.DECIMAL, digits=digits, scale=scale if digits and scale >= 0 else None
         )
     if kind in _TIMES:
-        # Spark writes moments as timestamps of its own zone, and reads them so again.
+        # Spark writes timestamps in its own time zone, and reads them the same way.
         return ColumnCapacity(kind=_TIMES[kind], fraction=scale, distinguishes_zones=False)
     return _OTHERS.get(kind, ColumnCapacity(kind=StoredKind.ANY))
 
 
 def check_jvm_types(table: Table, place: str, described: Sequence[tuple[int, int, int]]) -> None:
-    """TargetUnfit with all columns that would round or cut; larger numbers and longer texts are
-    refused by the database itself.
+    """Raise TargetUnfit with all columns that would round or truncate values.
+
+    The database itself rejects numbers and texts that are too large.
     """
     problems = []
     for column, about in zip(table.columns, described, strict=True):
@@ -58,4 +60,4 @@ def check_jvm_types(table: Table, place: str, described: Sequence[tuple[int, int
                 f" digits, {about[2]} of them after the point: {why}"
             )
     if problems:
-        raise TargetUnfit(table.path, place, [*problems, "allow_lossy_types = true takes that"])
+        raise TargetUnfit(table.path, place, [*problems, "allow_lossy_types = true allows that"])

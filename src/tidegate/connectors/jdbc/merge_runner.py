@@ -1,11 +1,10 @@
-"""Runs the statements of a merge: the fastest that the target allows, and slower ones where rows
-get into each other's way. Called by committer.py.
+"""Runs merge statements: the fastest ones first, slower ones if rows collide.
 
-A batch holds whole transactions of the source, so that after it no two rows have the same value of
-a unique key; in between they may (values are swapped, freed and used again). Where that happens the
-statements are undone, all keys of the batch are deleted and its rows inserted. How many rows were
-put is counted and must be what was staged: a trigger, a rule or another unique index must not lose
-a row.
+Called by committer.py. A batch contains whole transactions of the source, so that after it no two
+rows have the same value of a unique key; in between they may (values are swapped, freed and
+reused). If rows collide, the statements are rolled back, all keys of the batch deleted and its rows
+inserted. The number of written rows must be the number of staged rows: a trigger, a rule or another
+unique index must not lose a row.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +16,7 @@ from tidegate.databases.targets.rules import TargetRules
 from tidegate.databases.url import System
 from tidegate.model.errors import TerminalError, UserError
 
-# Of MariaDB and MySQL, PostgreSQL (unique and exclusion), SQLite.
+# MariaDB and MySQL, PostgreSQL (unique and exclusion), SQLite.
 KEY_TAKEN_CODES = (
     "1062",
     "23505",
@@ -29,35 +28,36 @@ _KEY_TWICE_IN_STATEMENT = "21000"
 
 
 class UniqueTaken(UserError):
-    """A row of a batch has a value of a unique index of the target that another row has, which the
-    batch leaves as it is.
+    """A row of a batch violates a unique index of the target.
+
+    The row with the same value is not changed by the batch.
     """
 
     condition = "unique-taken"
 
     def __init__(self, where: str, table: str, why: str, cascades: Sequence[str] = ()) -> None:
         more = (
-            "; the rows cannot be replaced all at once, as others would be deleted or changed with"
-            f" them by foreign keys: {', '.join(cascades)}"
+            "; the rows cannot be replaced together, since foreign keys would delete or change"
+            f" other rows: {', '.join(cascades)}"
             if cascades
             else "; the target has rows or a unique index that the source does not have"
         )
-        super().__init__(f"rows of {table} in {where} meet in a unique index: {why}{more}")
+        super().__init__(f"rows of {table} in {where} violate a unique index: {why}{more}")
         self.table = table
         self.why = why
         self.cascades = tuple(cascades)
 
 
 class RowsLost(TerminalError):
-    """The target took another number of rows than it was given."""
+    """The target stored a different number of rows than were written."""
 
     condition = "rows-lost"
 
     def __init__(self, where: str, table: str, put: int, counted: int) -> None:
         super().__init__(
-            f"the table {table} in {where} took {counted} of {put} rows, and the batch was rolled"
-            " back: a trigger, a rule or a unique index of that table turns rows away; remove it,"
-            " or write to a table without it"
+            f"the table {table} in {where} stored {counted} of {put} rows, and the batch was rolled"
+            " back: a trigger, a rule or a unique index of that table drops rows; remove it, or"
+            " write to a table without it"
         )
         self.table = table
         self.put = put
@@ -65,7 +65,7 @@ class RowsLost(TerminalError):
 
 
 class KeysMerged(UserError):
-    """Several rows of the source have one key of the sink."""
+    """Several rows of the source have the same key in the sink."""
 
     condition = "keys-merged"
 
@@ -80,7 +80,7 @@ class KeysMerged(UserError):
         shown = ", ".join(f"{name} = {value!r}" for name, value in zip(key, found, strict=True))
         super().__init__(
             f"several rows of {path} have the key {shown}, and would be one row of {table}:"
-            f" primary_keys are {', '.join(key)}, and the source tells its rows apart by"
+            f" primary_keys are {', '.join(key)}, but the key of the source is"
             f" {', '.join(source_key)}. Name columns that are unique, or allow it with"
             " allow_merged_keys = true"
         )
@@ -89,7 +89,7 @@ class KeysMerged(UserError):
 
 
 class ValuesChanged(UserError):
-    """The database would have kept another value than it was given."""
+    """The database would have stored a changed value."""
 
     condition = "value-changed"
 
@@ -104,7 +104,7 @@ class ValuesChanged(UserError):
 
 
 class MergeRunner:
-    """One staging table with `rows` rows, within the transaction of the session."""
+    """Merges one staging table with `rows` rows, within the session's transaction."""
 
     def __init__(self, session: Session, rules: TargetRules, merge: MergeSql, rows: int) -> None:
         self._session = session
@@ -115,7 +115,7 @@ class MergeRunner:
         self._where = str(session.address)
 
     def run(self) -> None:
-        """All rows, whatever is in the target."""
+        """Merge all rows, independent of the target's rows."""
         merge, system = self.merge, self.merge.dialect.system
         refused = self.try_statements(
             merge.statements(distinct=False), *KEY_TAKEN_CODES, _KEY_TWICE_IN_STATEMENT
@@ -140,21 +140,21 @@ class MergeRunner:
             raise UniqueTaken(self._where, self._table, again.why)
 
     def check_keys(self) -> None:
-        """KeysMerged where primary_keys do not tell the rows of the source apart."""
+        """Raise KeysMerged if several source rows have the same primary_keys."""
         target = self.merge.target
         for query in self.merge.merged_key_queries():
             if found := self._session.query(query):
                 raise KeysMerged(target.path, self._table, target.key, target.source_key, found[0])
 
     def delete_keys(self) -> None:
-        """The first half of a replacement: all keys of the batch go."""
+        """First half of a replacement: delete all keys of the batch."""
         self._run(
             [statement for statement in self.merge.replace_statements() if not statement.counts],
             True,
         )
 
     def insert_rows(self) -> None:
-        """The second half: its rows come."""
+        """Second half of a replacement: insert the rows of the batch."""
         refused = self.try_statements(
             [statement for statement in self.merge.replace_statements() if statement.counts],
             *KEY_TAKEN_CODES,
@@ -166,8 +166,9 @@ class MergeRunner:
     def try_statements(
         self, statements: Sequence[MergeStatement], *codes: str, last: bool | None = None
     ) -> StatementRefused | None:
-        """Run them; the error where the database minds in such a way, and then nothing of them has
-        happened. `last`: only the last row of each key is put; otherwise as the merge says.
+        """Run statements; returns the error if it has one of the codes, after rolling them back.
+
+        `last`: only the last row of each key is written; by default as the merge decides.
         """
         self._session.execute("savepoint tidegate_merge")
         try:
@@ -201,9 +202,9 @@ class MergeRunner:
 def merge_parts(
     session: Session, parts: Sequence[MergeRunner], merge: Callable[[Session, MergeRunner], None]
 ) -> None:
-    """All staging tables of one target.
+    """Merge all staging tables of one target.
 
-    Where a row of one of them meets a row that another one changes, all of them are replaced
+    If a row of one of them collides with a row that another one changes, all of them are replaced
     together.
     """
     if len(parts) < 2:

@@ -1,9 +1,9 @@
-"""The statements that bring staged rows into a target, from its columns and key. Pure; called by
-committer.py, which runs them in its one transaction.
+"""Statements that merge staged rows into a target, from its columns and key.
 
-Of each key the last row of the batch counts (`seq` is the source's order): one that inserts or is
-the later half of an update puts its values there, one that deletes or is the earlier half takes the
-key away. So a changed key is followed: its old value goes, its new one comes.
+Pure; committer.py runs them in its one transaction. The last row of the batch decides for each key
+(`seq` is the source's order): an insert or update-after writes its values, a delete or
+update-before removes the key. So a changed key is applied as well: its old value is removed and its
+new value inserted.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from tidegate.model.types import Column, RowKind
 _PUTS = f"({RowKind.INSERT.code}, {RowKind.UPDATE_AFTER.code})"
 _REMOVES = f"({RowKind.UPDATE_BEFORE.code}, {RowKind.DELETE.code})"
 _WIDER_TYPES = {"date": "timestamp without time zone", "bit": "bit varying"}
-"""Types of PostgreSQL that cut what is cast to them, and which one does not."""
+"""PostgreSQL types to which casts truncate, and the wider type that keeps the value."""
 _TEXTS = ("text", "character varying", "character", "bpchar")
 
 
@@ -33,8 +33,8 @@ class ColumnMissing(UserError):
 
     def __init__(self, table: str, columns: list[str]) -> None:
         super().__init__(
-            f"the table {table} of the sink has no column {', '.join(columns)}: add it there, or"
-            " leave it out with a Filter or FieldMapper"
+            f"the table {table} of the sink has no column {', '.join(columns)}: add it to the table,"
+            " or remove it with a Filter or FieldMapper"
         )
         self.table = table
         self.columns = columns
@@ -44,8 +44,8 @@ class ColumnMissing(UserError):
 class MergeStatement:
     """A statement of a merge.
 
-    `counts` tells that each row that is put is one in its count; `doubled` that a row that was
-    there may be two.
+    `counts`: each written row counts once in its affected rows; `doubled`: an updated row may count
+    twice.
     """
 
     text: str
@@ -55,10 +55,10 @@ class MergeStatement:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MergeSql:
-    """One staging table into one target.
+    """Statements that merge one staging table into one target.
 
-    `inserts` tells that none of its rows updates or deletes, though the incoming table could have
-    such.
+    `only_inserts`: none of its rows updates or deletes, though the incoming table may have such
+    rows.
     """
 
     dialect: Dialect
@@ -70,10 +70,11 @@ class MergeSql:
     lossy: bool = False
     """Whether values may be rounded or cut: allow_lossy_types."""
     number: int = 0
-    """Of the staging tables of one target."""
+    """Number of the staging table among those of its target."""
     shaped: bool = False
-    """Whether the staging table has the target's shape (adopt.py): its names, and neither numbers
-    nor kinds; its rows lie in their order.
+    """Whether the staging table has the target's columns (promotion.py).
+
+    It has neither sequence numbers nor row kinds; its physical order is that of the rows.
     """
 
     @property
@@ -82,7 +83,7 @@ class MergeSql:
 
     @property
     def puts_last_of_key(self) -> bool:
-        """Whether only the last row of each key is put, by `statements(distinct=False)`."""
+        """Whether `statements(distinct=False)` writes only the last row of each key."""
         if not self.target.key:
             return False
         return (
@@ -92,9 +93,9 @@ class MergeSql:
         )
 
     def statements(self, *, distinct: bool) -> list[MergeStatement]:
-        """In this order.
+        """The statements, in order.
 
-        `distinct`: the same key may be there twice, and the database would mind (PostgreSQL does).
+        `distinct`: keys may repeat, which the database rejects in one statement (PostgreSQL).
         """
         if not self.target.key:
             return [self._put(last=False)]
@@ -110,8 +111,9 @@ class MergeSql:
         return self._puts() if self._by_update else [self._put(last=distinct)]
 
     def plain_insert(self) -> list[MergeStatement]:
-        """The same where no key is in the target yet and none is there twice: that costs about
-        half. Empty where rows do more than insert; a key that is there is an error.
+        """A plain insert, at about half the cost, if no key exists and none repeats.
+
+        Empty if rows do more than insert; an existing key is an error.
         """
         only_inserts = self.only_inserts or not self.target.kinds
         plain = self.target.key and only_inserts and self._by_index
@@ -120,8 +122,9 @@ class MergeSql:
         )
 
     def replace_statements(self) -> list[MergeStatement]:
-        """All keys of the batch go, then its rows come: no row of it can meet another one in
-        between. Columns that only the target has are kept.
+        """Delete all keys of the batch, then insert its rows, so that they cannot collide.
+
+        Columns that only the target has keep their values.
         """
         own = {column.name for column in self._native_columns(self.target.names())}
         extra = [
@@ -151,9 +154,10 @@ class MergeSql:
         ]
 
     def merged_key_queries(self) -> list[str]:
-        """Queries for keys that several rows of the source have: in the batch, and between the
-        batch and the target. None where the key holds that of the source, and none for changes,
-        which may move a key from one row to another.
+        """Queries for keys shared by several source rows, in the batch or with the target.
+
+        None if the key contains the source's key, and none for changes, which may move a key from
+        one row to another.
         """
         key, source = self.target.key, self.target.source_key
         if self.target.kinds or not key or not source or set(source) <= set(key):
@@ -182,18 +186,18 @@ class MergeSql:
 
     @property
     def _kept_columns_table(self) -> str:
-        """The temporary table of what only the target has of rows that are replaced."""
+        """Temporary table for the columns that only the target has, of replaced rows."""
         return f"tidegate_kept_{self.number}"
 
     def count_puts_query(self) -> str:
-        """A query for the number of rows that are put where only the last of each key is."""
+        """Query for the number of rows to write, if only the last of each key is written."""
         return f"select count(*) from {self._staged_rows(last=True)} where {self._puts_condition()}"
 
     @property
     def _by_index(self) -> bool:
-        """Whether the database itself can tell that a key is there.
+        """Whether a unique index lets the database detect existing keys.
 
-        Without such an index rows are deleted first: the result is the same.
+        Without it rows are deleted first, with the same result.
         """
         return self.upsert and self.relation.has_unique_index(
             [column.name for column in self._native_columns(self.target.key)]
@@ -201,8 +205,9 @@ class MergeSql:
 
     @property
     def _by_update(self) -> bool:
-        """Whether a row that is there must be found by its key alone: `on duplicate key` would take
-        one that another unique index tells it of.
+        """Whether existing rows must be found by the key alone.
+
+        `on duplicate key` would also match rows by other unique indexes.
         """
         key = [column.name for column in self._native_columns(self.target.key)]
         return (
@@ -212,7 +217,7 @@ class MergeSql:
         )
 
     def _puts(self) -> list[MergeStatement]:
-        """The last row of each key, changed where its key is there, else inserted."""
+        """Write the last row of each key: update it if the key exists, else insert it."""
         if not self._by_update:
             return [self._put(last=True)]
         absent = self._key_matches("t", self.target.key)
@@ -232,7 +237,7 @@ class MergeSql:
             f"t.{self.dialect.quote(c.name)} = {self._value(n, c)}"
             for n, c in zip(self.target.positions(tuple(others)), natives, strict=True)
         )
-        # The insert first would find its own rows in the update.
+        # After an insert, the update would match the inserted rows.
         update = (
             f"update {table} t join {self._staged_rows(last=True)} on {absent} set {sets} where"
             f" {self._puts_condition()}"
@@ -252,7 +257,7 @@ class MergeSql:
         return f"s.kind in {_PUTS}" if self.target.kinds else "1 = 1"
 
     def _key_matches(self, table: str, key: tuple[str, ...]) -> str:
-        """The condition that a row of a table has the key of a staged row."""
+        """SQL condition that a row of a table has the key of a staged row."""
         natives, numbers = self._native_columns(key), self.target.positions(key)
         return " and ".join(
             self._column_matches(table, n, native)
@@ -260,7 +265,7 @@ class MergeSql:
         )
 
     def _staged_rows_of_target(self) -> str:
-        """The rows of the target that have a key of the batch."""
+        """The target's rows that have a key of the batch."""
         table, pairs = (
             self.dialect.qualified(self.table_info.name),
             self._key_matches("t", self.target.key),
@@ -285,9 +290,10 @@ class MergeSql:
         more: str = "",
         where: str = "",
     ) -> str:
-        """Rows that put something; with what is to be done where their key is there. `kept`: only
-        rows that had these columns in the target, or, where it is empty, only those that were not
-        there.
+        """Insert the rows that write values, with the conflict clause for existing keys.
+
+        `kept`: only rows that had these columns in the target; if empty, only rows that did not
+        exist.
         """
         natives = self._native_columns(self.target.names())
         columns = self.dialect.names([*(native.name for native in natives), *(kept or ())])
@@ -309,9 +315,8 @@ class MergeSql:
             f"insert into {table} ({columns}) select {values} from {self._staged_rows(last=last)}{more}"
             f" where {self._puts_condition()}{where}"
         )
-        if (
-            self.dialect.system is not System.POSTGRES
-        ):  # which takes a key once in a statement, so that there is nothing to be in order
+        # PostgreSQL accepts a key only once per statement, so that the order does not matter.
+        if self.dialect.system is not System.POSTGRES:
             text += " order by s.seq"
         return (
             f"{text} {self._conflict()}"
@@ -320,7 +325,7 @@ class MergeSql:
         )
 
     def _staged_rows(self, *, last: bool) -> str:
-        """The staged rows; only the last of each key where that is wanted."""
+        """The staged rows; with `last` only the last row of each key."""
         stage = self.dialect.qualified(self.stage)
         if not last:
             return f"{stage} s"
@@ -353,7 +358,7 @@ class MergeSql:
         )
 
     def _delete(self, kinds: str, *, last: bool) -> str:
-        """The keys of staged rows go; only of those with these kinds, where some are given."""
+        """Delete the keys of staged rows, with `kinds` only of rows of these kinds."""
         table, rows = self.dialect.qualified(self.table_info.name), self._staged_rows(last=last)
         natives, numbers = (
             self._native_columns(self.target.key),
@@ -378,7 +383,7 @@ class MergeSql:
         return self.dialect.quote(self.target.columns[number].name) if self.shaped else f"c{number}"
 
     def _value(self, number: int, native: NativeColumn) -> str:
-        """A staged column as a value of a target's column."""
+        """SQL expression of a staged column for a target's column."""
         column: Column = self.target.columns[number]
         name = f"s.{self._staged_name(number)}"
         match self.dialect.system:
@@ -389,13 +394,13 @@ class MergeSql:
                     native.native,
                     lossy=self.lossy,
                 )
-            # an explicit conversion would make a ? of a character that a column lacks; the server's
-            # own one is refused
+            # An explicit conversion would replace unsupported characters by ?; the server's implicit
+            # one fails.
             case _:
                 return name
 
     def _column_matches(self, table: str, number: int, native: NativeColumn) -> str:
-        """The condition that a column of a key has the staged value, so that an index is used."""
+        """SQL condition that a key column equals the staged value; lets an index be used."""
         mine = f"{table}.{self.dialect.quote(native.name)}"
         text = stage_type(self.target.columns[number].type, self.dialect).startswith("longtext")
         if self.dialect.system is not System.MYSQL or not (
@@ -407,7 +412,7 @@ class MergeSql:
         same = f"{mine} = {converted} collate {native.collation}"
         if native.charset == "utf8mb4":
             return same
-        # a ? is no other character
+        # Unsupported characters are converted to ?, which must not match a real ?.
         return (
             f"{same} and cast(convert({converted} using utf8mb4) as binary) = cast({staged} as"
             " binary)"
@@ -415,8 +420,9 @@ class MergeSql:
 
 
 def _postgres_value(name: str, staged: str, native: str, *, lossy: bool) -> str:
-    """A cast where PostgreSQL would not make one by itself; never one that cuts or rounds in
-    silence, unless that is `lossy` on purpose.
+    """Cast where PostgreSQL has no implicit cast.
+
+    The cast never truncates or rounds silently, unless `lossy` allows it.
     """
     base = base_type(native)
     aliases = {"timestamp": "timestamp without time zone", "time": "time without time zone"}

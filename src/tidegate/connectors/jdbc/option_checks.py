@@ -1,5 +1,6 @@
-"""What options alone cannot say about a Jdbc block: addresses, patterns, what goes together. Called
-by options.py; all problems at once, without network.
+"""Checks of Jdbc blocks that span options: addresses, patterns, combinations.
+
+Called by options.py; reports all problems at once, without network access.
 """
 
 import re
@@ -19,25 +20,25 @@ _JARS = 'driver = "its.class.Name" and its jar in env { jars = "/path/driver.jar
 _NOT_READ_BY_SPARK = {"use_regex": "name the tables in table_list"}
 _WITHOUT_EXACTLY_ONCE = {
     "is_exactly_once": (
-        "what its transactions hold together is not known, so rows come at least once"
+        "the guarantees of its transactions are not known, so delivery is at least once"
     ),
 }
 
 
 def check_source(block: Block, values: Values) -> Iterator[Problem]:
-    """The problems of a source block and of every entry of its table_list."""
+    """Yield the problems of a source block and of every entry of its table_list."""
     yield from _check_url(block, values, _NOT_READ_BY_SPARK)
     listed = values["table_list"]
     if listed is None:
         yield from _check_table(block, values)
     elif values["query"] or values["table_path"]:
         yield block.problem(
-            ("table_list",), "table_list stands instead of query and table_path, not beside them"
+            ("table_list",), "table_list replaces query and table_path: remove them"
         )
     condition = values["where_condition"]
     if condition and not re.match(r"\s*where\s", condition, re.IGNORECASE):
         yield block.problem(
-            ("where_condition",), "where_condition begins with `where`: `where id > 100`"
+            ("where_condition",), "where_condition must begin with `where`: `where id > 100`"
         )
     seen: set[str] = set()
     for index, raw in enumerate(listed or ()):
@@ -47,7 +48,7 @@ def check_source(block: Block, values: Values) -> Iterator[Problem]:
 def _check_entry(block: Block, index: int, raw: object, seen: set[str]) -> Iterator[Problem]:
     place = ("table_list", index)
     if not isinstance(raw, Mapping):
-        yield block.problem(place, "an entry of table_list is a block { table_path = ... }")
+        yield block.problem(place, "an entry of table_list must be a block { table_path = ... }")
         return
     inner = block.inside(place, raw)
     values, problems = TABLE_OPTIONS.read(inner)
@@ -55,9 +56,9 @@ def _check_entry(block: Block, index: int, raw: object, seen: set[str]) -> Itera
     yield from _check_table(inner, values)
     path = values["table_path"]
     if path in seen:
-        yield inner.problem(("table_path",), f"there are two tables {path!r}")
+        yield inner.problem(("table_path",), f"the table {path!r} is listed twice")
     if not path:
-        yield inner.problem((), "table_path is missing: among several tables, each has a name")
+        yield inner.problem((), "table_path is missing: each entry of table_list needs a name")
     seen |= {path} if path else set()
 
 
@@ -66,9 +67,7 @@ def _check_table(block: Block, values: Values) -> Iterator[Problem]:
         yield block.problem((), "what to read is missing: query, table_path or table_list")
     if values["use_regex"]:
         if values["query"]:
-            yield block.problem(
-                ("use_regex",), "a pattern of tables and a query do not go together"
-            )
+            yield block.problem(("use_regex",), "use_regex cannot be combined with query")
         wrong = name_pattern_error(values["table_path"] or "")
         if wrong:
             yield block.problem(("table_path",), wrong)
@@ -78,7 +77,7 @@ def _check_table(block: Block, values: Values) -> Iterator[Problem]:
 
 
 def check_sink(block: Block, values: Values) -> Iterator[Problem]:
-    """The problems of a sink block."""
+    """Yield the problems of a sink block."""
     yield from _check_url(
         block,
         values,
@@ -86,10 +85,7 @@ def check_sink(block: Block, values: Values) -> Iterator[Problem]:
     )
     generated = values["generate_sink_sql"] or values["table"] is not None
     if values["query"] and generated:
-        message = (
-            "query is what is run for every row: generate_sink_sql and table have no effect"
-            " beside it"
-        )
+        message = "query is run for every row: generate_sink_sql and table have no effect with it"
         yield block.problem(("query",), message, severity=Severity.WARNING)
     if not values["query"] and not generated:
         yield block.problem(
@@ -99,16 +95,14 @@ def check_sink(block: Block, values: Values) -> Iterator[Problem]:
     if not names:
         yield block.problem(
             ("query",),
-            "query has no ? and no :name for the values of a row: insert into t (a, b) values"
-            " (?, ?)",
+            "query has no ? and no :name for the values of a row: write for example insert into"
+            " t (a, b) values (?, ?)",
         )
     elif any(names) and None in names:
-        yield block.problem(
-            ("query",), "query has both ? and :name parameters: write one kind of them"
-        )
+        yield block.problem(("query",), "query has both ? and :name parameters: use only one kind")
     if values["data_save_mode"] == "CUSTOM_PROCESSING" and not values["custom_sql"]:
         yield block.problem(
-            (), "custom_sql is missing: it is needed where data_save_mode = CUSTOM_PROCESSING"
+            (), "custom_sql is missing: data_save_mode = CUSTOM_PROCESSING requires it"
         )
     if (
         values["url"]
@@ -121,11 +115,11 @@ def check_sink(block: Block, values: Values) -> Iterator[Problem]:
 
 
 def _check_database(block: Block, values: Values) -> Iterator[Problem]:
-    """A connection to PostgreSQL sees one database only."""
+    """Check `database` of PostgreSQL: a connection sees one database only."""
     try:
         address = parse_url(values["url"])
     except ValueError:
-        return  # told already
+        return  # reported elsewhere
     wanted = values["database"]
     if (
         address.system.value == "postgresql"
@@ -136,14 +130,14 @@ def _check_database(block: Block, values: Values) -> Iterator[Problem]:
         yield block.problem(
             ("database",),
             f"the URL names the database {address.database!r}, and a connection to PostgreSQL sees"
-            " no other one",
+            " only one database",
         )
 
 
 def _check_url(block: Block, values: Values, not_by_spark: Mapping[str, str]) -> Iterator[Problem]:
     url = values["url"]
     if not url:
-        return  # told already
+        return  # reported elsewhere
     if not has_native_dialect(url):
         yield from _check_jvm(block, values, not_by_spark)
         return
@@ -154,22 +148,23 @@ def _check_url(block: Block, values: Values, not_by_spark: Mapping[str, str]) ->
 
 
 def _check_jvm(block: Block, values: Values, not_by_spark: Mapping[str, str]) -> Iterator[Problem]:
-    """A database that only Spark's JDBC can speak to: what it needs, and what it cannot do."""
+    """Check a database that is accessed through Spark's JDBC: driver, unsupported options."""
     name = url_without_secrets(values["url"]).removeprefix("jdbc:").partition(":")[0]
     if not values["url"].strip().startswith("jdbc:"):
         yield block.problem(
             ("url",),
-            f"{name!r} begins no JDBC URL: write jdbc:mysql://host:3306/database, or jdbc: and what"
-            " the driver of your database takes",
+            f"{name!r} is not a JDBC URL: write jdbc:mysql://host:3306/database, or a jdbc: URL for"
+            " the driver of your database",
         )
     elif not values["driver"]:
         yield block.problem(
             (),
-            f"{name} is read and written by Spark's JDBC, which needs its driver: {_JARS}; mysql,"
+            f"{name} is accessed through Spark's JDBC, which needs its driver: {_JARS}; mysql,"
             " mariadb, postgresql and sqlite need none",
         )
     for key, why in not_by_spark.items():
         if values[key]:
             yield block.problem(
-                (key,), f"{key} does not go with {name}, which is spoken to by Spark's JDBC: {why}"
+                (key,),
+                f"{key} is not supported for {name}, which is accessed through Spark's JDBC: {why}",
             )

@@ -1,6 +1,6 @@
-"""The Jdbc connectors: the sink's options, and what source and sink can do.
+"""Declares the Jdbc connectors: the sink's options and the capabilities of source and sink.
 
-Declarations only: no Arrow, no driver, so that validating is quick.
+Declarations only, without Arrow and drivers, so that validation is fast.
 """
 
 from dataclasses import replace
@@ -41,26 +41,26 @@ SINK_OPTIONS = OptionSet(
         Option(
             "database",
             OptionKind.TEXT,
-            "The database of `table`, where the URL names none or another one; placeholders such as"
+            "The database of `table`, if the URL names none or another one; placeholders such as"
             " ${database_name} are replaced.",
         ),
         Option(
             "table",
             OptionKind.TEXT,
-            "The table; ${database_name}, ${schema_name} and ${table_name} stand for the incoming"
-            " table's. Default: ${table_name}.",
+            "The table; ${database_name}, ${schema_name} and ${table_name} are those of the incoming"
+            " table. Default: ${table_name}.",
         ),
         Option(
             "primary_keys",
             OptionKind.LIST,
-            "The columns that tell rows apart; otherwise the incoming table's primary key, else its"
-            " unique key, else rows are added.",
+            "The key columns. Default: the incoming table's primary key, else its unique key; without"
+            " a key rows are only inserted.",
         ),
         Option(
             "enable_upsert",
             OptionKind.BOOL,
-            "Whether a row whose key is there replaces it; otherwise that is an error. Updates and"
-            " deletes are applied anyway.",
+            "Whether a row replaces an existing row with the same key; otherwise that is an error."
+            " Updates and deletes are always applied.",
             True,
         ),
         Option(
@@ -73,14 +73,14 @@ SINK_OPTIONS = OptionSet(
         Option(
             "schema_save_mode",
             OptionKind.ENUM,
-            "What happens to the table before the first rows.",
+            "How the table is prepared before the first rows.",
             "CREATE_SCHEMA_WHEN_NOT_EXIST",
             choices=SCHEMA_MODES,
         ),
         Option(
             "data_save_mode",
             OptionKind.ENUM,
-            "What happens to the rows that are there.",
+            "What happens to existing rows.",
             "APPEND_DATA",
             choices=DATA_MODES,
         ),
@@ -92,34 +92,39 @@ SINK_OPTIONS = OptionSet(
         Option(
             "batch_size",
             OptionKind.INT,
-            "How many rows `query` is run for at once; generated statements take whole batches.",
+            "Number of rows per execution of `query`; generated statements write whole batches.",
             1000,
             minimum=1,
         ),
-        Option("is_exactly_once", OptionKind.BOOL, f"{UNUSED}: the sink always is.", False),
+        Option(
+            "is_exactly_once",
+            OptionKind.BOOL,
+            f"{UNUSED}: the sink always delivers exactly once.",
+            False,
+        ),
         Option("xa_data_source_class_name", OptionKind.TEXT, f"{UNUSED}: no XA is needed."),
         Option(
             "max_commit_attempts",
             OptionKind.INT,
-            f"{UNUSED}: a batch is repeated until it is there.",
+            f"{UNUSED}: a batch is repeated until it is committed.",
         ),
         Option("transaction_timeout_sec", OptionKind.INT, f"{UNUSED}."),
         Option(
             "max_retries",
             OptionKind.INT,
-            f"{UNUSED}: `job.retry.times` says how often a batch is tried.",
+            f"{UNUSED}: `job.retry.times` limits the attempts of a batch.",
         ),
         Option("auto_commit", OptionKind.BOOL, f"{UNUSED}: a batch is one transaction."),
         Option(
             "batch_interval_ms",
             OptionKind.INT,
-            f"{UNUSED}: `checkpoint.interval` says how often rows become visible.",
+            f"{UNUSED}: `checkpoint.interval` determines how often rows become visible.",
         ),
         Option("support_upsert_by_insert_only", OptionKind.BOOL, f"{UNUSED}."),
         Option(
             "support_upsert_by_query_primary_key_exist",
             OptionKind.BOOL,
-            f"{UNUSED}: a key that is there is found without a query for each row.",
+            f"{UNUSED}: existing keys are found without a query for each row.",
         ),
         Option(
             "connect_timeout_ms", OptionKind.INT, f"{UNUSED}: see connection_check_timeout_sec."
@@ -129,37 +134,37 @@ SINK_OPTIONS = OptionSet(
         Option(
             "is_primary_key_updated",
             OptionKind.BOOL,
-            f"{UNUSED}: a changed key is always followed.",
+            f"{UNUSED}: a changed key is always applied.",
         ),
         Option("use_copy_statement", OptionKind.BOOL, f"{UNUSED}: rows are always loaded in bulk."),
         Option(
             "allow_lossy_types",
             OptionKind.BOOL,
-            "Whether rows may go into columns that round or cut them: fewer digits after the point"
-            " or of a second, a date for a time, a float for a decimal. Otherwise such a column is"
-            " refused before the first row.",
+            "Whether columns may round or truncate values: fewer digits after the point or of a"
+            " second, a date for a time, a float for a decimal. Otherwise such a column is rejected"
+            " before the first row.",
             False,
         ),
         Option(
             "allow_merged_keys",
             OptionKind.BOOL,
-            "Whether rows that differ at the source may be one row of the target: its collation"
-            " passes over cases, accents or blanks, or primary_keys are not unique at the source."
-            " Otherwise such a key is refused.",
+            "Whether different rows of the source may become one row of the target, since its"
+            " collation ignores case, accents or blanks, or primary_keys are not unique at the"
+            " source. Otherwise such a key is rejected.",
             False,
         ),
         Option(
             "allow_shared_table",
             OptionKind.BOOL,
             "Whether several incoming tables may be written to one table of the target. Otherwise"
-            " they are refused.",
+            " they are rejected.",
             False,
         ),
         Option(
             "create_index",
             OptionKind.BOOL,
-            "Whether a table that is made has its key as primary key. Without it rows are still"
-            " told apart, more slowly.",
+            "Whether a created table has its key as primary key. Without it, keys still work, but"
+            " more slowly.",
             True,
         ),
         Option("multi_table_sink_replica", OptionKind.INT, f"{UNUSED}."),
@@ -168,7 +173,7 @@ SINK_OPTIONS = OptionSet(
 
 
 def _refine_sink(values: Values, capabilities: Capabilities) -> Capabilities:
-    """With keys a replay converges; without, rows would be there twice."""
+    """With keys a replay converges; without keys it duplicates rows."""
     keyed = bool(values["primary_keys"]) and not values["query"] and values["enable_upsert"]
     refuses = (RowKind.DELETE,) if values["query"] else ()
     return replace(
@@ -180,7 +185,7 @@ def _refine_sink(values: Values, capabilities: Capabilities) -> Capabilities:
 
 
 def needs_jvm(values: Values) -> bool:
-    """Whether only Spark's JDBC can speak to the database."""
+    """Whether the database is only accessible through Spark's JDBC."""
     return not has_native_dialect(values["url"])
 
 
@@ -217,7 +222,7 @@ _SOURCE, _SINK = (
             row_kinds=True,
             multi_table=True,
             fusable=True,
-            state="the last batch and the tables that are prepared",
+            state="the last batch and the prepared tables",
         ),
         implementation="tidegate.connectors.jdbc.sink:JdbcSink",
         check=check_sink,
@@ -244,7 +249,7 @@ _DIRECT_SINK = replace(
         go_back=GoBack.DUPLICATE,
         refuses=(RowKind.UPDATE_BEFORE, RowKind.DELETE),
         multi_table=True,
-        state="the tables that have begun",
+        state="the tables that were written",
     ),
     refine=None,
 )
@@ -254,7 +259,7 @@ _AT_LEAST_ONCE_SINK = replace(
 
 
 def _jvm_sink(values: Values) -> Connector:
-    """Known databases exactly once; of others nobody knows what their transactions hold."""
+    """Exactly once for known databases; the transactions of others may not include the record."""
     if Brand.of(values["url"]).has_known_transactions:
         return _JVM_SINK
     staged = values["query"] or (values["primary_keys"] and values["enable_upsert"])

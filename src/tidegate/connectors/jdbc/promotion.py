@@ -1,11 +1,11 @@
-"""A staging table that becomes the target: where a table is not there yet, the rows of its first
-batch need not be written twice. PostgreSQL only.
+"""Turn a staging table into the target table, if the target does not exist yet (PostgreSQL only).
 
-A task stages such rows in a logged table of exactly the target's shape, without numbers and kinds.
-The commit renames the largest of them to the target, adds the rows of the others, and makes the key
-last, all in its one transaction. `can_promote` is asked by writer.py, in tasks; `StagePromotion` by
-committer.py. Where it cannot be done after all (the table has come meanwhile, a key is there
-twice), the rows are merged in the usual way: their order is that in which they lie.
+The rows of the first batch need not be written twice then. A task stages them in a logged table
+with exactly the target's columns, without sequence numbers and row kinds. The commit renames the
+largest staging table to the target, adds the rows of the others, and creates the key last, in one
+transaction. writer.py calls `can_promote`, in tasks; committer.py uses `StagePromotion`. If the
+promotion fails (the table was created meanwhile, or a key occurs twice), the rows are merged as
+usual, in their physical order.
 """
 
 from collections.abc import Sequence
@@ -20,14 +20,15 @@ from tidegate.databases.url import Address, System
 from tidegate.plugin.option import Values
 
 _CREATING_MODES = ("CREATE_SCHEMA_WHEN_NOT_EXIST", "RECREATE_SCHEMA")
-# Whoever follows the log of this database would see the rows under the name of the staging table.
+# Readers of this database's log would see the rows under the name of the staging table.
 _LOG_READERS = """select 1 from pg_publication_tables where schemaname = %s and tablename = %s
     union all select 1 from pg_replication_slots where slot_type = 'logical' and plugin <> 'pgoutput' and database = current_database() limit 1"""
 
 
 def can_promote(target: JdbcTarget, values: Values, dialect: Dialect, address: Address) -> bool:
-    """Whether a staging table can have the shape and the place of this target, and nothing else is
-    wanted of the first batch than to insert.
+    """Whether a staging table can have the target's columns and schema.
+
+    The first batch must only insert.
     """
     if dialect.system is not System.POSTGRES or values["query"] or target.kinds:
         return False
@@ -44,7 +45,7 @@ def can_promote(target: JdbcTarget, values: Values, dialect: Dialect, address: A
 
 
 class StagePromotion:
-    """Staging tables of one target, the largest first, as that target."""
+    """Promotes the staging tables of one target, the largest one first."""
 
     def __init__(
         self, dialect: Dialect, values: Values, target: JdbcTarget, places: Sequence[TableName]
@@ -55,7 +56,7 @@ class StagePromotion:
         self._keyed = bool(values["create_index"]) and bool(target.key)
 
     def is_allowed(self, session: Session) -> bool:
-        """Whether the target is not there, and nobody follows what is written to new tables."""
+        """Whether the target does not exist and no log reader would see new tables."""
         place = self._places[0]
         return self._dialect.table_info(session, self._target.name) is None and not session.query(
             _LOG_READERS, (place.schema, place.table)

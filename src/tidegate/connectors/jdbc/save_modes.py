@@ -1,8 +1,7 @@
-"""What happens to a table before the first rows of a lineage: schema_save_mode and data_save_mode;
-and columns that come later. Called by committer.py.
+"""Prepares a table before the first rows of a lineage: schema_save_mode and data_save_mode.
 
-Every step can be repeated: until the record says that a table is prepared, none of our rows is in
-it.
+Also adds columns later. Called by committer.py. Every step can be repeated: until the record marks
+a table as prepared, it has none of our rows.
 """
 
 from tidegate.connectors.jdbc.target import JdbcTarget
@@ -24,7 +23,7 @@ from tidegate.plugin.option import Values
 
 
 class TableNotPrepared(UserError):
-    """The table is not as the save mode wants it."""
+    """The table does not meet the requirements of the save mode."""
 
     condition = "save-mode"
 
@@ -44,11 +43,11 @@ class SaveModes:
 
     @property
     def removes_rows(self) -> bool:
-        """Whether what others have written goes."""
+        """Whether rows written by others are removed."""
         return bool(self._schema == "RECREATE_SCHEMA" or self._data == "DROP_DATA")
 
     def apply(self, session: Session, target: JdbcTarget) -> None:
-        """Once in the life of a lineage."""
+        """Prepare a table; done once per lineage."""
         info = self._dialect.table_info(session, target.name)
         if info is None and self._schema == "ERROR_WHEN_SCHEMA_NOT_EXIST":
             raise TableNotPrepared(
@@ -84,7 +83,7 @@ class SaveModes:
             session.execute(statement)
 
     def _types(self, session: Session, target: JdbcTarget) -> list[str]:
-        """The types of a new table's columns: wide enough for whatever the source may have."""
+        """The types of a new table's columns, wide enough for all values of the source."""
         columns = target.columns
         natives = [self._dialect.native_type(column.type) for column in columns]
         found = [
@@ -102,7 +101,7 @@ class SaveModes:
             )
         except KeyTooLong as error:
             raise TableNotPrepared(
-                f"the table {target.name} cannot be made: {error}. Make it yourself, choose other"
+                f"the table {target.name} cannot be created: {error}. Create it yourself, choose other"
                 " primary_keys, or set create_index = false"
             ) from None
         for number, native in zip(places, wide, strict=True):
@@ -110,7 +109,7 @@ class SaveModes:
         return found
 
     def _has_namespace(self, session: Session, name: TableName) -> bool:
-        """Asked first: even `if not exists` needs a right that a user may lack."""
+        """Check before creating: even `if not exists` needs a permission that users may lack."""
         match self._dialect.system:
             case System.MYSQL:
                 return (
@@ -135,11 +134,11 @@ class SaveModes:
             f"select 1 from {self._dialect.qualified(name)} limit 1"
         ):
             raise TableNotPrepared(
-                f"there are rows in {name} already, and data_save_mode is ERROR_WHEN_DATA_EXISTS"
+                f"{name} has rows already, and data_save_mode is ERROR_WHEN_DATA_EXISTS"
             )
 
     def add_missing_columns(self, session: Session, target: JdbcTarget, info: TableInfo) -> None:
-        """Add columns that the source has got since."""
+        """Add columns that were added at the source."""
         lacking = (
             [column for column in target.columns if info.column(column.name) is None]
             if target.adds_columns
@@ -152,7 +151,7 @@ class SaveModes:
             session.execute(add_column(self._dialect, target.name, column, native))
 
     def read_table(self, session: Session, target: JdbcTarget) -> TableInfo:
-        """The target's table as it is now."""
+        """Read the current definition of the target's table."""
         info = self._dialect.table_info(session, target.name)
         if info is None:
             raise TableMissing(str(session.address), target.name.path)

@@ -1,6 +1,6 @@
-"""The Jdbc sink: made in the driver from validated options, pickled into the tasks.
+"""The Jdbc sink: created in the driver from validated options, pickled into the tasks.
 
-Joins its writer and its committer; does no I/O itself.
+Creates its writer and its committer; does no I/O itself.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ from tidegate.plugin.placeholders import has_placeholder
 
 
 class JdbcSink(Sink):
-    """Tables of a database, exactly once."""
+    """Writes tables of a database, exactly once."""
 
     def __init__(self, values: Values, context: OperatorContext) -> None:
         super().__init__(values, context)
@@ -27,12 +27,12 @@ class JdbcSink(Sink):
         )
         if self.address.system is not System.SQLITE and not self.address.database:
             raise UserError(
-                "the sink's URL names no database: its record and its staging tables need one, so"
-                " write it into the URL"
+                "the sink's URL names no database, but its record and staging tables need one: add"
+                " it to the URL"
             )
 
     def check_connection(self) -> bool:
-        """Log in, and leave. A file that is not there yet is not made."""
+        """Log in; a missing SQLite file is not created."""
         if self.address.system is System.SQLITE and not Path(self.address.database).exists():
             return False
         open_session(self.address).close()

@@ -1,6 +1,6 @@
-"""A sink's own `query`, run for every staged row in the committer's transaction.
+"""Runs a sink's `query` option for every staged row, in the committer's transaction.
 
-Rows pass through the driver: for statements that cannot be generated.
+The rows pass through the driver. For statements that cannot be generated.
 """
 
 import re
@@ -25,9 +25,9 @@ _TOKENS = re.compile(
 
 
 def parse_parameters(query: str, mark: str = "%s") -> tuple[str, tuple[str | None, ...]]:
-    """A statement whose ? and :name are marks, and their names in order (None: by place).
+    """Replace ? and :name by the driver's placeholder; also returns their names (None for ?).
 
-    What stands in quotes and comments is left alone.
+    Quoted texts and comments are not changed.
     """
     names: list[str | None] = []
 
@@ -41,23 +41,21 @@ def parse_parameters(query: str, mark: str = "%s") -> tuple[str, tuple[str | Non
 
 
 def column_indexes(names: Sequence[str | None], columns: Sequence[str]) -> list[int]:
-    """Which column each parameter takes: those with a name by it, all others in the order of the
-    columns.
-    """
+    """The column of each parameter: by its name, or in the order of the columns."""
     if any(names):
         if None in names:
-            raise UserError("query has both ? and :name parameters: write one kind of them")
+            raise UserError("query has both ? and :name parameters: use only one kind")
         lower = [column.lower() for column in columns]
         for name in names:
             if str(name).lower() not in lower:
                 raise UserError(
-                    f"query has the parameter :{name}, and the incoming rows have no such column:"
+                    f"query has the parameter :{name}, but the incoming rows have no such column:"
                     f" {', '.join(columns)}"
                 )
         return [lower.index(str(name).lower()) for name in names]
     if len(names) != len(columns):
         raise UserError(
-            f"query has {len(names)} times ?, and the incoming rows have {len(columns)} columns:"
+            f"query has {len(names)} parameters, but the incoming rows have {len(columns)} columns:"
             f" {', '.join(columns)}"
         )
     return list(range(len(columns)))
@@ -71,13 +69,13 @@ def run_query(
     target: "JdbcTarget",
     rows_max: int,
 ) -> None:
-    """All rows of one staging table, in their order."""
+    """Run the query for all rows of one staging table, in their order."""
     statement, names = parse_parameters(query)
     places = column_indexes(names, target.names())
     stage = dialect.qualified(place)
     if session.query(f"select 1 from {stage} where kind = {RowKind.DELETE.code} limit 1"):
         raise UserError(
-            "a row that deletes cannot be written by `query`: use generate_sink_sql = true, or put"
+            "`query` cannot write a row that deletes: use generate_sink_sql = true, or put"
             " FilterRowKind before the sink"
         )
     columns = ", ".join(f"c{number}" for number in places)

@@ -1,9 +1,9 @@
-"""The sink's record in the target: one row for each (lineage, pipeline, sink), changed in the same
-transaction as the data. Called by committer.py.
+"""The sink's record in the target database: one row for each (lineage, pipeline, sink).
 
-Its lock is the fence: whoever commits holds it, and a generation that finds a higher one in it
-ends. So does a driver that finds its own generation with the token of another driver, which is of
-another copy of its installation. `prepared` names the tables whose save modes are done.
+It changes in the same transaction as the data. Called by committer.py. Its row lock is the fence:
+every commit holds it, and a generation that finds a higher one in the row ends. So does a driver
+that finds its own generation with the token of another driver, which runs in another copy of its
+installation. `prepared` names the tables whose save modes were applied.
 """
 
 import json
@@ -26,20 +26,18 @@ _NO_TABLE = ("42P01", "1146")
 _ADDED_COLUMNS = {"token": "varchar(100)", "installation": "varchar(40)"}
 """Columns that tables of older releases lack."""
 _DROPPED_PREFIX = "dropped by "
-"""What a token begins with where the save mode of another job has removed this sink's rows."""
+"""Prefix of the token after another job's save mode removed this sink's rows."""
 
 
 class RecordGone(TransientError):
-    """The row, or its table, is not there any more: the target was emptied, dropped or replaced
-    while the job ran.
-    """
+    """The record or its table is missing: the target was replaced while the job ran."""
 
     condition = "sink-record-gone"
     domain = Domain.EXTERNAL
 
     def __init__(self, where: str, operator: str) -> None:
         super().__init__(
-            f"the record of the Jdbc sink {operator} is not in {where} any more (table {TABLE}):"
+            f"the record of the Jdbc sink {operator} is no longer in {where} (table {TABLE}):"
             " the row was deleted, or the database was dropped or replaced while the job ran"
         )
         self.where = where
@@ -53,9 +51,9 @@ class SinkRowsDropped(TerminalError):
 
     def __init__(self, where: str, operator: str, by: str) -> None:
         super().__init__(
-            f"{by} has removed rows that the Jdbc sink {operator} had written to {where}, by its"
-            " save mode (DROP_DATA or RECREATE_SCHEMA). Give the two jobs tables of their own, and"
-            " start this one over with --restore fresh"
+            f"{by} removed rows that the Jdbc sink {operator} had written to {where}, by its save"
+            " mode (DROP_DATA or RECREATE_SCHEMA). Let the two jobs write to different tables, and"
+            " restart this one with --restore fresh"
         )
         self.where = where
         self.operator = operator
@@ -63,21 +61,22 @@ class SinkRowsDropped(TerminalError):
 
 
 class TargetOffsetsDiffer(TerminalError):
-    """The target has this batch with other ranges: two jobs write as one, or the store was put back
-    to an older time.
+    """The target has this batch with other offsets.
+
+    Two jobs write as the same sink, or the store was restored to an older state.
     """
 
     condition = "other-offsets"
 
     def __init__(self, where: str, checkpoint: int, found: int) -> None:
         what = (
-            "with other ranges of its sources"
+            "with other offsets of its sources"
             if found == checkpoint
-            else f"and is at checkpoint {found} already"
+            else f"and is already at checkpoint {found}"
         )
         super().__init__(
-            f"the database {where} holds the batch of checkpoint {checkpoint} {what} (table"
-            f" {TABLE}): start fresh, or restore that checkpoint"
+            f"the database {where} has the batch of checkpoint {checkpoint} {what} (table"
+            f" {TABLE}): start with --restore fresh, or restore that checkpoint"
         )
         self.checkpoint = checkpoint
         self.found = found
@@ -85,7 +84,7 @@ class TargetOffsetsDiffer(TerminalError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SinkRecord:
-    """What the target knows of this sink."""
+    """Contents of a sink's record."""
 
     checkpoint: int
     generation: int
@@ -94,7 +93,7 @@ class SinkRecord:
 
 
 class SinkRecordTable:
-    """The record of one sink in one lineage."""
+    """Reads and writes the record of one sink in one lineage."""
 
     def __init__(
         self, address: Address, dialect: Dialect, context: OperatorContext, resume: SinkRestore
@@ -111,7 +110,7 @@ class SinkRecordTable:
         self._table = dialect.qualified(staging_table_name(address, TABLE))
 
     def create_table(self, session: Session) -> None:
-        """The table of records, with all columns; another sink may make it at the same moment."""
+        """Create the table, or add missing columns; another sink may do so at the same time."""
         info = self._dialect.table_info(session, staging_table_name(self._address, TABLE))
         if info is None:
             text = "longtext" if self._dialect.system is System.MYSQL else "text"
@@ -139,10 +138,7 @@ class SinkRecordTable:
                 raise
 
     def read_checkpoint(self, session: Session) -> int:
-        """The newest checkpoint that the target knows of; 0 where it knows nothing.
-
-        Changes nothing, and needs no table.
-        """
+        """Read the newest committed checkpoint; 0 without a record. Changes nothing."""
         info = self._dialect.table_info(session, staging_table_name(self._address, TABLE))
         if info is None:
             return 0
@@ -160,10 +156,7 @@ class SinkRecordTable:
     def insert_if_missing(
         self, session: Session, checkpoint: int, prepared: frozenset[str]
     ) -> bool:
-        """Within a transaction: the row of this sink, unless it is there.
-
-        Whether it was made now.
-        """
+        """Within a transaction: insert the row if it does not exist; returns whether it did."""
         words = {
             System.MYSQL: ("insert ignore into", ""),
             System.POSTGRES: ("insert into", "on conflict do nothing"),
@@ -186,9 +179,10 @@ class SinkRecordTable:
         return made > 0
 
     def lock(self, session: Session) -> SinkRecord:
-        """Within a transaction: the row, which nobody else can have until its end. Fenced where it
-        belongs to a higher generation, OtherCopy where another driver of this one has it,
-        RecordGone where it is not there.
+        """Lock the row until the end of the transaction and read it.
+
+        Raises Fenced if it belongs to a higher generation, OtherCopy if to another driver of this
+        generation, RecordGone if it does not exist.
         """
         lock = "" if self._dialect.system is System.SQLITE else " for update"
         try:
@@ -224,7 +218,7 @@ class SinkRecordTable:
             raise OtherCopy(what, self._generation)
 
     def take_over(self, session: Session) -> None:
-        """Within a transaction: from now on only this driver and higher generations."""
+        """Within a transaction: assign the row to this driver, and fence older generations."""
         session.execute(
             f"update {self._table} set generation = %s, token = %s, installation = %s where id"
             " = %s",
@@ -232,9 +226,7 @@ class SinkRecordTable:
         )
 
     def fence_other_sinks(self, session: Session, path: str) -> None:
-        """The rows of a table are about to be removed, as the save mode says: every other sink that
-        has written to it is stopped by name.
-        """
+        """Stop every other sink that has written to a table whose rows are about to be removed."""
         for key, prepared in session.query(
             f"select id, prepared from {self._table} where id <> %s", (self._id,)
         ):
@@ -243,21 +235,21 @@ class SinkRecordTable:
                 session.execute(f"update {self._table} set token = %s where id = %s", (by, key))
 
     def save_prepared(self, session: Session, prepared: frozenset[str]) -> None:
-        """Within a transaction: the save modes of these tables are done."""
+        """Within a transaction: save the names of the prepared tables."""
         session.execute(
             f"update {self._table} set prepared = %s where id = %s",
             (json.dumps(sorted(prepared)), self._id),
         )
 
     def advance(self, session: Session, checkpoint: int, offsets: Mapping[str, Any]) -> None:
-        """Within a transaction: this batch is there."""
+        """Within a transaction: advance the record to this batch."""
         session.execute(
             f"update {self._table} set checkpoint = %s, offsets = %s where id = %s",
             (checkpoint, json.dumps(offsets), self._id),
         )
 
     def remove(self, session: Session) -> None:
-        """The job is done, and so is its record. That of another driver stays."""
+        """Delete the record, since the job has finished. A record of another driver stays."""
         mine = "(token is null or token = '' or token = %s)" if self._token else "1 = 1"
         given = (self._id, self._generation, *((self._token,) if self._token else ()))
         session.execute(
@@ -267,8 +259,10 @@ class SinkRecordTable:
     def includes(
         self, record: SinkRecord, checkpoint: int, offsets: Mapping[str, Any], ahead: int = 0
     ) -> bool:
-        """Whether this very batch is there, or lies before the record in a chain up to `ahead` that
-        is being repeated; OtherOffsets where another one is in its place.
+        """Whether the target already has this batch.
+
+        Batches before the record, up to checkpoint `ahead`, are being repeated and included. Raises
+        TargetOffsetsDiffer if the target has this checkpoint with other offsets.
         """
         if checkpoint < record.checkpoint <= ahead:
             return True

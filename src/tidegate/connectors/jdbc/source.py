@@ -1,8 +1,8 @@
-"""The Jdbc source: tables cut into chunks when it begins, batches of chunks, splits of neighbouring
-chunks. The engine calls it by plugin.contract.
+"""The Jdbc source: splits tables into chunks at the start, and reads batches of chunks.
 
-A table that is changed while it is read gives each chunk as it was when that was read. A batch that
-is repeated asks for the same ranges again.
+The engine calls it through plugin.contract. A split has adjacent chunks. If a table changes while
+it is read, each chunk has the rows of the time when it was read. A repeated batch reads the same
+ranges again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,12 +29,12 @@ from tidegate.plugin.contract import Limit, Offset, OperatorContext, Progress, S
 from tidegate.plugin.option import Values
 
 CHUNKS_MAX = 2000
-"""Of all tables together, about."""
+"""Approximate limit for all tables together."""
 CHUNKS_EACH_MIN = 16
 
 
 class JdbcSource(Source):
-    """Tables and queries of a database."""
+    """Source of tables and queries of a database."""
 
     def __init__(self, values: Values, context: OperatorContext) -> None:
         super().__init__(values, context)
@@ -44,22 +44,22 @@ class JdbcSource(Source):
 
     @property
     def bounded(self) -> bool:
-        """Always: what is there is read once."""
+        """Always true: existing rows are read once."""
         return True
 
     def reads(self) -> tuple[TableRead, ...]:
-        """What is read; asked of the database once."""
+        """The tables and queries to read, resolved once."""
         if self._reads is None:
             with open_session(self.address) as session:
                 self._reads = resolve_tables(session, self.dialect, self.values)
         return self._reads
 
     def tables(self) -> tuple[Table, ...]:
-        """The tables as the database has them."""
+        """The tables as defined in the database."""
         return tuple(read.table for read in self.reads())
 
     def initial(self) -> Offset:
-        """Every table cut into chunks."""
+        """Split every table into chunks."""
         reads = self.reads()
         with open_session(self.address) as session:
             tables = [
@@ -106,7 +106,7 @@ class JdbcSource(Source):
         )
 
     def _rows(self, session: Session, read: TableRead) -> int:
-        """From the statistics, else counted: they say nothing about queries, views and new tables."""
+        """Estimate the rows from statistics, or count them if there are none."""
         estimated = 0
         if read.name is not None and not read.filter and not self.values["use_select_count"]:
             estimated = self.dialect.estimate_rows(session, read.name)
@@ -118,7 +118,7 @@ class JdbcSource(Source):
         return end_of_batch(start, limit)
 
     def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:
-        """Neighbouring chunks of a table together, one range each."""
+        """Combine adjacent chunks of a table to one range per split."""
         begun, until = ChunkPosition.from_json(start), ChunkPosition.from_json(end).done
         each = max(1, -(-(until - begun.done) // max(count, 1)))
         splits = []
@@ -134,16 +134,13 @@ class JdbcSource(Source):
         return splits
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """The rows of a range.
-
-        A table without rows gives an empty batch, so that sinks know of it.
-        """
+        """Read the rows of a range; an empty table yields an empty batch, so that sinks create it."""
         path, column, low, high, nulls = split.payload
         read = next((r for r in self.reads() if r.table.path == path), None)
         if read is None:
             raise TerminalError(
-                f"the table {path} was there when the job began, and is not among those that the"
-                f" source reads now: {self.address}"
+                f"the table {path} existed when the job started, but is not among the tables that"
+                f" the source reads now: {self.address}"
             )
         empty = low is None
         for batch in self.dialect.batches(

@@ -2,15 +2,15 @@
 
 from tidegate.plugin.option import Option, OptionKind, OptionSet
 
-UNUSED = "Accepted for the reference's sake, without effect"
+UNUSED = "Accepted for compatibility with SeaTunnel, without effect"
 
 CONNECTION = (
     Option(
         "url",
         OptionKind.TEXT,
         "The database: jdbc:mysql://host:3306/db, jdbc:mariadb://...,"
-        " jdbc:postgresql://host:5432/db, jdbc:sqlite:/path/file.db. Any other JDBC URL is handed"
-        " to Spark's JDBC.",
+        " jdbc:postgresql://host:5432/db, jdbc:sqlite:/path/file.db. Any other JDBC URL is used"
+        " through Spark's JDBC.",
         required=True,
     ),
     Option(
@@ -20,25 +20,25 @@ CONNECTION = (
         " databases above need none.",
     ),
     Option(
-        "username", OptionKind.TEXT, "The user; it may stand in the URL too.", fallbacks=("user",)
+        "username", OptionKind.TEXT, "The user; may also be part of the URL.", fallbacks=("user",)
     ),
     Option("password", OptionKind.TEXT, "The password.", secret=True),
     Option(
         "properties",
         OptionKind.MAP,
-        "More properties of the connection, as they may stand behind the ? of the URL: sslMode,"
+        "More properties of the connection, like those after the ? of the URL: sslMode,"
         " currentSchema ...",
         secret=True,
     ),
     Option(
         "connection_check_timeout_sec",
         OptionKind.INT,
-        "How long a connection may take.",
+        "Timeout for opening a connection.",
         30,
         minimum=1,
     ),
     Option("compatible_mode", OptionKind.TEXT, f"{UNUSED}."),
-    Option("dialect", OptionKind.TEXT, f"{UNUSED}: the URL says which database it is."),
+    Option("dialect", OptionKind.TEXT, f"{UNUSED}: the URL determines the database."),
 )
 
 _ONE_TABLE = (
@@ -51,8 +51,8 @@ _ONE_TABLE = (
     Option(
         "query",
         OptionKind.TEXT,
-        "What to read instead of a whole table; with table_path it is that table's rows, and has"
-        " its name and key.",
+        "A query to read instead of a whole table; with table_path, its rows have that table's"
+        " name and key.",
     ),
     Option(
         "use_regex",
@@ -64,8 +64,8 @@ _ONE_TABLE = (
     Option(
         "partition_column",
         OptionKind.TEXT,
-        "The column by which the rows are cut into splits; otherwise the first of the primary key,"
-        " else of a unique key.",
+        "The column by which rows are divided into splits. Default: the first column of the"
+        " primary key, else of a unique key.",
     ),
     Option(
         "partition_lower_bound",
@@ -80,12 +80,12 @@ _ONE_TABLE = (
     Option(
         "partition_num",
         OptionKind.INT,
-        "Into how many splits; otherwise split.size says it.",
+        "The number of splits. Default: depends on split.size.",
         minimum=1,
     ),
 )
 TABLE_OPTIONS = OptionSet(options=_ONE_TABLE)
-"""What one entry of `table_list` takes."""
+"""The options of one entry of `table_list`."""
 
 SOURCE_OPTIONS = OptionSet(
     options=(
@@ -100,52 +100,52 @@ SOURCE_OPTIONS = OptionSet(
         Option(
             "where_condition",
             OptionKind.TEXT,
-            "Only rows for which this holds, in all tables: `where id > 100`.",
+            "Only rows that match this condition, in all tables: `where id > 100`.",
         ),
         Option(
             "fetch_size",
             OptionKind.INT,
-            "About how many rows are fetched at once; 0 leaves it to the driver.",
+            "Approximate number of rows fetched at once; 0 leaves it to the driver.",
             0,
             minimum=0,
         ),
         Option(
             "split.size",
             OptionKind.INT,
-            "About how many rows a split has: a killed read goes on at a split.",
+            "Approximate number of rows of a split: a killed read resumes at a split.",
             8096,
             minimum=1,
         ),
         Option(
             "split.even-distribution.factor.lower-bound",
             OptionKind.DOUBLE,
-            "Keys are cut by arithmetic where width of keys / rows is at least this.",
+            "Keys are divided by arithmetic if width of keys / rows is at least this.",
             0.05,
         ),
         Option(
             "split.even-distribution.factor.upper-bound",
             OptionKind.DOUBLE,
-            "Keys are cut by arithmetic where width of keys / rows is at most this.",
+            "Keys are divided by arithmetic if width of keys / rows is at most this.",
             100.0,
         ),
         Option(
             "split.sample-sharding.threshold",
             OptionKind.INT,
-            "Other keys are sampled where there would be at least so many splits.",
+            "Other keys are sampled if there would be at least this many splits.",
             1000,
             minimum=1,
         ),
         Option(
             "split.inverse-sampling.rate",
             OptionKind.INT,
-            "Then every so manieth key is looked at.",
+            "The sampling step: every n-th key is read.",
             1000,
             minimum=1,
         ),
         Option(
             "use_select_count",
             OptionKind.BOOL,
-            "Whether rows are counted by `select count(*)` instead of asking the statistics.",
+            "Whether rows are counted by `select count(*)` instead of estimated from statistics.",
             False,
         ),
         Option(

@@ -1,5 +1,6 @@
-"""Which tables a Jdbc source reads, with columns and keys: asked of the database once in each
-driver. Called by source.py; what it gives travels to tasks.
+"""Resolves the tables that a Jdbc source reads, with columns and keys, once in each driver.
+
+Called by source.py; the result is sent to the tasks.
 """
 
 import re
@@ -24,9 +25,9 @@ from tidegate.plugin.schema import DEFAULT_TABLE
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableRead:
-    """One table or query: what is selected, and by which column it can be cut.
+    """One table or query: what to select, and the column to split by.
 
-    `name` is the table whose statistics tell its size, where it is one.
+    `name` is the table whose statistics have the size, if it is a table.
     """
 
     table: Table
@@ -42,19 +43,19 @@ class TableRead:
         return [(column.name, column.type) for column in self.table.columns]
 
     def split_type(self) -> DataType:
-        """The type of the column by which it is cut."""
+        """The type of the split column."""
         return next(
             column.type for column in self.table.columns if column.name == self.split_column
         )
 
     def native_column(self, column: str) -> NativeColumn:
-        """A column as its database has it."""
+        """Find a column's database definition."""
         return next(native for native in self.columns if native.name == column)
 
     def select(
         self, dialect: Dialect, column: str, low: Bound, high: Bound, nulls: str = Nulls.ALSO
     ) -> str:
-        """The rows of one range."""
+        """The statement that reads the rows of one range."""
         key = dialect.key_expression(self.native_column(column)) if column else ""
         chosen = (
             ""
@@ -74,7 +75,7 @@ class TableRead:
 
 
 def resolve_tables(session: Session, dialect: Dialect, values: Values) -> tuple[TableRead, ...]:
-    """Everything that a source's options name."""
+    """Resolve all tables and queries of a source's options."""
     reads: list[TableRead] = []
     for entry in table_entries(values):
         reads += (
@@ -86,14 +87,14 @@ def resolve_tables(session: Session, dialect: Dialect, values: Values) -> tuple[
     for read in reads:
         if read.table.path in taken:
             raise UserError(
-                f"the table {read.table.path} is named twice: leave one of them out of table_list"
+                f"the table {read.table.path} is listed twice: remove one of them from table_list"
             )
         taken.add(read.table.path)
     return tuple(reads)
 
 
 def table_entries(values: Values) -> Iterator[Values]:
-    """What each table is to be read with: the entries of table_list, else the block's own options."""
+    """The options of each table: the entries of table_list, else those of the block."""
     for raw in values["table_list"] or [None]:
         if isinstance(raw, Mapping):
             yield TABLE_OPTIONS.read(Block(raw, lambda _: Location(""), ""))[0]
@@ -124,7 +125,7 @@ def _tables_matching(
 
 
 def _matches(pattern: re.Pattern[str], name: TableName, schema: str) -> bool:
-    """By its whole name; tables of the default schema also by their name alone."""
+    """Match the whole name; tables of the default schema also by their name alone."""
     within = f"{name.schema}.{name.table}" if name.schema else name.table
     bare = [name.table] if name.schema in ("", schema) else []
     return any(pattern.fullmatch(text) for text in (name.path, within, *bare))
@@ -139,7 +140,7 @@ def _table_or_query(session: Session, dialect: Dialect, values: Values, entry: V
             if not entry["query"]:
                 raise UserError(f"table_path: {error}") from None
     if not entry["query"]:
-        assert name is not None, "the check of the options asks for a table or a query"
+        assert name is not None, "the option check requires a table or a query"
         return _table(session, dialect, values, entry, name)
     query = entry["query"].strip().rstrip(";")
     columns = dialect.query_columns(session, query)
@@ -162,7 +163,7 @@ def _table(
         there = [other.path for other in dialect.tables(session, name.database)]
         raise TableMissing(str(session.address), name.path, closest_match(name.path, there))
     if rules_of(session.address.system).relation_kind(session, name) == "sequence":
-        raise UserError(f"{name} is a sequence, and has no rows to copy: name a table or a view")
+        raise UserError(f"{name} is a sequence without rows to copy: name a table or a view")
     return _read(dialect, values, entry, info, dialect.qualified(name), name)
 
 
@@ -177,9 +178,8 @@ def _read(
     columns = tuple(_narrowed(column, values) for column in info.columns)
     table = info.as_table({column.name: dialect.data_type(column) for column in columns})
     if name is None:
-        table = replace(
-            table, options={SOURCE_TYPES: table.options[SOURCE_TYPES]}
-        )  # the name of a query is a path already
+        # The name of a query is a path already.
+        table = replace(table, options={SOURCE_TYPES: table.options[SOURCE_TYPES]})
     splits = _split_column(table.columns, info, entry)
     return TableRead(
         table=table,
@@ -220,7 +220,7 @@ def strip_where(text: str) -> str:
 
 
 def _filter(dialect: Dialect, values: Values, entry: Values) -> str:
-    """What holds for all rows: where_condition, and the bounds of the partition column."""
+    """SQL condition from where_condition and the bounds of the partition column."""
     parts = []
     if values["where_condition"]:
         parts.append(f"({strip_where(values['where_condition'])})")

@@ -1,6 +1,6 @@
-"""Spark's own JDBC reader and writer, for databases whose driver is given.
+"""Spark's JDBC reader and writer, for databases with a given JDBC driver.
 
-Called by foreign.py and spark/build.py, in the driver.
+Called by jvm_connector.py and spark/build.py, in the driver.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,49 +19,29 @@ from pyspark.sql.types import StringType, StructType
 
 from tidegate.connectors.jdbc.jvm_committer import FilledStage
 from tidegate.connectors.jdbc.jvm_connector import JvmRead, JvmSink, JvmSource
+from tidegate.connectors.jdbc.jvm_errors import DriverMissing, translate_jvm_error
+from tidegate.connectors.jdbc.jvm_rows import SHORT_TEXTS, copy_rows
 from tidegate.connectors.jdbc.jvm_sql import KIND, SEQ, Brand, create_stage, stage_column
 from tidegate.connectors.jdbc.jvm_types import check_jvm_types
 from tidegate.connectors.jdbc.save_modes import TableNotPrepared
 from tidegate.connectors.jdbc.stage_names import StageName, lineage_digest, sink_digest
 from tidegate.connectors.jdbc.target import with_name_case
-from tidegate.databases.errors import (
-    AccessDenied,
-    DatabaseUnreachable,
-    StatementRefused,
-    TableMissing,
-    TransientDatabaseError,
-)
-from tidegate.databases.url import mask_secrets, url_without_secrets
+from tidegate.databases.errors import StatementRefused, TableMissing
+from tidegate.databases.url import url_without_secrets
 from tidegate.failpoint import failpoint
-from tidegate.model.errors import TidegateError, UserError
+from tidegate.model.errors import UserError
 from tidegate.model.types import ROW_KIND, RowKind, Table
 from tidegate.plugin.arrow import table_of
 from tidegate.plugin.contract import Offset, WriteTask
 from tidegate.plugin.option import Values, as_text
 
 T = TypeVar("T")
-LINE_MAX = 1000
 CAUSES_MAX = 20
 KEY_TEXT_MAX = 255
 
 
-class DriverMissing(UserError):
-    """The class of a JDBC driver cannot be found."""
-
-    condition = "jdbc-driver-missing"
-
-    def __init__(self, driver: str, where: str, why: str) -> None:
-        super().__init__(
-            f"the JDBC driver {driver!r} for {where} is not there ({why}): name its jar in env {{"
-            ' jars = "/path/driver.jar" } (several are separated by ;), and check `driver` and'
-            " `url`"
-        )
-        self.driver = driver
-        self.where = where
-
-
 def read_table_schema(values: Values, read: JvmRead) -> Table:
-    """The table as Spark sees it."""
+    """Read a table's columns with the types that Spark derives."""
     try:
         return table_of(
             _translating(
@@ -71,13 +51,13 @@ def read_table_schema(values: Values, read: JvmRead) -> Table:
         )
     except TypeError as error:
         raise UserError(
-            f"{read.path} has a column that cannot travel through a pipeline: {error}; leave it out"
-            " or cast it with `query`"
+            f"{read.path} has a column of an unsupported type: {error}; leave it out or cast it"
+            " with `query`"
         ) from error
 
 
 def column_bounds(values: Values, read: JvmRead) -> tuple[int | None, int | None]:
-    """The whole numbers around all values of the partition column."""
+    """Integer bounds of all values of the partition column."""
     where = f" where {read.filter}" if read.filter else ""
     text = (
         f"(select min({read.column}) low_end, max({read.column}) high_end from"
@@ -93,8 +73,8 @@ def _whole(value: Any, rounding: str) -> int | None:
     exact = Decimal(str(value))
     if not exact.is_finite():
         raise UserError(
-            f"partition_column holds {value}, and cannot be cut: name another column, or leave"
-            " it out"
+            f"partition_column has the value {value}, which cannot be split: name another column,"
+            " or remove the option"
         )
     return int(exact.to_integral_value(rounding))
 
@@ -102,7 +82,7 @@ def _whole(value: Any, rounding: str) -> int | None:
 def frame(
     source: JvmSource, spark: SparkSession, table: Table, start: Offset, end: Offset
 ) -> DataFrame:
-    """The rows of one table between two offsets: a task for each condition."""
+    """Read the rows of one table between two offsets, with a task for each condition."""
     read, predicates = source.predicates(table, start, end, spark.sparkContext.defaultParallelism)
     rows = _translating(
         source.values, lambda: _rows(source.values, read.relation, predicates or ["1 = 0"], spark)
@@ -111,9 +91,9 @@ def frame(
 
 
 def save(sink: JvmSink, df: DataFrame, table: Table, task: WriteTask) -> None:
-    """Stage the rows of one batch for the committer, or add them directly.
+    """Stage the rows of one batch for the committer, or append them directly.
 
-    The first write into a table does with it what the save modes say.
+    The first write into a table applies the save modes.
     """
     if not sink.direct:
         _stage(sink, df, table, task)
@@ -131,7 +111,7 @@ def save(sink: JvmSink, df: DataFrame, table: Table, task: WriteTask) -> None:
 
 
 def _stage(sink: JvmSink, df: DataFrame, table: Table, task: WriteTask) -> None:
-    """A staging table of this attempt, filled by Spark."""
+    """Create a staging table of this attempt and let Spark fill it."""
     values, names = sink.values, table.names()
     place = "" if values["query"] else sink.target_name(table)
     digests = sink_digest(sink.context), lineage_digest(task.lineage)
@@ -142,8 +122,7 @@ def _stage(sink: JvmSink, df: DataFrame, table: Table, task: WriteTask) -> None:
         columns: tuple[str, ...] = ()
         large: frozenset[int] = frozenset()
         if place:
-            # Of the frame only its schema: what is observed of it is told by the first action on
-            # it.
+            # Only the frame's schema is used: its first action reports the observed metrics.
             _prepare(sink, connection, StructType([df.schema[name] for name in names]), place, key)
             columns = connection.columns(place, [with_name_case(name, values) for name in names])
             if not values["allow_lossy_types"]:
@@ -189,7 +168,7 @@ def _check_types(
     stage: str,
     large: frozenset[int],
 ) -> None:
-    """A staged column of another type could change a value, or lose it."""
+    """Check that staged columns have the target's types, so that they cannot change values."""
     staged = connection.type_numbers(stage, [stage_column(n) for n in range(len(columns))])
     for number, (wanted, made) in enumerate(
         zip(connection.type_numbers(place, columns), staged, strict=True)
@@ -208,9 +187,9 @@ def _prepare(
     place: str,
     key: tuple[int, ...],
 ) -> None:
-    """Once in the life of a lineage, what the save modes say.
+    """Apply the save modes, once per lineage.
 
-    May be repeated until the first commit: none of our rows is in the table before it.
+    May be repeated until the first commit: the table has none of our rows before it.
     """
     values, staging = sink.values, sink.staging
     if place in staging.prepared_now or (
@@ -233,7 +212,7 @@ def _prepare(
         and connection.rows(f"select count(*) from {place}")[0][0] != "0"
     ):
         raise TableNotPrepared(
-            f"there are rows in {place}, and data_save_mode is ERROR_WHEN_DATA_EXISTS"
+            f"{place} has rows already, and data_save_mode is ERROR_WHEN_DATA_EXISTS"
         )
     connection.commit()
     if not there:
@@ -248,7 +227,7 @@ def _prepare(
 def _create(
     values: Values, connection: "JvmConnection", shape: StructType, place: str, key: tuple[int, ...]
 ) -> None:
-    """A table as Spark makes it of the columns; the key's texts are short enough to be compared."""
+    """Let Spark create a table; texts of the key are short enough to be indexed."""
     names = [with_name_case(name, values) for name in shape.names]
     texts = [_quoted(names[n]) for n in key if shape[n].dataType == StringType()]
     properties = dict(_properties(values))
@@ -271,12 +250,12 @@ def _create(
 
 
 def is_spark_running() -> bool:
-    """Whether this process has a Spark session to ask through."""
+    """Whether this process has a Spark context."""
     return SparkContext._active_spark_context is not None
 
 
 def connect(values: Values) -> "JvmConnection":
-    """A connection of the JVM's driver, as the job's options say."""
+    """Open a connection with the JDBC driver of the job's options."""
     return _translating(values, lambda: JvmConnection(values, _open_connection(values)))
 
 
@@ -286,19 +265,19 @@ def _open_connection(values: Values) -> Any:
     for name, text in _properties(values).items():
         if name != "driver":
             given.setProperty(name, text)
-    # Not by DriverManager, which does not see classes of jars that came with the job.
+    # DriverManager does not see classes of the job's jars.
     loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
     connection = loader.loadClass(values["driver"]).newInstance().connect(values["url"], given)
     if connection is None:
         raise DriverMissing(
-            values["driver"], url_without_secrets(values["url"]), "it does not take this URL"
+            values["driver"], url_without_secrets(values["url"]), "it does not accept this URL"
         )
     connection.setAutoCommit(False)
     return connection
 
 
 class JvmConnection:
-    """A connection without autocommit; what it throws is one of ours."""
+    """A JDBC connection without autocommit, whose errors are ours."""
 
     def __init__(self, values: Values, java: Any) -> None:
         self._values = values
@@ -309,14 +288,14 @@ class JvmConnection:
         self._lower = bool(about.storesLowerCaseIdentifiers())
 
     def execute(self, sql: str, *given: Any) -> int:
-        """Run a statement; how many rows it changed."""
+        """Run a statement and return the number of changed rows."""
         return _translating(
             self._values,
             lambda: int(self._run(sql, given, lambda statement: statement.executeUpdate())),
         )
 
     def rows(self, sql: str, *given: Any) -> list[tuple[str | None, ...]]:
-        """Everything that a query gives, as texts."""
+        """Run a query and return its rows as texts."""
 
         def read(statement: Any) -> list[tuple[str | None, ...]]:
             found, made = statement.executeQuery(), []
@@ -337,7 +316,7 @@ class JvmConnection:
             return act(statement)
 
     def tables(self, prefix: str) -> list[str]:
-        """The tables whose names begin so, in lower case."""
+        """Names of tables with a prefix, in lower case."""
 
         def read() -> list[str]:
             with closing(
@@ -362,7 +341,7 @@ class JvmConnection:
         return True
 
     def columns(self, place: str, wanted: Sequence[str]) -> tuple[str, ...]:
-        """The columns of a table by these names, as the database itself writes them, in quotes."""
+        """Find columns by name; returns the database's spelling, quoted."""
 
         def read(statement: Any) -> list[str]:
             about = statement.executeQuery().getMetaData()
@@ -382,11 +361,11 @@ class JvmConnection:
         return tuple(self.quote(known.get(name) or known[name.lower()]) for name in wanted)
 
     def short_texts(self, place: str, columns: Sequence[str]) -> frozenset[int]:
-        """Which of these columns are texts, and no large objects."""
+        """Indexes of the columns that are texts, except large objects."""
         return frozenset(
             number
             for number, kind in enumerate(self.type_numbers(place, columns))
-            if kind in _SHORT_TEXTS
+            if kind in SHORT_TEXTS
         )
 
     def type_numbers(self, place: str, columns: Sequence[str]) -> list[int]:
@@ -394,9 +373,7 @@ class JvmConnection:
         return [kind for kind, *_ in self.column_types(place, columns)]
 
     def column_types(self, place: str, columns: Sequence[str]) -> list[tuple[int, int, int]]:
-        """The types of columns, as numbers of java.sql.Types, with their digits and those after the
-        point.
-        """
+        """The types of columns: number of java.sql.Types, precision, scale."""
 
         def read(statement: Any) -> list[tuple[int, int, int]]:
             about = statement.executeQuery().getMetaData()
@@ -411,7 +388,7 @@ class JvmConnection:
         )
 
     def quote(self, name: str) -> str:
-        """A name as it stands."""
+        """Quote a name, if the database supports that."""
         return (
             f"{self._quote}{name.replace(self._quote, self._quote * 2)}{self._quote}"
             if self._quote
@@ -419,12 +396,13 @@ class JvmConnection:
         )
 
     def fold_case(self, name: str) -> str:
-        """How the database keeps a name that is written without quotes."""
+        """Convert to the case in which the database stores unquoted names."""
         return name.upper() if self._upper else name.lower() if self._lower else name
 
     def run_for_rows(self, statement: str, query: str, rows_max: int) -> None:
-        """A statement for every row of a query, with its values as parameters in order; the values
-        stay in the JVM.
+        """Run a statement for every row of a query, with its values as parameters.
+
+        The values stay in the JVM.
         """
         _translating(
             self._values,
@@ -432,67 +410,29 @@ class JvmConnection:
                 query,
                 (),
                 lambda rows: self._run(
-                    statement, (), lambda put: _copy_rows(rows.executeQuery(), put, rows_max)
+                    statement, (), lambda put: copy_rows(rows.executeQuery(), put, rows_max)
                 ),
             ),
         )
 
     def commit(self) -> None:
-        """The end of a transaction."""
+        """Commit the transaction and begin a new one."""
         _translating(self._values, self._java.commit)
 
     def rollback(self) -> None:
-        """The end of a transaction, with nothing changed."""
+        """Roll the transaction back and begin a new one."""
         _translating(self._values, self._java.rollback)
 
     def close(self) -> None:
-        """What was not committed is rolled back."""
+        """Close the connection and roll back uncommitted changes."""
         with suppress(PySparkException, Py4JJavaError):
             self._java.rollback()
         with suppress(PySparkException, Py4JJavaError):
             self._java.close()
 
 
-_SHORT_TEXTS = (1, 12, -15, -9)
-_TEXTS, _BYTES = (
-    (2005, 2011, -1, -16),
-    (2004, -4),
-)  # of java.sql.Types: large objects, which cannot be handed on as they are
-
-
-def _copy_rows(rows: Any, put: Any, rows_max: int) -> None:
-    """All rows into a prepared statement."""
-    about = rows.getMetaData()
-    kinds = [int(about.getColumnType(number)) for number in range(1, about.getColumnCount() + 1)]
-    waiting = 0
-    while rows.next():
-        for number, kind in enumerate(kinds, 1):
-            _put_value(rows, put, number, kind)
-        put.addBatch()
-        waiting += 1
-        if waiting == rows_max:
-            put.executeBatch()
-            waiting = 0
-    if waiting:
-        put.executeBatch()
-
-
-def _put_value(rows: Any, put: Any, number: int, kind: int) -> None:
-    if kind in _TEXTS:
-        put.setString(number, rows.getString(number))
-        return
-    if kind in _BYTES:
-        put.setBytes(number, rows.getBytes(number))
-        return
-    value = rows.getObject(number)
-    if value is None:
-        put.setNull(number, kind)
-    else:
-        put.setObject(number, value)
-
-
 def _write_mode(values: Values, place: str) -> tuple[str, dict[str, str]]:
-    """The mode of a first write: what is there is looked at as the save modes ask."""
+    """The mode of the first write, from the save modes and the existing table."""
     there = _table_exists(values, place)
     if not there and values["schema_save_mode"] in ("ERROR_WHEN_SCHEMA_NOT_EXIST", "IGNORE"):
         raise TableMissing(url_without_secrets(values["url"]), place)
@@ -506,8 +446,8 @@ def _write_mode(values: Values, place: str) -> tuple[str, dict[str, str]]:
         and _translating(values, lambda: _rows(values, place, []).limit(1).count())
     ):
         raise TableNotPrepared(
-            f"there are rows in {place} (maybe of an earlier try of this batch), and data_save_mode"
-            " is ERROR_WHEN_DATA_EXISTS"
+            f"{place} has rows already (possibly of an earlier attempt of this batch), and"
+            " data_save_mode is ERROR_WHEN_DATA_EXISTS"
         )
     return "append", {}
 
@@ -535,7 +475,7 @@ def _rows(
 
 
 def _properties(values: Values) -> dict[str, str]:
-    """What the driver is handed: the connection's properties, who we are, and its class."""
+    """Properties for the JDBC driver: those of the options, credentials and its class."""
     given = {
         str(key): as_text(value)
         for key, value in (values["properties"] or {}).items()
@@ -546,9 +486,10 @@ def _properties(values: Values) -> dict[str, str]:
 
 
 def _translating(values: Values, act: Callable[[], T], *, only_sql: bool = False) -> T:
-    """Do something that asks the database; what Spark throws is one of ours, without a password.
-    `only_sql`: what is not from the database is left to the engine, as rows on their way into it
-    come from anywhere.
+    """Call Spark and translate its errors to ours, without passwords.
+
+    `only_sql`: errors that are not from the database are left to the engine, since rows that are
+    written to it can come from anywhere.
     """
     try:
         return act()
@@ -556,38 +497,11 @@ def _translating(values: Values, act: Callable[[], T], *, only_sql: bool = False
         chain = _causes(error)
         if only_sql and not any(state or name.startswith("java.sql.") for name, _, state in chain):
             raise
-        raise _translate(values, chain or [("", str(error), "")]) from None
-
-
-def _translate(values: Values, chain: list[tuple[str, str, str]]) -> TidegateError:
-    where = url_without_secrets(values["url"])
-    line = mask_secrets(values["url"], values["password"], chain[-1][1].partition("\n")[0])[
-        :LINE_MAX
-    ]
-    text = " ".join(f"{name}: {told}" for name, told, _ in chain)
-    if any(
-        words in text
-        for words in (
-            "ClassNotFoundException",
-            "No suitable driver",
-            "could not open a JDBC connection",
-        )
-    ):
-        return DriverMissing(values["driver"], where, line)
-    state = next((state for _, _, state in reversed(chain) if state), "")
-    if state.startswith("28"):
-        return AccessDenied(where, line)
-    if state.startswith("08"):
-        return DatabaseUnreachable(where, line)
-    if state.startswith(("42", "22", "23")) or not any(
-        name.startswith("java.sql.") for name, _, _ in chain
-    ):
-        return StatementRefused(where, line, state)
-    return TransientDatabaseError(where, line, state)
+        raise translate_jvm_error(values, chain or [("", str(error), "")]) from None
 
 
 def _causes(error: PySparkException | Py4JJavaError) -> list[tuple[str, str, str]]:
-    """The exceptions of the JVM from the outermost to the first cause: class, message, SQLSTATE."""
+    """The chain of JVM exceptions up to the root cause: class, message, SQLSTATE."""
     java = (
         error.java_exception
         if isinstance(error, Py4JJavaError)
@@ -609,9 +523,7 @@ def _causes(error: PySparkException | Py4JJavaError) -> list[tuple[str, str, str
 
 
 def _only_inserts(df: DataFrame) -> DataFrame:
-    """Spark's writer can only add rows: one that takes something back must not become one that is
-    added.
-    """
+    """Fail for rows that update or delete, since Spark's writer can only append rows."""
     adds = f.col(ROW_KIND).isin(RowKind.INSERT.code, RowKind.UPDATE_AFTER.code)
     refused = f.raise_error(
         f.lit(

@@ -1,7 +1,6 @@
-"""The names of staging tables, of which this module is the only author: whose they are, of which
-generation and batch, and of which attempt of a task. Pure.
+"""Names of staging tables, with their sink, generation, batch and task attempt.
 
-`tidegate_s_<sink>_<lineage>_<generation>_<checkpoint>_<attempt>_<table>`: a sink finds its dead
+Pure. Only this module creates such names. `tidegate_s_<sink>_<lineage>_<generation>_<checkpoint>_<attempt>_<table>`: a sink finds its dead
 staging tables by these names, and touches no others.
 """
 
@@ -29,7 +28,7 @@ class StageName:
 
     @staticmethod
     def parse(name: str) -> "StageName | None":
-        """From a name; None where it is none of ours."""
+        """Parse a table name; None if it is not a staging table."""
         found = _NAME.fullmatch(name)
         return (
             StageName(found[1], found[2], int(found[3]), int(found[4]), found[5], int(found[6]))
@@ -43,7 +42,7 @@ def _digest(text: str, digits: int) -> str:
 
 
 def sink_digest(context: OperatorContext) -> str:
-    """A sink of a job, over all its lineages."""
+    """Identifies a sink of a job, across all its lineages."""
     return _digest(f"{context.job_id}/{context.pipeline}/{context.operator}", 8)
 
 
@@ -57,12 +56,13 @@ def record_id(context: OperatorContext, lineage: str) -> str:
 
 
 def stage_prefix(context: OperatorContext) -> str:
-    """What the names of all staging tables of a sink begin with."""
+    """The name prefix of all staging tables of a sink."""
     return f"{PREFIX}{sink_digest(context)}_"
 
 
 def is_dead(stage: StageName, lineage: str, generation: int) -> bool:
-    """Whether nobody can need it when this generation opens: no task of it runs yet, and a job has
-    one incarnation at a time.
+    """Whether a staging table is obsolete when this generation opens the sink.
+
+    None of its tasks runs yet, and a job has one incarnation at a time.
     """
     return stage.lineage != lineage_digest(lineage) or stage.generation <= generation

@@ -1,8 +1,8 @@
-"""Staging: what a task writes before anything is visible. One table for each incoming table and
-attempt, filled in bulk. Called by writer.py.
+"""Staging tables, which tasks fill before anything is visible in the target.
 
-Columns are c0, c1, ... in the incoming order, behind `seq` (the order of the rows) and `kind` (of
-each row). What has no column type of its own, maps and rows, is staged as JSON text.
+There is one for each incoming table and task attempt, loaded in bulk. Called by writer.py. Columns
+are c0, c1, ... in the incoming order, after `seq` (the order of the rows) and `kind` (the row
+kind). Maps and rows, which have no native type, are staged as JSON text.
 """
 
 import json
@@ -24,7 +24,7 @@ NESTED = (TypeName.MAP, TypeName.ROW, TypeName.SPARSE_FLOAT_VECTOR)
 
 
 class StageLoader(ABC):
-    """A connection that makes and fills staging tables."""
+    """A connection that creates and loads staging tables."""
 
     @property
     @abstractmethod
@@ -40,17 +40,18 @@ class StageLoader(ABC):
         columns: Sequence[Column],  # noqa: ARG002  # as above
         rows: int,  # noqa: ARG002  # as above
     ) -> bool:
-        """A new staging table that can become the target (adopt.py), where so many rows are worth
-        it; False where it was not made.
+        """Create a staging table that can become the target, if there are enough rows.
+
+        False if it was not created; see promotion.py.
         """
         return False
 
     @abstractmethod
     def load(self, name: TableName, batch: pa.RecordBatch) -> None:
-        """Add rows: seq, kind, c0, c1, ...; the target's columns where the table has its shape."""
+        """Add rows: seq, kind, c0, c1, ...; or the target's columns, if created like the target."""
 
-    def finish(self) -> None:  # noqa: B027  # what is loaded stays, in most
-        """After the last load: all of it stays."""
+    def finish(self) -> None:  # noqa: B027  # most loaders commit each load
+        """Make all loads durable; called after the last one."""
 
     @abstractmethod
     def drop(self, name: TableName) -> None: ...
@@ -60,8 +61,9 @@ class StageLoader(ABC):
 
 
 def staging_table_name(address: Address, name: str) -> TableName:
-    """Where staging tables and records are: the database of the URL, in the first schema of its
-    search path.
+    """Qualify the name of a staging or record table.
+
+    They are in the URL's database, in the first schema of its search path.
     """
     match address.system:
         case System.MYSQL:
@@ -94,14 +96,14 @@ def stage_type(kind: DataType, dialect: Dialect) -> str:
         if kind.name is TypeName.STRING:
             return "longtext character set utf8mb4 collate utf8mb4_bin"
         if kind.name is TypeName.TIMESTAMP_TZ:
-            return "datetime(6)"  # in UTC; the target's own type says which values it takes
+            return "datetime(6)"  # in UTC; the target's type decides which values it accepts
     if dialect.system is System.SQLITE and kind.name is TypeName.DECIMAL:
-        return "TEXT"  # every digit; the target's own type says whether it becomes a number
+        return "TEXT"  # all digits; the target's type decides whether it becomes a number
     return dialect.native_type(kind)
 
 
 def staged_column(column: Any, kind: DataType, dialect: Dialect) -> Any:
-    """A column as it is staged."""
+    """Convert a column to its staged form."""
     if is_staged_as_json(kind, dialect):
         return pa.array(
             [None if value is None else to_json(value) for value in column.to_pylist()], pa.string()
@@ -117,7 +119,7 @@ def staged_column(column: Any, kind: DataType, dialect: Dialect) -> Any:
 
 
 def to_json(value: Any) -> str:
-    """Maps, rows and lists as JSON text; what JSON has no word for as text."""
+    """Encode maps, rows and lists as JSON; values that JSON lacks become texts."""
     return json.dumps(_json_value(value), ensure_ascii=False, default=_json_text)
 
 
@@ -141,7 +143,7 @@ def _json_text(value: Any) -> str:
 
 
 def loader_of(address: Address, dialect: Dialect) -> StageLoader:
-    """The loader of an address; it connects."""
+    """Connect a loader for an address; loads its driver only."""
     match address.system:
         case System.MYSQL:
             from tidegate.connectors.jdbc.staging_mysql import MySqlLoader

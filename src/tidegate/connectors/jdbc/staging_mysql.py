@@ -1,5 +1,6 @@
-"""Staging in MariaDB and MySQL: LOAD DATA LOCAL of a text of our own, in which null (\\N) is no
-empty text; inserts where the server allows no LOCAL.
+"""Staging in MariaDB and MySQL with LOAD DATA LOCAL, or inserts if the server forbids LOCAL.
+
+The loaded text distinguishes null (\\N) from the empty text.
 """
 
 import os
@@ -19,13 +20,13 @@ from tidegate.databases.targets.mysql_rules import MySqlRules, exact_collation
 from tidegate.databases.url import Address
 from tidegate.model.types import DataType
 
-# LOCAL is disabled: by the server, by the client, not supported by its version.
+# LOCAL is disabled by the server or the client, or not supported.
 _NO_LOCAL = ("1148", "3948", "4166", "2068")
 _ROWS_PER_INSERT = 1000
 
 
 class MySqlLoader(StageLoader):
-    """A connection and a file that is used again and again."""
+    """Loads rows through a connection and a reusable temporary file."""
 
     def __init__(self, address: Address, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -33,7 +34,7 @@ class MySqlLoader(StageLoader):
         self._session = MySqlSession(address, local_infile=True)
         self._rules.prepare_session(self._session)
         self._local = True
-        # Without a name: nothing is left of it, however this process ends.
+        # Unnamed, so that nothing remains of it, however this process ends.
         self._file = tempfile.TemporaryFile(  # noqa: SIM115  # closed with the loader
             dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         )
@@ -43,7 +44,7 @@ class MySqlLoader(StageLoader):
         return self._session
 
     def create(self, name: TableName, types: list[DataType]) -> None:
-        """A new table, in the order of its rows."""
+        """Create a table with the row order as primary key."""
         columns = ", ".join(
             f"c{number} {stage_type(kind, self._dialect)}" for number, kind in enumerate(types)
         )
@@ -56,7 +57,7 @@ class MySqlLoader(StageLoader):
         )
 
     def load(self, name: TableName, batch: pa.RecordBatch) -> None:
-        """By LOAD DATA LOCAL, else by inserts."""
+        """Load with LOAD DATA LOCAL, else with inserts."""
         if self._local:
             try:
                 self._load_file(name, batch)
@@ -102,7 +103,7 @@ class MySqlLoader(StageLoader):
             )
 
     def _check_unchanged(self) -> None:
-        """LOAD DATA LOCAL changes values that do not fit and only warns, whatever the mode is."""
+        """Fail if LOAD DATA LOCAL changed values; it only warns, in every SQL mode."""
         if why := self._rules.altered_values(self._session):
             raise StatementRefused(str(self._session.address), why)
 
@@ -116,9 +117,7 @@ class MySqlLoader(StageLoader):
 
 
 def encode_rows(batch: pa.RecordBatch) -> bytes:
-    """Rows as LOAD DATA reads them: tabs between columns, \\N for null, everything that means
-    something escaped.
-    """
+    """Encode rows for LOAD DATA: tab-separated, null as \\N, special characters escaped."""
     if not batch.num_rows:
         return b""
     lines: Any = pc.binary_join_element_wise(
@@ -157,12 +156,12 @@ def _text_column(column: Any) -> Any:
 
 
 def _without_zone(column: Any) -> Any:
-    """A moment as it is in UTC."""
+    """Timestamps in UTC, without a time zone."""
     return column.cast(pa.timestamp("us")) if pa.types.is_timestamp(column.type) else column
 
 
 def _needs_text(kind: Any) -> bool:
-    """What pymysql would write in another way than we stage it."""
+    """Whether pymysql would write the type differently than we stage it."""
     return bool(
         pa.types.is_timestamp(kind)
         or pa.types.is_time(kind)

@@ -1,15 +1,16 @@
-"""Staging in PostgreSQL: unlogged tables, filled by COPY. They are empty after a crash of the
-server: the committer counts.
+"""Staging in PostgreSQL: unlogged tables, loaded with COPY.
 
-A table that can become the target (adopt.py) is logged, and is made and filled in one transaction
-of a connection of its own: until its end nobody sees it, who dies leaves nothing, and rows lie in
-it in their order, as COPY looks for no gaps in a table of its own transaction. That it reaches the
-disk is left to the commit that adopts it: there is one log, and whatever is in it before that
-commit is on the disk with it. A crash before that may take the whole table.
+They are empty after a crash of the server, so the committer counts their rows.
 
-Many rows go by the Arrow driver's binary COPY. Its connection costs more than a thousand rows do,
-as it reads the catalogue of all types; so few rows go as text by the connection that is there
-anyway.
+A table that can become the target (promotion.py) is logged, and is created and loaded in one
+transaction of a separate connection. Until it ends nobody sees the table, a killed process leaves
+nothing, and rows are stored in their order, since COPY fills no gaps in a table of its own
+transaction. Durability is left to the commit that promotes it: there is one log, and everything
+before that commit is flushed with it. A crash before that may lose the whole table.
+
+Many rows are loaded by the Arrow driver's binary COPY. Opening its connection costs more than a
+thousand rows, since it reads the catalog of all types; so few rows are loaded as text through the
+existing connection.
 """
 
 import io
@@ -39,8 +40,7 @@ from tidegate.model.errors import TidegateError
 from tidegate.model.types import Column, DataType
 
 FEW_ROWS = 2000
-# A source may be slow, and this transaction holds nobody up; that its client is gone is noticed by
-# other means.
+# A source may be slow, and this transaction blocks nobody; keepalives detect a dead client.
 _OWN_SETTINGS = {
     "synchronous_commit": "off",
     "idle_in_transaction_session_timeout": "0",
@@ -48,12 +48,12 @@ _OWN_SETTINGS = {
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "6",
 }
-_END_OF_COPY = b"\\."  # older servers take it for that even within quotes
+_END_OF_COPY = b"\\."  # older servers accept it even within quotes
 _WRITTEN = pyarrow.csv.WriteOptions(include_header=False, quoting_style="needed")
 
 
 class PostgresLoader(StageLoader):
-    """A connection for statements and few rows, and one of the Arrow driver once there are many."""
+    """A connection for statements and few rows, and an Arrow connection for many rows."""
 
     def __init__(self, address: Address, dialect: Dialect) -> None:
         self._address = address
@@ -79,7 +79,7 @@ class PostgresLoader(StageLoader):
     def create_like_target(
         self, name: TableName, target: TableName, columns: Sequence[Column], rows: int
     ) -> bool:
-        """Where the target is not there yet, and there are many rows."""
+        """Create it if the target does not exist, and there are many rows."""
         if (
             rows <= FEW_ROWS
             or self._session.scalar(
@@ -126,8 +126,9 @@ class PostgresLoader(StageLoader):
             raise self._copy_error(error, batch) from None
 
     def _copy_error(self, error: adbc_driver_manager.Error, batch: pa.RecordBatch) -> TidegateError:
-        """The driver breaks off without a reason where it cannot write a value; a connection that
-        is lost has one.
+        """Translate an error of COPY.
+
+        The driver fails without a reason if it cannot encode a value; a lost connection has one.
         """
         if getattr(error, "sqlstate", None) or not str(error).rstrip().endswith("COPY data:"):
             return translate_adbc_error(self._address, error)
@@ -135,8 +136,8 @@ class PostgresLoader(StageLoader):
             first = first_micros(column)
             if first is not None and first < FIRST_MICROS:
                 why = (
-                    f"the moment {first} microseconds after 1970 is before 4714-11-24 BC, column"
-                    f" {field.name}; change or leave out such rows before the sink"
+                    f"the timestamp {first} microseconds after 1970 is before 4714-11-24 BC, column"
+                    f" {field.name}; change or remove such rows before the sink"
                 )
                 return StatementRefused(str(self._address), why)
         types = ", ".join(dict.fromkeys(str(field.type) for field in batch.schema))
@@ -145,8 +146,9 @@ class PostgresLoader(StageLoader):
         )
 
     def _close_arrow(self) -> None:
-        """Close the Arrow driver's connections: one whose COPY failed would hold its table, and
-        nobody could drop it.
+        """Close the Arrow driver's connections.
+
+        After a failed COPY the connection keeps a lock on its table, which could not be dropped.
         """
         for connection in (self._arrow, self._own_transaction):
             if connection is not None:
@@ -155,9 +157,7 @@ class PostgresLoader(StageLoader):
         self._arrow = self._own_transaction = None
 
     def _load_text(self, name: TableName, batch: pa.RecordBatch) -> bool:
-        """False where a value has no text that the server takes, such as a year before Christ: then
-        nothing of the batch is staged.
-        """
+        """Load as text; False, without staging rows, if a value has no valid text (years BC)."""
         statement = f"copy {self._dialect.qualified(name)} from stdin (format csv)"
         try:
             rows = as_csv(batch)
@@ -175,7 +175,7 @@ class PostgresLoader(StageLoader):
         return True
 
     def finish(self) -> None:
-        """The end of the transaction."""
+        """Commit the separate transaction."""
         if self._own_transaction is None:
             return
         try:
@@ -192,11 +192,9 @@ class PostgresLoader(StageLoader):
 
 
 def has_text(kind: Any) -> bool:
-    """Whether values of an Arrow type have a text that Arrow writes and PostgreSQL reads, digit for
-    digit.
-    """
+    """Whether Arrow writes values of a type as text that PostgreSQL reads without loss."""
     types = pa.types
-    looks = (
+    checks = (
         types.is_integer,
         types.is_floating,
         types.is_decimal,
@@ -206,11 +204,11 @@ def has_text(kind: Any) -> bool:
         types.is_timestamp,
         types.is_time64,
     )
-    return any(look(kind) for look in looks)
+    return any(check(kind) for check in checks)
 
 
 def as_csv(batch: pa.RecordBatch) -> bytes:
-    """Rows as COPY reads them: every text in quotes, and nothing at all where there is no value."""
+    """Encode rows for COPY: texts are quoted, nulls are empty."""
     texts = [
         column if pa.types.is_string(column.type) else column.cast(pa.string())
         for column in batch.columns

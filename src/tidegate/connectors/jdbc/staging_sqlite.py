@@ -1,6 +1,6 @@
-"""Staging in SQLite: a table of the same file, filled in one transaction.
+"""Staging in SQLite: a table of the same file, loaded in one transaction.
 
-Tasks wait for each other, as SQLite has one writer.
+Tasks wait for each other, since SQLite allows one writer.
 """
 
 import datetime
@@ -28,7 +28,7 @@ class SqliteLoader(StageLoader):
         return self._session
 
     def create(self, name: TableName, types: list[DataType]) -> None:
-        """A new table, in the order of its rows."""
+        """Create a table with the row order as primary key."""
         columns = ", ".join(
             f"c{number} {stage_type(kind, self._dialect)}" for number, kind in enumerate(types)
         )
@@ -38,7 +38,7 @@ class SqliteLoader(StageLoader):
         )
 
     def load(self, name: TableName, batch: pa.RecordBatch) -> None:
-        """All rows in one transaction."""
+        """Insert all rows in one transaction."""
         marks = ", ".join(["%s"] * batch.num_columns)
         columns = [
             [_sqlite_value(value) for value in column.to_pylist()] for column in batch.columns
@@ -57,7 +57,7 @@ class SqliteLoader(StageLoader):
 
 
 def _sqlite_value(value: Any) -> Any:
-    """A value as SQLite keeps it; times and decimals are texts."""
+    """Convert a value for SQLite; times and decimals become texts."""
     match value:
         case bool():
             return int(value)

@@ -1,4 +1,5 @@
-"""Where the rows of an incoming table go: the target's name, columns and key, from the options.
+"""The target of an incoming table: name, columns and key, derived from the options.
+
 Pure; called by writer and committer, which must agree.
 """
 
@@ -16,13 +17,11 @@ from tidegate.plugin.option import Values
 from tidegate.plugin.placeholders import for_table, list_for_table, placeholder_values
 
 _DOT = "\0"
-"""A dot within a name, while a path is taken apart; no name has it."""
+"""Replaces a dot within a name while a path is split; names never contain it."""
 
 
 class KeyMissing(UserError):
-    """Rows that update or delete need a key, and there is none; or the key has columns that are not
-    there.
-    """
+    """Rows update or delete without a key, or columns of the key do not exist."""
 
     condition = "key-missing"
 
@@ -42,11 +41,11 @@ class JdbcTarget:
     kinds: bool
     comment: str
     adds_columns: bool
-    """Whether the source may have got columns that the target lacks, and they are to be added."""
+    """Whether columns that were added at the source are added to the target."""
     source_key: tuple[str, ...] = ()
-    """The columns that tell rows apart at the source, by the target's names."""
+    """The source's key, with the target's column names."""
     origins: SourceColumns = field(default_factory=dict)
-    """How the source calls the types of the columns, by the target's names."""
+    """The source's native column types, by the target's column names."""
 
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
@@ -57,7 +56,7 @@ class JdbcTarget:
 
 
 def with_name_case(text: str, values: Values) -> str:
-    """A name as field_ide wants it."""
+    """Apply the option field_ide to a name."""
     match values.get("field_ide"):
         case "UPPERCASE":
             return text.upper()
@@ -68,11 +67,10 @@ def with_name_case(text: str, values: Values) -> str:
 
 
 def target_of(table: Table, values: Values, dialect: Dialect, address: Address) -> JdbcTarget:
-    """The target of an incoming table; UserError where the options do not fit it."""
+    """Derive the target of an incoming table; UserError if the options do not fit it."""
     words = placeholder_values(table)
-    defaults = table.options.get(
-        "defaults", {}
-    )  # of columns that came later: what rows of before have in them
+    # Values of columns that were added later, for the rows that existed before.
+    defaults = table.options.get("defaults", {})
     columns = tuple(
         Column(
             name=with_name_case(c.name, values),
@@ -102,7 +100,7 @@ def target_of(table: Table, values: Values, dialect: Dialect, address: Address) 
 
 
 def single_target_name(values: Values, dialect: Dialect, address: Address) -> TableName:
-    """The target of every incoming table, where the options have no placeholder."""
+    """The target of all incoming tables, if the options have no placeholder."""
     return _target_name(values, {}, dialect, address)
 
 
@@ -116,7 +114,7 @@ def _target_name(
     if "${" in text or "${" in database:
         raise UserError(
             f"the sink's table {text!r} has a placeholder that the incoming table"
-            f" {words.get('table_full_name')!r} has nothing for"
+            f" {words.get('table_full_name')!r} has no value for"
         )
     try:
         if database and dialect.system is System.MYSQL and "." not in text:
@@ -131,7 +129,7 @@ def _target_name(
     )
     return TableName(
         database, schema, with_name_case(own, values)
-    )  # database and schema are there under their own names
+    )  # field_ide does not apply to database and schema
 
 
 def _target_key(table: Table, values: Values, words: dict[str, str]) -> tuple[str, ...]:
@@ -152,9 +150,9 @@ def _target_key(table: Table, values: Values, words: dict[str, str]) -> tuple[st
 
 
 def table_to_message(table: Table) -> dict[str, Any]:
-    """What a committer must know of a table, as JSON.
+    """Encode a table as JSON for the committer.
 
-    Maps and rows are staged as texts: what is in them is no matter any more.
+    Maps and rows are staged as texts, so that their inner types are omitted.
     """
     return {
         "path": table.path,
@@ -174,7 +172,7 @@ def _type_text(kind: DataType) -> str:
 
 
 def table_from_message(raw: Mapping[str, Any]) -> Table:
-    """The table of a message."""
+    """Decode a table that was encoded by `table_to_message`."""
     return Table(
         path=raw["path"],
         columns=tuple(Column(name=name, type=parse_type(kind)) for name, kind in raw["columns"]),

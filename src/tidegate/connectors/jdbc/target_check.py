@@ -1,9 +1,8 @@
-"""Whether a table of the target keeps what it is given: types, keys, names, unique indexes. All
-problems of a table at once.
+"""Check that a target's table stores rows without loss: types, keys, names, unique indexes.
 
-Called by writer.py before it stages the first rows of a table, and by committer.py before it merges
-them; both ask once for each table. A problem that a person may want is allowed by an option of its
-class.
+Reports all problems of a table at once. Called once for each table by writer.py, before it stages
+the first rows, and by committer.py, before it merges them. Users can allow each class of problems
+with an option.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,13 +19,13 @@ from tidegate.plugin.option import Values
 
 
 class TargetUnfit(UserError):
-    """A table of the target would round, cut or merge what it is given."""
+    """A table of the target would round, truncate or merge rows."""
 
     condition = "target-unfit"
 
     def __init__(self, path: str, target: str, problems: list[str]) -> None:
-        told = "; ".join(problems)
-        super().__init__(f"the sink's table {target} cannot keep the rows of {path}: {told}")
+        text = "; ".join(problems)
+        super().__init__(f"the sink's table {target} cannot store the rows of {path}: {text}")
         self.path = path
         self.target = target
         self.problems = problems
@@ -34,7 +33,7 @@ class TargetUnfit(UserError):
 
 @dataclass(frozen=True, slots=True)
 class TargetFit:
-    """A target that keeps its rows, if its values pass the checks."""
+    """A target that stores all rows whose values pass the checks."""
 
     relation: TargetTable
     checks: ValueChecks
@@ -43,12 +42,12 @@ class TargetFit:
 def check_target(
     path: str, target: JdbcTarget, relation: TargetTable, rules: TargetRules, values: Values
 ) -> TargetFit:
-    """Compare a target with what comes to it; TargetUnfit with all problems."""
+    """Compare a target with an incoming table; raises TargetUnfit with all problems."""
     if relation.kind:
         raise TargetUnfit(
             path,
             target.name.path,
-            [f"it is a {relation.kind}: name a table, or write with `query`"],
+            [f"it is a {relation.kind}: name a table, or use `query`"],
         )
     natives = [relation.info.column(column.name) for column in target.columns]
     problems: list[str] = []
@@ -82,7 +81,7 @@ def _type_problems(
     if found.refusal:
         yield (
             f"column {column.name!r} is {origin.native if origin else column.type} and would become"
-            f" {native.native}: {found.refusal} (allow_lossy_types = true takes that)"
+            f" {native.native}: {found.refusal} (allow_lossy_types = true allows that)"
         )
     if not native.nullable and not native.generated:
         checks.append(ColumnCheck(number, ValueCheck(CheckKind.NOT_NULL), native.native))
@@ -102,11 +101,11 @@ def _key_problems(
             continue
         why = rules.why_keys_merge(native, target.origins.get(column.name))
         if not why and native.name in relation.merging_columns:
-            why = "its collation passes over cases, accents or blanks"
+            why = "its collation ignores case, accents or blanks"
         if why:
             yield (
                 f"column {column.name!r} is part of the key, and {why}: keys that differ at the"
-                " source would be one row (allow_merged_keys = true takes that)"
+                " source would be one row (allow_merged_keys = true allows that)"
             )
 
 
@@ -125,13 +124,13 @@ def _pads_blanks(
 
 
 class NameUnfit(UserError):
-    """A name that the target would cut, or two names that it takes for one."""
+    """A name that is too long for the target, or two names that are equal there."""
 
     condition = "name-unfit"
 
 
 def check_names(path: str, target: JdbcTarget, rules: TargetRules) -> None:
-    """Names of tables and columns by the limits of the target; NameUnfit with all of them."""
+    """Check names against the target's limits; raises NameUnfit with all problems."""
     problems = []
     for what, name in [
         ("the table", target.name.table),
@@ -147,8 +146,8 @@ def check_names(path: str, target: JdbcTarget, rules: TargetRules) -> None:
     ]
     if problems:
         problems.append(
-            f"the target takes names of at most {rules.names_max} {rules.names_unit}: give others"
-            " with `table`, TableRename or FieldRename"
+            f"the target supports names of at most {rules.names_max} {rules.names_unit}: choose"
+            " others with `table`, TableRename or FieldRename"
         )
     seen: dict[str, str] = {}
     for column in target.columns:
@@ -157,7 +156,7 @@ def check_names(path: str, target: JdbcTarget, rules: TargetRules) -> None:
         )
         if other is not column.name:
             problems.append(
-                f"the columns {other!r} and {column.name!r} are one there: rename one of them with"
+                f"the columns {other!r} and {column.name!r} are the same there: rename one with"
                 " FieldRename or FieldMapper"
             )
     if problems:
@@ -167,16 +166,16 @@ def check_names(path: str, target: JdbcTarget, rules: TargetRules) -> None:
 
 
 class SharedTable(UserError):
-    """Several incoming tables go into one table of the target."""
+    """Several incoming tables have the same table of the target."""
 
     condition = "shared-table"
 
     def __init__(self, shared: Sequence[tuple[str, str, str]]) -> None:
-        told = "; ".join(
-            f"{first} and {second} both go into {name}" for name, first, second in shared
+        text = "; ".join(
+            f"{first} and {second} are both written to {name}" for name, first, second in shared
         )
         super().__init__(
-            f"{told}: rows with the same key would replace each other. Give each its own table,"
+            f"{text}: rows with the same key would replace each other. Give each its own table,"
             " with ${database_name} or ${schema_name} in `table`, or allow it with"
             " allow_shared_table = true"
         )

@@ -1,8 +1,8 @@
-"""Values that a target would not keep as they are: found in Arrow, before they are staged. Called
-by writer.py, in tasks.
+"""Detects values that a target would change, in Arrow, before they are staged.
 
-The checks are those that types cannot decide (databases/targets/fit.py), and values that a database
-has no counterpart for: NaN, infinities, 24:00, years. An error names table, key, column and value.
+Called by writer.py, in tasks. Covers the checks that types cannot decide
+(databases/targets/type_fit.py), and values that a database does not support: NaN, infinities,
+24:00, years. An error names table, key, column and value.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ from tidegate.model.types import ROW_KIND, DataType, RowKind, TypeName
 VALUE_CHARS_MAX = 100
 _PUTS = pa.array([RowKind.INSERT.code, RowKind.UPDATE_AFTER.code], pa.int8())
 _PADDED = (
-    "ends with a blank, which the target passes over: it may be one with another key"
-    " (allow_merged_keys = true takes that)"
+    "ends with a blank, which the target ignores: it may equal another key"
+    " (allow_merged_keys = true allows that)"
 )
 _DAY_MICROSECONDS = 86_400_000_000
 _YEARS = (TypeName.DATE, TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
@@ -32,15 +32,15 @@ _PLAIN_NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"
 
 
 class ValueUnfit(UserError):
-    """The target cannot keep a value as it is."""
+    """The target cannot store a value unchanged."""
 
     condition = "value-unfit"
 
     def __init__(self, table: str, key: str, column: str, value: str, why: str) -> None:
         super().__init__(
-            f"the sink cannot keep a value of table {table}, column {column!r}, key {key}: {value}"
-            f" {why}. Change it at the source, leave the row or column out before the sink, or"
-            " widen the target's column"
+            f"the sink cannot store a value of table {table}, column {column!r}, key {key}: {value}"
+            f" {why}. Change it at the source, remove the row or column before the sink, or widen"
+            " the target's column"
         )
         self.table = table
         self.key = key
@@ -59,9 +59,9 @@ class ColumnCheck:
 
 @dataclass(frozen=True, slots=True)
 class ValueChecks:
-    """All that is compared of the values of one incoming table.
+    """All value checks of one incoming table.
 
-    `padded` are columns of the key whose blanks at the end do not count there.
+    `padded` are key columns in which the target ignores trailing blanks.
     """
 
     target: JdbcTarget
@@ -70,9 +70,10 @@ class ValueChecks:
     padded: tuple[int, ...] = ()
 
     def check(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch; ValueUnfit for the first value that would not be kept. Of rows that only take
-        something away the key alone counts: what cannot even be staged of their other columns is
-        left out.
+        """Return the batch; raises ValueUnfit for the first value that would be changed.
+
+        Of rows that delete only the key matters: unsupported values of their other columns become
+        null.
         """
         puts = pc.is_in(batch.column(ROW_KIND), value_set=_PUTS) if self.target.kinds else None
         arrays = list(batch.columns)
@@ -115,27 +116,30 @@ def _among_puts(bad: Any, puts: Any) -> Any:
 def _unsupported_values(
     values: Any, kind: DataType, rules: TargetRules
 ) -> Iterator[tuple[Any, str]]:
-    """Which values the database has no counterpart for."""
+    """Find values that the database does not support."""
     if kind.name in (TypeName.FLOAT, TypeName.DOUBLE) and not (
         rules.keeps_nan and rules.keeps_infinity
     ):
-        yield pc.is_nan(values), "is no number there"
+        yield pc.is_nan(values), "is not a number that the database supports"
         if not rules.keeps_infinity:
-            yield pc.is_inf(values), "is no number there"
+            yield pc.is_inf(values), "is not a number that the database supports"
     if kind.name is TypeName.TIME:
         day = _DAY_MICROSECONDS * (1000 if values.type.unit == "ns" else 1)
-        yield pc.greater_equal(values.cast(pa.int64()), pa.scalar(day)), "is no time of day"
+        yield (
+            pc.greater_equal(values.cast(pa.int64()), pa.scalar(day)),
+            "is not a valid time of day",
+        )
     if kind.name in _YEARS and rules.years is not None:
         low, high = (
             _year_start(year, values.type) for year in (rules.years[0], rules.years[1] + 1)
         )
         numbers = values.cast(pa.int32() if kind.name is TypeName.DATE else pa.int64())
-        why = f"is outside of the years {rules.years[0]} to {rules.years[1]} that the database has"
+        why = f"is outside of the years {rules.years[0]} to {rules.years[1]} that the database supports"
         yield pc.or_(pc.less(numbers, low), pc.greater_equal(numbers, high)), why
 
 
 def _year_start(year: int, kind: Any) -> Any:
-    """The begin of a year as the number that Arrow keeps."""
+    """The start of a year, as Arrow's number."""
     before = year - 1
     days = 365 * before + before // 4 - before // 100 + before // 400 - 719_162
     return (
@@ -146,10 +150,10 @@ def _year_start(year: int, kind: Any) -> Any:
 
 
 def _failing_values(values: Any, each: ColumnCheck) -> tuple[Any, str]:
-    check, there = each.check, f"and the column is {each.native} there"
+    check, there = each.check, f"but the target's column is {each.native}"
     match check.kind:
         case CheckKind.NOT_NULL:
-            return pc.is_null(values), f"is not allowed, {there}, not null"
+            return pc.is_null(values), f"is not allowed, {there} not null"
         case CheckKind.RANGE:
             low, high = (
                 pa.scalar(_clamp_int64(limit), pa.int64()) for limit in (check.low, check.high)
@@ -190,7 +194,7 @@ def _failing_values(values: Any, each: ColumnCheck) -> tuple[Any, str]:
         case CheckKind.TEXT_AS_WHOLE:
             return (
                 pc.invert(pc.match_substring_regex(values, _WHOLE)),
-                f"is no whole number, {there}",
+                f"is not an integer, {there}",
             )
         case CheckKind.TEXT_DIGITS:
             digits = pc.replace_substring_regex(values, r"[eE].*$|[^0-9]", "")
@@ -213,7 +217,7 @@ def _clamp_int64(limit: int) -> int:
 
 
 def key_text(target: JdbcTarget, batch: pa.RecordBatch, row: int) -> str:
-    """The key of a row in words."""
+    """The key of a row for messages."""
     return (
         ", ".join(
             f"{target.columns[n].name} = {display_value(batch.column(n), row)}"
@@ -224,7 +228,7 @@ def key_text(target: JdbcTarget, batch: pa.RecordBatch, row: int) -> str:
 
 
 def display_value(column: Any, row: int) -> str:
-    """A value for people; those that Python has no counterpart for by their number."""
+    """A value for messages, also if Python cannot represent it."""
     if pa.types.is_time(column.type):
         number = column.cast(pa.int64())[row].as_py()
         return (
@@ -252,9 +256,7 @@ def _time_text(micros: int) -> str:
 
 
 def _date_beyond_python(value: Any) -> str:
-    """A date or moment of a year that Python does not have, in the calendar that has a year 0 and
-    years below it.
-    """
+    """Format a date or timestamp outside of Python's years, in the proleptic Gregorian calendar."""
     days, rest = (
         (value.cast(pa.int32()).as_py(), 0)
         if pa.types.is_date32(value.type)

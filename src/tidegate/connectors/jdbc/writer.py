@@ -1,9 +1,8 @@
-"""The Jdbc sink in a task: takes batches, loads them into staging tables of this attempt, says what
-it staged. Called by the engine through plugin.contract.
+"""The Jdbc sink in a task: loads batches into staging tables of this attempt and reports them.
 
-Nothing of it can be seen in a target. The tables are named by the attempt, so that a retried task
-cannot confuse them; what a killed task leaves behind is dropped when the next generation opens the
-sink, or after the batch.
+Called by the engine through plugin.contract. Nothing is visible in a target yet. The tables are
+named after the attempt, so that a retried task cannot confuse them; tables of a killed task are
+dropped when the next generation opens the sink, or after the batch.
 """
 
 import re
@@ -41,7 +40,7 @@ BUFFERED_ROWS_MAX = 65_536
 BUFFERED_BYTES_MAX = 16 << 20
 FIT_CACHE_MAX = 1000
 _fit_cache: dict[tuple[Any, ...], tuple[tuple[Column, ...], TargetFit]] = {}
-"""How targets fit, of this process: tasks are many and short."""
+"""Results of target checks, per process, since tasks are many and short."""
 _STAGED_ROW = re.compile(r"at row (\d+)")
 _STAGED_COLUMN = re.compile(r"column \S*\bc(\d+)\b")
 
@@ -77,11 +76,10 @@ class JdbcWriter(Writer):
         self._stagings: dict[str, _StagedInput] = {}
 
     def write(self, table: Table, batch: pa.RecordBatch) -> None:
-        """Hold a batch back until there is enough for a load."""
+        """Buffer a batch until there are enough rows for a load."""
         if table.path not in self._stagings:
-            target = target_of(
-                table, self._values, self._dialect, self._address
-            )  # what does not fit is told before anything is staged
+            # Raises an error for options that do not fit, before anything is staged.
+            target = target_of(table, self._values, self._dialect, self._address)
             if not self._values["query"]:
                 check_names(table.path, target, self._rules)
             self._stagings[table.path] = _StagedInput(table, target)
@@ -122,9 +120,9 @@ class JdbcWriter(Writer):
         staging.held_bytes = 0
 
     def _target_fit(self, loader: StageLoader, staging: _StagedInput) -> TargetFit | None:
-        """How the target fits, where it is there and stays: read once in each process.
+        """Check the target, if it exists and is kept; once in each process.
 
-        None: it is made of our own types.
+        None if it will be created with our types.
         """
         target = staging.target
         if self._values["query"] or self._values["schema_save_mode"] == "RECREATE_SCHEMA":
@@ -176,9 +174,7 @@ class JdbcWriter(Writer):
         return str(stage)
 
     def _staged_rows(self, staging: _StagedInput, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """As they are staged: numbered, with their kinds, where the table has not the shape of its
-        target.
-        """
+        """Convert rows for staging: with sequence numbers and row kinds, unless like the target."""
         first, staging.rows = staging.rows, staging.rows + batch.num_rows
         values: list[Any] = [
             staged_column(batch.column(column.name), column.type, self._dialect)
@@ -200,7 +196,7 @@ class JdbcWriter(Writer):
         )
 
     def close(self) -> Message:
-        """Everything is loaded; which staging tables there are, and how many rows each must have."""
+        """Load the remaining rows; reports the staging tables and their numbers of rows."""
         for staging in self._stagings.values():
             self._load(staging)
         if self._loader is not None:
@@ -221,7 +217,7 @@ class JdbcWriter(Writer):
         return {"rows": sum(s.rows for s in self._stagings.values()), "tables": tables}
 
     def abort(self) -> None:
-        """Drop what was staged, as far as the database can be reached; the rest is dropped later."""
+        """Drop the staging tables if the database can be reached; otherwise later."""
         try:
             for staging in self._stagings.values():
                 if staging.place is not None and self._loader is not None:
@@ -240,7 +236,7 @@ class JdbcWriter(Writer):
 def _with_user_names(
     error: StatementRefused, staging: _StagedInput, batch: pa.RecordBatch
 ) -> StatementRefused:
-    """With the names and the value that the user knows: staging tables have others."""
+    """Name the user's table, column and value instead of those of the staging table."""
     found, columns = _STAGED_COLUMN.search(error.why), staging.table.columns
     column = (
         columns[int(found[1])]
@@ -261,7 +257,7 @@ def _with_user_names(
 
 
 def _combine_batches(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Neighbours of one layout as one: a load costs more than its rows where these are few."""
+    """Combine batches of the same schema, since a load has a fixed cost."""
     if len({batch.schema.remove_metadata() for batch in batches}) > 1:
         return list(batches)
     return (

@@ -55,7 +55,7 @@ def test_all_problems_of_a_source_are_told_at_once() -> None:
     )
     assert len(found) == 5
     assert any(
-        "oracle is read and written by Spark's JDBC, which needs its driver" in message
+        "oracle is accessed through Spark's JDBC, which needs its driver" in message
         for message in found
     )
     assert any("name the tables in table_list" in message for message in found)
@@ -68,13 +68,13 @@ def test_all_problems_of_a_source_are_told_at_once() -> None:
         ({}, "what to read is missing"),
         (
             {"table_path": "t", "table_list": [{"table_path": "u"}]},
-            "instead of query and table_path",
+            "replaces query and table_path",
         ),
         ({"table_list": [{"table_path": "t"}, {"table_path": "t"}]}, "two tables 't'"),
         ({"table_list": [{"query": "select 1"}]}, "table_path is missing"),
         ({"table_list": ["t"]}, "is a block"),
         ({"table_path": "t", "partition_lower_bound": 3}, "needs partition_column"),
-        ({"query": "select 1", "table_path": "t", "use_regex": True}, "do not go together"),
+        ({"query": "select 1", "table_path": "t", "use_regex": True}, "use_regex cannot be combined with query"),
     ],
 )
 def test_what_does_not_go_together_in_a_source(given: dict[str, Any], message: str) -> None:
@@ -140,13 +140,13 @@ def test_any_other_database_is_spoken_to_by_spark_where_its_driver_is_given() ->
     assert [
         m
         for m in messages(SINK, table="ORDERS", is_exactly_once=True, **unknown)
-        if "rows come at least once" in m
+        if "delivery is at least once" in m
     ]
     assert problems(SINK, table="ORDERS", primary_keys=["ID"], **unknown) == []
     assert [
         m
         for m in messages(SOURCE, url="oracle:thin:x", table_path="t")
-        if "begins no JDBC URL" in m
+        if "is not a JDBC URL" in m
     ]
 
     def able(**given: Any) -> tuple[Any, ...]:
@@ -270,6 +270,6 @@ def test_every_option_of_the_reference_is_known_with_its_meaning_or_said_to_have
     silent = {
         option.key
         for option in connector.options.options
-        if option.description.startswith("Accepted for the reference's sake, without effect")
+        if option.description.startswith("Accepted for compatibility with SeaTunnel, without effect")
     }
     assert silent == WITHOUT_MEANING[kind]
