@@ -1,4 +1,4 @@
-"""Packages with connectors of others: one that is broken is named, and everything else works."""
+"""Third-party connector packages: a broken one is reported, and everything else works."""
 
 import subprocess
 import sys
@@ -63,7 +63,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_package_is_named_and_the_others_work(site: Site, case: str) -> None:
+def test_broken_package_is_reported_and_others_work(site: Site, case: str) -> None:
     site.install("badpack", BROKEN[case])
     site.install("goodpack", GOOD.format(name="Counter"))
     assert registry.find(BlockKind.SOURCE, "counter").name == "Counter"
@@ -77,9 +77,7 @@ def test_a_broken_package_is_named_and_the_others_work(site: Site, case: str) ->
     assert "package badpack (badpack_options) cannot be used" in listed.stderr
 
 
-def test_a_job_that_asks_for_a_connector_of_a_broken_package_is_told_why(
-    site: Site, tmp_path: Path
-) -> None:
+def test_unknown_connector_is_reported_with_the_broken_package(site: Site, tmp_path: Path) -> None:
     site.install("badpack", BROKEN["raises when it is imported"])
     (tmp_path / "job.conf").write_text(JOB.format(source="Badsource"))
     (problem,) = load(str(tmp_path / "job.conf"), variables={}, environ={}).errors
@@ -87,7 +85,7 @@ def test_a_job_that_asks_for_a_connector_of_a_broken_package_is_told_why(
     assert "badpack (badpack_options) cannot be used: RuntimeError: no licence" in problem.message
 
 
-def test_two_packages_with_one_name_are_told_apart(site: Site) -> None:
+def test_second_package_with_the_same_connector_name_is_rejected(site: Site) -> None:
     site.install("first", GOOD.format(name="Counter"))
     site.install("second", GOOD.format(name="COUNTER"))
     (broken,) = registry.broken_packages()
@@ -95,13 +93,13 @@ def test_two_packages_with_one_name_are_told_apart(site: Site) -> None:
     assert "already taken by Counter of nowhere_at_all" in broken.reason
 
 
-def test_a_connector_whose_code_cannot_be_imported_is_named_when_it_is_used(site: Site) -> None:
+def test_connector_whose_code_cannot_be_imported_fails_on_use(site: Site) -> None:
     site.install("goodpack", GOOD.format(name="Counter"))
     with pytest.raises(BrokenConnector, match=r"source Counter cannot be loaded: nowhere_at_all"):
         registry.find(BlockKind.SOURCE, "Counter").load()
 
 
-def test_other_jobs_are_good_beside_a_broken_package(site: Site, tmp_path: Path) -> None:
+def test_broken_package_does_not_affect_other_jobs(site: Site, tmp_path: Path) -> None:
     site.install("badpack", BROKEN["imports what is not there"])
     source = "FakeSource { schema { fields { id = bigint } } }"
     (tmp_path / "job.conf").write_text(f"source {{ {source} }}\nsink {{ Console {{ }} }}\n")

@@ -49,7 +49,9 @@ from tidegate.plugin.literal import literal
         ("binary_vector", [1, 255], b"\x01\xff"),
     ],
 )
-def test_a_value_is_read_as_its_type_and_arrow_takes_it(kind: str, raw: Any, value: Any) -> None:
+def test_value_is_converted_to_its_type_and_accepted_by_arrow(
+    kind: str, raw: Any, value: Any
+) -> None:
     assert literal(parse_type(kind), raw) == value
     assert literal(parse_type(kind), None) is None
     pa.array([value], type=arrow_type(parse_type(kind))).validate(full=True)
@@ -73,6 +75,6 @@ def test_a_value_is_read_as_its_type_and_arrow_takes_it(kind: str, raw: Any, val
         ("row<a int, b array<int>>", [1, ["x"]], 'b: "x" is no int'),
     ],
 )
-def test_a_value_that_does_not_fit_is_told_in_words(kind: str, raw: Any, said: str) -> None:
+def test_invalid_value_is_an_error(kind: str, raw: Any, said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         literal(parse_type(kind), raw)

@@ -1,6 +1,4 @@
-"""The one rule of what is hidden: keys that are delicate, blocks with free keys, and secrets by
-their form; and what stays readable.
-"""
+"""What is masked: sensitive keys, blocks with free keys, and secrets recognized by form."""
 
 import json
 from typing import Any
@@ -94,11 +92,11 @@ def test_a_secret_of_every_form_is_masked_and_hidden_in_logs(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", SHOWN)
-def test_what_is_known_to_be_harmless_stays_readable(key: str) -> None:
+def test_harmless_values_stay_readable(key: str) -> None:
     assert mask_value(key, SHOWN[key]) == SHOWN[key]
 
 
-def test_a_secret_of_the_wrong_type_is_in_no_message() -> None:
+def test_secret_of_the_wrong_type_is_not_in_the_message() -> None:
     options = OptionSet(
         (
             Option("properties", OptionKind.MAP, "x", secret=True),
@@ -113,7 +111,7 @@ def test_a_secret_of_the_wrong_type_is_in_no_message() -> None:
 
 
 @pytest.mark.parametrize("inner", ["x-trace", "anything", "Accept"])
-def test_every_value_of_a_block_with_free_keys_is_hidden(inner: str) -> None:
+def test_every_value_of_a_block_with_free_keys_is_masked(inner: str) -> None:
     for block in ("headers", "http_headers", "properties", "hadoop_conf", "spark.options"):
         assert SECRET not in json.dumps(mask_value(block, {inner: SECRET})), block
     assert mask_value("anything", {"packed-secret": "aGk="}) == MASK
@@ -129,7 +127,7 @@ def test_every_value_of_a_block_with_free_keys_is_hidden(inner: str) -> None:
         "select a, b from t where a = 1 and b = 'x'",
     ],
 )
-def test_a_text_without_secrets_stays_as_it_is(text: str) -> None:
+def test_text_without_secrets_is_unchanged(text: str) -> None:
     assert mask_text(text) == text
 
 
@@ -161,5 +159,5 @@ def test_a_line_that_may_hold_a_secret_is_not_repeated(line: str) -> None:
     ],
     ids=lambda text: text[:8],
 )
-def test_a_text_that_was_made_to_take_long_does_not(text: str) -> None:
+def test_adversarial_text_is_masked_quickly(text: str) -> None:
     assert len(mask_text(text)) <= len(text) * 2

@@ -1,4 +1,4 @@
-"""Options as data: every rule of the reference's lookup and coercion, and all problems at once."""
+"""Options: SeaTunnel's rules for lookup and conversion, and all problems at once."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def messages(**data: Any) -> list[str]:
 @pytest.mark.parametrize(
     "data", [{"row.num": 7}, {"row": {"num": 7}}, {"row": {"num": "7"}}, {"rows": 7}]
 )
-def test_a_value_is_found_flat_nested_and_by_its_old_name(data: dict[str, Any]) -> None:
+def test_value_is_found_flat_nested_and_by_fallback_key(data: dict[str, Any]) -> None:
     assert values(**data)["row.num"] == 7
 
 
@@ -54,7 +54,7 @@ def test_a_block_may_be_written_with_flat_keys() -> None:
     assert values(**{"schema.fields": {"a": "int"}})["schema"] == {"fields": {"a": "int"}}
 
 
-def test_values_take_their_type() -> None:
+def test_values_are_converted_to_their_type() -> None:
     read = values(mode="SLOW", **{"slow.by": "10"}, names="x, y", flag="TRUE", ratio="0.5", b=None)
     assert (read["mode"], read["slow.by"], read["names"], read["flag"], read["ratio"]) == (
         "slow",
@@ -66,7 +66,7 @@ def test_values_take_their_type() -> None:
     assert read["row.num"] == 5
 
 
-def test_all_problems_come_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     said = messages(
         **{
             "row.num": "many",
@@ -93,7 +93,7 @@ def test_all_problems_come_at_once() -> None:
         assert words in text
 
 
-def test_an_unknown_key_is_a_warning_with_the_nearest_key_and_an_error_when_strict() -> None:
+def test_unknown_key_is_a_warning_or_strict_error_with_a_suggestion() -> None:
     for strict, severity in ((False, Severity.WARNING), (True, Severity.ERROR)):
         (problem,) = OPTIONS.read(block(path="p", rwo={"num": 3}), strict=strict)[1]
         assert (problem.severity, problem.path) == (severity, "source[0].rwo")
@@ -101,7 +101,7 @@ def test_an_unknown_key_is_a_warning_with_the_nearest_key_and_an_error_when_stri
     assert (problem.path, problem.suggestion) == ("source[0].row.nun", "row.num")
 
 
-def test_rules_between_options_are_said_in_words() -> None:
+def test_rules_between_options_are_checked() -> None:
     assert "only one of a, names" in messages(path="p", a="1", b="2", names=["x"])[0]
     assert (
         "slow.by is missing: it is needed where mode = slow" in messages(path="p", mode="slow")[0]
@@ -118,12 +118,12 @@ json_values = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from([*OPTIONS.keys(), "row", "other"]), json_values))
-def test_no_data_makes_the_reading_raise(data: dict[str, Any]) -> None:
+def test_reading_never_raises_for_any_data(data: dict[str, Any]) -> None:
     OPTIONS.read(block(**data))
 
 
 @given(json_values)
-def test_no_schema_makes_the_reading_raise(raw: Any) -> None:
+def test_reading_never_raises_for_any_schema(raw: Any) -> None:
     for schema in (
         raw,
         {"fields": raw},
@@ -148,13 +148,11 @@ def test_no_schema_makes_the_reading_raise(raw: Any) -> None:
         ("0.5h", 1_800_000),
     ],
 )
-def test_a_span_of_time_is_milliseconds_figures_with_units_or_iso_8601(
-    written: int | str, ms: int
-) -> None:
+def test_time_span_is_milliseconds_units_or_iso_8601(written: int | str, ms: int) -> None:
     assert coerce(Option("every", OptionKind.DURATION, "x"), written) == ms
 
 
 @pytest.mark.parametrize("written", ["", "soon", "10 apples", "1S and more", "PT", True, "-", "s"])
-def test_what_is_no_span_of_time_is_refused(written: object) -> None:
+def test_invalid_time_span_is_rejected(written: object) -> None:
     with pytest.raises(ValueError, match="is not a"):
         coerce(Option("every", OptionKind.DURATION, "x"), written)

@@ -1,6 +1,4 @@
-"""Secrets in a plan: options that are secret, and addresses that hold a password, whatever their
-option is called.
-"""
+"""Secrets in a plan: secret options, and addresses that contain a password."""
 
 import json
 
@@ -34,7 +32,7 @@ HELD = {
 
 
 @pytest.mark.parametrize("address", HELD)
-def test_an_address_with_a_password_is_packed_and_shown_without_it(address: str) -> None:
+def test_address_with_a_password_is_packed_and_masked(address: str) -> None:
     values = packed({"url": address, "query": "select 1", "password": "p"}, OPTIONS)
     assert "geheim" not in json.dumps(values)
     assert unpacked(values) == {"url": address, "query": "select 1", "password": "p"}
@@ -55,6 +53,6 @@ def test_an_address_with_a_password_is_packed_and_shown_without_it(address: str)
         "",
     ],
 )
-def test_what_holds_no_password_stays_readable(text: str) -> None:
+def test_text_without_a_password_stays_readable(text: str) -> None:
     assert packed({"url": text, "query": text}, OPTIONS) == {"url": text, "query": text}
     assert mask_address(text) == text or text.startswith("select")

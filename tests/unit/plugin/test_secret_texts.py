@@ -1,4 +1,4 @@
-"""Secrets of a job's options are found wherever they stand, and no log line shows them."""
+"""Secrets in all options of a job are found, and no log line contains them."""
 
 import io
 import json
@@ -34,7 +34,7 @@ def nothing_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redact_module, "_secrets", ())
 
 
-def test_secrets_are_found_in_options_maps_addresses_and_env() -> None:
+def test_secrets_of_options_maps_addresses_and_env_are_found() -> None:
     planned = plan(load_text(JOB, "job")).plan
     assert planned is not None
     assert plan_texts(planned) == {
@@ -57,9 +57,7 @@ def test_secrets_are_found_in_options_maps_addresses_and_env() -> None:
         ({"url": "http://h/x?a=b", "password": ""}, set()),
     ],
 )
-def test_what_only_stands_beside_a_secret_is_none(
-    options: dict[str, object], found: set[str]
-) -> None:
+def test_text_beside_a_secret_is_not_secret(options: dict[str, object], found: set[str]) -> None:
     assert secret_texts(options) == found
 
 
@@ -70,7 +68,7 @@ def line_of(text: str, **more: object) -> dict[str, object]:
     return line
 
 
-def test_a_hidden_text_is_in_no_line_however_it_is_written() -> None:
+def test_secret_is_masked_in_every_spelling() -> None:
     register_secrets(['say "Öl&more"'])
     for written in spellings(['say "Öl&more"']):
         assert "more" not in redact(f"before {written} after")
@@ -81,14 +79,14 @@ def test_a_hidden_text_is_in_no_line_however_it_is_written() -> None:
     assert line["why"] == {"deep": ["******", 7]}
 
 
-def test_words_that_are_in_every_text_are_left_alone() -> None:
+def test_common_words_are_not_masked() -> None:
     register_secrets(["abc", "true", "False"])
     assert redact("abc is true, not False") == "abc is true, not False"
     assert redact("hunter2 here", also=["hunter2"]) == "****** here"
     assert redact("hunter2 here") == "hunter2 here"
 
 
-def test_the_newest_are_kept_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_newest_secrets_are_kept_if_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redact_module, "SECRETS_MAX", 3)
     for number in range(5):
         register_secrets([f"secret{number}"])
@@ -101,7 +99,7 @@ def test_the_newest_are_kept_when_there_are_too_many(monkeypatch: pytest.MonkeyP
     ]
 
 
-def test_traces_that_end_at_standard_error_are_bare_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traces_on_standard_error_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = io.StringIO()
     monkeypatch.setattr(sys, "stderr", seen)
     redact_stderr()

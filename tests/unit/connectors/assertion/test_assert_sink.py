@@ -1,6 +1,4 @@
-"""Assert: every rule holds and fails as it should, rows are counted over batches and restarts, bad
-rules are told with their place.
-"""
+"""Assert: each rule, row counts over batches and restarts, and locations of invalid rules."""
 
 import pickle
 from collections.abc import Callable
@@ -118,7 +116,7 @@ def rule(kind: str, value: Any = None) -> dict[str, Any]:
         ("int", 100, 10, rule("MIN_LENGTH", 3)),
     ],
 )
-def test_a_rule_passes_what_keeps_it_and_fails_what_breaks_it(
+def test_rule_accepts_and_rejects_values(
     kind: str, good: Any, bad: Any, made: dict[str, Any]
 ) -> None:
     field(kind, [good, good], made)
@@ -182,7 +180,7 @@ def test_a_rule_may_have_a_type_and_a_value() -> None:
             field("int", [value], both)
 
 
-def test_a_failure_names_rule_field_value_and_row() -> None:
+def test_error_names_rule_field_value_and_row() -> None:
     made = sink({"field_rules": [{"field_name": "age", "field_value": [rule("MAX", 90)]}]})
     with pytest.raises(RuleFailed) as caught:
         written(
@@ -211,24 +209,24 @@ def test_a_decimal_may_be_declared_with_fewer_digits_if_its_values_fit() -> None
         field("decimal(20, 2)", [Decimal("100.00")], declared="decimal(4, 2)")
 
 
-def test_names_inside_a_declared_row_do_not_matter() -> None:
+def test_names_within_a_declared_row_are_ignored() -> None:
     field("row<a int, b string>", [{"a": 1, "b": "x"}], declared={"p": "int", "q": "string"})
 
 
-def test_the_type_null_asks_for_nulls_of_any_type() -> None:
+def test_type_null_requires_nulls_of_any_type() -> None:
     field("int", [None], rule("NULL"), declared="null")
     with pytest.raises(RuleFailed, match="field_type null"):
         field("int", [1], declared="null")
 
 
-def test_equals_to_null_is_a_rule_that_demands_a_null() -> None:
+def test_equals_to_null_requires_a_null() -> None:
     field("int", [None, None], {"equals_to": None})
     with pytest.raises(RuleFailed, match="x = 1 breaks the rule NULL"):
         field("int", [None, 1], {"equals_to": None})
     field("int", [1], {"rule_type": "NOT_NULL", "equals_to": None})
 
 
-def test_a_field_type_written_as_null_without_quotes_demands_a_null() -> None:
+def test_unquoted_field_type_null_requires_a_null() -> None:
     rules = {
         "field_rules": [
             {"field_name": "x", "field_type": None, "field_value": [{"equals_to": None}]}
@@ -252,12 +250,12 @@ def test_min_and_max_of_a_text_fail() -> None:
         field("string", ["4"], rule("MAX", 5))
 
 
-def test_a_field_that_is_not_there_fails() -> None:
+def test_missing_field_fails() -> None:
     with pytest.raises(RuleFailed, match=r"field y is not in table db\.t, which has x"):
         written(sink({"field_rules": [{"field_name": "y"}]}), table_of({"x": "int"}), [{"x": 1}])
 
 
-def test_too_many_rows_fail_at_once_and_too_few_at_the_end() -> None:
+def test_too_many_rows_fail_immediately_and_too_few_at_the_end() -> None:
     committer = opened(sink({"row_rules": [rule("MIN_ROW", 5), rule("MAX_ROW", 10)]}))
     rows_committed(committer, 1, {"db.a": 4})
     with pytest.raises(RuleFailed, match="4 rows break the rule MIN_ROW 5"):
@@ -280,7 +278,7 @@ def test_a_repeated_batch_is_counted_once() -> None:
     again.finish()
 
 
-def test_rules_of_several_tables_are_kept_apart() -> None:
+def test_rules_of_several_tables_are_independent() -> None:
     made = sink(
         {
             "tables_configs": [
@@ -304,7 +302,7 @@ def test_rules_of_several_tables_are_kept_apart() -> None:
     committer.finish()
 
 
-def test_table_names_must_be_exactly_those_that_came() -> None:
+def test_table_names_must_equal_the_received_tables() -> None:
     made = sink({"table-names": ["db.a", "db.b"]})
     committer = opened(made)
     rows_committed(
@@ -373,7 +371,7 @@ def with_column(change: Callable[[Column], Column]) -> Table:
         ),
     ],
 )
-def test_the_catalog_rule_tells_the_difference(table: Table, said: str) -> None:
+def test_catalog_rule_reports_the_difference(table: Table, said: str) -> None:
     made = sink({"catalog_table_rule": CATALOG})
     written(made, with_column(lambda c: c), [{"id": 1, "name": "a"}])
     with pytest.raises(RuleFailed, match=said):
@@ -388,7 +386,7 @@ def test_the_catalog_rule_tells_the_difference(table: Table, said: str) -> None:
         ({"comment": "x"}, "comment"),
     ],
 )
-def test_properties_of_a_column_are_checked_where_the_rule_names_them(
+def test_column_properties_are_checked_if_the_rule_names_them(
     more: dict[str, Any], said: str
 ) -> None:
     made = sink(
@@ -447,7 +445,7 @@ def test_properties_of_a_column_are_checked_where_the_rule_names_them(
         ),
     ],
 )
-def test_bad_rules_are_told_with_their_place(rules: dict[str, Any], said: str) -> None:
+def test_invalid_rules_are_reported_with_their_location(rules: dict[str, Any], said: str) -> None:
     block = Block({"rules": rules}, lambda _: Location("job.conf", 1), "sink[0]")
     problems = [str(p) for p in check(block, OPTIONS.read(block)[0])]
     assert any(said in p for p in problems), problems

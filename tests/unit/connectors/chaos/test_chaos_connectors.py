@@ -1,4 +1,4 @@
-"""Chaos: what goes wrong is decided by the seed, and whatever does, a batch is there once."""
+"""Chaos: the seed decides the faults, and every batch is committed exactly once."""
 
 import os
 import pickle
@@ -109,7 +109,7 @@ def batch(checkpoint: int, *messages: Message, generation: int = 1, end: int = 0
     )
 
 
-def test_the_same_attempt_meets_the_same_trouble_and_another_may_not() -> None:
+def test_same_attempt_has_the_same_fault_and_another_may_not() -> None:
     chaos = trouble(fail_probability=0.5, seed=3)
     acts = [chaos.decide("write", 1, f"token-{n}") for n in range(50)]
     assert acts == [chaos.decide("write", 1, f"token-{n}") for n in range(50)]
@@ -119,7 +119,7 @@ def test_the_same_attempt_meets_the_same_trouble_and_another_may_not() -> None:
     ]
 
 
-def test_probabilities_are_kept() -> None:
+def test_faults_follow_the_probabilities() -> None:
     chaos = trouble(fail_probability=0.2, crash_probability=0.1, hang_probability=0.3)
     counts = Counter(chaos.decide("write", n) for n in range(10_000))
     assert {act: round(n / 10_000, 1) for act, n in counts.items()} == {
@@ -130,21 +130,21 @@ def test_probabilities_are_kept() -> None:
     }
 
 
-def test_nothing_goes_wrong_outside_the_places() -> None:
+def test_no_faults_outside_the_places() -> None:
     chaos = trouble(fail_probability=1.0, places=["commit"])
     assert chaos.decide("write", 1) is FaultKind.NOTHING
     with pytest.raises(ChaosFailed, match="commit"):
         chaos.inject("commit", 1)
 
 
-def test_hanging_and_slowness_take_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hang_and_slow_down_last_as_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(faults_module.time, "sleep", slept.append)
     trouble(hang_probability=1.0, hang_ms=2500, slow_ms=40).inject("write", 1)
     assert slept == [0.04, 2.5]
 
 
-def test_a_crash_ends_the_process() -> None:
+def test_crash_exits_the_process() -> None:
     child = os.fork()
     if child == 0:
         trouble(crash_probability=1.0).inject("write", 1)
@@ -152,12 +152,12 @@ def test_a_crash_ends_the_process() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == EXIT_CODE
 
 
-def test_terminal_errors_are_raised_where_asked_for() -> None:
+def test_terminal_errors_are_raised_if_configured() -> None:
     with pytest.raises(ChaosEnded):
         trouble(fail_probability=1.0, fail_terminally=True).inject("write", 1)
 
 
-def test_the_source_counts_its_rows_whatever_the_batches() -> None:
+def test_source_numbers_its_rows_independent_of_batches() -> None:
     chaos = source({"row.num": 1_000, "payload.length": 6})
     at = chaos.initial()
     ids: list[int] = []
@@ -172,7 +172,7 @@ def test_the_source_counts_its_rows_whatever_the_batches() -> None:
     assert chaos.progress(at).done == 1_000
 
 
-def test_a_source_that_fails_gives_half_of_its_rows_before() -> None:
+def test_failing_source_returns_half_of_its_rows_first() -> None:
     chaos = source({"row.num": 10, "fail_probability": 1.0})
     start = chaos.initial()
     (split,) = chaos.splits(start, chaos.latest(start, Limit()), 1)
@@ -182,7 +182,7 @@ def test_a_source_that_fails_gives_half_of_its_rows_before() -> None:
         next(rows)
 
 
-def test_every_attempt_of_a_batch_is_another_attempt_to_the_source() -> None:
+def test_repeated_batch_is_another_attempt_for_the_source() -> None:
     chaos = source({"row.num": 10})
     start = chaos.initial()
     end = chaos.latest(start, Limit())
@@ -206,7 +206,7 @@ def test_rows_arrive_at_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chaos.latest(first, Limit()) == {"at": 201}
 
 
-def test_ids_of_committed_batches_are_in_files_once(tmp_path: Path) -> None:
+def test_ids_of_committed_batches_are_in_files_exactly_once(tmp_path: Path) -> None:
     chaos = sink({"path": str(tmp_path / "ids")})
     committer = opened(chaos)
     assert (
@@ -239,7 +239,7 @@ def test_an_older_generation_is_fenced(tmp_path: Path) -> None:
         zombie.commit(batch(1, message(chaos, [1]), generation=1))
 
 
-def test_what_is_newer_than_the_restore_point_goes_except_the_pending_batch(tmp_path: Path) -> None:
+def test_batches_after_the_restore_point_are_removed_except_the_pending_one(tmp_path: Path) -> None:
     chaos = sink({"path": str(tmp_path)})
     committer = opened(chaos)
     for n in (1, 2, 3):
@@ -253,7 +253,7 @@ def test_what_is_newer_than_the_restore_point_goes_except_the_pending_batch(tmp_
     assert not list(tmp_path.glob("*.1"))
 
 
-def test_a_checkpoint_that_is_to_fail_fails_once_and_passes_as_the_pending_one() -> None:
+def test_configured_checkpoint_fails_once_and_succeeds_as_pending() -> None:
     chaos = sink({"fail_at_checkpoint": [2]})
     committer = opened(chaos)
     committer.commit(batch(1, message(chaos, [1])))
@@ -264,14 +264,14 @@ def test_a_checkpoint_that_is_to_fail_fails_once_and_passes_as_the_pending_one()
     assert again.state() == {"rows": 2, "checkpoint": 2}
 
 
-def test_a_terminal_failure_at_a_checkpoint_comes_again() -> None:
+def test_terminal_failure_at_a_checkpoint_is_repeated() -> None:
     chaos = sink({"fail_at_checkpoint": ["1"], "fail_terminally": True})
     for pending in (None, 1):
         with pytest.raises(ChaosEnded):
             opened(chaos, pending=pending).commit(batch(1, message(chaos, [1])))
 
 
-def test_a_missing_id_column_is_named(tmp_path: Path) -> None:
+def test_missing_id_column_is_an_error(tmp_path: Path) -> None:
     writer = sink({"path": str(tmp_path), "id_field": "nope"}).writer(
         WriteTask(lineage="l", checkpoint=1, generation=1, subtask=0, token="t")
     )
@@ -288,13 +288,13 @@ def test_a_missing_id_column_is_named(tmp_path: Path) -> None:
         (SOURCE, {"rate": 0}, "never end"),
     ],
 )
-def test_bad_options_are_told(connector: Any, options: dict[str, Any], said: str) -> None:
+def test_invalid_options_are_reported(connector: Any, options: dict[str, Any], said: str) -> None:
     block = Block(options, lambda _: Location("job.conf", 1), "block")
     values, problems = connector.options.read(block)
     assert said in "\n".join(map(str, [*problems, *connector.check(block, values)]))
 
 
-def test_the_source_is_behind_where_the_limit_and_not_the_rate_ended_a_batch() -> None:
+def test_backlog_only_if_the_limit_ended_the_batch() -> None:
     chaos = source({"row.num": 10})
     at = chaos.latest(chaos.initial(), Limit(rows=6))
     assert chaos.has_backlog(at)

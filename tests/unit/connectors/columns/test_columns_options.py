@@ -1,6 +1,4 @@
-"""Problems in the options of the column transforms are found before a job runs; fields that a table
-lacks when the table is known.
-"""
+"""Problems in the options of column transforms, and tables that do not match them."""
 
 from dataclasses import replace
 from typing import Any
@@ -285,15 +283,13 @@ def made(name: str, **options: Any) -> Any:
         ),
     ],
 )
-def test_a_problem_is_found_once_and_in_words(
-    name: str, options: dict[str, Any], message: str
-) -> None:
+def test_problem_is_reported_once(name: str, options: dict[str, Any], message: str) -> None:
     _, problems = read(name, options)
     assert [message in p for p in problems] == [True], problems
 
 
 @pytest.mark.parametrize("name", ["Replace", "Split"])
-def test_entries_of_table_transform_that_are_no_rules_have_problems_and_break_nothing_else(
+def test_invalid_entries_of_table_transform_are_reported(
     name: str,
 ) -> None:
     values, problems = read(name, {"table_transform": [7, {"table_path": "db.t"}, {}]})
@@ -301,7 +297,7 @@ def test_entries_of_table_transform_that_are_no_rules_have_problems_and_break_no
     assert BY_NAME[name].capabilities_of(values).fusable
 
 
-def test_sets_within_sets_as_java_has_them_are_taken_without_a_warning() -> None:
+def test_nested_sets_of_java_are_accepted_without_a_warning() -> None:
     assert (
         read("Split", {"separator": "[[a]&&[a-z]]", "split_field": "a", "output_fields": ["b"]})[1]
         == []
@@ -325,7 +321,7 @@ def test_sets_within_sets_as_java_has_them_are_taken_without_a_warning() -> None
         r"\p{IsHan}",
     ],
 )
-def test_what_java_accepts_is_accepted_wherever_values_are_matched(form: str) -> None:
+def test_every_expression_of_java_is_accepted_for_values(form: str) -> None:
     assert (
         read(
             "Replace",
@@ -357,9 +353,7 @@ NOT_NULL = [{"field_name": "id", "rule_type": "NOT_NULL"}]
         ("row_error_handle_way", "error_table"),
     ],
 )
-def test_older_names_of_the_ways_to_handle_an_error_mean_the_same(
-    way: str, error_table: str
-) -> None:
+def test_old_names_of_error_handling_are_accepted(way: str, error_table: str) -> None:
     assert (
         read("DataValidator", {"field_rules": NOT_NULL, way: "skip"})[0]["row_error_handle_way"]
         == "SKIP"
@@ -381,9 +375,7 @@ def test_older_names_of_the_ways_to_handle_an_error_mean_the_same(
     ("path", "name", "expected"),
     [("t", "e", "e"), ("db.s.t", "e", "db.s.e"), ("db.t", "other.e", "other.e")],
 )
-def test_the_error_table_lies_in_the_database_of_its_table(
-    path: str, name: str, expected: str
-) -> None:
+def test_error_table_is_in_the_database_of_its_table(path: str, name: str, expected: str) -> None:
     transform = made(
         "DataValidator",
         field_rules=NOT_NULL,
@@ -395,7 +387,7 @@ def test_the_error_table_lies_in_the_database_of_its_table(
     assert aside.path == expected
 
 
-def test_rules_for_one_table_have_one_error_table_and_others_have_none() -> None:
+def test_rules_of_a_table_share_one_error_table() -> None:
     assert not made("DataValidator", field_rules=NOT_NULL).rejects
     assert (
         made("DataValidator", field_rules=NOT_NULL, error_handle_way="SKIP").rejected(TABLE) is None
@@ -415,7 +407,7 @@ def test_rules_for_one_table_have_one_error_table_and_others_have_none() -> None
         both.rejected(TABLE)
 
 
-def test_names_are_matched_by_expressions_of_java() -> None:
+def test_names_are_matched_by_regular_expressions_of_java() -> None:
     renames = {"replacements_with_regex": [{"replace_from": r"[\w&&[^n]]++$", "replace_to": "X"}]}
     assert made("FieldRename", **renames).table(
         replace(TABLE, columns=TABLE.columns[:2], primary_key=(), partition_keys=())
@@ -446,7 +438,7 @@ def test_names_are_matched_by_expressions_of_java() -> None:
         {"replace_field": ["name", "row_kind"]},
     ],
 )
-def test_a_replace_takes_one_column_or_a_list_of_them(fields: dict[str, Any]) -> None:
+def test_replace_accepts_one_column_or_a_list(fields: dict[str, Any]) -> None:
     transform = made("Replace", **fields, pattern="b", replacement="x")
     batch = pa.RecordBatch.from_pylist(
         [{"id": 1, "name": "abb", "d": 1.0, "row_kind": "b"}], schema=table_schema(TABLE)
@@ -460,14 +452,14 @@ def test_a_replace_takes_one_column_or_a_list_of_them(fields: dict[str, Any]) ->
         made("Replace", replace_fields=["name", "nope"], pattern="b", replacement="x").table(TABLE)
 
 
-def test_a_replace_of_an_older_plan_has_only_one_column() -> None:
+def test_replace_of_an_older_plan_has_one_column() -> None:
     values, _ = read("Replace", {"replace_field": "name", "pattern": "b", "replacement": "x"})
     old = {key: value for key, value in values.items() if key != "replace_fields"}
     transform: ColumnsTransform = BY_NAME["Replace"].load()(old, CONTEXT)
     assert transform.table(TABLE) == TABLE
 
 
-def test_the_key_of_an_encryption_is_a_secret_and_is_never_shown() -> None:
+def test_encryption_key_is_secret_and_never_shown() -> None:
     assert [o.key for o in BY_NAME["FieldEncrypt"].options.options if o.secret] == ["key"]
     assert "secret!" not in str(read("FieldEncrypt", {"fields": ["a"], "key": "secret!"})[1])
 
@@ -488,9 +480,7 @@ def test_the_key_of_an_encryption_is_a_secret_and_is_never_shown() -> None:
         ("FieldEncrypt", {"fields": ["nam"], "key": "AAAAAAAAAAAAAAAAAAAAAA=="}),
     ],
 )
-def test_a_field_that_is_not_there_is_an_error_with_the_nearest_one(
-    name: str, options: dict[str, Any]
-) -> None:
+def test_missing_field_is_an_error_with_a_suggestion(name: str, options: dict[str, Any]) -> None:
     with pytest.raises(
         MissingField,
         match=(
@@ -533,14 +523,14 @@ def test_a_field_that_is_not_there_is_an_error_with_the_nearest_one(
         ),
     ],
 )
-def test_a_transform_that_does_not_fit_the_table_is_an_error(
+def test_transform_that_does_not_match_the_table_is_an_error(
     name: str, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
         made(name, **options).table(TABLE)
 
 
-def test_keys_stay_where_their_columns_do_and_are_renamed_with_them() -> None:
+def test_keys_are_kept_and_renamed_with_their_columns() -> None:
     assert made("Filter", fields=["name"]).table(TABLE).primary_key == ()
     assert made("Filter", fields=["id"]).table(TABLE).partition_keys == ()
     renamed = made("FieldRename", convert_case="UPPER", suffix="_x").table(TABLE)
@@ -594,7 +584,7 @@ def test_merged_tables_have_one_path_and_others_keep_theirs() -> None:
     ] == ["user_db.user_all", "source.shop"]
 
 
-def test_the_types_for_a_sink_are_left_in_the_options_of_the_table() -> None:
+def test_sink_types_are_in_the_options_of_the_table() -> None:
     assert made("DefineSinkType", columns=[{"column": "name", "type": "text"}]).table(
         TABLE
     ).options == {SINK_TYPES: {"name": "text"}}
@@ -615,7 +605,7 @@ def test_a_path_has_up_to_three_parts(
     assert parts(path) == expected
 
 
-def test_a_rule_for_a_table_comes_before_those_of_the_block() -> None:
+def test_rule_of_a_table_takes_precedence_over_the_block() -> None:
     copy = made(
         "Copy",
         table_match_regex="test.a.*",
@@ -638,7 +628,7 @@ def test_a_rule_for_a_table_comes_before_those_of_the_block() -> None:
         ("Copy", {"src_field": "id", "dest_field": "other"}, 1),
     ],
 )
-def test_a_table_that_no_rule_names_passes_a_block_that_has_only_such_rules(
+def test_table_without_rule_passes_a_block_of_table_rules_unchanged(
     name: str, options: dict[str, Any], rows: int
 ) -> None:
     transform, other = (
@@ -668,7 +658,7 @@ def test_a_table_that_no_rule_names_passes_a_block_that_has_only_such_rules(
         ),
     ],
 )
-def test_what_a_block_says_beside_the_rules_for_single_tables_is_checked_too(
+def test_options_beside_table_rules_are_checked(
     name: str, options: dict[str, Any], message: str
 ) -> None:
     whole = {
@@ -700,7 +690,7 @@ def test_what_a_block_says_beside_the_rules_for_single_tables_is_checked_too(
         ("Filter", {"fields": ["id"]}, True),
     ],
 )
-def test_only_what_arrow_does_in_the_same_way_is_fusable(
+def test_only_options_portable_to_arrow_are_fusable(
     name: str, options: dict[str, Any], fusable: bool
 ) -> None:
     values, problems = read(name, options)
@@ -708,7 +698,7 @@ def test_only_what_arrow_does_in_the_same_way_is_fusable(
     assert BY_NAME[name].capabilities_of(values).fusable is fusable
 
 
-def test_the_arrow_way_refuses_what_only_spark_can_do() -> None:
+def test_arrow_rejects_what_only_spark_supports() -> None:
     import pyarrow as pa
 
     replace = made("Replace", replace_field="name", pattern="\\bx", replacement="", is_regex=True)
@@ -718,6 +708,6 @@ def test_the_arrow_way_refuses_what_only_spark_can_do() -> None:
         )
 
 
-def test_what_is_left_out_is_known_by_name_with_a_way_out() -> None:
+def test_unsupported_transforms_are_reported_with_a_replacement() -> None:
     assert not {n.lower() for n in UNSUPPORTED} & {c.name.lower() for c in CONNECTORS}
     assert all(sentence.startswith("not available") for sentence in UNSUPPORTED.values())

@@ -1,4 +1,4 @@
-"""Regular expressions that are handed to Arrow mean what they mean elsewhere.
+"""Regular expressions that run on Arrow mean the same as in Java.
 
 Python's, in ASCII mode, are the same as Java's on this subset.
 """
@@ -38,7 +38,7 @@ SUBJECTS = st.text(alphabet="abcdé1_.- \t東A", max_size=12)
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @given(subject=SUBJECTS)
-def test_replacing_by_arrow_is_replacing_elsewhere(pattern: str, subject: str) -> None:
+def test_arrow_replaces_like_java(pattern: str, subject: str) -> None:
     found = portable(pattern)
     assert found is not None
     compiled = re.compile(pattern, re.ASCII)
@@ -50,7 +50,7 @@ def test_replacing_by_arrow_is_replacing_elsewhere(pattern: str, subject: str) -
 
 @pytest.mark.parametrize("pattern", [p for p in PATTERNS if not p.startswith("^")])
 @given(subject=SUBJECTS, count=st.integers(2, 4))
-def test_splitting_by_arrow_is_splitting_elsewhere(pattern: str, subject: str, count: int) -> None:
+def test_arrow_splits_like_java(pattern: str, subject: str, count: int) -> None:
     found = portable(pattern)
     assert found is not None
     made: Any = pc.split_pattern_regex(pa.array([subject]), found.pattern, max_splits=count - 1)
@@ -90,7 +90,7 @@ def test_splitting_by_arrow_is_splitting_elsewhere(pattern: str, subject: str, c
         "|a",
     ],
 )
-def test_what_is_not_surely_the_same_is_left_to_spark(pattern: str) -> None:
+def test_pattern_that_may_differ_is_left_to_spark(pattern: str) -> None:
     assert portable(pattern) is None
 
 
@@ -107,7 +107,7 @@ def test_what_is_not_surely_the_same_is_left_to_spark(pattern: str) -> None:
         ("\\", None),
     ],
 )
-def test_a_pattern_of_plain_characters_is_a_text(pattern: str, text: str | None) -> None:
+def test_pattern_of_plain_characters_is_a_literal(pattern: str, text: str | None) -> None:
     assert literal(pattern) == text
 
 
@@ -125,9 +125,7 @@ def test_a_pattern_of_plain_characters_is_a_text(pattern: str, text: str | None)
         ("$1", 10, None),
     ],
 )
-def test_replacements_are_written_as_arrow_wants_them(
-    java: str, groups: int, arrow: str | None
-) -> None:
+def test_replacements_are_translated_for_arrow(java: str, groups: int, arrow: str | None) -> None:
     assert replacement(java, groups) == arrow
 
 

@@ -1,4 +1,4 @@
-"""Console: what a row looks like, that only committed rows are printed, and that row numbers go on."""
+"""Console: row format, only committed rows, and row numbers that continue."""
 
 import io
 import pickle
@@ -77,7 +77,7 @@ def opened(state: Any = None) -> tuple[ConsoleCommitter, io.StringIO]:
 ROWS = table_of({"id": "bigint", "name": "string"})
 
 
-def test_a_committed_row_is_printed_as_the_reference_prints_it() -> None:
+def test_committed_row_is_printed_as_by_seatunnel() -> None:
     committer, out = opened()
     message = written(console(), ROWS, [{"id": 1, "name": "a"}, {"id": 2, "name": None}])
     assert message["rows"] == 2
@@ -109,7 +109,7 @@ def test_row_kinds_are_printed_and_their_column_is_not() -> None:
     ]
 
 
-def test_subtasks_come_in_order_and_each_counts_its_own_rows_over_batches() -> None:
+def test_subtasks_are_printed_in_order_with_their_own_row_numbers() -> None:
     sink = console()
     committer, out = opened()
     row = [{"id": 1, "name": "a"}]
@@ -122,7 +122,7 @@ def test_subtasks_come_in_order_and_each_counts_its_own_rows_over_batches() -> N
     ]
 
 
-def test_row_numbers_go_on_after_a_restart() -> None:
+def test_row_numbers_continue_after_a_restart() -> None:
     sink = console()
     committer, _ = opened()
     committed(committer, 1, written(sink, ROWS, [{"id": 1, "name": "a"}] * 3))
@@ -131,7 +131,7 @@ def test_row_numbers_go_on_after_a_restart() -> None:
     assert "rowIndex=4:" in out.getvalue()
 
 
-def test_nothing_is_printed_where_printing_is_off() -> None:
+def test_nothing_is_printed_if_printing_is_disabled() -> None:
     committer, out = opened()
     message = written(console(**{"log.print.data": False}), ROWS, [{"id": 1, "name": "a"}])
     committed(committer, 1, message)
@@ -146,14 +146,14 @@ def test_line_ends_inside_a_value_do_not_make_two_rows() -> None:
     assert "a\nb c" in out.getvalue()
 
 
-def test_the_delay_is_kept_for_every_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delay_applies_to_every_row(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(sink_module.time, "sleep", slept.append)
     written(console(**{"log.print.delay.ms": 20}), ROWS, [{"id": 1, "name": "a"}] * 5)
     assert slept == [pytest.approx(0.1)]
 
 
-def test_more_than_a_task_may_send_is_counted_and_not_printed(
+def test_rows_beyond_the_limit_of_a_task_are_counted_and_not_printed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sink_module, "_PACKED_BYTES_MAX", 0)
@@ -163,7 +163,7 @@ def test_more_than_a_task_may_send_is_counted_and_not_printed(
     assert committer.state() == {"printed": {"0": 5}}
 
 
-def test_long_texts_are_unpacked_whole() -> None:
+def test_long_texts_are_unpacked_completely() -> None:
     committer, out = opened()
     rows = [{"id": n, "name": "é" * 1_000} for n in range(2_000)]
     committed(committer, 1, written(console(), ROWS, rows))
@@ -201,5 +201,5 @@ def test_long_texts_are_unpacked_whole() -> None:
         ("float_vector", [0.5], "[0.5]"),
     ],
 )
-def test_values_look_as_in_the_reference(kind: str, value: Any, shown: str) -> None:
+def test_values_are_formatted_as_by_seatunnel(kind: str, value: Any, shown: str) -> None:
     assert text(parse_type(kind), value) == shown

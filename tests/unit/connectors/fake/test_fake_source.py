@@ -1,6 +1,4 @@
-"""FakeSource: the same rows however a range is cut, the reference's sizes and ranges, pauses, fixed
-rows, several tables.
-"""
+"""FakeSource: reproducible rows, SeaTunnel's sizes and ranges, intervals, fixed rows."""
 
 import os
 import pickle
@@ -106,7 +104,7 @@ def of_type(kind: Any, count: int = 500, **options: Any) -> list[Any]:
 
 @settings(max_examples=40)
 @given(cuts=st.lists(st.integers(1, 90), max_size=6), count=st.integers(1, 8))
-def test_rows_are_the_same_however_a_range_is_cut(cuts: list[int], count: int) -> None:
+def test_rows_are_equal_for_any_division_of_a_range(cuts: list[int], count: int) -> None:
     source = fake(
         {
             "row.num": 400,
@@ -146,7 +144,7 @@ def test_batches_of_every_type_have_exactly_the_schema_of_the_table() -> None:
         assert {name for name in batch.schema.names if batch.column(name).null_count} == {"c_null"}
 
 
-def test_another_seed_gives_other_rows_and_no_seed_is_drawn_once() -> None:
+def test_default_seed_is_random_and_drawn_once() -> None:
     options: dict[str, Any] = {"row.num": 20, "schema": {"fields": {"s": "string"}}}
     assert all_rows(fake(options | {"seed": 1})) == all_rows(fake(options | {"seed": 1}))
     assert all_rows(fake(options | {"seed": 1})) != all_rows(fake(options | {"seed": 2}))
@@ -157,13 +155,13 @@ def test_another_seed_gives_other_rows_and_no_seed_is_drawn_once() -> None:
     assert start["seed"] != fake(options).initial()["seed"]
 
 
-def test_every_parallel_reader_makes_row_num_rows() -> None:
+def test_every_parallel_reader_generates_row_num_rows() -> None:
     assert (
         len(all_rows(fake({"row.num": 7, "schema": {"fields": {"i": "int"}}}, parallelism=3))) == 21
     )
 
 
-def test_default_ranges_are_those_of_the_reference() -> None:
+def test_default_ranges_are_those_of_seatunnel() -> None:
     assert all(len(v) == 5 and v.isalpha() for v in of_type("string"))
     assert all(len(v) == 5 and v.isalpha() for v in of_type("bytes"))
     assert all(0 <= v < 127 for v in of_type("tinyint"))
@@ -180,7 +178,7 @@ def test_default_ranges_are_those_of_the_reference() -> None:
     assert all(1 <= v.day <= 28 for v in of_type("date"))
 
 
-def test_values_of_a_range_are_spread_over_it() -> None:
+def test_values_are_spread_over_their_range() -> None:
     counts = Counter(of_type("int", 10_000, **{"int.min": 10, "int.max": 14}))
     assert set(counts) == {10, 11, 12, 13}
     assert all(2_200 < n < 2_800 for n in counts.values())
@@ -199,7 +197,7 @@ def test_wide_decimals_fill_all_their_digits() -> None:
     assert len(set(values)) == 2_000
 
 
-def test_templates_are_chosen_from_with_or_without_the_mode() -> None:
+def test_templates_apply_with_or_without_the_mode() -> None:
     assert set(
         of_type("string", **{"string.template": ["a", "b"], "string.fake.mode": "TEMPLATE"})
     ) == {"a", "b"}
@@ -298,13 +296,13 @@ def test_fixed_rows_keep_order_kinds_and_every_type() -> None:
     assert made[2]["m"] == [("k", 7)]
 
 
-def test_fixed_rows_that_are_all_inserts_carry_no_kind() -> None:
+def test_fixed_rows_of_only_inserts_have_no_kinds() -> None:
     source = fake({"schema": {"fields": {"i": "int"}}, "rows": [{"kind": "INSERT", "fields": [1]}]})
     assert not source.tables()[0].kinds
     assert all_rows(source) == [{"i": 1}]
 
 
-def test_the_moment_of_a_fixed_row_is_that_of_the_first_start() -> None:
+def test_current_timestamp_of_a_fixed_row_is_the_first_start() -> None:
     source = fake(
         {
             "schema": {"fields": {"d": "date", "t": "timestamp"}},
@@ -318,7 +316,7 @@ def test_the_moment_of_a_fixed_row_is_that_of_the_first_start() -> None:
     ]
 
 
-def test_several_tables_are_read_table_after_table() -> None:
+def test_tables_are_read_one_after_the_other() -> None:
     tables = [
         {"row.num": n, "schema": {"table": f"db.t{n}", "fields": {"i": "int"}}} for n in (3, 4)
     ]
@@ -335,7 +333,7 @@ def test_several_tables_are_read_table_after_table() -> None:
     assert source.is_exhausted(source.latest(end, Limit()))
 
 
-def test_a_limit_of_bytes_holds_and_still_gets_on() -> None:
+def test_byte_limit_applies_and_still_allows_progress() -> None:
     source = fake({"row.num": 1_000, "schema": {"fields": {"s": "string"}}})
     start = source.initial()
     assert 0 < source.latest(start, Limit(bytes=1_000))["at"]["default.default.default"] <= 200
@@ -343,7 +341,7 @@ def test_a_limit_of_bytes_holds_and_still_gets_on() -> None:
     assert source.latest(start, Limit(rows=0))["at"]["default.default.default"] == 1
 
 
-def test_a_streaming_source_never_ends_and_has_nothing_new_after_its_rows() -> None:
+def test_streaming_source_never_ends_and_is_idle_after_its_rows() -> None:
     source = fake({"row.num": 3, "schema": {"fields": {"i": "int"}}}, mode=JobMode.STREAMING)
     start = source.initial()
     end = source.latest(start, Limit())
@@ -353,7 +351,7 @@ def test_a_streaming_source_never_ends_and_has_nothing_new_after_its_rows() -> N
     assert source.latest(end, Limit()) == end
 
 
-def test_a_streaming_source_admits_one_piece_of_every_reader_each_interval(
+def test_streaming_source_admits_one_split_of_every_reader_per_interval(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now_s = [100.0]
@@ -372,7 +370,7 @@ def test_a_streaming_source_admits_one_piece_of_every_reader_each_interval(
     assert source.latest(first, Limit())["at"] == {"default.default.default": 12}
 
 
-def test_in_a_single_batch_the_tasks_keep_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_wait_between_splits_of_a_single_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(source_module.time, "sleep", slept.append)
     options = {
@@ -394,7 +392,7 @@ def test_in_a_single_batch_the_tasks_keep_the_pause(monkeypatch: pytest.MonkeyPa
     assert slept == [0.2] * 8
 
 
-def test_the_output_names_the_table_where_the_schema_does_not() -> None:
+def test_plugin_output_names_the_table_if_the_schema_does_not() -> None:
     assert (
         fake({"plugin_output": "orders", "schema": {"fields": {"i": "int"}}}).tables()[0].path
         == "orders"
@@ -405,14 +403,14 @@ def test_the_output_names_the_table_where_the_schema_does_not() -> None:
     )
 
 
-def test_a_mode_without_its_template_is_warned_about_by_whichever_key_it_came() -> None:
+def test_mode_without_template_is_a_warning_at_its_key() -> None:
     for key in ("string.fake.mode", "string.fake.template"):
         found = problems_of({"schema": {"fields": {"s": "string"}}, key: "TEMPLATE"})
         assert len(found) == 1
         assert "string.fake.mode = TEMPLATE without string.template" in found[0]
 
 
-def test_nested_option_keys_are_understood() -> None:
+def test_nested_option_keys_are_accepted() -> None:
     assert len(all_rows(fake({"row": {"num": 9}, "schema": {"fields": {"i": "int"}}}))) == 9
 
 
@@ -461,17 +459,17 @@ def test_nested_option_keys_are_understood() -> None:
         ),
     ],
 )
-def test_a_bad_block_is_told_with_its_place(options: dict[str, Any], said: str) -> None:
+def test_invalid_block_is_reported_with_its_location(options: dict[str, Any], said: str) -> None:
     assert any(said in problem for problem in problems_of(options)), problems_of(options)
 
 
-def test_the_source_travels_to_tasks_as_a_small_thing() -> None:
+def test_pickled_source_is_small() -> None:
     source = fake({"schema": {"fields": ALL_TYPES}})
     source.tables()
     assert len(pickle.dumps(source)) < 8_000
 
 
-def test_no_batch_of_big_rows_is_big() -> None:
+def test_batches_of_large_rows_are_small() -> None:
     source = fake(
         {"row.num": 100, "string.length": 1_000_000, "schema": {"fields": {"s": "string"}}}
     )
@@ -508,7 +506,7 @@ def test_declarations_can_be_read_without_arrow() -> None:
     )
 
 
-def test_it_is_behind_where_the_limit_and_not_the_pause_ended_a_batch(
+def test_backlog_only_if_the_limit_ended_the_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(source_module.time, "monotonic", lambda: 100.0)

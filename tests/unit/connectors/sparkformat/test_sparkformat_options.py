@@ -16,7 +16,7 @@ def problems(kind: BlockKind, **options: Any) -> list[str]:
     return [f"{p.path}: {p.message}" for p in [*found, *connector.check(block, values)]]
 
 
-def test_a_format_is_enough() -> None:
+def test_only_format_is_required() -> None:
     assert problems(BlockKind.SOURCE, format="parquet") == []
     assert problems(BlockKind.SINK, format="noop") == []
 
@@ -25,7 +25,7 @@ def test_a_missing_format_is_a_problem() -> None:
     assert [p.split(":")[1].strip() for p in problems(BlockKind.SOURCE)] == ["format is missing"]
 
 
-def test_a_wrong_type_in_the_schema_is_found_at_its_place() -> None:
+def test_wrong_type_in_the_schema_is_reported_at_its_location() -> None:
     (problem,) = problems(BlockKind.SOURCE, format="csv", schema={"fields": {"id": "bigintt"}})
     assert problem == "source[0].schema.fields.id: unknown type 'bigintt'; did you mean 'bigint'?"
 
@@ -36,13 +36,13 @@ def test_a_list_is_no_option_of_a_data_source() -> None:
     ]
 
 
-def test_a_mode_that_spark_does_not_have_is_a_problem() -> None:
+def test_mode_unknown_to_spark_is_a_problem() -> None:
     assert problems(BlockKind.SINK, format="csv", mode="ignore") == [
         'sink[0].mode: "ignore" is not possible here'
     ]
 
 
-def test_both_say_what_a_repeated_batch_does() -> None:
+def test_summary_describes_a_repeated_batch() -> None:
     source, sink = CONNECTORS
     assert (source.capabilities.streaming, source.capabilities.fusable) == (False, False)
     assert (
