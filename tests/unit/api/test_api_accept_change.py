@@ -73,7 +73,7 @@ def shown(site) -> dict[str, Any]:
     return dict(site.get("/api/v1/jobs/5").json())
 
 
-def test_a_stopped_job_says_what_it_is_stopped_at(site) -> None:
+def test_a_stopped_job_shows_the_change_that_stopped_it(site) -> None:
     stopped(site)
     stop = {
         "table": "shop.orders",
@@ -90,7 +90,7 @@ def test_a_stopped_job_says_what_it_is_stopped_at(site) -> None:
     assert site.get("/job-info/5/failures").json()[0]["change"] == stop
 
 
-def test_a_decision_resumes_the_job_and_says_what_is_left_to_do(site) -> None:
+def test_a_decision_resumes_the_job_and_lists_manual_steps(site) -> None:
     stopped(site)
     answer = site.http.post("/api/v1/jobs/5/accept-change", json=DECISION)
     assert answer.status_code == 202, answer.text
@@ -123,7 +123,7 @@ def test_a_decision_resumes_the_job_and_says_what_is_left_to_do(site) -> None:
         ({"at": ""}, 400, "invalid", "at"),
     ],
 )
-def test_a_decision_that_does_not_fit_is_refused(
+def test_a_decision_that_does_not_match_is_rejected(
     site, change: dict[str, str], status: int, condition: str, word: str
 ) -> None:
     stopped(site)
@@ -133,7 +133,7 @@ def test_a_decision_that_does_not_fit_is_refused(
     assert site.solid.get(RUNNING_JOBS, "5") is None
 
 
-def test_a_job_that_runs_or_is_not_there_has_nothing_to_decide(site) -> None:
+def test_a_running_or_unknown_job_accepts_no_decision(site) -> None:
     assert site.http.post("/api/v1/jobs/5/accept-change", json=DECISION).status_code == 404
     site.running(5, JobStatus.RUNNING)
     answer = site.http.post("/api/v1/jobs/5/accept-change", json=DECISION)
@@ -172,7 +172,7 @@ def paged(site) -> Any:
     return site
 
 
-def test_the_page_of_the_job_offers_each_choice_and_the_next_page_carries_it_out(
+def test_the_job_page_offers_each_choice_and_the_next_page_applies_it(
     paged: Any,
 ) -> None:
     site = paged
@@ -193,7 +193,7 @@ def test_the_page_of_the_job_offers_each_choice_and_the_next_page_carries_it_out
     assert site.solid.get(RUNNING_JOBS, "5").value["accepted_changes"] == [DECISION]
 
 
-def test_a_page_for_a_decision_that_does_not_fit_says_why(paged: Any) -> None:
+def test_a_page_for_a_decision_that_does_not_match_shows_the_reason(paged: Any) -> None:
     site = paged
     stopped(site)
     assert (

@@ -87,7 +87,7 @@ def test_every_route_is_in_one_of_the_lists(closed) -> None:
 
 
 @pytest.mark.parametrize("path", READS)
-def test_strangers_read_nothing(closed, path: str) -> None:
+def test_anonymous_callers_cannot_read(closed, path: str) -> None:
     _, text = Tokens(closed.solid, closed.clock).create("x", Role.ADMIN)
     closed.context.catch_up()
     wrong = [
@@ -103,12 +103,12 @@ def test_strangers_read_nothing(closed, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [*WISHES, *ADMINS])
-def test_strangers_and_lookers_change_nothing(closed, path: str) -> None:
+def test_anonymous_callers_and_viewers_cannot_write(closed, path: str) -> None:
     assert closed.http.post(path, json={}).status_code == 401
     assert closed.http.post(path, json={}, headers=holder(closed, Role.VIEWER)).status_code == 403
 
 
-def test_each_role_may_do_its_own(closed) -> None:
+def test_each_role_can_use_its_routes(closed) -> None:
     viewer, operator, admin = (holder(closed, role) for role in Role)
     assert closed.http.get("/overview", headers=viewer).status_code == 200
     assert closed.http.post("/stop-job", json={"jobId": 1}, headers=operator).status_code == 200
@@ -118,7 +118,7 @@ def test_each_role_may_do_its_own(closed) -> None:
     logging.getLogger("tidegate.api").setLevel(logging.NOTSET)
 
 
-def test_a_token_ends_with_its_time_or_when_it_is_revoked(closed) -> None:
+def test_a_token_expires_or_is_revoked(closed) -> None:
     brief, lasting = holder(closed, Role.VIEWER, lives_ms=60_000), holder(closed, Role.VIEWER)
     closed.clock.turn(59)
     closed.context.catch_up()
@@ -134,7 +134,7 @@ def test_a_token_ends_with_its_time_or_when_it_is_revoked(closed) -> None:
         tokens.revoke("000000000000")
 
 
-def test_the_store_never_has_the_secret(closed) -> None:
+def test_the_store_does_not_contain_the_secret(closed) -> None:
     token, text = Tokens(closed.solid, closed.clock).create("ci", Role.OPERATOR)
     kept = str(closed.solid.get(TOKENS, token.id).value)
     assert text.split("_", 2)[2] not in kept
@@ -148,7 +148,7 @@ def test_a_token_needs_a_name(closed, name: str) -> None:
         Tokens(closed.solid, closed.clock).create(name, Role.VIEWER)
 
 
-def test_where_others_can_come_a_token_is_needed_without_a_word_in_the_file(make_site: Any) -> None:
+def test_a_reachable_address_requires_a_token_by_default(make_site: Any) -> None:
     settings = EngineSettings()
     site = make_site(replace(settings, http=replace(settings.http, host="0.0.0.0")))
     assert site.http.get("/overview").status_code == 401
@@ -175,7 +175,7 @@ def audit() -> Iterator[list[logging.LogRecord]]:
     log.setLevel(level)
 
 
-def test_every_wish_leaves_a_line_and_no_secret(closed, audit: list[logging.LogRecord]) -> None:
+def test_every_write_is_audited_without_secrets(closed, audit: list[logging.LogRecord]) -> None:
     operator = holder(closed, Role.OPERATOR)
     closed.http.post("/stop-job", json={"jobId": 1}, headers=operator)
     closed.http.post("/submit-job?jobId=7", content=b"password = hunter2", headers=operator)

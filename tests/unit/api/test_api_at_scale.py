@@ -33,7 +33,7 @@ def listed(site, path: str) -> list[int]:
     return [int(job["id"]) for job in site.get(path).json()["jobs"]]
 
 
-def test_of_many_ended_jobs_only_the_new_one_is_looked_at(site, peeks: list[str]) -> None:
+def test_only_the_new_one_of_many_ended_jobs_is_read(site, peeks: list[str]) -> None:
     for job_id in range(1, 101):
         site.ended(job_id, finished_ms=NOW_MS - 1000 + job_id)
     assert len(site.get("/finished-jobs/FINISHED").json()) == 100
@@ -78,7 +78,7 @@ def test_pages_by_cursor_hold_every_job_once_in_the_order_of_submission(site) ->
     assert seen == whole
 
 
-def test_a_job_that_ends_and_one_that_runs_again_change_places(site) -> None:
+def test_an_ended_and_a_resumed_job_move_between_lists(site) -> None:
     site.running(1)
     site.ended(2)
     assert (listed(site, "/api/v1/jobs?ended=false"), listed(site, "/api/v1/jobs?ended=true")) == (
@@ -112,14 +112,14 @@ def test_rows_are_found_by_status_health_and_name(site) -> None:
     assert matching(rows, name="orders", status=[JobStatus.FAILED]) == []
 
 
-def test_an_outcome_that_cannot_be_read_hides_no_other(site) -> None:
+def test_an_unreadable_outcome_does_not_hide_others(site) -> None:
     site.ended(1)
     site.ended(2, initialization_ms="yesterday")
     assert [job["jobId"] for job in site.get("/finished-jobs").json()] == ["1"]
     assert listed(site, "/api/v1/jobs") == [1]
 
 
-def test_the_text_of_a_job_in_a_list_is_what_its_model_says(site) -> None:
+def test_the_cached_text_of_a_job_equals_its_model(site) -> None:
     site.running(1, name='a "quoted" näme')
     site.place(1, checkpoint=3, age_s=7, rows_read=11, rows_written=10)
     site.running(2, JobStatus.PENDING, reason="no slot is free")
@@ -140,7 +140,7 @@ def test_the_text_of_a_job_in_a_list_is_what_its_model_says(site) -> None:
     }
 
 
-def test_a_page_that_has_not_changed_is_not_sent_again(site) -> None:
+def test_an_unchanged_page_is_not_sent_again(site) -> None:
     site.running(1)
     site.place(1, checkpoint=1)
     site.figures(1, rows_read=5)
@@ -166,7 +166,7 @@ def test_a_page_that_has_not_changed_is_not_sent_again(site) -> None:
     assert site.get("/api/v1/jobs/99", headers=known).status_code == 404
 
 
-def test_all_who_ask_for_all_jobs_at_once_are_given_the_same_bytes(site) -> None:
+def test_simultaneous_requests_for_all_jobs_get_the_same_bytes(site) -> None:
     site.running(1)
     site.place(1, checkpoint=1, age_s=3)
     site.context.catch_up()
@@ -181,7 +181,7 @@ def test_all_who_ask_for_all_jobs_at_once_are_given_the_same_bytes(site) -> None
     assert board.all_json(NOW_MS + 1000) is not later
 
 
-def test_running_jobs_say_whether_they_can_be_restored(site) -> None:
+def test_running_jobs_show_whether_they_can_be_restored(site) -> None:
     site.running(1)
     site.place(1)
     assert site.get("/running-jobs").json()[0]["restorable"] is False

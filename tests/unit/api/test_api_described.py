@@ -96,14 +96,14 @@ def test_every_route_is_described_and_every_description_is_a_route(site) -> None
 
 
 @pytest.mark.parametrize("path", ["/openapi.json", "/api/v1/openapi.json"])
-def test_nothing_that_a_description_allows_breaks_a_server(site, path: str) -> None:
+def test_no_documented_request_causes_a_server_error(site, path: str) -> None:
     assert len(ask_everything(furnished(site), path, 5)) >= 12
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("path", ["/openapi.json", "/api/v1/openapi.json"])
-def test_much_that_a_description_allows_breaks_no_server(site, path: str) -> None:
+def test_many_documented_requests_cause_no_server_error(site, path: str) -> None:
     ask_everything(furnished(site), path, 300)
 
 
@@ -120,7 +120,7 @@ def role_holders(site: Any) -> dict[Role, dict[str, str]]:
 @pytest.mark.parametrize(
     ("path", "prefix"), [("/openapi.json", ""), ("/api/v1/openapi.json", "/api/v1")]
 )
-def test_the_role_that_a_description_names_is_the_one_that_the_route_needs(
+def test_the_documented_role_is_the_one_that_the_route_needs(
     make_site: Any, path: str, prefix: str
 ) -> None:
     default = EngineSettings()

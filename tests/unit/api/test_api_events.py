@@ -32,7 +32,7 @@ def turn(site, live: EventStream, changed: Any) -> int:
     return live._last.number
 
 
-def test_another_state_is_told_at_once_and_progress_after_a_second(site) -> None:
+def test_a_new_state_is_published_at_once_and_progress_after_a_second(site) -> None:
     live, changed = EventStream(site.context), site.cache.listen()
     site.running(7)
     assert turn(site, live, changed) == 1
@@ -49,7 +49,7 @@ def test_another_state_is_told_at_once_and_progress_after_a_second(site) -> None
     assert said(live) == {"jobs": ["7"]}
 
 
-def test_a_sign_of_life_without_news_is_not_told(site) -> None:
+def test_a_heartbeat_without_news_is_not_published(site) -> None:
     news, changed = JobUpdates(site.cache), site.cache.listen()
     site.running(1)
     site.figures(1, rows_read=5, at_ms=1)
@@ -66,7 +66,7 @@ def test_a_sign_of_life_without_news_is_not_told(site) -> None:
     assert (news.urgent, news.other) == (set(), {1})
 
 
-def test_more_than_a_few_hundred_jobs_are_told_as_all_of_them(site) -> None:
+def test_changes_of_many_jobs_are_published_as_one_event_for_all(site) -> None:
     live, changed = EventStream(site.context), site.cache.listen()
     for job_id in range(1, IDS_MAX + 2):
         site.running(job_id)
@@ -74,7 +74,7 @@ def test_more_than_a_few_hundred_jobs_are_told_as_all_of_them(site) -> None:
     assert live._last.text is EVERYTHING
 
 
-def test_a_stream_with_nothing_to_tell_gives_a_sign_of_life_and_says_when_the_store_is_gone(
+def test_an_idle_stream_sends_keep_alives_and_reports_a_lost_store(
     site,
 ) -> None:
     live, changed = EventStream(site.context), site.cache.listen()
@@ -121,7 +121,7 @@ def test_all_listeners_are_sent_the_same_bytes(site) -> None:
     asyncio.run(story())
 
 
-def test_a_listener_that_is_slow_is_sent_one_event_for_all_that_it_has_missed(site) -> None:
+def test_a_slow_listener_gets_one_event_for_all_that_it_has_missed(site) -> None:
     async def story() -> None:
         live = EventStream(site.context)
         site.context.catch_up()

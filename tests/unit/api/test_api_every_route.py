@@ -184,7 +184,7 @@ def open_house(site: Any) -> Iterator[Building]:
     made.close()
 
 
-def test_all_three_tables_are_walked(closed: Building) -> None:
+def test_routes_of_all_three_tables_are_tested(closed: Building) -> None:
     found = {(place.method, place.template) for place in closed.places}
     assert {
         ("POST", "/submit-job"),
@@ -195,7 +195,7 @@ def test_all_three_tables_are_walked(closed: Building) -> None:
     assert len(found) > 80
 
 
-def test_a_stranger_comes_in_nowhere(closed: Building) -> None:
+def test_anonymous_callers_are_rejected_everywhere(closed: Building) -> None:
     expired = closed.holder(Role.ADMIN, lives_ms=1_000)
     token_id = expired["Authorization"].split("_")[1]
     closed.site.clock.turn(2)
@@ -227,7 +227,7 @@ def test_a_stranger_comes_in_nowhere(closed: Building) -> None:
     assert closed.kept() == before
 
 
-def test_who_may_only_look_changes_nothing(closed: Building) -> None:
+def test_viewers_cannot_write(closed: Building) -> None:
     viewer = closed.holder(Role.VIEWER)
     before = closed.kept()
     for place in closed.places:
@@ -243,7 +243,7 @@ def test_who_may_only_look_changes_nothing(closed: Building) -> None:
 
 
 @pytest.mark.parametrize("what", NONSENSE)
-def test_a_body_that_makes_no_sense_is_no_mistake_of_ours(open_house: Building, what: str) -> None:
+def test_an_invalid_body_causes_no_internal_error(open_house: Building, what: str) -> None:
     before = open_house.kept()
     types = ("application/json", "multipart/form-data; boundary=x", "multipart/form-data")
     for place in open_house.places:
@@ -265,7 +265,7 @@ def test_a_body_that_makes_no_sense_is_no_mistake_of_ours(open_house: Building, 
     }
 
 
-def test_a_body_that_is_too_large_is_refused_everywhere(open_house: Building) -> None:
+def test_a_body_that_is_too_large_is_rejected_everywhere(open_house: Building) -> None:
     before, large = open_house.kept(), b" " * (BODY_BYTES_MAX + 1)
 
     async def unannounced() -> Any:
@@ -284,7 +284,7 @@ def test_a_body_that_is_too_large_is_refused_everywhere(open_house: Building) ->
     assert open_house.kept() == before
 
 
-def test_what_stands_for_a_parameter_may_be_anything_and_leads_nowhere(
+def test_any_text_as_a_path_parameter_is_handled(
     open_house: Building,
 ) -> None:
     before = open_house.kept()
@@ -305,7 +305,7 @@ def test_what_stands_for_a_parameter_may_be_anything_and_leads_nowhere(
     assert open_house.kept() == before
 
 
-def test_strange_questions_are_no_mistake_of_ours(open_house: Building) -> None:
+def test_unusual_requests_cause_no_internal_error(open_house: Building) -> None:
     for place in open_house.places:
         if place.method == "GET" and (place.method, place.template) != ENDLESS:
             for query in (
@@ -320,7 +320,7 @@ def test_strange_questions_are_no_mistake_of_ours(open_house: Building) -> None:
 
 
 @pytest.mark.parametrize("name", COUNTED)
-def test_numbers_of_any_length_in_a_question_are_bad_input(open_house: Building, name: str) -> None:
+def test_numbers_of_any_length_in_a_query_are_bad_input(open_house: Building, name: str) -> None:
     for place in open_house.places:
         if place.method == "GET" and (place.method, place.template) != ENDLESS:
             for value in ("9" * 5000, str(2**64), "-1", "%D9%A3", ""):
@@ -386,7 +386,7 @@ def test_a_submit_with_hostile_parameters_is_bad_input(open_house: Building, val
 
 
 @pytest.mark.parametrize("path", ["/job-info/1", "/api/v1/jobs/1", "/ui/jobs/1"])
-def test_an_internal_error_names_the_line_of_the_log_and_nothing_else(
+def test_an_internal_error_has_a_request_id_and_no_details(
     open_house: Building,
     path: str,
     monkeypatch: pytest.MonkeyPatch,

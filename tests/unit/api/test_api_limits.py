@@ -20,15 +20,13 @@ READS = ("/overview", "/running-jobs", "/job-info/1", "/finished-jobs", "/health
 
 
 @pytest.mark.parametrize("path", READS)
-def test_a_server_that_has_not_read_the_store_yet_does_not_guess(site, path: str) -> None:
+def test_a_server_that_has_not_read_the_store_yet_rejects_reads(site, path: str) -> None:
     answer = site.http.get(path)
     assert (answer.status_code, answer.json()["status"]) == (503, "fail")
 
 
 @pytest.mark.parametrize("path", READS)
-def test_reads_go_on_for_five_seconds_without_the_store_and_come_back_by_themselves(
-    site, path: str
-) -> None:
+def test_reads_continue_for_five_seconds_without_the_store_and_recover(site, path: str) -> None:
     site.running(1)
     assert site.get(path).status_code == 200
     site.fault = Fault.UNAVAILABLE
@@ -43,9 +41,7 @@ def test_reads_go_on_for_five_seconds_without_the_store_and_come_back_by_themsel
 
 
 @pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.REQUEST_LOST])
-def test_wishes_are_answered_with_the_reason_while_the_store_is_out_of_reach(
-    site, fault: Fault
-) -> None:
+def test_commands_fail_with_the_reason_while_the_store_is_unreachable(site, fault: Fault) -> None:
     site.running(5)
     site.context.catch_up()
     site.fault = fault
@@ -60,7 +56,7 @@ def test_wishes_are_answered_with_the_reason_while_the_store_is_out_of_reach(
     assert site.http.post("/submit-job", json=JSON).status_code == 200
 
 
-def test_the_metrics_say_that_the_store_is_out_of_reach_and_show_no_old_figures(site) -> None:
+def test_metrics_show_an_unreachable_store_and_no_outdated_values(site) -> None:
     site.running(1)
     site.place(1, checkpoint=3, age_s=7, rows_read=11, rows_written=10)
     site.leader()
@@ -102,7 +98,7 @@ def test_an_unknown_path_and_a_wrong_method_are_answered_in_json(site) -> None:
         assert answer.headers["content-type"].startswith("application/json")
 
 
-def test_a_mistake_of_ours_is_an_answer_without_a_trace_and_a_log_line_with_one(
+def test_an_internal_error_is_logged_with_its_trace_and_returned_without(
     site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     site.context.catch_up()
@@ -126,7 +122,7 @@ def test_a_page_of_another_web_site_cannot_write(site) -> None:
         ), origin
 
 
-def test_with_basic_auth_only_who_knows_the_password_comes_in(guarded_site) -> None:
+def test_basic_auth_accepts_only_the_password(guarded_site) -> None:
     guarded_site.context.catch_up()
     for auth in (None, ("ann", "wrong"), ("bob", "sesame")):
         answer = guarded_site.http.get("/flow/overview", auth=auth)
@@ -141,7 +137,7 @@ def test_with_basic_auth_only_who_knows_the_password_comes_in(guarded_site) -> N
     assert guarded_site.http.get("/overview", auth=("ann", "sesame")).status_code == 404
 
 
-def test_two_thousand_jobs_are_listed_from_text_that_is_kept(site) -> None:
+def test_two_thousand_jobs_are_listed_from_cached_text(site) -> None:
     """The aim is 50 ms; the limit here is for a machine that is busy with other things too."""
     for job_id in range(1, 2001):
         site.running(job_id)
@@ -158,7 +154,7 @@ def test_two_thousand_jobs_are_listed_from_text_that_is_kept(site) -> None:
     assert min(took_s) < 0.25, took_s
 
 
-def test_texts_of_jobs_that_are_gone_are_thrown_away(site) -> None:
+def test_texts_of_deleted_jobs_are_dropped(site) -> None:
     texts = FinishedJobsCache()
     for job_id in range(1, 400):
         site.ended(job_id)
@@ -172,7 +168,7 @@ def test_texts_of_jobs_that_are_gone_are_thrown_away(site) -> None:
     assert list(texts._texts) == [399]
 
 
-def test_only_jobs_that_have_changed_are_looked_at_again(site) -> None:
+def test_only_changed_jobs_are_read_again(site) -> None:
     for job_id in (1, 2):
         site.running(job_id)
         site.figures(job_id, rows_read=1, at_ms=1)

@@ -123,7 +123,7 @@ def busy(site):
     return site
 
 
-def test_every_job_has_its_figures(busy) -> None:
+def test_every_job_has_its_metrics(busy) -> None:
     found = families(busy.get("/metrics").text)
     job = r'job_id="7",job_name="a \"quoted\"\nname \\ here"'
     values = {name: samples[job] for name, samples in found.items() if job in samples}
@@ -160,7 +160,7 @@ def test_every_job_has_its_figures(busy) -> None:
     }
 
 
-def test_the_installation_has_its_figures(busy) -> None:
+def test_the_installation_has_its_metrics(busy) -> None:
     found = families(busy.get("/metrics").text)
     assert found["tidegate_store_bytes"]['map="running-job-info"'] > 0
     assert found["tidegate_store_entries"]['map="finished-job-state"'] == 1
@@ -190,7 +190,7 @@ def test_the_installation_has_its_figures(busy) -> None:
     ) == (1, 1, 1)
 
 
-def test_both_formats_hold_the_same(busy) -> None:
+def test_both_formats_have_the_same_metrics(busy) -> None:
     plain, opened = busy.get("/metrics").text, busy.get("/openmetrics").text
     assert opened.count("# EOF") == 1
     strict = families(opened, open_format=True)
@@ -199,7 +199,7 @@ def test_both_formats_hold_the_same(busy) -> None:
     }
 
 
-def test_figures_follow_what_changes_and_forget_what_ends(busy) -> None:
+def test_metrics_follow_changes_and_drop_ended_jobs(busy) -> None:
     busy.get("/metrics")
     busy.running(8, JobStatus.RUNNING, name="other")
     assert (
@@ -212,7 +212,7 @@ def test_figures_follow_what_changes_and_forget_what_ends(busy) -> None:
     assert 'job_id="8"' not in busy.get("/metrics").text
 
 
-def test_a_store_that_cannot_be_counted_costs_only_its_own_figures(busy) -> None:
+def test_a_store_that_cannot_be_counted_lacks_only_its_own_metrics(busy) -> None:
     busy.context.catch_up()
     busy.fault = Fault.UNAVAILABLE
     found = families(busy.http.get("/metrics").text)
@@ -222,6 +222,6 @@ def test_a_store_that_cannot_be_counted_costs_only_its_own_figures(busy) -> None
     assert "tidegate_store_bytes" in families(busy.http.get("/metrics").text)
 
 
-def test_every_figure_is_documented(busy) -> None:
+def test_every_metric_is_documented(busy) -> None:
     named = set(re.findall(r"`([a-z_]+)`", DOCUMENT.read_text()))
     assert not {*FAMILIES, *families(busy.get("/metrics").text)} - named

@@ -95,11 +95,11 @@ def test_checkpoints_of_a_job_by_pipeline(site) -> None:
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=x", "pipelineId=-1", "status=GREEN"])
-def test_nonsense_about_checkpoints_is_refused(site, query: str) -> None:
+def test_invalid_checkpoint_queries_are_rejected(site, query: str) -> None:
     refusal(site.get(f"/jobs/checkpoints/history/7?{query}"))
 
 
-def test_waiting_jobs_say_why_with_numbers(site) -> None:
+def test_waiting_jobs_show_their_reasons(site) -> None:
     site.running(1, JobStatus.PENDING, reason="no slot is free")
     site.running(2)
     site.worker("w1", slots=1, holds=(2,))
@@ -180,14 +180,14 @@ def test_logs_are_listed_and_read(site, logs: Path) -> None:  # noqa: ARG001  # 
         "77%5c..%5csecret.log",
     ],
 )
-def test_no_log_outside_of_the_folder_can_be_read(site, logs: Path, name: str) -> None:  # noqa: ARG001  # the files
+def test_no_file_outside_of_the_log_directory_can_be_read(site, logs: Path, name: str) -> None:  # noqa: ARG001  # the files
     for path in (f"/logs/{name}", f"/log/{name}"):
         answer = site.get(path)
         assert answer.status_code in (400, 404)
         assert "not for you" not in answer.text
 
 
-def test_this_server_tells_how_it_does(site) -> None:
+def test_this_server_returns_its_metrics(site) -> None:
     site.leader()
     site.worker("w1")
     (member,) = site.get("/system-monitoring-information").json()
@@ -196,7 +196,7 @@ def test_this_server_tells_how_it_does(site) -> None:
     assert member["heap.memory.used"].endswith("M")
     threads = site.get("/thread-dump").json()
     assert {"threadName", "threadId", "threadState", "stackTrace"} == set(threads[0])
-    assert any("test_this_server_tells_how_it_does" in thread["stackTrace"] for thread in threads)
+    assert any("test_this_server_returns_its_metrics" in thread["stackTrace"] for thread in threads)
     assert set(site.get("/running-threads").json()[0]) == {"threadName", "classLoader"}
 
 
@@ -217,7 +217,7 @@ def test_tags_of_the_worker_are_replaced(site) -> None:
     assert len(given) == 2
 
 
-def test_log_levels_can_be_read_set_and_put_back(site) -> None:
+def test_log_levels_can_be_read_set_and_reset(site) -> None:
     name = "tidegate.api"
     before = logging.getLogger(name).level
     try:
@@ -235,7 +235,7 @@ def test_log_levels_can_be_read_set_and_put_back(site) -> None:
         logging.getLogger(name).setLevel(before)
 
 
-def test_secrets_of_a_job_are_shaded(site) -> None:
+def test_secrets_of_a_job_are_encrypted(site) -> None:
     source = {"plugin_name": "MySQL-CDC", "username": "seatunnel", "password": "seatunnel_password"}
     job = {"env": {"shade.identifier": "base64"}, "source": [source], "transform": [], "sink": []}
     seen = site.http.post("/encrypt-config", json=job).json()
@@ -262,7 +262,7 @@ def test_the_options_of_a_connector(site) -> None:
     refusal(site.get("/option-rules?type=engine&plugin=x"))
 
 
-def test_figures_in_the_open_format_end_with_a_mark(site) -> None:
+def test_openmetrics_text_ends_with_its_end_mark(site) -> None:
     site.running(1)
     site.place(1, checkpoint=1, rows_read=5, rows_written=5)
     answer = site.get("/openmetrics")
@@ -292,7 +292,7 @@ def test_many_jobs_are_submitted_and_stopped_at_once(site) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"nonsense", b"{}", b"[1]", json.dumps([{}] * 1001).encode()]
 )
-def test_lists_that_are_none_are_refused(site, path: str, body: bytes) -> None:
+def test_bodies_that_are_not_lists_are_rejected(site, path: str, body: bytes) -> None:
     refusal(site.http.post(path, content=body))
 
 

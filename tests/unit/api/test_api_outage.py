@@ -72,7 +72,7 @@ def test_probes_are_answered_without_a_token(probed, path: str) -> None:
     assert (answer.status_code, answer.json()["status"]) == (200, "ok")
 
 
-def test_probes_tell_strangers_neither_names_nor_texts(make_site: Any) -> None:
+def test_probes_show_anonymous_callers_neither_names_nor_messages(make_site: Any) -> None:
     settings = EngineSettings()
     site = make_site(replace(settings, http=replace(settings.http, tokens=True)))
     site.leader("server-1")
@@ -128,7 +128,7 @@ def test_jobs_are_late_and_then_stalled_with_the_reason_while_nothing_can_be_wri
     assert site.get("/running-jobs").json()[0]["checkpointHealth"] == "OK"
 
 
-def test_a_store_that_cannot_be_read_is_answered_with_the_jobs_as_they_were_last_seen(site) -> None:
+def test_an_unreadable_store_is_reported_with_the_last_known_jobs(site) -> None:
     streaming(site, 1)
     site.fault = Fault.UNAVAILABLE
     for seconds, words in (
@@ -151,7 +151,7 @@ def test_a_store_that_cannot_be_read_is_answered_with_the_jobs_as_they_were_last
     assert site.get("/health").status_code == 200
 
 
-def test_a_start_has_no_extra_window_while_the_store_is_away(site) -> None:
+def test_a_starting_job_is_late_too_while_the_store_is_unreachable(site) -> None:
     site.running(1)
     site.place(1, status=PipelineStatus.CREATED)
     site.context.catch_up()
@@ -163,7 +163,7 @@ def test_a_start_has_no_extra_window_while_the_store_is_away(site) -> None:
 
 
 @pytest.mark.parametrize("map", [RUNNING_JOBS, JOB_STATES])
-def test_a_job_whose_record_is_damaged_is_named_and_the_others_are_shown(site, map: str) -> None:
+def test_a_job_with_a_damaged_record_is_named_and_others_are_shown(site, map: str) -> None:
     for job_id in (1, 2):
         streaming(site, job_id)
     damaged(site, map, "1", '"job_id":1', '"job_id":3')
@@ -177,7 +177,7 @@ def test_a_job_whose_record_is_damaged_is_named_and_the_others_are_shown(site, m
     assert "tidegate_store_damaged_documents 1\n" in site.get("/metrics").text
 
 
-def test_a_running_job_with_a_damaged_document_is_stalled_with_the_name_of_it(site) -> None:
+def test_a_running_job_with_a_damaged_document_is_stalled_and_names_it(site) -> None:
     streaming(site, 1)
     damaged(site, PIPELINES, "1/1", '"lineage":"l"', '"lineage":"1"')
     site.context.catch_up()
@@ -188,7 +188,7 @@ def test_a_running_job_with_a_damaged_document_is_stalled_with_the_name_of_it(si
     assert site.get("/job-info/1").json()["checkpointHealth"] == "OK"
 
 
-def test_a_write_on_damaged_records_is_refused_by_name_and_no_mistake_of_ours(site) -> None:
+def test_a_write_on_damaged_records_names_them(site) -> None:
     streaming(site, 1)
     damaged(site, RUNNING_JOBS, "1", '"job_id":1', '"job_id":3')
     answer = site.http.post("/stop-job", json={"jobId": 1})

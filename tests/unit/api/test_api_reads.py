@@ -89,7 +89,7 @@ def shape(value: Any, path: str = "") -> dict[str, str]:
     }
 
 
-def test_an_empty_server_counts_nothing_and_everything_is_text(site) -> None:
+def test_an_empty_server_returns_zeros_as_text(site) -> None:
     answer = site.get("/overview")
     assert answer.status_code == 200
     counts = (
@@ -135,7 +135,7 @@ def test_the_overview_counts_jobs_by_state_and_slots_of_workers(site) -> None:
     assert site.get("/overview?group=b").json()["workers"] == "0"
 
 
-def test_a_running_job_has_the_fields_of_the_reference_and_its_checkpoints(site) -> None:
+def test_a_running_job_has_the_fields_of_seatunnel_and_its_checkpoints(site) -> None:
     site.running(77, name="stream")
     site.place(77, checkpoint=12, age_s=30, rows_read=100, rows_written=90, checkpoints=12)
     site.figures(77, rows_read=120, rows_written=110, at_ms=NOW_MS)
@@ -190,7 +190,7 @@ def test_an_idle_job_is_as_young_as_its_last_confirmation(site) -> None:
     assert (job["lastCheckpointId"], job["secondsSinceLastCheckpoint"]) == ("4", "2")
 
 
-def test_the_pipeline_that_lags_most_tells_the_age_and_finished_ones_do_not_count(site) -> None:
+def test_the_oldest_unfinished_pipeline_determines_the_age(site) -> None:
     site.running(1)
     site.place(1, 1, checkpoint=9, age_s=1)
     site.place(1, 2, checkpoint=5, age_s=40)
@@ -216,7 +216,7 @@ def test_health_and_its_reason_are_shown(site) -> None:
     assert (job["checkpointHealth"], job["healthReason"]) == ("STALLED", "the sink is blocked")
 
 
-def test_the_runway_of_every_source_is_shown_and_the_worst_one_first(site) -> None:
+def test_the_log_retention_of_every_source_is_shown_with_the_worst_level(site) -> None:
     site.running(1)
     (job,) = site.get("/running-jobs").json()
     assert job["runway"] == {"level": "OK", "reason": "", "sources": []}
@@ -267,7 +267,7 @@ def test_a_change_of_any_record_is_seen_in_the_next_answer(site) -> None:
     assert site.get("/running-jobs").json()[0]["jobStatus"] == "CANCELING"
 
 
-def test_figures_of_an_older_generation_do_not_count(site) -> None:
+def test_metrics_of_an_older_generation_do_not_count(site) -> None:
     site.running(1, generation=2)
     site.place(1, checkpoint=1, rows_read=3, rows_written=3)
     site.figures(1, rows_read=50, rows_written=50)
@@ -298,7 +298,7 @@ def test_a_job_that_was_submitted_again_is_shown_as_it_is_now(site) -> None:
     assert site.get("/job-info/1").json()["jobStatus"] == "FAILED"
 
 
-def test_a_finished_job_has_the_fields_of_the_reference(site) -> None:
+def test_a_finished_job_has_the_fields_of_seatunnel(site) -> None:
     site.ended(5)
     job = site.get("/job-info/5").json()
     assert job.keys() >= FINISHED_KEYS
@@ -311,7 +311,7 @@ def test_a_finished_job_has_the_fields_of_the_reference(site) -> None:
     assert site.get("/finished-jobs").json() == [job]
 
 
-def test_a_failed_job_says_what_its_last_failure_was(site) -> None:
+def test_a_failed_job_shows_its_last_failure(site) -> None:
     failures = (
         Failure(at_ms=1, generation=1, message="first"),
         Failure(at_ms=2, generation=2, message="the disk is full"),
@@ -332,7 +332,7 @@ def test_finished_jobs_are_filtered_in_any_case_and_come_newest_first(site) -> N
     assert site.get("/finished-jobs/NONSENSE").json() == []
 
 
-def test_an_outcome_that_cannot_be_read_hides_no_other(site) -> None:
+def test_an_unreadable_outcome_does_not_hide_others(site) -> None:
     site.ended(1)
     document = site.solid.get(JOB_OUTCOMES, "1").value
     site.solid.transact(
@@ -360,7 +360,7 @@ def test_pages_hold_rows_and_the_total(site) -> None:
         assert (answer.status_code, answer.json()["status"]) == (400, "fail"), bad
 
 
-def test_an_unknown_id_is_answered_with_itself_and_nonsense_is_refused(site) -> None:
+def test_an_unknown_id_is_returned_and_an_invalid_one_is_rejected(site) -> None:
     assert site.get("/job-info/12345").json() == {"jobId": "12345"}
     assert site.get("/running-job/12345").json() == {"jobId": "12345"}
     for bad in (
@@ -388,7 +388,7 @@ def test_secrets_in_env_are_masked(site) -> None:
     assert json.loads(options["custom_parameters"])["owner"] == "ann"
 
 
-def test_health_says_who_leads_and_whether_the_store_answers(site) -> None:
+def test_health_shows_the_leader_and_the_state_of_the_store(site) -> None:
     site.leader("another")
     seen = site.get("/health")
     assert (
@@ -419,7 +419,7 @@ def test_health_says_who_leads_and_whether_the_store_answers(site) -> None:
         ("job_info_unknown", "/job-info/12345"),
     ],
 )
-def test_an_answer_has_every_key_and_type_of_the_references(site, golden: str, path: str) -> None:
+def test_a_response_has_every_key_and_type_of_seatunnel(site, golden: str, path: str) -> None:
     site.running(1)
     site.place(1, checkpoint=1)
     site.ended(2)

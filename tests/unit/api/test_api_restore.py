@@ -157,7 +157,7 @@ def ended(
         ),
     ],
 )
-def test_the_parameters_of_a_request_mean_a_wish(
+def test_request_parameters_are_parsed_as_restore_options(
     query: dict[str, str], wish: RestoreOptions
 ) -> None:
     assert restore_options(query) == wish
@@ -179,12 +179,14 @@ def test_the_parameters_of_a_request_mean_a_wish(
         ("jobId=9&restoreFrom=8", "job 8 has never run here"),
     ],
 )
-def test_a_bad_restore_is_refused_in_the_words_of_a_request(site, query: str, word: str) -> None:
+def test_invalid_restore_options_are_rejected_with_parameter_names(
+    site, query: str, word: str
+) -> None:
     assert word in refusal(site.http.post(f"/submit-job?{query}", json=JSON))
     assert site.solid.list(RUNNING_JOBS) == []
 
 
-def test_files_that_are_left_out_are_in_the_record_and_in_the_report(site) -> None:
+def test_skipped_files_are_in_the_record_and_in_the_report(site) -> None:
     ended(site)
     asked = "jobId=5&restore=latest&skipFile=/in/b&skipFile=/in/c&acceptFile=/in/d"
     assert site.http.post(f"/submit-job?{asked}", json=JSON).status_code == 200
@@ -194,7 +196,7 @@ def test_files_that_are_left_out_are_in_the_record_and_in_the_report(site) -> No
     assert [note.split()[0] for note in notes] == ["/in/b", "/in/c", "/in/d"]
 
 
-def test_the_typed_api_takes_files_that_are_left_out(site) -> None:
+def test_the_typed_api_accepts_skipped_files(site) -> None:
     ended(site)
     body = {
         "text": json.dumps(JSON),
@@ -279,7 +281,7 @@ def test_the_last_checkpoint_of_another_job_starts_a_new_one(site) -> None:
     )
 
 
-def test_going_back_asks_for_consent_where_rows_would_come_twice(site) -> None:
+def test_a_restore_that_would_duplicate_rows_needs_consent(site) -> None:
     ended(site, checkpoints=3)
     assert "allowDuplicates=true" in refusal(
         site.http.post("/submit-job?jobId=5&restore=checkpoint:1", json=JSON)
@@ -327,9 +329,7 @@ def lost(site, tmp_path: Path, host: str) -> dict[str, Any]:
     }
 
 
-def test_a_restore_into_a_target_that_has_lost_its_record_asks_for_consent(
-    site, tmp_path: Path
-) -> None:
+def test_a_restore_into_a_target_without_its_record_needs_consent(site, tmp_path: Path) -> None:
     job = lost(site, tmp_path, socket.gethostname())
     said = refusal(site.http.post("/submit-job?jobId=5&restore=latest", json=job))
     assert "has lost its record: checkpoint 2" in said
@@ -352,7 +352,7 @@ def test_a_restore_into_a_target_that_has_lost_its_record_asks_for_consent(
     )
 
 
-def test_a_server_whose_workers_are_elsewhere_leaves_the_question_to_the_driver(
+def test_a_server_without_local_workers_leaves_the_check_to_the_driver(
     site, tmp_path: Path
 ) -> None:
     job = lost(site, tmp_path, "another-host")
@@ -368,7 +368,7 @@ def test_a_running_job_is_taken_over(site) -> None:
     assert site.get("/job-info/5").json()["jobStatus"] == "CREATED"
 
 
-def test_a_refusal_keeps_its_condition() -> None:
+def test_a_reworded_error_keeps_its_condition() -> None:
     error = UserError("say --restore latest, or --on-damaged older, or --takeover")
     error.condition = "x"
     assert (str(refused(error)), refused(error).condition) == (

@@ -39,7 +39,7 @@ def audit() -> Iterator[list[logging.LogRecord]]:
     log.setLevel(level)
 
 
-def test_a_token_is_made_used_listed_and_revoked(
+def test_a_token_is_created_used_listed_and_revoked(
     closed: Any, audit: list[logging.LogRecord]
 ) -> None:
     admin = holder(closed, Role.ADMIN)
@@ -64,7 +64,9 @@ def test_a_token_is_made_used_listed_and_revoked(
     assert closed.http.get("/overview", headers=theirs).status_code == 401
     again = closed.http.delete(f"{PATH}/{made['id']}", headers=admin)
     assert (again.status_code, again.json()["condition"]) == (404, "unknown-token")
-    lines = [(r.__dict__["by"], r.__dict__["what"]) for r in audit if r.getMessage() == "token"]
+    lines = [
+        (r.__dict__["by"], r.__dict__["what"]) for r in audit if r.getMessage() == "token_audited"
+    ]
     assert lines == [
         ("some admin", f"created token {made['id']} 'ci', operator"),
         ("some admin", f"revoked token {made['id']}"),
@@ -73,7 +75,7 @@ def test_a_token_is_made_used_listed_and_revoked(
 
 
 @pytest.mark.parametrize("role", [None, Role.VIEWER, Role.OPERATOR])
-def test_others_neither_see_nor_change_them(closed: Any, role: Role | None) -> None:
+def test_only_admins_can_read_or_change_tokens(closed: Any, role: Role | None) -> None:
     admin, theirs = holder(closed, Role.ADMIN), holder(closed, role) if role else {}
     before = [entry.key for entry in closed.solid.list(TOKENS)]
     status = 403 if role else 401
@@ -102,7 +104,7 @@ def test_others_neither_see_nor_change_them(closed: Any, role: Role | None) -> N
         "x",
     ],
 )
-def test_a_bad_wish_makes_nothing(site: Any, body: Any) -> None:
+def test_an_invalid_request_creates_no_token(site: Any, body: Any) -> None:
     answer = site.http.post(PATH, json=body)
     assert (answer.status_code, answer.json()["condition"]) == (422, "invalid-request")
     assert site.http.post(PATH, json={"name": "two\nlines"}).status_code == 400
@@ -110,7 +112,7 @@ def test_a_bad_wish_makes_nothing(site: Any, body: Any) -> None:
 
 
 @pytest.mark.parametrize("word", ["x", "A" * 12, "0" * 11, "0" * 13])
-def test_what_is_no_id_is_refused(site: Any, word: str) -> None:
+def test_an_invalid_token_id_is_rejected(site: Any, word: str) -> None:
     assert site.http.delete(f"{PATH}/{word}").status_code in (404, 405, 422)
 
 
@@ -119,7 +121,7 @@ def test_what_is_no_id_is_refused(site: Any, word: str) -> None:
     [0, -1, "", "0d", "90d", 1.5, 10**12, 10**400, "9" * 5000, [], {}],
     ids=lambda lives: str(lives)[:20],
 )
-def test_a_lifetime_that_makes_no_sense_is_unprocessable(site: Any, lives: Any) -> None:
+def test_an_invalid_lifetime_is_rejected(site: Any, lives: Any) -> None:
     answer = site.http.post(PATH, json={"name": "x", "role": "admin", "lifetime_s": lives})
     assert (answer.status_code, answer.json()["condition"]) == (422, "invalid-request")
     for text in ("NaN", "Infinity", "-Infinity", "1e400"):

@@ -88,7 +88,7 @@ def rates_everywhere(site, job_id: int = 7) -> list[object]:
     ]
 
 
-def test_the_rate_is_one_number_wherever_it_is_shown(site) -> None:
+def test_the_rate_is_the_same_in_every_response_and_page(site) -> None:
     flowing(site)
     site.figures(7, rates=FLOW)
     assert rates_everywhere(site) == [1990, 1990, 1990, "1990", "1990", "1990"]
@@ -197,7 +197,7 @@ def test_a_tombstone_that_is_gone_does_not_bring_a_pipeline_back(site) -> None:
     assert site.get("/api/v1/jobs/8").json()["pipelines"][0]["status"] == "CANCELED"
 
 
-def test_a_sink_that_got_nothing_says_zero_and_what_is_not_known_says_nothing(site) -> None:
+def test_an_idle_sink_shows_zero_and_unknown_values_are_empty(site) -> None:
     site.running(7)
     site.place(
         7,
@@ -217,7 +217,7 @@ def test_a_sink_that_got_nothing_says_zero_and_what_is_not_known_says_nothing(si
     assert "rows</text>" not in site.get("/ui/jobs/7").text
 
 
-def test_all_restarts_are_told_and_those_without_progress_by_themselves(site) -> None:
+def test_restarts_are_counted_in_total_and_without_progress(site) -> None:
     site.running(7, restarts=1, restarts_total=3)
     job, old = site.get("/api/v1/jobs/7").json(), site.get("/job-info/7").json()
     assert (job["restarts"], job["restarts_without_progress"]) == (3, 1)
@@ -329,7 +329,7 @@ def test_a_job_that_waits_is_not_green(site) -> None:
     assert 'class="status good"' not in page
 
 
-def test_a_page_that_is_not_there_is_a_page_that_says_so(site) -> None:
+def test_an_unknown_page_is_a_not_found_page(site) -> None:
     for path in ("/ui/nope", "/ui/jobs/7/nope", "/ui/a/b/c"):
         answer = site.get(path)
         assert (answer.status_code, answer.headers["content-type"]) == (
@@ -367,7 +367,7 @@ def locked(make_site):
     return site
 
 
-def test_a_login_leads_on_to_the_page_that_was_asked_for(locked) -> None:
+def test_login_returns_to_the_requested_page(locked) -> None:
     asked = locked.get("/flow/ui/jobs/7/logs?file=7%2Fdriver.log")
     assert asked.status_code == 303
     page = locked.get(asked.headers["location"])
@@ -404,13 +404,13 @@ def test_a_login_leads_on_to_the_page_that_was_asked_for(locked) -> None:
         "/ui/\u2028",
     ],
 )
-def test_a_login_never_leads_away_from_here(locked, given: str) -> None:
+def test_login_never_redirects_to_another_server(locked, given: str) -> None:
     done = locked.http.post("/flow/ui/login", data={"token": locked.token, "next": given})
     assert (done.status_code, done.headers["location"]) == (303, "/flow/ui/")
     assert local_page(given) == "/ui/"
 
 
-def test_who_asks_for_the_overview_gets_a_plain_login_address() -> None:
+def test_the_login_url_of_the_overview_has_no_parameter() -> None:
     assert (login_path("/ui/", ""), login_path("/", "")) == ("/ui/login", "/ui/login")
 
 

@@ -58,7 +58,7 @@ def test_jobs_are_listed_with_numbers_and_times(site) -> None:
     assert by_id["8"]["ended"] is not None
 
 
-def test_pages_go_on_after_the_last_row_whatever_comes_meanwhile(site) -> None:
+def test_pages_continue_after_the_last_row_despite_new_jobs(site) -> None:
     for number in range(1, 8):
         site.running(number, at_ms=NOW_MS + number, name=f"job {number}")
     first = site.get("/api/v1/jobs?limit=3").json()
@@ -101,7 +101,7 @@ def test_jobs_are_filtered(site) -> None:
         "cursor=WyJhIiwgMV0",
     ],
 )
-def test_nonsense_in_a_list_is_a_problem(site, query: str) -> None:
+def test_invalid_list_parameters_are_rejected(site, query: str) -> None:
     site.running(1)
     answer = site.get(f"/api/v1/jobs?{query}")
     if query != "cursor=W10":  # an empty key is before everything
@@ -118,7 +118,7 @@ def test_a_path_with_a_line_break_is_a_problem_like_any_other(site) -> None:
     )
 
 
-def test_one_job_with_all_that_belongs_to_it(site) -> None:
+def test_a_job_with_its_details(site) -> None:
     site.running(
         7,
         failures=(
@@ -195,7 +195,7 @@ def test_a_job_is_submitted_once_for_each_key(site) -> None:
     assert site.solid.get(RUNNING_JOBS, "5").value["intent"]["by"] == "local"
 
 
-def test_a_bad_job_file_is_told_as_a_whole(site) -> None:
+def test_all_problems_of_a_bad_job_file_are_returned(site) -> None:
     document = problem(
         site.http.post(
             "/api/v1/jobs",
@@ -218,7 +218,7 @@ def test_a_bad_job_file_is_told_as_a_whole(site) -> None:
     problem(site.http.post("/api/v1/jobs", content=b"nonsense"), 422, "invalid-request")
 
 
-def test_a_job_is_wanted_to_stop(site) -> None:
+def test_a_job_is_stopped(site) -> None:
     site.http.post("/api/v1/jobs", json={"text": HOCON, "id": "5"})
     answer = site.http.post("/api/v1/jobs/5/stop", json={"mode": "cancel"})
     assert (answer.status_code, answer.json()["desired"]) == (202, "cancel")
@@ -226,7 +226,7 @@ def test_a_job_is_wanted_to_stop(site) -> None:
     problem(site.http.post("/api/v1/jobs/5/stop", json={"mode": "gently"}), 422, "invalid-request")
 
 
-def test_a_job_file_is_judged_and_nothing_is_started(site) -> None:
+def test_a_job_file_is_validated_without_starting_it(site) -> None:
     seen = site.http.post("/api/v1/validate", json={"text": HOCON}).json()
     assert (seen["valid"], [vertex["plugin"] for vertex in seen["graph"]]) == (
         True,
@@ -240,7 +240,7 @@ def test_a_job_file_is_judged_and_nothing_is_started(site) -> None:
     assert site.get("/api/v1/jobs").json()["total"] == 0
 
 
-def test_the_installation_in_figures_workers_and_servers(site) -> None:
+def test_overview_workers_and_servers(site) -> None:
     site.leader()
     site.running(1, health=CheckpointHealth.STALLED)
     site.worker("w1", slots=3, tags={"group": "a"}, holds=(1,))
@@ -278,7 +278,7 @@ def test_connectors_and_their_options(site) -> None:
     problem(site.get("/api/v1/connectors/source/nothing"), 404, "unknown-plugin")
 
 
-def test_roles_hold_here_too(make_site: Any) -> None:
+def test_roles_apply_to_the_typed_api(make_site: Any) -> None:
     from tidegate.coordinator.tokens import Tokens
     from tidegate.model.records import Role
 
@@ -303,7 +303,7 @@ def test_roles_hold_here_too(make_site: Any) -> None:
             assert call(f"/api/v1{asked}").status_code == 401
 
 
-def test_paths_and_methods_that_are_not_there(site) -> None:
+def test_unknown_paths_and_methods(site) -> None:
     problem(site.get("/api/v1/nothing"), 404, "unknown-path")
     problem(site.http.delete("/api/v1/jobs"), 405, "wrong-method")
 
@@ -322,13 +322,13 @@ def test_the_description_has_every_route_with_a_name_and_its_errors(site) -> Non
     assert "password" not in json.dumps(described["components"]["schemas"]["Job"])
 
 
-def test_without_the_store_the_answer_is_try_again(site) -> None:
+def test_an_unreachable_store_is_a_503(site) -> None:
     site.get("/api/v1/jobs")
     site.clock.turn(60)
     problem(site.http.get("/api/v1/jobs"), 503, "out-of-date")
 
 
-def test_savepoints_are_wanted_listed_and_deleted(site) -> None:
+def test_savepoints_are_requested_listed_and_deleted(site) -> None:
     site.running(7)
     made = site.http.post("/api/v1/jobs/7/savepoints", json={})
     assert (made.status_code, made.json()["status"], made.json()["stop"]) == (202, "wanted", False)
@@ -355,7 +355,7 @@ def test_a_restore_is_planned_before_it_is_done(site) -> None:
     )
 
 
-def test_the_storage_is_looked_at_collected_and_taken_back(site, tmp_path: Any) -> None:
+def test_the_storage_is_inspected_collected_and_restored(site, tmp_path: Any) -> None:
     assert site.get("/api/v1/storage").json()["at"] is None
     (tmp_path / "checkpoints").mkdir(exist_ok=True)
     (tmp_path / "checkpoints" / "stranger.txt").write_text("not ours")
@@ -369,7 +369,7 @@ def test_the_storage_is_looked_at_collected_and_taken_back(site, tmp_path: Any) 
     problem(site.http.post("/api/v1/storage/quarantines/none/undo"), 404, "quarantine-missing")
 
 
-def test_a_job_that_has_ended_is_shown_whole(site) -> None:
+def test_an_ended_job_is_shown_with_details(site) -> None:
     site.ended(
         8, JobStatus.FAILED, failures=(Failure(at_ms=NOW_MS, generation=1, message="broke"),)
     )

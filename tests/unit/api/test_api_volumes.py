@@ -31,7 +31,7 @@ REFERENCE = {
 }
 
 
-def test_a_job_has_the_metrics_of_the_reference_in_text(site) -> None:
+def test_a_job_has_the_metrics_of_seatunnel_as_text(site) -> None:
     site.running(7, at_ms=NOW_MS - 41_000)
     site.place(
         7,
@@ -60,7 +60,7 @@ def test_a_job_has_the_metrics_of_the_reference_in_text(site) -> None:
     )
 
 
-def test_a_job_that_has_ended_keeps_them_and_one_that_has_not_begun_has_none(site) -> None:
+def test_an_ended_job_keeps_its_metrics_and_a_new_one_has_none(site) -> None:
     site.ended(8, volumes=PASSED)
     site.running(9)
     metrics = site.get("/job-info/8").json()["metrics"]
@@ -74,7 +74,7 @@ def test_a_job_that_has_ended_keeps_them_and_one_that_has_not_begun_has_none(sit
     ]
 
 
-def test_of_a_single_table_the_totals_tell_all(site) -> None:
+def test_a_single_table_has_totals_only(site) -> None:
     site.ended(8, volumes={SOURCE: {"db.t": Volume(40, 520)}, SINK: {"db.t": Volume(40, 500)}})
     metrics = site.get("/job-info/8").json()["metrics"]
     assert (metrics["SinkWriteBytes"], [key for key in metrics if key.startswith("Table")]) == (
@@ -83,7 +83,7 @@ def test_of_a_single_table_the_totals_tell_all(site) -> None:
     )
 
 
-def test_each_vertex_tells_what_has_passed_it(site) -> None:
+def test_each_vertex_shows_its_volume(site) -> None:
     site.running(7, at_ms=NOW_MS - 41_000)
     site.place(
         7,
@@ -122,7 +122,7 @@ def vertex(operator: str, kind: str, *inputs: str, rows: int | None = None) -> V
     )
 
 
-def test_an_edge_tells_what_its_own_operators_know() -> None:
+def test_an_edge_shows_the_volume_of_its_operators() -> None:
     drawn = graph(
         [
             vertex("a", "source", rows=1000),
@@ -138,7 +138,7 @@ def test_an_edge_tells_what_its_own_operators_know() -> None:
     ]
 
 
-def test_an_edge_of_which_nothing_is_known_is_silent() -> None:
+def test_an_edge_without_known_volume_is_empty() -> None:
     drawn = graph(
         [
             vertex("a", "source"),

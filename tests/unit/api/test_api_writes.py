@@ -62,7 +62,7 @@ def intent(site, job_id: int) -> str:
         (SQL, "&format=sql"),
     ],
 )
-def test_a_job_in_any_form_is_taken_in_and_known_at_once(site, body: str, form: str) -> None:
+def test_a_job_in_any_format_is_accepted_and_visible_at_once(site, body: str, form: str) -> None:
     answer = site.http.post(
         f"/submit-job?jobId=733584788375666689&jobName=mine{form}", content=body
     )
@@ -81,7 +81,7 @@ def test_a_job_without_an_id_gets_one_of_its_own_each_time(site) -> None:
     assert int(first) > 0
 
 
-def test_those_who_only_write_wait_for_no_turn_of_the_picture_and_who_reads_then_has_one(
+def test_writes_do_not_wait_for_a_refresh_and_the_next_read_does(
     site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.get("/overview")
@@ -102,7 +102,7 @@ def test_those_who_only_write_wait_for_no_turn_of_the_picture_and_who_reads_then
     assert len(turns) == 1
 
 
-def test_a_store_that_does_not_answer_after_a_write_keeps_no_reader_waiting(
+def test_readers_do_not_wait_for_a_store_that_hangs_after_a_write(
     site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.get("/overview")
@@ -114,7 +114,7 @@ def test_a_store_that_does_not_answer_after_a_write_keeps_no_reader_waiting(
     assert asked == []
 
 
-def test_a_second_job_under_a_living_id_is_refused(site) -> None:
+def test_a_second_job_with_a_running_id_is_rejected(site) -> None:
     assert site.http.post("/submit-job?jobId=5", json=JSON).status_code == 200
     assert "5" in refusal(site.http.post("/submit-job?jobId=5", json=JSON))
 
@@ -167,7 +167,7 @@ def test_the_environment_of_the_server_is_not_for_jobs(
     "body",
     [b"", b"this is not json", b"{}", b"[1]", b'"text"', b"\xff\xfe\x00", b"{" * 100_000, b"null"],
 )
-def test_a_body_that_is_no_job_is_refused_in_a_sentence(site, body: bytes) -> None:
+def test_a_body_that_is_not_a_job_is_rejected_with_a_message(site, body: bytes) -> None:
     assert len(refusal(site.http.post("/submit-job", content=body))) > 10
     assert len(refusal(site.http.post("/stop-job", content=body))) > 10
 
@@ -187,14 +187,14 @@ def test_a_body_that_is_no_job_is_refused_in_a_sentence(site, body: bytes) -> No
         ("dryRun=true", "validate"),
     ],
 )
-def test_a_bad_parameter_is_refused_by_name(site, query: str, word: str) -> None:
+def test_an_invalid_parameter_is_rejected_by_name(site, query: str, word: str) -> None:
     message = refusal(site.http.post(f"/submit-job?{query}", json=JSON))
     assert word in message or word.removeprefix("restore=") in message
     assert "--restore" not in message
     assert site.solid.list(RUNNING_JOBS) == []
 
 
-def test_an_unfinished_job_wants_a_word_about_its_checkpoints(site) -> None:
+def test_an_unfinished_job_needs_a_restore_choice(site) -> None:
     site.running(5, JobStatus.RUNNING)
     site.place(5, checkpoint=3)
     site.take(RUNNING_JOBS, 5)
@@ -219,21 +219,21 @@ def test_a_body_over_the_limit_is_not_read_to_its_end(site) -> None:
         ({"jobId": 5, "force": "true"}, DesiredState.FORCE_STOP),
     ],
 )
-def test_a_stop_is_a_standing_wish(site, body: dict[str, Any], wish: DesiredState) -> None:
+def test_a_stop_sets_the_desired_state(site, body: dict[str, Any], wish: DesiredState) -> None:
     site.running(5)
     answer = site.http.post("/stop-job", json=body)
     assert (answer.status_code, answer.json()) == (200, {"jobId": "5"})
     assert intent(site, 5) == wish.value
 
 
-def test_a_stop_of_a_job_that_nobody_knows_or_that_has_ended_changes_nothing(site) -> None:
+def test_a_stop_of_an_unknown_or_ended_job_has_no_effect(site) -> None:
     site.ended(6)
     assert site.http.post("/stop-job", json={"jobId": 12345}).json() == {"jobId": "12345"}
     assert site.http.post("/stop-job", json={"jobId": 6}).json() == {"jobId": "6"}
     assert site.solid.list(RUNNING_JOBS) == []
 
 
-def test_a_stop_with_a_savepoint_is_wanted_once_however_often_it_is_asked_for(site) -> None:
+def test_repeated_stops_with_a_savepoint_are_one_request(site) -> None:
     site.running(5)
     for flag in (True, "true"):
         assert site.http.post(
@@ -249,7 +249,7 @@ def test_a_stop_with_a_savepoint_is_wanted_once_however_often_it_is_asked_for(si
     assert intent(site, 5) == DesiredState.RUN.value
 
 
-def test_a_stop_with_a_savepoint_of_a_job_that_has_ended_or_never_was_changes_nothing(site) -> None:
+def test_a_stop_with_a_savepoint_of_an_unknown_or_ended_job_has_no_effect(site) -> None:
     site.ended(6)
     for job in (6, 12345):
         assert site.http.post(
@@ -271,5 +271,5 @@ def test_a_stop_with_a_savepoint_of_a_job_that_has_ended_or_never_was_changes_no
         {"jobId": 5, "force": 1},
     ],
 )
-def test_a_stop_that_names_no_job_is_refused(site, body: dict[str, Any]) -> None:
+def test_a_stop_without_a_job_id_is_rejected(site, body: dict[str, Any]) -> None:
     refusal(site.http.post("/stop-job", json=body))

@@ -81,7 +81,7 @@ def place() -> Iterator[Place]:
         each.close()
 
 
-def test_the_oldest_that_waits_goes_and_one_that_is_answered_stays(place: Place) -> None:
+def test_the_oldest_waiting_connection_is_closed_and_active_ones_stay(place: Place) -> None:
     first, second = place.accept(ConnectionPhase.ANSWERED), place.accept(ConnectionPhase.IDLE)
     place.accept(ConnectionPhase.HEAD)
     with pytest.raises(BlockingIOError):
@@ -91,7 +91,7 @@ def test_the_oldest_that_waits_goes_and_one_that_is_answered_stays(place: Place)
     assert len(place.table.open) == 2
 
 
-def test_where_all_are_answered_the_new_one_is_refused(place: Place) -> None:
+def test_a_new_connection_is_rejected_if_all_others_are_active(place: Place) -> None:
     for _ in range(3):
         place.accept(ConnectionPhase.ANSWERED)
     with pytest.raises(ConnectionAbortedError):
@@ -99,7 +99,7 @@ def test_where_all_are_answered_the_new_one_is_refused(place: Place) -> None:
     assert len(place.table.open) == 3
 
 
-def test_one_peer_cannot_take_every_place() -> None:
+def test_one_peer_cannot_take_every_connection() -> None:
     place = Place(total=10, per_peer=2)
     first = place.accept(ConnectionPhase.HEAD)
     place.accept(ConnectionPhase.ANSWERED)
@@ -115,7 +115,7 @@ def test_one_peer_cannot_take_every_place() -> None:
     ("phase", "after_s"),
     [(ConnectionPhase.HANDSHAKE, 11), (ConnectionPhase.HEAD, 11), (ConnectionPhase.BODY, 61)],
 )
-def test_what_waits_too_long_is_closed(
+def test_connections_that_wait_too_long_are_closed(
     place: Place, phase: ConnectionPhase, after_s: float
 ) -> None:
     made = place.accept(phase)
@@ -136,7 +136,7 @@ def test_what_waits_too_long_is_closed(
     assert phase is not ConnectionPhase.HEAD or b" 408 " in made.transport.written
 
 
-def test_an_answer_that_nobody_reads_ends_and_a_stream_that_is_read_does_not(place: Place) -> None:
+def test_an_unread_response_is_closed_and_a_stream_that_is_read_is_not(place: Place) -> None:
     stuck, stream = place.accept(ConnectionPhase.ANSWERED), place.accept(ConnectionPhase.ANSWERED)
     stuck.transport.unread = 5_000
     for place.now_s in (0.0, 30.0, 61.0, 500.0):
@@ -145,7 +145,7 @@ def test_an_answer_that_nobody_reads_ends_and_a_stream_that_is_read_does_not(pla
     assert stream.transport.made.fileno() > 0
 
 
-def test_some_descriptors_are_never_given_to_connections() -> None:
+def test_some_descriptors_are_reserved() -> None:
     http = HttpSettings()
     assert limits(http, 256, 40) == ConnectionLimits(152, 76)
     assert limits(http, 1024, 60) == ConnectionLimits(708, 354)

@@ -55,7 +55,7 @@ def test_only_a_large_text_is_planned_in_another_process(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(("limit", "value"), [("CPU_S_MAX", 0), ("MEMORY_BYTES_MAX", 1 << 20)])
-def test_a_text_that_exceeds_a_limit_is_refused_by_name(
+def test_a_text_that_exceeds_a_limit_is_rejected(
     monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
     """The limits are the child's own: they are set where it is started, by its arguments."""
@@ -64,7 +64,7 @@ def test_a_text_that_exceeds_a_limit_is_refused_by_name(
         plan_isolated(large(JOB), "json", "lenient")
 
 
-def test_a_text_that_waits_too_long_for_its_turn_is_told_to_try_again(
+def test_a_text_that_waits_too_long_is_rejected_as_busy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(planner_process, "WAIT_S_MAX", 0.01)

@@ -81,14 +81,14 @@ def status(site: Any, method: str, path: str, headers: Any) -> int:
 
 
 @pytest.mark.parametrize("host", LOOPBACK)
-def test_loopback_names_are_served_in_every_spelling(site, host: str) -> None:
+def test_loopback_names_are_accepted_in_every_spelling(site, host: str) -> None:
     site.context.catch_up()
     for method, path in (("GET", "/overview"), ("POST", "/stop-job"), ("GET", "/api/v1/overview")):
         assert status(site, method, path, {"Host": host}) == 200, (method, path)
 
 
 @pytest.mark.parametrize("host", FOREIGN)
-def test_other_names_are_refused_for_every_method(site, host: str) -> None:
+def test_other_host_names_are_rejected_for_every_method(site, host: str) -> None:
     for method in ("GET", "HEAD", "OPTIONS", "POST", "PUT", "DELETE", "PATCH", "TRACE"):
         assert status(site, method, "/overview", {"Host": host}) == 421, method
     for path in (
@@ -117,7 +117,7 @@ def test_a_host_that_no_browser_sends_is_bad_input(site, host: str) -> None:
     assert status(site, "GET", "/overview", [(b"Host", host.encode())]) == 400
 
 
-def test_the_refusal_of_a_name_says_which_option_allows_it(site) -> None:
+def test_a_rejected_host_name_mentions_the_option_that_allows_it(site) -> None:
     answer = site.http.get("/overview", headers={"Host": "etl.example"})
     assert (answer.status_code, answer.json()["status"]) == (421, "fail")
     assert "'etl.example'" in answer.json()["message"]
@@ -143,7 +143,7 @@ def test_missing_and_repeated_hosts_and_foreign_targets_are_bad_input() -> None:
         assert refused(check, [("Host", "localhost")], path=target) == 400
 
 
-def test_a_server_for_others_answers_to_its_names_and_addresses() -> None:
+def test_a_reachable_server_accepts_its_names_and_addresses() -> None:
     http = HttpSettings(
         host="0.0.0.0", allowed_hosts=("etl.example", "tidegate.ns.svc:8080", "Ünused")
     )
@@ -288,7 +288,7 @@ def test_default_ports_need_not_be_written() -> None:
     assert parse_authority("Etl.Example.:8080") == parse_authority("etl.example:8080")
 
 
-def test_refused_pages_are_in_the_audit_log(site, caplog: pytest.LogCaptureFixture) -> None:
+def test_rejected_origins_are_in_the_audit_log(site, caplog: pytest.LogCaptureFixture) -> None:
     log = logging.getLogger("tidegate.audit")
     log.addHandler(caplog.handler)
     log.setLevel(logging.INFO)

@@ -35,7 +35,7 @@ class Script:
             raise error
 
 
-def test_bad_weather_is_waited_for_and_named_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_transient_errors_are_retried_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     down = StoreUnavailable("the store is away")
     loop = PeriodicTask(
         "cluster-cache",
@@ -48,7 +48,7 @@ def test_bad_weather_is_waited_for_and_named_once(caplog: pytest.LogCaptureFixtu
     assert [record.getMessage() for record in caplog.records] == ["task_blocked", "task_resumed"]
 
 
-def test_a_mistake_is_logged_with_its_trace_and_the_loop_goes_on(
+def test_an_exception_is_logged_with_its_trace_and_the_loop_continues(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     loop = PeriodicTask("leader", Script(ValueError("no"), None), 0.5, SystemClock())
@@ -56,7 +56,7 @@ def test_a_mistake_is_logged_with_its_trace_and_the_loop_goes_on(
     assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
-def test_a_loop_turns_until_it_is_stopped() -> None:
+def test_a_loop_runs_until_it_is_stopped() -> None:
     turned = threading.Event()
     loop = PeriodicTask("cluster-cache", turned.set, 0.0, SystemClock())
     loop.start()
@@ -66,7 +66,7 @@ def test_a_loop_turns_until_it_is_stopped() -> None:
     assert not turned.wait(0.05)
 
 
-def test_who_does_not_lead_does_none_of_the_leaders_work() -> None:
+def test_a_follower_does_not_run_leader_tasks() -> None:
     def forbidden(*_: object) -> None:
         raise AssertionError("a follower must not lead")
 
@@ -82,7 +82,7 @@ def test_who_does_not_lead_does_none_of_the_leaders_work() -> None:
         leadership.step()
 
 
-def test_a_taken_port_is_refused_by_name() -> None:
+def test_a_port_in_use_is_an_error_that_names_it() -> None:
     with listen(LOCAL) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(PortTaken, match=f"127.0.0.1:{port}"):
@@ -99,7 +99,7 @@ def test_a_taken_port_is_refused_by_name() -> None:
         replace(LOCAL, port=70_000),
     ],
 )
-def test_a_place_where_nobody_can_listen_is_refused(http: HttpSettings) -> None:
+def test_an_address_that_cannot_be_bound_is_an_error(http: HttpSettings) -> None:
     with pytest.raises(PortTaken):
         listen(http)
 
@@ -113,7 +113,7 @@ def test_a_server_without_an_api_listens_nowhere() -> None:
         caller.connect(unused.getsockname())
 
 
-def test_a_server_that_listens_everywhere_is_reached_by_the_name_of_its_host() -> None:
+def test_a_server_on_all_addresses_announces_its_host_name() -> None:
     with listen(replace(LOCAL, host="0.0.0.0")) as everywhere, listen(LOCAL) as here:
         assert (
             address_of(everywhere) == f"http://{socket.gethostname()}:{everywhere.getsockname()[1]}"
@@ -121,7 +121,7 @@ def test_a_server_that_listens_everywhere_is_reached_by_the_name_of_its_host() -
         assert address_of(here) == f"http://127.0.0.1:{here.getsockname()[1]}"
 
 
-def test_a_loop_that_is_woken_turns_before_its_time() -> None:
+def test_a_woken_loop_runs_early() -> None:
     turned = threading.Event()
     loop = PeriodicTask("leader", turned.set, 3_600.0, SystemClock())
     loop.start()
@@ -132,7 +132,7 @@ def test_a_loop_that_is_woken_turns_before_its_time() -> None:
     loop.stop()
 
 
-def test_a_job_that_moves_is_looked_at_again_in_the_same_turn_and_the_worker_is_told() -> None:
+def test_a_moved_job_is_reconciled_again_at_once_and_the_worker_is_woken() -> None:
     class Moves:
         def __init__(self) -> None:
             self.left = [2, 1, 0]
@@ -155,7 +155,7 @@ def test_a_job_that_moves_is_looked_at_again_in_the_same_turn_and_the_worker_is_
     assert (moves.left, moves.told) == ([], 2)
 
 
-def test_small_answers_are_not_held_back_for_an_acknowledgement() -> None:
+def test_small_responses_are_not_delayed() -> None:
     with listen(LOCAL) as listener, socket.create_connection(listener.getsockname()):
         served, _ = listener.accept()
         with served:

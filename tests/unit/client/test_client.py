@@ -87,7 +87,7 @@ def client_of(*servers: str, rounds: int = 3, **more: Any) -> Client:
     )
 
 
-def test_a_dead_server_costs_nothing_and_is_not_asked_first_again(server) -> None:
+def test_a_dead_server_is_skipped_and_not_tried_first_again(server) -> None:
     alive = server(lambda *_: (200, {"workers": "1"}))
     client = client_of(dead(), alive.url)
     assert client.get("/overview") == {"workers": "1"}
@@ -95,7 +95,7 @@ def test_a_dead_server_costs_nothing_and_is_not_asked_first_again(server) -> Non
     assert len(alive.asked) == 2
 
 
-def test_a_server_that_cannot_see_the_store_is_left_for_another(server) -> None:
+def test_the_client_leaves_a_server_without_a_store(server) -> None:
     blind, seeing = (
         server(lambda *_: (503, {"status": "fail", "message": "no store"})),
         server(lambda *_: (200, [])),
@@ -103,7 +103,7 @@ def test_a_server_that_cannot_see_the_store_is_left_for_another(server) -> None:
     assert client_of(blind.url, seeing.url).get("/running-jobs") == []
 
 
-def test_when_nobody_answers_it_says_who_was_asked(server) -> None:
+def test_unreachable_servers_are_named(server) -> None:
     with pytest.raises(Unreachable, match="--server"):
         client_of(dead()).get("/overview")
     blind = server(lambda *_: (503, {"status": "fail", "message": "the store cannot be reached"}))
@@ -111,7 +111,7 @@ def test_when_nobody_answers_it_says_who_was_asked(server) -> None:
         client_of(blind.url).get("/overview")
 
 
-def test_a_refusal_is_not_asked_twice(server) -> None:
+def test_a_rejected_request_is_not_repeated(server) -> None:
     strict = server(lambda *_: (400, {"status": "fail", "message": "the jobId is missing"}))
     with pytest.raises(Refused, match="the jobId is missing"):
         client_of(strict.url, strict.url).post("/stop-job", {})
@@ -121,7 +121,7 @@ def test_a_refusal_is_not_asked_twice(server) -> None:
         client_of(closed.url).get("/overview")
 
 
-def test_a_submit_whose_answer_was_lost_is_one_job(server) -> None:
+def test_a_submit_with_a_lost_response_is_one_job(server) -> None:
     taken: set[str] = set()
 
     def answer(_method: str, path: str, query: dict[str, str]) -> Answer | None:
@@ -141,13 +141,13 @@ def test_a_submit_whose_answer_was_lost_is_one_job(server) -> None:
     assert len(taken) == 1
 
 
-def test_an_id_that_is_taken_by_another_is_refused(server) -> None:
+def test_an_id_of_another_job_is_rejected(server) -> None:
     taken = server(lambda *_: (400, {"status": "fail", "message": "job 7 is RUNNING already"}))
     with pytest.raises(Refused, match="job 7 is RUNNING"):
         client_of(dead(), taken.url).submit(b"{}", {"jobId": "7"})
 
 
-def test_who_we_are_travels_in_a_header_and_is_never_shown(server) -> None:
+def test_credentials_are_sent_in_a_header_and_never_shown(server) -> None:
     open_server = server(lambda *_: (200, {}))
     access = Credentials(token="tg_secret")
     client_of(open_server.url, access=access).get("/overview")
@@ -158,7 +158,7 @@ def test_who_we_are_travels_in_a_header_and_is_never_shown(server) -> None:
 
 
 @pytest.mark.parametrize("address", ["ftp://host", "http://", "http://ann:sesame@host:80"])
-def test_addresses_that_are_none(address: str) -> None:
+def test_invalid_server_addresses(address: str) -> None:
     with pytest.raises(UserError, match="not the address") as caught:
         Client([address])
     assert "sesame" not in str(caught.value)
