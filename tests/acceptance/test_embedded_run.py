@@ -153,7 +153,7 @@ def test_a_driver_that_hangs_is_killed_and_replaced(world: World) -> None:
     code, said = finish(process)
     assert code == 0, said
     assert world.ids() == list(range(60))
-    assert '"stalled"' in next((world.home / "logs").glob("*/run.log")).read_text()
+    assert '"job_stalled"' in next((world.home / "logs").glob("*/run.log")).read_text()
 
 
 def test_settings_of_the_engine_reach_the_driver_and_the_job_wins(world: World) -> None:

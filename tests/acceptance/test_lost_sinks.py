@@ -414,7 +414,7 @@ def test_the_restore_plan_says_it_beforehand(
     assert LOST in text
     code, text = plan_of(world, capsys, "--restore", "latest", "--on-sink-lost", "continue")
     assert code == 0
-    assert "goes on all the same" in text
+    assert "the job continues anyway" in text
 
 
 @pytest.mark.parametrize("kind", ["files", "sqlite"])

@@ -185,9 +185,7 @@ class ClusterCache:
         return ids
 
     def begun_after(self, at_s: float) -> bool:
-        """Whether the last refresh began after this monotonic time, and includes all earlier
-        writes.
-        """
+        """Whether the last refresh began after this monotonic time: it has all earlier writes."""
         return self._fresh_s is not None and self._fresh_s > at_s
 
     def age_s(self) -> float:

@@ -1,4 +1,4 @@
-"""Housekeeping by the leader, a little in each cycle: cleanups, expired history, stray keys.
+"""Housekeeping by the leader, a little in each cycle: cleanups, history, stray keys.
 
 Called by the server. A job that cannot be cleaned up is named in its record and retried later; it
 never blocks the others. Due times are kept in memory as records come and go: a cycle in which

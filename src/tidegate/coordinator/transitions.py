@@ -498,7 +498,7 @@ def _changed_assignment(
 
 
 def _same_for_users(told: tuple[str, ...], state: JobState) -> bool:
-    """Whether a user would read the same: numbers that count up or down in a reason are no news."""
+    """Whether a user would read the same: counting numbers in a reason are no news."""
     before = (
         state.reason,
         state.health,

@@ -93,7 +93,7 @@ def test_a_position_that_the_job_is_not_stopped_at_is_refused_and_nothing_is_don
 def test_a_choice_that_the_change_does_not_have_is_refused(here: Installation) -> None:
     stopped(here)
     with pytest.raises(
-        ChoiceNotOffered, match=r"skip is no way on .*the choices are adopt, reread"
+        ChoiceNotOffered, match=r"skip is not possible at .*the choices are adopt, reread"
     ):
         accept(here, "bin.4:120=skip")
     with pytest.raises(ChoiceNotOffered):

@@ -208,7 +208,7 @@ def test_a_namespace_that_cannot_be_listed_is_told_and_not_asked_every_moment(
     turn(collector, elector)
     report = last_report(here.store)
     assert report is not None
-    assert "cannot be looked through" in report.warning
+    assert "cannot be read" in report.warning
     assert len(calls) == 1
 
 

@@ -285,4 +285,4 @@ def test_a_cleanup_of_which_nobody_knows_whether_it_was_recorded_is_carried_out_
         tidy(here)
     tidy(here)
     assert (len(lost), here.store.get(PENDING_CLEANUPS, "7")) == (1, None)
-    assert "tidying failed" not in caplog.text
+    assert "housekeeping_failed" not in caplog.text

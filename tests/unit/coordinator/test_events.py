@@ -203,7 +203,7 @@ def test_each_event_is_one_line_of_the_log_with_its_fields(
     with caplog.at_level(logging.INFO, "tidegate.events"):
         EventLog().record(ended(7))
     (line,) = caplog.records
-    assert line.getMessage() == "job status"
+    assert line.getMessage() == "job_status"
     assert {
         name: getattr(line, name) for name in ("job_id", "job", "generation", "from", "to", "why")
     } == {
@@ -227,7 +227,7 @@ def test_a_receiver_that_breaks_does_not_stop_the_next_one(
     EventLog(Broken(), webhook).record(ended(7))
     hook.wait_for(jobs=1)
     webhook.close()
-    assert "an event could not be handed on" in caplog.text
+    assert "event_receiver_failed" in caplog.text
 
 
 def test_only_ends_and_changes_of_health_are_sent_unless_more_was_asked_for(hook: Hook) -> None:
@@ -264,8 +264,8 @@ def test_events_are_sent_again_in_order_until_they_are_taken(
     assert hook.jobs == ["0", "1", "2", "3", "4"]
     assert (webhook.delivered, webhook.dropped) == (5, 0)
     assert [record.getMessage() for record in caplog.records] == [
-        "the webhook does not take events",
-        "the webhook takes events again",
+        "webhook_unavailable",
+        "webhook_recovered",
     ]
 
 

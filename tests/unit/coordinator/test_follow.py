@@ -7,7 +7,7 @@ import pytest
 from tidegate.model.document import to_document
 from tidegate.model.records import HEARTBEATS, LEASES, Heartbeat, Lease
 from tidegate.store import Delete, Put, Store, StoreUnavailable
-from tidegate.store.backend import Question, StoredRow
+from tidegate.store.backend import Query, StoredRow
 from tidegate.store.base import Get, Listing
 from tidegate.store.follow import SINGLE_READS_MAX, SINGLE_READS_SHARE, Follower
 from tidegate.store.open import open_store
@@ -35,16 +35,16 @@ def heartbeats(copy: Follower) -> dict[str, int]:
     return {key: seen.value.number for key, seen in copy.all(HEARTBEATS).items()}
 
 
-def asked_of(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[list[Question]]:
+def asked_of(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[list[Query]]:
     """The questions about entries from now on, as they are put together."""
-    asked: list[list[Question]] = []
-    real = store.backend.ask
+    asked: list[list[Query]] = []
+    real = store.backend.query
 
-    def ask(questions: Sequence[Question]) -> list[list[StoredRow]]:
+    def ask(questions: Sequence[Query]) -> list[list[StoredRow]]:
         asked.append(list(questions))
         return real(questions)
 
-    monkeypatch.setattr(store.backend, "ask", ask)
+    monkeypatch.setattr(store.backend, "query", ask)
     return asked
 
 

@@ -414,7 +414,7 @@ def test_a_write_of_which_nobody_knows_whether_it_was_made_is_looked_at_again_an
     monkeypatch.setattr(here.store, "transact", transact)
     leader.turns(3)
     assert (len(lost), here.state(1).status) == (1, JobStatus.SCHEDULED)
-    assert "could not be reconciled" not in caplog.text
+    assert "job_reconcile_failed" not in caplog.text
 
 
 def test_a_leader_with_several_hands_starts_all_jobs(here: Installation) -> None:

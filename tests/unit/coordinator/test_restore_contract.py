@@ -203,14 +203,14 @@ def test_restoring_from_a_job_that_never_ran_is_refused_unless_fresh_is_allowed(
 ) -> None:
     with pytest.raises(
         NothingToRestore,
-        match=r"job 9 has never run here.*looked for in the store and .*checkpoints/9",
+        match=r"job 9 has never run here.*searched in the store and .*checkpoints/9",
     ):
         here.submit(8, source=9)
     assert not here.submit(8, source=9, on_missing=OnMissing.FRESH).restored
 
 
 def test_a_fresh_start_with_the_state_of_another_job_makes_no_sense(here: Installation) -> None:
-    with pytest.raises(UserError, match="do not go together"):
+    with pytest.raises(UserError, match="cannot be combined with"):
         here.submit(8, restore="fresh", source=7)
 
 

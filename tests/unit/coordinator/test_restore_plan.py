@@ -206,7 +206,7 @@ def test_going_back_with_a_sink_that_cannot_take_rows_back_needs_consent(
     with pytest.raises(
         NeedsConsent,
         match=(
-            r"lake cannot take rows back: up to 20 rows after checkpoint 1 will be there"
+            r"lake cannot roll rows back: up to 20 rows after checkpoint 1 will be written"
             r" twice\nAgree with --allow-duplicates"
         ),
     ):
@@ -216,7 +216,7 @@ def test_going_back_with_a_sink_that_cannot_take_rows_back_needs_consent(
     assert record.restore.verdict is Verdict.REPLAY
     assert {o.operator: o.replays for o in record.restore.operators} == {
         "orders": "20 rows are read again",
-        "lake": "duplicate: rows that it has come again",
+        "lake": "duplicate: rows that it has are written again",
     }
 
 
@@ -227,7 +227,7 @@ def test_going_back_with_files_is_a_rewind_and_needs_no_consent(here: Installati
     assert record.restore.verdict is Verdict.REPLAY
     assert (
         record.restore.operators[-1].replays
-        == "rewind: what is newer than checkpoint 2 is taken back"
+        == "rewind: what is newer than checkpoint 2 is rolled back"
     )
 
 

@@ -334,8 +334,8 @@ def test_trouble_is_logged_when_it_begins_and_when_it_ends_and_not_at_every_turn
     elector = candidate(broken, clock)
     watch_for(elector, clock, POLL_S * 20)
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
-        "the office cannot be looked after",
-        "the office is looked after again",
+        "lease_step_failed",
+        "lease_step_recovered",
     ]
 
 

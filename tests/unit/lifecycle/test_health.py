@@ -199,7 +199,7 @@ def test_silence_is_told_apart_by_whether_anyone_sees_the_process(signs) -> None
         STALLED,
         "store unreachable: the driver's process runs, but none of its writes reaches the store",
     )
-    unseen = pipeline_health(TEN, signs("writing", 0, silent_ms=70_000, seen=False))
+    unseen = pipeline_health(TEN, signs("writing", 0, silent_ms=70_000, observed=False))
     assert unseen == JobHealth(
         STALLED, "driver gone: it sends no heartbeat, and no worker can see it"
     )

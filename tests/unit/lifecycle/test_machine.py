@@ -301,7 +301,7 @@ def test_a_run_that_does_not_obey_a_stop_is_ended_by_the_servers_after_its_time(
         DriverCommand.KILL,
         "w2",
     )
-    assert "does not obey" in decision.reason
+    assert "does not respond" in decision.reason
     killed = {
         **alone,
         "assignment": make.assignment(DriverCommand.KILL, "w2"),

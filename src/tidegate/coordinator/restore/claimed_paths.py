@@ -11,7 +11,7 @@ from tidegate.store.base import Store
 
 
 def claimed_paths(store: Store) -> set[str]:
-    """Return the claimed paths, relative to the root of the storage; each includes its subtree."""
+    """Return the claimed paths, relative to the storage root; each includes its subtree."""
     return {
         path
         for entry in store.list(RESTORE_CLAIMS)

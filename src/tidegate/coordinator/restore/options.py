@@ -52,8 +52,7 @@ class RestoreOptions:
 
     @staticmethod
     def parse(text: str | None) -> "RestoreOptions":
-        """Parse `latest`, `checkpoint:7`, `savepoint:<id>`, `path:7/1/12`, `fresh`, `auto` or None.
-        """
+        """Parse `latest`, `checkpoint:7`, `savepoint:<id>`, `path:7/1/12`, `fresh`, `auto`, None."""
         if text is None:
             return RestoreOptions(RestoreSource.ASK)
         word, _, rest = text.partition(":")

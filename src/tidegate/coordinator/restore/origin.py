@@ -1,4 +1,4 @@
-"""Finds the state to restore: the job's last run, another job's, a savepoint, a storage path.
+"""Finds the state to restore: the last run, another job's, a savepoint, a storage path.
 
 Called by planning; reads only. Returns the state of every pipeline as found at the origin. The
 callers decide which checkpoint is used and whose lineage continues.

@@ -1,9 +1,9 @@
-"""What a submission will begin with: decided and checked before anything is written. Called by
-claim (`tidegate run`), commands (submit) and `restore-plan`.
+"""Plans what a submission begins with: decided and checked before anything is written.
 
-It reads the store and the checkpoint storage, and answers with the states of the new incarnation's
-pipelines, its lineage, its numbers and its restore plan. A refusal is a UserError that says what is
-wrong, where, and which option would change it.
+Called by claim (`tidegate run`), commands (submit) and `restore-plan`. Reads the store and the
+checkpoint storage, and returns the pipeline states of the new incarnation, its lineage, its id
+floor and its restore plan. A rejection is a UserError that says what is wrong, where, and which
+option would change it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -76,32 +76,32 @@ from tidegate.store.base import Check, Delete, Put, Store
 
 
 class Incompatible(UserError):
-    """The checkpoint and the job file do not fit together."""
+    """The checkpoint and the job file do not match."""
 
     condition = "restore-incompatible"
 
     def __init__(self, report: RestoreReport) -> None:
         super().__init__(
-            "the job file does not fit the state of its unfinished run:\n  "
+            "the job file does not match the state of its unfinished run:\n  "
             + "\n  ".join(report.problems)
-            + "\nBring it back, give that state up with "
+            + "\nRevert the job file, drop that state with "
             "--on-incompatible drop, or start over with --restore fresh"
         )
         self.report = report
 
 
 class NeedsConsent(UserError):
-    """Rows would be there twice, or a sink has lost what it held, and nobody has agreed to that."""
+    """Rows would be written twice, or a sink has lost rows, and the user has not agreed to it."""
 
     condition = "needs-consent"
 
     def __init__(self, report: RestoreReport) -> None:
         texts = []
         if twice := [text for text in report.consents if text not in report.lost]:
-            words = "\n  ".join(twice)
+            listed = "\n  ".join(twice)
             texts.append(
-                f"going back would leave rows twice:\n  {words}\nAgree with --allow-duplicates, or"
-                " choose a newer restore point"
+                f"going back would write rows twice:\n  {listed}\nAgree with --allow-duplicates,"
+                " or choose a newer restore point"
             )
         if report.lost:
             texts.append("\n".join(report.lost) + f".\n{CHOICES}")
@@ -111,9 +111,9 @@ class NeedsConsent(UserError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RestoreRequest:
-    """Who wants to go on, with which job file, from where.
+    """The job to restore, its job file and the options.
 
-    `held` asks a source whether it still has a position, where that can be asked.
+    `probe` asks a source whether it still retains a position, if that is possible.
     """
 
     snapshot: JobSnapshot
@@ -127,10 +127,10 @@ class RestoreRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreparedRestore:
-    """What the new incarnation begins with.
+    """The state that the new incarnation begins with.
 
-    `states` are the pipelines that have a past; checkpoints that stand elsewhere are copied before
-    a driver starts.
+    `states` are the pipelines that resume; checkpoints of other jobs are copied before a driver
+    starts.
     """
 
     start: StartMode
@@ -149,7 +149,7 @@ class PreparedRestore:
 def prepare_restore(
     store: Store, storage: CheckpointStorage, request: RestoreRequest
 ) -> PreparedRestore:
-    """Everything that can be known before the first write."""
+    """Check everything that can be known before the first write."""
     options, snapshot = request.options, request.snapshot
     try:
         origin = origin_of(store, storage, snapshot, options)
@@ -198,7 +198,7 @@ def _decide(
 def _fresh(
     storage: CheckpointStorage, request: RestoreRequest, own: RestoreOrigin | None = None
 ) -> PreparedRestore:
-    """From the beginning; `own` is what the job has left, where that has been looked for already."""
+    """Plan a start from the beginning; `own` is what the job has left, if already read."""
     own = own or own_origin(request.snapshot, storage)
     base = _base(request, StartMode.FRESH, None)
     report = report_of(base, request.plan, None, {}, drop=False, consent=True, probe=None)
@@ -296,8 +296,9 @@ def _resumed(
 
 
 def accepted_before(origin: RestoreOrigin) -> tuple[AcceptedChange, ...]:
-    """What was decided in earlier runs of this state: a position that is reached again needs no
-    second decision.
+    """Return the decisions of earlier runs of this state.
+
+    A position that is reached again needs no new decision.
     """
     record, outcome = origin.snapshot.record, origin.snapshot.outcome
     last = record.value if record is not None else outcome
@@ -305,7 +306,7 @@ def accepted_before(origin: RestoreOrigin) -> tuple[AcceptedChange, ...]:
 
 
 def check_verdict(report: RestoreReport) -> None:
-    """Raise what the verdict asks for."""
+    """Raise the error that belongs to the verdict."""
     if report.verdict is Verdict.IMPOSSIBLE:
         raise Incompatible(report)
     if report.verdict is Verdict.CONSENT:
@@ -313,9 +314,9 @@ def check_verdict(report: RestoreReport) -> None:
 
 
 def with_findings(report: RestoreReport, found: SinkFindings, *, consent: bool) -> RestoreReport:
-    """The plan with what the targets said."""
+    """Add what the targets of the sinks reported to the plan."""
     if consent or not found.lost:
-        agreed = [f"{text}; it goes on all the same, as was said" for text in found.lost]
+        agreed = [f"{text}; the job continues anyway, as requested" for text in found.lost]
         return replace(report, notes=(*report.notes, *found.notes, *agreed))
     verdict = report.verdict if report.verdict is Verdict.IMPOSSIBLE else Verdict.CONSENT
     return replace(
@@ -328,8 +329,9 @@ def with_findings(report: RestoreReport, found: SinkFindings, *, consent: bool) 
 
 
 def _named(origin: RestoreOrigin, point: RestorePoint) -> RestorePoint:
-    """State that was named by its place: how far the lineage has gone beyond it, as far as the
-    store knows. Where it knows nothing, the sinks are rewound.
+    """Add to a state named by its location how far the lineage has gone beyond it.
+
+    If the store does not know that, the sinks are rewound.
     """
     state = point.state
     assert state.latest is not None
@@ -390,7 +392,7 @@ def _place(
 
 
 def _without(state: PipelineState, dropped: tuple[str, ...]) -> PipelineState:
-    """The state without what is given up."""
+    """Return the state without the dropped operators."""
     if not dropped:
         return state
     initial = (
@@ -409,8 +411,9 @@ def _moved(
     *,
     fork: bool,
 ) -> PipelineState:
-    """Another job's place, or a named one, as this job's: only the checkpoint that it begins from,
-    and of a savepoint of its own the older ones before it.
+    """Return another job's state, or a named one, as this job's.
+
+    Only with the checkpoint that it begins from; of a savepoint of its own also with older ones.
     """
     latest = state.latest
     mine = [
@@ -470,15 +473,16 @@ def _base(request: RestoreRequest, start: StartMode, origin: RestoreOrigin | Non
 
 @dataclass(frozen=True, slots=True)
 class SubmitChanges:
-    """What a restore adds to the transaction that submits a job."""
+    """Checks and writes that a restore adds to the transaction of a submit."""
 
     checks: tuple[Check, ...] = ()
     writes: tuple[Put | Delete, ...] = ()
 
 
 def source_changes(prepared: PreparedRestore, job_id: int, now_ms: int) -> SubmitChanges:
-    """The claim on checkpoints that stand elsewhere, and the mark of the ended job whose lineage
-    goes on: it must not be resumed beside this one.
+    """Return the claim on checkpoints of other jobs, and the mark of a continued job.
+
+    The mark prevents the job whose lineage continues from being resumed besides this one.
     """
     checks, writes = [], []
     if prepared.claimed:
@@ -499,7 +503,7 @@ def source_changes(prepared: PreparedRestore, job_id: int, now_ms: int) -> Submi
 
 
 def restore_fields(prepared: PreparedRestore, options: RestoreOptions) -> dict[str, Any]:
-    """What the record of an incarnation keeps of its restore."""
+    """Return what the record of an incarnation keeps of its restore."""
     resumed = prepared.start is not StartMode.FRESH
     return {
         "restored": resumed,
@@ -524,8 +528,9 @@ def points_of(
     *,
     first: bool,
 ) -> list[RestorePoint]:
-    """The restore points of a generation: of the first one as it was wished, of later ones the
-    newest that are sound.
+    """Return the restore points of a generation.
+
+    The first generation uses the requested ones, later ones the newest sound ones.
     """
     if not first or not job.restored:
         return restore_points(storage, states, None)
@@ -544,8 +549,9 @@ def points_of(
 def _forked(
     store: Store, storage: CheckpointStorage, job: JobRecord, state: PipelineState
 ) -> PipelineState:
-    """A fork of a job that goes on: it may have deleted the checkpoint meanwhile, and then has
-    newer ones.
+    """Return the newest checkpoints of a forked job if the planned one was deleted.
+
+    The job that is forked continues, and may have deleted it meanwhile.
     """
     latest, theirs = (
         state.latest,

@@ -1,5 +1,4 @@
-"""From where a job goes on: what there is of an earlier run, which checkpoint each pipeline takes,
-and the copy of it that is the job's own.
+"""Restore points: the previous run, the checkpoint that each pipeline uses, and its copy.
 
 Called by claim (embedded runs), commands (submit) and transitions (every start of a generation).
 """
@@ -42,7 +41,7 @@ by them: a new one begins above them too.
 
 
 class NewestDamaged(UserError):
-    """The newest checkpoint cannot be used, and no older one shall be."""
+    """The newest checkpoint cannot be used, and the options forbid an older one."""
 
     condition = "checkpoint-damaged"
 
@@ -50,15 +49,15 @@ class NewestDamaged(UserError):
         reasons = "; ".join(c.damage for c in resolution.skipped)
         rows = sum(ref.rows_read for ref in resolution.newer)
         super().__init__(
-            f"{reasons}. --on-damaged fail was said; checkpoint {resolution.ref.checkpoint} is"
-            f" sound: with --on-damaged older the job goes on from there, and {rows} rows are read"
+            f"{reasons}. --on-damaged fail was given; checkpoint {resolution.ref.checkpoint} is"
+            f" sound: with --on-damaged older the job resumes from it, and {rows} rows are read"
             " again"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class RestorePoint:
-    """Where one pipeline goes on: its state from there, and what a person should know."""
+    """The state from which one pipeline resumes, with notes for the user."""
 
     state: PipelineState
     notes: tuple[str, ...] = ()
@@ -71,8 +70,9 @@ def restore_points(
     wanted: int | None,
     on_damaged: str = OnDamaged.OLDER.value,
 ) -> list[RestorePoint]:
-    """The restore point of every unfinished pipeline; raises, in words for a person, where one of
-    them has none.
+    """Return the restore point of every unfinished pipeline.
+
+    Raises, with a message for users, if one of them has none.
     """
     points = []
     for state in pipelines:
@@ -105,8 +105,9 @@ def restore_points(
 def copy_checkpoints(
     storage: CheckpointStorage, state: PipelineState, generation: int
 ) -> PipelineState:
-    """The same place with every checkpoint in the job's own directory, under its own id: a copy is
-    made of what stands elsewhere. Repeatable.
+    """Return the state with every checkpoint in the job's own directory, under its own id.
+
+    Checkpoints of other jobs are copied. Repeatable.
     """
     own = paths.pipeline_directory(state.job_id, state.pipeline).as_posix()
 
@@ -132,8 +133,9 @@ def copy_checkpoints(
 def supersede_savepoints(
     storage: CheckpointStorage, states: Iterable[PipelineState], now_ms: int
 ) -> None:
-    """Pipelines that go back on purpose: savepoints of the lineage after that place are marked,
-    before any sink takes a row back.
+    """Mark newer savepoints of the lineage of pipelines that go back on request.
+
+    This happens before any sink rolls back a row.
     """
     back = {state.pipeline: state for state in states if state.rewind}
     if back:
@@ -147,16 +149,17 @@ def supersede_savepoints(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IdFloor:
-    """Where the numbers of a new incarnation begin: above all that the id has ever had."""
+    """The lower bound of the ids of a new incarnation: above all that this job id ever used."""
 
     next_checkpoint: int
     last_generation: int
 
 
 def id_floor(snapshot: JobSnapshot, storage: CheckpointStorage, *origins: RestoreOrigin) -> IdFloor:
-    """By what the store knows; where it has forgotten the id, by the checkpoints that were left on
-    disk: nothing deletes them when a history expires. Above those of the state that is continued,
-    too, which may be another job's.
+    """Return the lower bound of ids from the store.
+
+    If the store has forgotten the job id, from the checkpoints left on disk: an expiry of history
+    does not delete them. The ids are also above those of the continued state of another job.
     """
     checkpoint = max([next_checkpoint(snapshot), *(o.next_checkpoint for o in origins)])
     generation = max([last_generation(snapshot), *(o.generation for o in origins)])
@@ -173,8 +176,9 @@ def id_floor(snapshot: JobSnapshot, storage: CheckpointStorage, *origins: Restor
 def previous_run(
     snapshot: JobSnapshot, cleanup: CleanupRecord | None, *, left: bool = False
 ) -> PreviousRun:
-    """What there is of an earlier run; `cleanup` is what is still to be deleted of it. `left`: the
-    store knows nothing, and its checkpoints are there.
+    """Return what exists of an earlier run; `cleanup` is what is still to be deleted of it.
+
+    `left`: the store has no record, and checkpoints exist.
     """
     if left and is_forgotten(snapshot):
         return PreviousRun.UNFINISHED
@@ -197,7 +201,7 @@ def previous_run(
 
 
 def describe_position(states: Sequence[PipelineState]) -> str:
-    """Where an unfinished run stands, in words."""
+    """Describe the last checkpoints of an unfinished run."""
     latest = {state.pipeline: state.latest.checkpoint for state in states if state.latest}
     if not latest:
         return "no checkpoint completed yet"
@@ -211,11 +215,11 @@ def describe_position(states: Sequence[PipelineState]) -> str:
 def restored_state(
     state: PipelineState, resolution: Resolution, root: str, *, on_purpose: bool = False
 ) -> PipelineState:
-    """The state from which the next generation starts. Raises, in words for a person, where there
-    is no such state.
+    """Return the state from which the next generation starts.
 
-    Only who goes back on purpose has the sinks take back what is newer; where newer checkpoints are
-    damaged, the records of the sinks tell how to go forward.
+    Raises, with a message for users, if there is none. Only a restore that goes back on request
+    makes the sinks roll back newer rows. If newer checkpoints are damaged, the records of the sinks
+    say how to continue.
     """
     started = replace(
         state, status=PipelineStatus.CREATED, ready_to_close=(), error=None, confirmed_ms=0
@@ -242,7 +246,7 @@ def restored_state(
             there = ", ".join(map(str, available)) or "none"
             raise UserError(
                 f"checkpoint {wanted} of pipeline {state.pipeline} is not retained under {root};"
-                f" there are: {there}"
+                f" retained checkpoints: {there}"
             )
         case WantedDamaged(candidate, available):
             there = ", ".join(map(str, available)) or "none"
@@ -258,7 +262,7 @@ def restored_state(
 
 
 def describe(pipeline: int, resolution: Resolution) -> list[str]:
-    """What a person should know about a restore."""
+    """Return notes for the user about a restore."""
     if not isinstance(resolution, Chosen):
         return []
     notes = [f"{c.damage}; it is not used" for c in resolution.skipped]

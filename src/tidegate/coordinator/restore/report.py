@@ -1,8 +1,7 @@
-"""What a restore would do, before anything is done: each source, transform and sink of the job file
-against the state that it would go on from. Pure.
+"""The restore report: each source, transform and sink of the job file against its state.
 
-The verdict is impossible where state finds no owner or its owner is another one than it was, needs
-consent where rows would be there twice on purpose.
+Pure. The verdict is impossible if state has no owner or its owner has changed, and needs consent if
+rows would be written twice.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,10 +23,10 @@ PositionProbe = Callable[[Action, Any], str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelineRestore:
-    """Where one pipeline would go on.
+    """The restore point of one pipeline.
 
-    `states` are those of its checkpoint, by operator; `known` those that have any, also before the
-    first checkpoint.
+    `states` are those of its checkpoint, by operator; `snapshot` are the operators that have state,
+    also before the first checkpoint.
     """
 
     report: PipelineReport
@@ -40,10 +39,10 @@ class PipelineRestore:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateDifference:
-    """State that does not fit.
+    """State that does not match the job file.
 
-    `operator` is whose it is: it can be given up. `sink`: a fork writes elsewhere as a matter of
-    course.
+    `operator` owns it, and its state can be dropped. `sink`: a fork writes to other targets, so
+    this is expected.
     """
 
     operator: str
@@ -61,10 +60,10 @@ def report_of(
     consent: bool,
     probe: PositionProbe | None,
 ) -> RestoreReport:
-    """The restore plan.
+    """Build the restore report.
 
-    `drop`: state without an owner may be given up; `consent`: rows may be there twice; `held` asks
-    a source about a position.
+    `drop`: state without an owner may be dropped; `consent`: rows may be written twice; `probe`
+    asks a source about a position.
     """
     found = list(state_differences(plan, places))
     given_up = [each for each in found if drop or (base.fork and each.sink)]
@@ -85,7 +84,7 @@ def report_of(
     )
     consents = () if consent else tuple(_consents(plan, places))
     notes = [*base.notes, *(note for place in places.values() for note in place.notes)]
-    notes += [f"the state of {operator} is given up" for operator in dropped]
+    notes += [f"the state of {operator} is dropped" for operator in dropped]
     report = replace(
         base,
         pipelines=tuple(p.report for p in places.values()),
@@ -101,7 +100,7 @@ def report_of(
 def state_differences(
     plan: Plan, places: Mapping[int, PipelineRestore]
 ) -> Iterator[StateDifference]:
-    """State without an owner, and state whose owner reads or writes something else now."""
+    """Yield state without an owner, and state whose owner now reads or writes something else."""
     owners = {
         action.operator: (pipeline.id, action)
         for pipeline in plan.pipelines
@@ -194,12 +193,12 @@ def _replays(action: Action, place: PipelineRestore) -> str:
     way = go_back(action)
     if not report.rewind:
         if way is GoBack.DUPLICATE and action.delivery is not Delivery.EXACTLY_ONCE:
-            return "rows that it has may come again"
+            return "rows that it has may be written again"
         return "batches that it has are recognised, and skipped" if report.replays_rows else ""
     return {
-        GoBack.REWIND: f"rewind: what is newer than checkpoint {report.checkpoint} is taken back",
-        GoBack.REPLAY: "replay: rows come again, and converge by their key",
-        GoBack.DUPLICATE: "duplicate: rows that it has come again",
+        GoBack.REWIND: f"rewind: what is newer than checkpoint {report.checkpoint} is rolled back",
+        GoBack.REPLAY: "replay: rows are written again, and converge by their key",
+        GoBack.DUPLICATE: "duplicate: rows that it has are written again",
     }[way]
 
 
@@ -212,15 +211,13 @@ def _consents(plan: Plan, places: Mapping[int, PipelineRestore]) -> Iterator[str
             if go_back(action) is GoBack.DUPLICATE:
                 rows, checkpoint = place.report.replays_rows, place.report.checkpoint
                 yield (
-                    f"{action.operator} cannot take rows back: up to {rows} rows after checkpoint"
-                    f" {checkpoint} will be there twice"
+                    f"{action.operator} cannot roll rows back: up to {rows} rows after checkpoint"
+                    f" {checkpoint} will be written twice"
                 )
 
 
 def _changes(action: Action, before: Action | None) -> tuple[str, ...]:
-    """Against the plan that the state was made with; names of options only, as values may be
-    secrets.
-    """
+    """Compare with the plan that made the state; options by name only: values may be secrets."""
     if before is None:
         return ()
     changed = sorted(
@@ -256,7 +253,7 @@ def _position_status(
 
 
 def go_back(action: Action) -> GoBack:
-    """What a sink does when an older point is wanted; the worst where nobody knows the plugin."""
+    """Return how a sink handles an older restore point; the worst case for an unknown plugin."""
     try:
         connector = registry.find(action.kind, action.plugin)
     except UserError:
@@ -265,7 +262,7 @@ def go_back(action: Action) -> GoBack:
 
 
 def report_lines(report: RestoreReport) -> Iterator[str]:
-    """The plan for a person."""
+    """Yield the report as text."""
     yield (
         f"job {report.job_id}: {report.start}"
         + (f" from {report.origin}" if report.origin else "")

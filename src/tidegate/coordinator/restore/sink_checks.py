@@ -1,8 +1,7 @@
-"""Asks the targets of a job's sinks what they remember, for restore plans: before anything is
-written, and outside of a driver.
+"""Queries the targets of sinks about their last checkpoint, before anything is written.
 
-Called by prepare. A target that cannot be asked from here is a note in the plan: the driver asks
-again before it writes.
+Called by planning, outside of a driver. A target that cannot be queried from here is a note in the
+plan: the driver queries it again before it writes.
 """
 
 import socket
@@ -27,14 +26,14 @@ AskSink = Callable[[Plan, Action, int, SinkRestore], TargetRecord | None]
 
 @dataclass(frozen=True, slots=True)
 class SinkFindings:
-    """`lost`: what the targets do not remember, in words; `notes`: what else a person should know."""
+    """`lost`: checkpoints that targets do not know, described; `notes`: notes for the user."""
 
     lost: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def ask_sink(plan: Plan, action: Action, pipeline: int, resume: SinkRestore) -> TargetRecord | None:
-    """As the driver would ask it, from this process."""
+    """Query a sink as the driver would, from this process."""
     context = OperatorContext(
         job_id=0,
         job_name=plan.job_name,
@@ -57,16 +56,18 @@ def ask_sink(plan: Plan, action: Action, pipeline: int, resume: SinkRestore) -> 
 def ask_recorded(
     plan: Plan, action: Action, pipeline: int, resume: SinkRestore
 ) -> TargetRecord | None:
-    """As ask_sink, where a checkpoint is restored.
+    """Query a sink only if a checkpoint is restored.
 
-    Of a fresh start the driver says what is in the target: so a start loads no connector here.
+    At a fresh start the driver reports what the target contains: so no connector is loaded here.
     """
     return ask_sink(plan, action, pipeline, resume) if resume.checkpoint else None
 
 
 def ask_from_here(store: Store, *, fresh: bool = False) -> AskSink:
-    """For servers: asked only where every worker runs on this host, since another host has other
-    disks; of a fresh start only on request.
+    """Return the query function of servers.
+
+    They query only if every worker runs on this host, since another host has other disks; at a
+    fresh start only on request.
     """
 
     def ask(plan: Plan, action: Action, pipeline: int, resume: SinkRestore) -> TargetRecord | None:
@@ -82,7 +83,7 @@ def ask_from_here(store: Store, *, fresh: bool = False) -> AskSink:
 
 
 def fresh_findings(ask: AskSink | None, plan: Plan) -> SinkFindings:
-    """A fresh start: targets that hold rows of others, which stay beside the new ones."""
+    """Check a fresh start: rows of others in a target stay beside the new ones."""
     if ask is None:
         return SinkFindings()
     notes = []
@@ -103,9 +104,7 @@ def resumed_findings(
     dropped: tuple[str, ...],
     generation: int,
 ) -> SinkFindings:
-    """A restore: `states` are the place of each pipeline that goes on, and the states of its
-    checkpoint.
-    """
+    """Check a restore; `states` are each resumed pipeline's state and that of its checkpoint."""
     lost: list[str] = []
     notes: list[str] = []
     for pipeline, action, resume in (
@@ -114,7 +113,7 @@ def resumed_findings(
         assert ask is not None
         said = _asked(ask, plan, action, pipeline, resume)
         if isinstance(said, str):
-            notes.append(f"{action.operator}: its target could not be asked what it holds: {said}")
+            notes.append(f"{action.operator}: its target could not be queried: {said}")
         elif said is not None and said.checkpoint < resume.checkpoint:
             lost.append(describe_loss(action.operator, said, resume.checkpoint))
     return SinkFindings(tuple(lost), tuple(notes))
@@ -145,7 +144,7 @@ def _resumes(
 def _asked(
     ask: AskSink, plan: Plan, action: Action, pipeline: int, resume: SinkRestore
 ) -> TargetRecord | str | None:
-    """What the target says; a text where it could not be asked."""
+    """Return what the target reports; a text if it could not be queried."""
     try:
         return ask(plan, action, pipeline, resume)
     except TidegateError as error:

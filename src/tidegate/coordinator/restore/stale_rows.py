@@ -1,4 +1,4 @@
-"""Warnings about rows that a new snapshot leaves in a target after the source deleted them.
+"""Warnings about rows that a new snapshot leaves in a target.
 
 Called by planning, before the job starts. A snapshot writes every row of the source, and removes
 none. A target that was filled before keeps rows that were deleted at the source while its log was
@@ -37,8 +37,7 @@ def position_lost_notes(plan: Plan) -> tuple[str, ...]:
 
 
 def _copies(plan: Plan) -> Iterator[tuple[Action, Action]]:
-    """Yield the sources that read a log after a snapshot, with the keyed sinks of their pipeline.
-    """
+    """Yield the sources that read a log after a snapshot, with the keyed sinks they feed."""
     for pipeline in plan.pipelines:
         for source in pipeline.of_kind(BlockKind.SOURCE):
             captures = registry.find(source.kind, source.plugin).capabilities

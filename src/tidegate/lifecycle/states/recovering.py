@@ -1,4 +1,4 @@
-"""RECOVERING: the driver died or must be killed; once it is dead, the job waits to restart."""
+"""RECOVERING: the driver died or must be killed; once it is dead, the job can restart."""
 
 from tidegate.lifecycle.deadline import Deadline
 from tidegate.lifecycle.decision import Decision, Transition
