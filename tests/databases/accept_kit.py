@@ -1,4 +1,4 @@
-"""A CDC job that a change of a table stops, for the tests of decisions about it."""
+"""A CDC job that a table change stops, for the tests of decisions about it."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 from database_kit import Place
 
-from tidegate.coordinator.accepted_changes import stops_of
+from tidegate.coordinator.accepted_changes import table_stops
 from tidegate.home import Home
 from tidegate.model.records import JobOutcome, JobStatus
 from tidegate.model.table_changes import ChangeChoice, ChangeStop
@@ -15,9 +15,10 @@ from tidegate.testing.plain_engine import PlainEngine
 from tidegate.testing.servers.postgres import PostgresServer
 
 
-class Flow:
-    """A job from a table `orders` (and one beside it, `notes`) of MariaDB or PostgreSQL into
-    PostgreSQL, its home, and its target.
+class CopyJob:
+    """A job from tables of MariaDB or PostgreSQL into PostgreSQL, with its home and target.
+
+    The tables are `orders` and `notes`.
     """
 
     def __init__(self, source: Place, target: Place, server: PostgresServer, root: Path) -> None:
@@ -64,7 +65,7 @@ sink {{ Jdbc {{ driver = "org.postgresql.Driver"
         self.source.execute(*statements)
 
     def run(self, *accept: str, rows: int | None = None, restore: str = "auto") -> JobOutcome:
-        """Until so many rows are read in all, or it fails."""
+        """Run until this number of rows is read in total, or the job fails."""
         return run_in_process(
             str(self.file),
             self.home,
@@ -74,11 +75,11 @@ sink {{ Jdbc {{ driver = "org.postgresql.Driver"
             stop_at_rows=rows,
         ).outcome
 
-    def stops(self) -> ChangeStop:
-        """It fails at one change; the same again after a restart."""
-        first = stops_of(self.run(restore="latest"))
+    def expect_stop(self) -> ChangeStop:
+        """Check that it fails at one change, and at the same one after a restart."""
+        first = table_stops(self.run(restore="latest"))
         assert len(first) == 1
-        assert stops_of(self.run(restore="latest")) == first
+        assert table_stops(self.run(restore="latest")) == first
         return first[0]
 
     def accept(self, stop: ChangeStop, choice: ChangeChoice, rows: int) -> None:
@@ -93,8 +94,8 @@ sink {{ Jdbc {{ driver = "org.postgresql.Driver"
             return connection.execute(f"select * from {table} order by id".encode()).fetchall()
 
 
-def flow_of(source: Place, server: PostgresServer, root: Path) -> Flow:
-    """A job into a database of its own."""
+def copy_job_of(source: Place, server: PostgresServer, root: Path) -> CopyJob:
+    """Create a job into a database of its own."""
     name = f"{source.database}_copy"
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute(f"create database {name}".encode())
@@ -104,4 +105,4 @@ def flow_of(source: Place, server: PostgresServer, root: Path) -> Flow:
         password="any",
         database=name,
     )
-    return Flow(source, target, server, root)
+    return CopyJob(source, target, server, root)

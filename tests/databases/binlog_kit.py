@@ -1,11 +1,9 @@
-"""A database of MariaDB or MySQL that a MySQL-CDC source reads, and its rows by the snapshot and by
-Jdbc.
-"""
+"""A database of MariaDB or MySQL that MySQL-CDC reads, and its rows by other paths."""
 
 from dataclasses import replace
 from typing import Any
 
-from capture_kit import make_source
+from cdc_kit import make_source
 from database_kit import Place, everything, source
 
 from tidegate.databases.dialect import dialect_of
@@ -28,7 +26,7 @@ class BinlogShop:
         return self.server.execute(*statements, database=self.name)
 
     def source(self, **more: Any) -> Any:
-        """A MySQL-CDC source of all tables; `startup__mode` is the option startup.mode."""
+        """Return a MySQL-CDC source of all tables; `startup__mode` is the option startup.mode."""
         options = {
             "url": self.place.url,
             "username": self.place.user,
@@ -44,7 +42,7 @@ class BinlogShop:
         )
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """What the database itself says, read as the snapshot is."""
+        """Return the rows of a table, read as in the snapshot."""
         dialect, address = (
             dialect_of(System.MYSQL),
             parse_url(self.place.url, self.place.user, self.place.password),
@@ -60,8 +58,11 @@ class BinlogShop:
             found, key=lambda row: tuple(str(row[name]) for name in cdc_table.table.primary_key)
         )
 
-    def by_jdbc(self, table: str, parameters: str = "") -> list[dict[str, Any]]:
-        """The rows as a Jdbc source reads them; `parameters` of the URL, such as ?sslMode=REQUIRED."""
+    def jdbc_rows(self, table: str, parameters: str = "") -> list[dict[str, Any]]:
+        """Return the rows as a Jdbc source reads them.
+
+        `parameters` are those of the URL, such as ?sslMode=REQUIRED.
+        """
         place = replace(self.place, url=self.place.url + parameters)
         found: list[dict[str, Any]] = everything(
             source(place, table_path=f"{self.name}.{table}")

@@ -1,5 +1,6 @@
-"""Values at the edges of every type of MariaDB and MySQL: for each group of types the columns of a
-table, and its rows.
+"""Edge values of every type of MariaDB and MySQL.
+
+For each group of types there are the columns of a table, and its rows.
 """
 
 NINES = "9" * 38

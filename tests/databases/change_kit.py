@@ -1,5 +1,6 @@
-"""Changes of tables that a MySQL-CDC source reads: sources with decisions of a person, and a mirror
-of a job that is stopped and started again.
+"""Changes of tables that a MySQL-CDC source reads.
+
+Sources have decisions of an operator, and a mirror can be stopped and restarted.
 """
 
 import itertools
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 from binlog_kit import BinlogShop
-from capture_kit import Mirror, make_source
+from cdc_kit import Mirror, make_source
 from database_kit import Place
 
 from tidegate.databases.cdc.errors import ColumnsAdded, TableChanged
@@ -21,7 +22,7 @@ LATEST = {"startup.mode": "latest"}
 
 
 def source_of(shop: BinlogShop, *, accept: Sequence[str] = (), **options: Any) -> Any:
-    """A source of all tables of a database; `accept` as --accept-change takes it."""
+    """Return a source of all tables of a database; `accept` as for --accept-change."""
     given = {
         "url": shop.place.url,
         "username": shop.place.user,
@@ -33,7 +34,7 @@ def source_of(shop: BinlogShop, *, accept: Sequence[str] = (), **options: Any) -
 
 
 def shop_on(server: BinlogServer) -> BinlogShop:
-    """A database of a server that a test has for itself."""
+    """Create a database for one test on a server."""
     name = f"own{next(_numbers)}"
     server.execute(f"create database {name} character set utf8mb4")
     return BinlogShop(
@@ -42,8 +43,8 @@ def shop_on(server: BinlogServer) -> BinlogShop:
     )
 
 
-class Job:
-    """A mirror that can be stopped and started again, and that is told what a person decided."""
+class RestartableJob:
+    """A mirror that can be restarted, with decisions of an operator."""
 
     def __init__(self, shop: BinlogShop, **options: Any) -> None:
         self.shop = shop
@@ -53,11 +54,11 @@ class Job:
         self.mirror.run()
 
     def restart(self) -> None:
-        """As a new driver goes on from the last checkpoint."""
+        """Restart like a new driver, from the last checkpoint."""
         self.mirror.source = source_of(self.shop, accept=self.accepted, **self.options)
 
     def run(self) -> None:
-        """Until there is nothing to read; the pipeline is built anew where a table has got columns."""
+        """Run until there is nothing to read; rebuild the pipeline when tables get columns."""
         for _ in range(10):
             try:
                 self.mirror.run()
@@ -66,8 +67,8 @@ class Job:
                 self.restart()
         raise AssertionError("the pipeline is built anew for ever")
 
-    def stops(self, match: str | None = None) -> TableChanged:
-        """The change that it stops at, now and at every restart."""
+    def expect_stop(self, match: str | None = None) -> TableChanged:
+        """Return the change that it stops at, now and at every restart."""
         with pytest.raises(TableChanged, match=match) as first:
             self.run()
         self.restart()
@@ -77,24 +78,24 @@ class Job:
         return again.value
 
     def accept(self, stop: TableChanged, choice: ChangeChoice) -> None:
-        """What a person decides; the job is started again."""
+        """Accept a choice, and restart the job."""
         assert choice in stop.choices, stop.choices
         self.accepted.append(f"{stop.path}@{stop.at}={choice.value}")
         self.restart()
 
     def rows(self, table: str) -> list[tuple[Any, ...]]:
-        """The rows of a table in the mirror."""
+        """Return the rows of a table in the mirror."""
         return sorted(tuple(row.values()) for row in self.mirror.table(f"{self.shop.name}.{table}"))
 
 
-def in_source(shop: BinlogShop, table: str) -> list[tuple[Any, ...]]:
-    """The rows of a table in the source."""
+def source_rows(shop: BinlogShop, table: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a table in the source."""
     return sorted(tuple(row) for row in shop(f"select * from `{table}`"))
 
 
 @contextmanager
-def row_metadata(shop: BinlogShop, full: bool) -> Iterator[None]:
-    """What the log says of columns: everything, or as little as the server can."""
+def set_row_metadata(shop: BinlogShop, full: bool) -> Iterator[None]:
+    """Set what the log has of columns: everything, or the minimum."""
     least = "NO_LOG" if shop.server.called == "MariaDB" else "MINIMAL"
     shop(f"set global binlog_row_metadata = {'FULL' if full else least}")
     try:

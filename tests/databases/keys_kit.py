@@ -1,6 +1,4 @@
-"""Tables keyed by every type that a snapshot can be cut by: values for them, and a hand that
-changes such a table in all ways.
-"""
+"""Tables keyed by every type that a snapshot can be split by, and a random writer."""
 
 import datetime
 import random
@@ -11,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from capture_kit import make_source
+from cdc_kit import make_source
 from database_kit import Place
 
 from tidegate.databases.errors import StatementRefused
@@ -48,8 +46,10 @@ _PIECES = (
 
 
 def text(chance: random.Random) -> str:
-    """Cases, accents whole and in pieces, spaces at the end, quotes: what collations order in their
-    own ways.
+    """Return a random text.
+
+    It has cases, composed and decomposed accents, trailing spaces and quotes, which collations
+    order differently.
     """
     return "".join(chance.choice(_PIECES) for _ in range(chance.randint(0, 4)))
 
@@ -93,7 +93,7 @@ def moment(chance: random.Random) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """A table `keyed (k, n, v)`. With `and_n`, n is the second column of its key."""
+    """A table `keyed (k, n, v)`; with `and_n`, n is the second column of its key."""
 
     place: str
     type: str
@@ -114,7 +114,7 @@ class Keyed:
 
 
 def cdc(place: Place, table: str = "keyed", **more: Any) -> Any:
-    """The CDC source of a table."""
+    """Return the CDC source of a table."""
     postgres = "postgresql" in place.url
     path = f"{place.database}.public.{table}" if postgres else f"{place.database}.{table}"
     slot = {"slot.name": f"keys_{place.database}"} if postgres else {}
@@ -127,8 +127,8 @@ def cdc(place: Place, table: str = "keyed", **more: Any) -> Any:
     )
 
 
-def rows_now(source: Any) -> list[dict[str, Any]]:
-    """What the database itself says, read as a snapshot in one piece."""
+def current_rows(source: Any) -> list[dict[str, Any]]:
+    """Return the rows of the database, read like a snapshot in one chunk."""
     ((_, cdc_table),) = source.cdc_tables.items()
     types = {c.name: c.type for c in cdc_table.table.columns}
     selected = ", ".join(
@@ -146,10 +146,10 @@ def rows_now(source: Any) -> list[dict[str, Any]]:
     )
 
 
-class Hand:
-    """Inserts, updates, deletes and changes of keys, by chance.
+class RandomWriter:
+    """Random inserts, updates, deletes and changes of keys.
 
-    What a collation takes for the same key is refused by the database, and passed over.
+    Keys that are equal for the collation are rejected by the database, and skipped.
     """
 
     def __init__(self, session: Session, keyed: Keyed, seed: int) -> None:

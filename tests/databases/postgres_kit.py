@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import psycopg
-from capture_kit import make_source
+from cdc_kit import make_source
 from database_kit import Place
 
 from tidegate.databases.dialect import dialect_of
@@ -52,7 +52,7 @@ class Shop:
         return make_source("Postgres-CDC", {**options, **given}, accept=accept)
 
     def drop_slots(self) -> None:
-        """Readers that were cut off may hold them for a moment."""
+        """Drop the slots; killed readers may hold them for a moment."""
         mine = "from pg_replication_slots where database = current_database() and not temporary"
         deadline_s = time.monotonic() + 60
         while self(f"select 1 {mine}"):
@@ -67,7 +67,7 @@ class Shop:
         return f"{self.name}.public.{table}"
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """What the database itself says, read as the snapshot is."""
+        """Return the rows of a table, read as in the snapshot."""
         dialect, address = (
             dialect_of(System.POSTGRES),
             parse_url(self.place.url, self.place.user, self.place.password),

@@ -1,4 +1,4 @@
-"""A log of PostgreSQL that is read by ranges, and what the server itself says that it holds."""
+"""A log of PostgreSQL that is read by ranges, and its contents according to the server."""
 
 import itertools
 import time
@@ -19,7 +19,7 @@ Transaction = tuple[int, list[bytes]]
 
 
 class Log:
-    """A table, its publication and a slot, and what is read from them."""
+    """A table, its publication and a slot, with ways to read them."""
 
     def __init__(self, port: int, database: str) -> None:
         self.port = port
@@ -64,7 +64,7 @@ class Log:
         )
 
     def peek(self) -> list[Transaction]:
-        """All transactions, as the server itself gives them."""
+        """Return all transactions, as the server itself returns them."""
         sql = (
             f"select data from pg_logical_slot_peek_binary_changes('{self.slot}', null, null,"
             " 'proto_version', '1', 'publication_names', 'p')"
@@ -99,7 +99,10 @@ class Log:
 
 
 def transactions(data: list[bytes]) -> list[Transaction]:
-    """By commit, without those that hold nothing; each row must come after the layout of its table."""
+    """Return the transactions by commit, without empty ones.
+
+    Each row must come after the layout of its table.
+    """
     found: list[Transaction] = []
     layouts: set[int] = set()
     for message in data:
@@ -125,4 +128,4 @@ def wait_until(true: Callable[[], bool]) -> None:
     deadline_s = time.monotonic() + 60
     while not true():
         assert time.monotonic() < deadline_s
-        time.sleep(0.02)  # between two looks at the server
+        time.sleep(0.02)  # poll interval

@@ -1,5 +1,6 @@
-"""`tidegate accept-change` as people type it: as the job's error says, with the command itself and
-through a server. Jobs run on the plain engine.
+"""`tidegate accept-change` as in the error of the job, by the command line and a server.
+
+Jobs run on the plain engine.
 """
 
 import os
@@ -13,12 +14,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from accept_kit import Flow, flow_of
+from accept_kit import CopyJob, copy_job_of
 from database_kit import Place
 
 from tidegate.testing.servers.postgres import PostgresServer
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 PLAIN = """
 import functools, sys, tidegate.server as server, tidegate.cli.server as verbs
 from tidegate.cli import main, run
@@ -30,16 +31,16 @@ main()
 
 
 def until(what: str, holds: Callable[[], object]) -> None:
-    end_s = time.monotonic() + PATIENCE_S
+    end_s = time.monotonic() + TIMEOUT_S
     while not holds():
         assert time.monotonic() < end_s, f"not in time: {what}"
-        time.sleep(0.1)  # between two looks at another process
+        time.sleep(0.1)  # poll interval
 
 
 class Shell:
-    """Commands on the home of one job; what is left of them is ended with the test."""
+    """Commands on the home of one job; processes that remain are ended with the test."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: CopyJob) -> None:
         self.flow = flow
         self.started: list[subprocess.Popen[str]] = []
 
@@ -57,9 +58,9 @@ class Shell:
         return process
 
     def ends(self, *words: str) -> tuple[int, str]:
-        """The exit code and what it printed."""
+        """Return the exit code and the output of a command."""
         process = self.start(*words)
-        said, _ = process.communicate(timeout=PATIENCE_S)
+        said, _ = process.communicate(timeout=TIMEOUT_S)
         return process.returncode, said
 
     def close(self) -> None:
@@ -80,13 +81,13 @@ class Shell:
 
 @pytest.fixture
 def shell(pg: Place, postgres: PostgresServer, tmp_path: Path) -> Iterator[Shell]:
-    made = Shell(flow_of(pg, postgres, tmp_path))
+    made = Shell(copy_job_of(pg, postgres, tmp_path))
     yield made
     made.close()
 
 
 def advised(text: str, choice: str) -> list[str]:
-    """The command that the error advises, without its first word."""
+    """Return the command that the error advises, without its first word."""
     line = next(
         line
         for line in text.splitlines()
@@ -117,7 +118,7 @@ def test_the_command_that_the_error_advises_resumes_the_job(shell: Shell) -> Non
     code, said = shell.ends(*words[:-1], "reread")
     assert (code, "is not stopped at a change" in said) == (3, True), said
     running.send_signal(signal.SIGINT)
-    text, _ = running.communicate(timeout=PATIENCE_S)
+    text, _ = running.communicate(timeout=TIMEOUT_S)
     assert running.returncode == 130, text
     assert "is accepted (adopt)" in text
 

@@ -1,11 +1,9 @@
-"""A log that is full of other tables: it is passed over, however small batches are, and what comes
-behind it is found.
-"""
+"""A log full of other tables is skipped, even by small batches."""
 
 from contextlib import closing
 
 import psycopg
-from capture_kit import Mirror, make_source
+from cdc_kit import Mirror, make_source
 from database_kit import Place
 
 from tidegate.plugin.contract import Limit
@@ -16,7 +14,7 @@ SMALL = Limit(rows=5, bytes=500)
 NEIGHBOURS = 40
 
 
-def test_a_small_batch_of_mariadb_gets_past_the_neighbours(
+def test_small_mariadb_batch_advances_past_other_tables(
     mariadb: MariaDbServer, maria: Place
 ) -> None:
     mariadb.execute(
@@ -42,7 +40,7 @@ def test_a_small_batch_of_mariadb_gets_past_the_neighbours(
     assert [row["id"] for row in mirror.table(f"{maria.database}.orders")] == [1, 2]
 
 
-def test_a_small_batch_of_postgres_gets_past_the_neighbours(
+def test_small_postgres_batch_advances_past_other_tables(
     postgres: PostgresServer, pg: Place
 ) -> None:
     with closing(

@@ -1,8 +1,7 @@
-"""Whole jobs from a CDC source into PostgreSQL, killed -9 at failpoints while the source goes on
-changing. The plain engine runs the protocol; kills are real.
+"""Whole jobs from a CDC source into PostgreSQL, killed -9 at failpoints during changes.
 
-With stop.mode = latest the target must be, at the end, exactly what the source was when the job
-began, however late its chunks were read.
+The plain engine runs the protocol; kills are real. With stop.mode = latest the target must end
+exactly as the source was when the job began, however late its chunks were read.
 """
 
 import threading
@@ -30,7 +29,7 @@ from tidegate.testing.servers.postgres import PostgresServer
 COLUMNS = "id, name, amount, note"
 CHUNKS = tuple(
     name for name in failpoint_names() if name.startswith("capture.")
-)  # a chunk is read, and taken back to where the log is
+)  # a chunk is read, and rolled back
 CHANGES = (
     "update orders set name = 'later', amount = amount + 1 where id > 20",
     "delete from orders where id % 7 = 3",
@@ -60,7 +59,7 @@ def copied(target: Place, server: PostgresServer) -> list[tuple[Any, ...]]:
         return connection.execute(f"select {COLUMNS} from copied order by id".encode()).fetchall()
 
 
-class Story:
+class KilledJob:
     """One job, killed at one failpoint after the other, each in a run of its own."""
 
     def __init__(self, runs: CrashRuns, root: Path, text: str) -> None:
@@ -69,19 +68,19 @@ class Story:
         self.file = root / "job.conf"
         self.file.write_text(text)
 
-    def killed_at(self, failpoint: str) -> None:
+    def kill_at(self, failpoint: str) -> None:
         result = self.runs.run(
             RunRequest(home=str(self.home), file=str(self.file), failpoints=f"{failpoint}@1")
         )
         assert result.code == KILLED, f"{failpoint} was not reached: {result}"
 
-    def finishes(self) -> None:
+    def finish(self) -> None:
         result = self.runs.run(RunRequest(home=str(self.home), file=str(self.file)))
         assert (result.code, result.status) == (0, "FINISHED"), result.error
 
 
 @pytest.mark.timeout(600)
-def test_a_killed_snapshot_of_mariadb_goes_on_at_the_chunk(
+def test_killed_mariadb_snapshot_resumes_at_the_chunk(
     runs: CrashRuns,
     mariadb: MariaDbServer,
     maria: Place,
@@ -103,7 +102,7 @@ def test_a_killed_snapshot_of_mariadb_goes_on_at_the_chunk(
     )
     reader = f"""MySQL-CDC {{ url = "{maria.url}", username = "root", password = "", table-names = ["{maria.database}.orders"]
       stop.mode = "latest", snapshot.split.size = 40 }}"""
-    story = Story(runs, tmp_path, job(reader, pg))
+    story = KilledJob(runs, tmp_path, job(reader, pg))
     first = (
         "ledger.begin.after",
         *CHUNKS,
@@ -115,9 +114,9 @@ def test_a_killed_snapshot_of_mariadb_goes_on_at_the_chunk(
     later = ("capture.chunk.middle", "ledger.complete.after")  # with rows that are read already
     last = ("capture.chunk.after", "ledger.complete.after")  # from the last chunk to the log
     for failpoint in (*first, *later, *last):
-        story.killed_at(failpoint)
+        story.kill_at(failpoint)
         mariadb.execute(*CHANGES, database=maria.database)
-    story.finishes()
+    story.finish()
     assert copied(pg, postgres) == before
 
 
@@ -183,11 +182,11 @@ def wait_for_rows(server: PostgresServer, target: Place, rows: int) -> None:
             ).fetchone() == (rows,):
                 return
             assert time.monotonic() < deadline_s, "the rows do not come"
-            time.sleep(0.05)  # between two looks at another process
+            time.sleep(0.05)  # poll interval
 
 
 @pytest.mark.timeout(600)
-def test_a_job_from_a_slot_is_whole_wherever_it_is_killed(
+def test_killed_slot_job_loses_no_rows(
     runs: CrashRuns, pg: Place, postgres: PostgresServer, tmp_path: Path
 ) -> None:
     with psycopg.connect(
@@ -204,7 +203,7 @@ def test_a_job_from_a_slot_is_whole_wherever_it_is_killed(
         )
         reader = f"""Postgres-CDC {{ url = "{pg.url}", username = "postgres", password = "any", table-names = ["{pg.database}.public.orders"]
           slot.name = "jobs", stop.mode = "latest", snapshot.split.size = 40 }}"""
-        story = Story(runs, tmp_path, job(reader, pg))
+        story = KilledJob(runs, tmp_path, job(reader, pg))
         making = [
             f"postgrescdc.{step}.{side}"
             for step in ("publication", "slot")
@@ -215,15 +214,15 @@ def test_a_job_from_a_slot_is_whole_wherever_it_is_killed(
             name for name in failpoint_names() if name.startswith("postgrescdc.")
         }
         for failpoint in making:
-            story.killed_at(failpoint)
+            story.kill_at(failpoint)
         change(connection)  # after the slot was made, and before the job has begun
         before = connection.execute(f"select {COLUMNS} from orders order by id".encode()).fetchall()
         for failpoint in (*CHUNKS, "batch.commit.after", *moving):
-            story.killed_at(failpoint)
+            story.kill_at(failpoint)
             change(connection)
-        story.finishes()
+        story.finish()
         assert copied(pg, postgres) == before
-        nothing_is_left(connection, Home(tmp_path / "home"))
+        assert_resources_dropped(connection, Home(tmp_path / "home"))
 
 
 def change(connection: "psycopg.Connection[Any]") -> None:
@@ -231,9 +230,10 @@ def change(connection: "psycopg.Connection[Any]") -> None:
         connection.execute(statement.encode())
 
 
-def nothing_is_left(connection: "psycopg.Connection[Any]", home: Home) -> None:
-    """What the job has made on the server goes when nobody can resume it; a reader that was killed
-    may hold the slot for a moment.
+def assert_resources_dropped(connection: "psycopg.Connection[Any]", home: Home) -> None:
+    """Check that resources on the server are dropped when no restore can need them.
+
+    A killed reader may hold the slot for a moment.
     """
     slots, publications = (
         "select count(*) from pg_replication_slots where slot_name = 'jobs'",

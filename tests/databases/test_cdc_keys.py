@@ -1,5 +1,6 @@
-"""Snapshots of change data capture that are cut by keys of every type, on real servers, with a
-writer at work: no row is lost, doubled or stale.
+"""CDC snapshots split by keys of every type, on real servers, during writes.
+
+No row may be lost, duplicated or stale.
 """
 
 import datetime
@@ -11,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from capture_kit import Mirror
+from cdc_kit import Mirror
 from database_kit import Place
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from keys_kit import (
-    Hand,
     Keyed,
+    RandomWriter,
     cdc,
+    current_rows,
     data,
     data_16,
     day,
@@ -26,7 +28,6 @@ from keys_kit import (
     large,
     latin,
     moment,
-    rows_now,
     text,
     uuid,
 )
@@ -35,7 +36,7 @@ from tidegate.databases.cdc.errors import KeyNotUnique, OrderChanged
 from tidegate.databases.cdc.key_order import order_of
 from tidegate.databases.cdc.keys import KeyChunk, split_key
 from tidegate.databases.chunks import as_bound
-from tidegate.databases.errors import TransientDatabaseError, StatementRefused
+from tidegate.databases.errors import StatementRefused, TransientDatabaseError
 from tidegate.model.types import parse_type
 from tidegate.plugin.contract import Limit
 from tidegate.testing.crash_runs import KILLED, CrashRuns, RunRequest
@@ -65,7 +66,7 @@ KEYS = [
 
 @pytest.fixture
 def home(request: pytest.FixtureRequest) -> Iterator[Place]:
-    """The database that a test is about; without slots at its end."""
+    """The database of a test, without slots at its end."""
     place: Place = request.getfixturevalue(request.param)
     yield place
     if request.param == "pg":
@@ -73,7 +74,7 @@ def home(request: pytest.FixtureRequest) -> Iterator[Place]:
 
 
 def _drop_slots(place: Place) -> None:
-    """Readers that were cut off may hold them for a moment."""
+    """Drop the slots; killed readers may hold them for a moment."""
     mine = "from pg_replication_slots where database = current_database() and not temporary"
     deadline_s = time.monotonic() + 60
     while place.execute(f"select 1 {mine}"):
@@ -86,19 +87,20 @@ def _drop_slots(place: Place) -> None:
 
 
 def both(keys: Sequence[Keyed]) -> Any:
-    """A test with each of these tables, in its database."""
+    """Parametrize a test with each of these tables, in its database."""
     return pytest.mark.parametrize(
         ("home", "keyed"), [(key.place, key) for key in keys], ids=map(str, keys), indirect=["home"]
     )
 
 
-def read_beside(home: Place, keyed: Keyed, seed: int, **more: Any) -> int:
-    """Read a table to its end while it is changed, each batch by a source that knows nothing but
-    the checkpoint; how many chunks there were.
+def read_during_writes(home: Place, keyed: Keyed, seed: int, **more: Any) -> int:
+    """Read a table to its end while it changes; return the number of chunks.
+
+    Each batch is run by a new source, which has only the checkpoint.
     """
     options = {"snapshot.split.size": EACH, **more}
     with home.session() as session:
-        hand = Hand(session, keyed, seed)
+        hand = RandomWriter(session, keyed, seed)
         hand.fill(ROWS)
         mirror, chunks = Mirror(cdc(home, **options)), 0
         for turn in range(ROWS):
@@ -112,60 +114,54 @@ def read_beside(home: Place, keyed: Keyed, seed: int, **more: Any) -> int:
         hand.write()
     mirror.run()
     ((path, _),) = mirror.offset["tables"].items()
-    assert mirror.table(path) == rows_now(mirror.source)
+    assert mirror.table(path) == current_rows(mirror.source)
     return chunks
 
 
 @both(KEYS)
-def test_a_snapshot_by_any_key_is_the_table_whatever_is_written_beside_it(
-    home: Place, keyed: Keyed, seed: int
-) -> None:
+def test_snapshot_by_any_key_is_exact_during_writes(home: Place, keyed: Keyed, seed: int) -> None:
     keyed.make(home)
-    assert read_beside(home, keyed, seed) > 3, "it is cut"
+    assert read_during_writes(home, keyed, seed) > 3, "it is cut"
 
 
 @both([Keyed("maria", "timestamp(6)", moment), Keyed("maria", "datetime(3)", moment)])
-def test_the_time_zone_of_the_server_does_not_move_the_ends_of_chunks(
-    home: Place, keyed: Keyed, seed: int
-) -> None:
+def test_server_time_zone_does_not_move_chunk_bounds(home: Place, keyed: Keyed, seed: int) -> None:
     keyed.make(home)
     ((zone,),) = home.execute("select @@global.time_zone")
     try:
         home.execute("set global time_zone = '+05:30'")
-        assert read_beside(home, keyed, seed) > 3, "it is cut"
+        assert read_during_writes(home, keyed, seed) > 3, "it is cut"
     finally:
         home.execute(f"set global time_zone = '{zone}'")
 
 
 @both([Keyed("maria", "int", lambda _: 7, and_n=True), Keyed("pg", "int", lambda _: 7, and_n=True)])
-def test_another_column_of_the_key_can_be_chosen_where_the_first_is_always_the_same(
-    home: Place, keyed: Keyed, seed: int
-) -> None:
+def test_another_key_column_can_split_the_table(home: Place, keyed: Keyed, seed: int) -> None:
     keyed.make(home)
-    assert read_beside(home, keyed, seed, config={"snapshotSplitColumn": "n"}) > 3
+    assert read_during_writes(home, keyed, seed, config={"snapshotSplitColumn": "n"}) > 3
 
 
-def test_rows_with_a_zero_date_or_none_are_read_with_the_first_chunk(
-    maria: Place, seed: int
-) -> None:
+def test_rows_with_zero_or_null_dates_are_in_the_first_chunk(maria: Place, seed: int) -> None:
     maria.execute("create table keyed (k date, n int not null, v varchar(40))")
     maria.execute(
         "set session sql_mode = ''", "insert into keyed values ('2026-00-10', 500, 'zero')"
     )
-    read_beside(maria, Keyed("maria", "date", day), seed, config={"primaryKeys": ["k", "n"]})
+    read_during_writes(maria, Keyed("maria", "date", day), seed, config={"primaryKeys": ["k", "n"]})
     maria.execute(
         "drop table keyed",
         "create table keyed (k date, n int not null, v varchar(40))",
         "insert into keyed values (null, 500, 'none')",
     )
     assert (
-        read_beside(maria, Keyed("maria", "date", day), seed, config={"primaryKeys": ["k", "n"]})
+        read_during_writes(
+            maria, Keyed("maria", "date", day), seed, config={"primaryKeys": ["k", "n"]}
+        )
         > 3
     )
 
 
 @pytest.mark.parametrize("home", ["maria", "my", "pg"], indirect=True)
-def test_a_configured_key_that_does_not_tell_rows_apart_is_refused_before_they_are_read(
+def test_configured_key_that_is_not_unique_is_rejected(
     home: Place,
 ) -> None:
     home.execute("create table keyed (a int not null, b varchar(20), v varchar(40))")
@@ -193,7 +189,7 @@ def test_a_configured_key_that_does_not_tell_rows_apart_is_refused_before_they_a
 
 
 @pytest.mark.parametrize("home", ["pg"], indirect=True)
-def test_rows_with_an_infinite_date_are_read_with_the_first_chunk(home: Place, seed: int) -> None:
+def test_rows_with_infinite_dates_are_in_the_first_chunk(home: Place, seed: int) -> None:
     keyed = Keyed(
         "pg",
         "date",
@@ -204,16 +200,14 @@ def test_rows_with_an_infinite_date_are_read_with_the_first_chunk(home: Place, s
     )
     keyed.make(home)
     home.execute("insert into keyed values ('infinity', 500, 'last')")
-    assert read_beside(home, keyed, seed) > 3
+    assert read_during_writes(home, keyed, seed) > 3
 
 
 @both([Keyed("maria", "varchar(20) collate utf8mb4_general_ci", text), Keyed("pg", "text", text)])
-def test_another_collation_in_the_midst_of_a_snapshot_stops_it(
-    home: Place, keyed: Keyed, seed: int
-) -> None:
+def test_changed_collation_stops_the_snapshot(home: Place, keyed: Keyed, seed: int) -> None:
     keyed.make(home)
     with home.session() as session:
-        Hand(session, keyed, seed).fill(ROWS)
+        RandomWriter(session, keyed, seed).fill(ROWS)
     mirror = Mirror(cdc(home, **{"snapshot.split.size": EACH}))
     assert mirror.step(Limit(rows=EACH))
     change = (
@@ -235,7 +229,7 @@ def test_another_collation_in_the_midst_of_a_snapshot_stops_it(
     mirror.source = cdc(home, **{"snapshot.split.size": EACH})
     mirror.run()
     ((path, _),) = mirror.offset["tables"].items()
-    assert mirror.table(path) == rows_now(mirror.source)
+    assert mirror.table(path) == current_rows(mirror.source)
 
 
 @both(
@@ -245,13 +239,13 @@ def test_another_collation_in_the_midst_of_a_snapshot_stops_it(
         Keyed("pg", "numeric(20,0)", large),
     ]
 )
-def test_a_checkpoint_that_knows_whole_numbers_only_goes_on_at_its_chunk(
+def test_checkpoint_of_a_former_version_resumes_at_its_chunk(
     home: Place, keyed: Keyed, seed: int
 ) -> None:
-    """As former versions wrote it: whole numbers, and no word about the order."""
+    """Former versions recorded integers, and no order."""
     keyed.make(home)
     with home.session() as session:
-        hand = Hand(session, keyed, seed)
+        hand = RandomWriter(session, keyed, seed)
         hand.fill(ROWS)
         mirror = Mirror(cdc(home, **{"snapshot.split.size": EACH}))
         for _ in range(2):
@@ -265,7 +259,7 @@ def test_a_checkpoint_that_knows_whole_numbers_only_goes_on_at_its_chunk(
             assert len(mirror.rows) < ROWS
             hand.write()
     mirror.run()
-    assert mirror.table(path) == rows_now(mirror.source)
+    assert mirror.table(path) == current_rows(mirror.source)
 
 
 def job(home: Place, keyed: Keyed, target: Place) -> str:
@@ -286,14 +280,14 @@ sink {{ Jdbc {{ {write} }} }}"""
 
 @pytest.mark.timeout(600)
 @both([Keyed("maria", "varchar(20) collate utf8mb4_general_ci", text), Keyed("pg", "uuid", uuid)])
-def test_a_killed_snapshot_by_any_key_goes_on_at_its_chunk(
+def test_killed_snapshot_by_any_key_resumes_at_its_chunk(
     home: Place, keyed: Keyed, pg: Place, tmp_path: Path, seed: int
 ) -> None:
     keyed.make(home)
     file = tmp_path / "job.conf"
     file.write_text(job(home, keyed, pg))
     with CrashRuns() as runs, home.session() as session:
-        hand = Hand(session, keyed, seed)
+        hand = RandomWriter(session, keyed, seed)
         hand.fill(ROWS)
         before = sorted((n, str(k), v) for k, n, v in session.query("select k, n, v from keyed"))
         for failpoint in (
@@ -337,9 +331,7 @@ ANY = {
 
 
 @both(list(ANY))
-def test_every_key_is_in_exactly_one_chunk_for_the_database_and_for_the_log(
-    home: Place, keyed: Keyed
-) -> None:
+def test_every_key_is_in_one_chunk_for_database_and_log(home: Place, keyed: Keyed) -> None:
     keyed.make(home)
     source = cdc(home)
     ((_, cdc_table),) = source.cdc_tables.items()

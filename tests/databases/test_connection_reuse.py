@@ -1,6 +1,4 @@
-"""Connections that are kept between two sessions: nothing of one is left in the next, and one that
-is of no use is not kept.
-"""
+"""Connections are reused by later sessions: state is reset, and broken ones are dropped."""
 
 import os
 import threading
@@ -56,7 +54,7 @@ def number(session: Session) -> int:
 
 
 def used_connection(address: Address) -> int:
-    """The number of a connection that was used and given back."""
+    """Return the number of a connection that was used and returned."""
     with open_session(address) as session:
         return number(session)
 
@@ -265,7 +263,7 @@ def test_lost_prepared_statement_runs_without_its_plan(pg: Place) -> None:
         session.query_prepared("select %s::int + 1", (1,))
         session.execute(
             "do $$ begin execute 'deallocate all'; end $$"
-        )  # as behind a pooler, where the next statement may meet another connection
+        )  # as with a pooler, where the next statement may use another connection
         assert session.query_prepared("select %s::int + 1", (2,)) == [(3,)]
         lost = number(session)
     assert used_connection(pg.address) != lost

@@ -62,11 +62,11 @@ def test_columns_that_differ_in_case_only_are_refused_where_they_are_one(
 ) -> None:
     both = table("shop.t", ["id"], id="int", Name="string", name="string")
     for place in (maria, lite):
-        with pytest.raises(NameUnfit, match="the columns 'Name' and 'name' are one there"):
+        with pytest.raises(NameUnfit, match="the columns 'Name' and 'name' are the same there"):
             Driven(sink(place, table="t")).batch(1, (both, [(1, "a", "b")]))
     Driven(sink(pg, table="t")).batch(1, (both, [(1, "a", "b")]))
     assert pg.execute('select "Name", name from t') == [("a", "b")]
-    with pytest.raises(NameUnfit, match="are one there"):
+    with pytest.raises(NameUnfit, match="are the same there"):
         Driven(sink(pg, table="u", field_ide="LOWERCASE"), lineage="M").batch(
             1, (both, [(1, "a", "b")])
         )

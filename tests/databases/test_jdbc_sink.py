@@ -249,7 +249,7 @@ def test_an_own_query_is_run_for_every_row_once(place: Place) -> None:
         (2, "100%?b"),
         (3, "100%?c"),
     ]
-    with pytest.raises(UserError, match="3 times \\?"):
+    with pytest.raises(UserError, match="it has 3, "):
         again.batch(2, (table("t", id="int"), [(1,)]))
     with pytest.raises(UserError, match="deletes"):
         again.batch(2, (CHANGES, [("-D", 1, "a", None)]))
@@ -499,7 +499,7 @@ def test_a_record_that_vanishes_under_a_driver_stops_it_before_the_commit(
     driven.batch(1, (ORDERS, FIRST[:1]))
     staged = driven.stage(2, (ORDERS, FIRST[1:]))
     place.execute(statement)
-    with pytest.raises(RecordGone, match="is not in"):
+    with pytest.raises(RecordGone, match="is no longer in"):
         driven.commit(2, staged)
     assert rows(place) == FIRST[:1]
 

@@ -167,7 +167,7 @@ def test_several_tables_by_list_and_by_pattern(place: Place) -> None:
     splits = patterned.splits(start, patterned.latest(start, Limit()), 2)
     found = {s.table: sum(b.num_rows for b in patterned.read(s)) for s in splits}
     assert sorted(found.values()) == [0, 500]
-    with pytest.raises(UserError, match="named twice"):
+    with pytest.raises(UserError, match="listed twice"):
         source(
             place,
             table_list=[{"table_path": "orders"}, {"table_path": "orders.*", "use_regex": True}],

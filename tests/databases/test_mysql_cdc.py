@@ -1,6 +1,4 @@
-"""MySQL-CDC on a real MariaDB: snapshot, log and the hand-over between them, types, positions,
-changes of tables, what is gone.
-"""
+"""MySQL-CDC on a real MariaDB: snapshot, log, handover, types, positions, table changes."""
 
 import random
 import re
@@ -9,7 +7,7 @@ from typing import Any
 
 import pytest
 from binlog_kit import BinlogShop
-from capture_kit import Mirror, rows_of
+from cdc_kit import Mirror, rows_of
 from database_kit import Driven, Place, sink
 
 from tidegate.databases.cdc.errors import (
@@ -39,7 +37,7 @@ def shop(mariadb: MariaDbServer, maria: Place) -> BinlogShop:
 
 
 def change(rng: random.Random, number: int) -> list[str]:
-    """A transaction of all kinds of changes."""
+    """Run a transaction with all kinds of changes."""
     steps = ["begin"]
     for step in range(rng.choice([1, 3, 20])):
         key, what = rng.randrange(1, 500), rng.random()
@@ -60,9 +58,7 @@ def change(rng: random.Random, number: int) -> list[str]:
     return [*steps, "rollback" if rng.random() < 0.05 else "commit"]
 
 
-def test_a_snapshot_and_the_changes_beside_it_are_the_table_at_every_step(
-    shop: BinlogShop, seed: int
-) -> None:
+def test_snapshot_and_concurrent_changes_equal_the_table(shop: BinlogShop, seed: int) -> None:
     shop(ORDERS, ROWS.format(500))
     rng = random.Random(seed)
     mirror = Mirror(shop.source())
@@ -79,7 +75,7 @@ def test_a_snapshot_and_the_changes_beside_it_are_the_table_at_every_step(
     assert mirror.table(f"{shop.name}.orders") == shop.rows("orders")
 
 
-def test_a_batch_of_the_snapshot_is_the_same_however_late_it_is_read(shop: BinlogShop) -> None:
+def test_snapshot_batch_is_repeatable_at_any_time(shop: BinlogShop) -> None:
     shop(ORDERS, ROWS.format(300))
     source = shop.source()
     start = source.initial()
@@ -95,7 +91,7 @@ def test_a_batch_of_the_snapshot_is_the_same_however_late_it_is_read(shop: Binlo
     assert len(first) == 200
 
 
-def test_a_range_of_the_log_is_read_again_row_for_row(shop: BinlogShop) -> None:
+def test_log_range_is_repeatable(shop: BinlogShop) -> None:
     shop(ORDERS)
     source = shop.source(startup__mode="latest")
     start = source.initial()
@@ -145,7 +141,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize("metadata", ["FULL", "NO_LOG"])
-def test_every_type_is_in_the_log_what_it_is_in_the_table(shop: BinlogShop, metadata: str) -> None:
+def test_every_type_is_equal_in_log_and_table(shop: BinlogShop, metadata: str) -> None:
     shop(EVERY_TYPE)
     mirror = Mirror(shop.source())
     mirror.run()
@@ -167,7 +163,7 @@ def test_every_type_is_in_the_log_what_it_is_in_the_table(shop: BinlogShop, meta
     assert mirror.table(f"{shop.name}.everything") == shop.rows("everything")
 
 
-def test_compressed_events_are_read_as_others(shop: BinlogShop) -> None:
+def test_compressed_events_are_read(shop: BinlogShop) -> None:
     shop(ORDERS)
     mirror = Mirror(shop.source())
     mirror.run()
@@ -184,7 +180,7 @@ def test_compressed_events_are_read_as_others(shop: BinlogShop) -> None:
     assert mirror.table(f"{shop.name}.orders") == shop.rows("orders")
 
 
-def test_a_range_goes_over_files_and_ends_with_a_transaction(shop: BinlogShop) -> None:
+def test_range_spans_files_and_ends_with_a_transaction(shop: BinlogShop) -> None:
     shop(ORDERS)
     mirror = Mirror(shop.source(startup__mode="latest"))
     for number in range(4):
@@ -241,14 +237,14 @@ def test_many_tables_are_one_read_of_the_log_and_new_ones_are_read_on_restore(
     shop(
         "create table later (id int primary key, v int)", "insert into later values (1, 1), (2, 2)"
     )
-    mirror.source = shop.source()  # as a new driver sees it
+    mirror.source = shop.source()  # like a new driver
     shop("update later set v = 9 where id = 1")
     mirror.run()
     for table in ("orders", "codes", "later"):
         assert mirror.table(f"{shop.name}.{table}") == shop.rows(table)
 
 
-def test_a_table_without_rows_is_made_in_the_target(shop: BinlogShop, pg: Place) -> None:
+def test_empty_table_is_created_in_the_target(shop: BinlogShop, pg: Place) -> None:
     shop("create table bare (id int primary key, v int)")
     source = shop.source()
     start = source.initial()
@@ -260,7 +256,7 @@ def test_a_table_without_rows_is_made_in_the_target(shop: BinlogShop, pg: Place)
     assert pg.execute("select id, v from bare") == []
 
 
-def test_a_table_without_a_key_is_refused_unless_one_is_named(shop: BinlogShop) -> None:
+def test_table_without_a_key_is_rejected_unless_one_is_configured(shop: BinlogShop) -> None:
     shop("create table loose (a int, b int)", "insert into loose values (1, 2)")
     with pytest.raises(NoKey, match="loose has no primary key"):
         shop.source().tables()
@@ -270,7 +266,7 @@ def test_a_table_without_a_key_is_refused_unless_one_is_named(shop: BinlogShop) 
     assert mirror.table(f"{shop.name}.loose") == [{"a": 1, "b": 2}]
 
 
-def test_startup_and_stop_modes_begin_and_end_where_they_say(shop: BinlogShop) -> None:
+def test_startup_and_stop_modes_set_the_range(shop: BinlogShop) -> None:
     shop(ORDERS, ROWS.format(10))
     file, pos = shop("show master status")[0][:2]
     shop("update orders set name = 'x' where id = 1")
@@ -303,7 +299,7 @@ def _stop(file: str, pos: int) -> dict[str, Any]:
 
 
 def _all(source: Any) -> list[dict[str, Any]]:
-    """All rows of a source that ends."""
+    """Return all rows of a source that ends."""
     offset, found = source.initial(), []
     for _ in range(50):
         if source.is_exhausted(offset):
@@ -314,7 +310,7 @@ def _all(source: Any) -> list[dict[str, Any]]:
     raise AssertionError("the source does not end")
 
 
-def test_a_position_that_was_purged_is_named_with_the_oldest_and_the_choices(
+def test_purged_position_is_reported_with_the_oldest_one_and_choices(
     shop: BinlogShop,
 ) -> None:
     shop(ORDERS, ROWS.format(10))
@@ -357,7 +353,7 @@ def test_a_position_that_was_purged_is_named_with_the_oldest_and_the_choices(
     assert not source.log_retention({"log": {"file": "binlog.999999", "pos": 4}}).held
 
 
-def test_an_idle_table_does_not_fall_off_the_log(shop: BinlogShop, mariadb: MariaDbServer) -> None:
+def test_position_of_an_idle_table_advances(shop: BinlogShop, mariadb: MariaDbServer) -> None:
     shop(ORDERS)
     mirror = Mirror(shop.source(startup__mode="latest"))
     mariadb.execute(
@@ -365,14 +361,14 @@ def test_an_idle_table_does_not_fall_off_the_log(shop: BinlogShop, mariadb: Mari
         "create or replace table elsewhere.t (id int primary key)",
         "insert into elsewhere.t values (1)",
     )
-    assert not mirror.step()  # a little of other tables is passed over
+    assert not mirror.step()  # a few changes of other tables are skipped
     mariadb.execute("flush binary logs")
     assert mirror.step()
     assert mirror.offset["log"]["file"] == shop("show master status")[0][0]
     assert mirror.rows == {}
 
 
-def test_a_statement_that_leaves_the_columns_alone_is_passed(shop: BinlogShop) -> None:
+def test_statement_that_keeps_the_columns_is_skipped(shop: BinlogShop) -> None:
     shop(ORDERS)
     mirror = Mirror(shop.source(startup__mode="latest"))
     shop(
@@ -393,9 +389,7 @@ def test_a_statement_that_leaves_the_columns_alone_is_passed(shop: BinlogShop) -
         "drop table orders",
     ],
 )
-def test_other_changes_of_a_table_stop_the_job_right_before_them(
-    shop: BinlogShop, statement: str
-) -> None:
+def test_other_table_changes_stop_the_job_before_them(shop: BinlogShop, statement: str) -> None:
     shop(ORDERS)
     mirror = Mirror(shop.source(startup__mode="latest", **{"schema-changes.enabled": True}))
     shop("insert into orders values (1, 'x', 1, null)", statement)
@@ -406,7 +400,7 @@ def test_other_changes_of_a_table_stop_the_job_right_before_them(
 
 
 @pytest.mark.parametrize("turned", ["before", "between", "after"])
-def test_the_statement_that_stops_the_job_is_found_wherever_the_log_turns_to_its_next_file(
+def test_stopping_statement_is_found_across_log_rotation(
     shop: BinlogShop, mariadb: MariaDbServer, turned: str
 ) -> None:
     shop(ORDERS)
@@ -430,13 +424,13 @@ def test_the_statement_that_stops_the_job_is_found_wherever_the_log_turns_to_its
     for source in (
         mirror.source,
         shop.source(startup__mode="latest"),
-    ):  # whoever goes on from here meets it too
+    ):  # a restart from here stops at it too
         mirror.source = source
         with pytest.raises(TableChanged, match=r"(?i)truncate table orders"):
             mirror.run()
 
 
-def test_added_columns_are_carried_on_where_that_is_wanted(shop: BinlogShop) -> None:
+def test_added_columns_are_propagated_if_enabled(shop: BinlogShop) -> None:
     shop(ORDERS)
     mirror = Mirror(shop.source(startup__mode="latest"))
     wanting = Mirror(shop.source(startup__mode="latest", **{"schema-changes.enabled": True}))
@@ -453,13 +447,13 @@ def test_added_columns_are_carried_on_where_that_is_wanted(shop: BinlogShop) -> 
         wanting.run()
     wanting.source = shop.source(
         startup__mode="latest", **{"schema-changes.enabled": True}
-    )  # the pipeline is built anew
+    )  # the pipeline is rebuilt
     wanting.run()
     added = wanting.table(f"{shop.name}.orders")[1]
     assert (added["id"], added["extra"], added["more"]) == (2, 7, "m")
 
 
-def test_columns_that_were_added_one_after_the_other_come_with_what_rows_of_before_show(
+def test_successively_added_columns_have_values_in_existing_rows(
     shop: BinlogShop,
 ) -> None:
     wanting = {"schema-changes.enabled": True}
@@ -481,7 +475,7 @@ def test_columns_that_were_added_one_after_the_other_come_with_what_rows_of_befo
         except ColumnsAdded:
             mirror.source = shop.source(
                 startup__mode="latest", **wanting
-            )  # the pipeline is built anew
+            )  # the pipeline is rebuilt
     (table,) = mirror.source.tables()
     defaults = table.options["defaults"]
     expected = {"a": "5", "b": "it's, so", "c": "p", "d": "0", "e": "2024-02-29", "f": True}
@@ -505,7 +499,7 @@ def test_columns_that_were_added_one_after_the_other_come_with_what_rows_of_befo
         ],
     ],
 )
-def test_columns_that_only_look_as_before_stop_the_job_too(
+def test_replaced_columns_of_equal_definition_stop_the_job(
     shop: BinlogShop, statements: list[str]
 ) -> None:
     shop(ORDERS)
@@ -516,7 +510,7 @@ def test_columns_that_only_look_as_before_stop_the_job_too(
         mirror.run()
 
 
-def test_a_server_that_writes_no_rows_is_told_what_it_lacks(shop: BinlogShop) -> None:
+def test_server_without_row_format_is_rejected_with_the_cause(shop: BinlogShop) -> None:
     shop(ORDERS)
     try:
         shop("set global binlog_row_image = MINIMAL")
@@ -526,7 +520,7 @@ def test_a_server_that_writes_no_rows_is_told_what_it_lacks(shop: BinlogShop) ->
         shop("set global binlog_row_image = FULL")
 
 
-def test_a_server_that_was_killed_is_asked_again(shop: BinlogShop, mariadb: MariaDbServer) -> None:
+def test_killed_server_is_retried(shop: BinlogShop, mariadb: MariaDbServer) -> None:
     shop(ORDERS, ROWS.format(250))
     mirror = Mirror(shop.source())
     mirror.step(Limit(rows=100))

@@ -1,12 +1,10 @@
-"""Every character of every character set of MariaDB and MySQL: the log gives the text that the
-server itself gives.
-"""
+"""Every character of every character set is equal in the log and on the server."""
 
 from typing import Any
 
 import pytest
 from binlog_kit import BinlogShop
-from capture_kit import kept, rows_of
+from cdc_kit import restored, rows_of
 
 from tidegate.databases.mysql.binlog_charsets import MULTI, SINGLE, codec_of, table_of
 from tidegate.plugin.contract import Limit
@@ -30,7 +28,10 @@ FOUR_BYTES = [
 
 
 def sequences(charset: str, *, is_mysql: bool) -> list[bytes]:
-    """The bytes of all characters that a column of this set can hold, but for NUL and blanks."""
+    """Return the bytes of all characters that a column of this set can store.
+
+    NUL and blanks are left out.
+    """
     if charset in UNICODE:
         last = 0xFFFF if charset in ("utf8mb3", "ucs2") else 0x10FFFF
         codec = {"ucs2": "utf-16-be"}.get(charset) or codec_of(charset)
@@ -54,7 +55,7 @@ def log_rows(source: Any, start: Any, end: Any) -> dict[str, dict[int, str]]:
     return found
 
 
-def test_every_character_of_every_set_is_the_same_from_the_log(
+def test_every_character_of_every_set_is_equal_in_the_log(
     binlog_shop: BinlogShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_mysql = isinstance(binlog_shop.server, MySqlServer)
@@ -73,7 +74,7 @@ def test_every_character_of_every_set_is_the_same_from_the_log(
         )
     )
     source = binlog_shop.source(startup__mode="latest")
-    start = kept(source.initial())
+    start = restored(source.initial())
     for name in charsets:
         stored = sequences(name, is_mysql=is_mysql)
         rows = [
@@ -87,14 +88,14 @@ def test_every_character_of_every_set_is_the_same_from_the_log(
     end = source.latest(start, Limit())
     found = log_rows(source, start, end)
     for name in charsets:
-        wanted = {row["id"]: row["v"] for row in binlog_shop.by_jdbc(f"t_{name}")}
+        wanted = {row["id"]: row["v"] for row in binlog_shop.jdbc_rows(f"t_{name}")}
         assert found[f"t_{name}"] == wanted, name
         assert sum(map(len, wanted.values())) == len(sequences(name, is_mysql=is_mysql)), name
     monkeypatch.setenv("TIDEGATE_PURE_PYTHON", "1")
     assert log_rows(source, start, end) == found
 
 
-def test_labels_of_every_set_are_the_same_from_the_log(binlog_shop: BinlogShop) -> None:
+def test_labels_of_every_set_are_equal_in_the_log(binlog_shop: BinlogShop) -> None:
     charsets = [
         name for name in (*SINGLE, *MULTI, *UNICODE) if name not in ("gb18030", "ascii", "swe7")
     ]
@@ -113,12 +114,12 @@ def test_labels_of_every_set_are_the_same_from_the_log(binlog_shop: BinlogShop) 
         ),
     )
     source = binlog_shop.source(startup__mode="latest")
-    start = kept(source.initial())
+    start = restored(source.initial())
     binlog_shop(*(f"insert into t_{name} values (1, 2), (2, 1)" for name in charsets))
     found = log_rows(source, start, source.latest(start, Limit()))
     for name in charsets:
         assert (
             found[f"t_{name}"]
-            == {row["id"]: row["v"] for row in binlog_shop.by_jdbc(f"t_{name}")}
+            == {row["id"]: row["v"] for row in binlog_shop.jdbc_rows(f"t_{name}")}
             == {1: last[name], 2: "b"}
         ), name

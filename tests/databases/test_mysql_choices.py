@@ -1,12 +1,10 @@
-"""Every choice that a stop of MySQL-CDC offers works: the job goes on from the same checkpoint, and
-the rows are as the choice says.
-"""
+"""Every choice that a stop of MySQL-CDC offers works from the same checkpoint."""
 
 from typing import Any
 
 import pytest
 from binlog_kit import BinlogShop
-from change_kit import Job, in_source
+from change_kit import RestartableJob, source_rows
 from database_kit import Driven, Place, sink
 
 from tidegate.databases.cdc.errors import ColumnsAdded, TableChanged
@@ -42,18 +40,14 @@ OFFERED = {
     "drop and create": (ChangeChoice.REREAD, ChangeChoice.SKIP),
     "rename away and back": (ChangeChoice.REREAD,),
 }
-"""Adopting and reading again where nothing else is said: rows that were emptied or replaced have no
-definition to adopt.
-"""
+"""By default adopt and reread; rows that were emptied or replaced have no definition to adopt."""
 
 
 @pytest.mark.parametrize("choice", list(ChangeChoice))
 @pytest.mark.parametrize("kind", CHANGES)
-def test_a_choice_that_is_offered_works(
-    binlog_shop: BinlogShop, kind: str, choice: ChangeChoice
-) -> None:
+def test_offered_choice_works(binlog_shop: BinlogShop, kind: str, choice: ChangeChoice) -> None:
     binlog_shop(TABLE, "insert into a values (1, 'x', 1), (2, 'y', 2)")
-    job = Job(binlog_shop)
+    job = RestartableJob(binlog_shop)
     binlog_shop("insert into a values (3, 'z', 3)")
     job.run()
     binlog_shop(*CHANGES[kind])
@@ -67,7 +61,7 @@ def test_a_choice_that_is_offered_works(
         except TableChanged as stop:
             taken = (
                 choice if choice in stop.choices else ChangeChoice.ADOPT
-            )  # what is made anew after a skipped DROP is adopted
+            )  # a table that is recreated after a skipped DROP is adopted
             if taken not in stop.choices or (taken is not choice and not chosen):
                 break
             chosen = True
@@ -80,17 +74,17 @@ def test_a_choice_that_is_offered_works(
     path = f"{binlog_shop.name}.a"
     found = {row["id"]: row for row in job.mirror.table(path)}
     if choice is ChangeChoice.REREAD:
-        assert job.rows("a") == in_source(binlog_shop, "a")
+        assert job.rows("a") == source_rows(binlog_shop, "a")
     else:
-        assert sorted(found) == [1, 2, 3, 9]  # rows of before stay, later ones come
+        assert sorted(found) == [1, 2, 3, 9]  # existing rows stay, later ones are added
         assert found[9]["v"] == "later"
 
 
-def test_a_table_that_was_dropped_can_be_given_up(binlog_shop: BinlogShop) -> None:
+def test_dropped_table_can_be_skipped(binlog_shop: BinlogShop) -> None:
     binlog_shop(TABLE, "create table kept (id int primary key)", "insert into a values (1, 'x', 1)")
-    job = Job(binlog_shop)
+    job = RestartableJob(binlog_shop)
     binlog_shop("insert into kept values (1)", "drop table a", "insert into kept values (2)")
-    stop = job.stops()
+    stop = job.expect_stop()
     assert (stop.path, stop.choices) == (f"{binlog_shop.name}.a", (ChangeChoice.SKIP,))
     job.accept(stop, ChangeChoice.SKIP)
     job.run()
@@ -120,7 +114,7 @@ def test_a_column_is_added_with_the_default_of_its_statement(
     binlog_shop: BinlogShop, pg: Place, definition: str
 ) -> None:
     binlog_shop("create table a (id int primary key)", "insert into a values (1)")
-    job = Job(binlog_shop, **{"schema-changes.enabled": True})
+    job = RestartableJob(binlog_shop, **{"schema-changes.enabled": True})
     driven = Driven(sink(pg, table="${table_name}"))
     path = f"{binlog_shop.name}.a"
     driven.batch(1, (next(t for t in job.mirror.source.tables() if t.path == path), [("+I", 1)]))
@@ -149,11 +143,11 @@ def float_of(text: str) -> Any:
     ],
 )
 @pytest.mark.parametrize("stopped", [False, True])
-def test_a_default_that_was_changed_since_stops_the_job_and_leaves_the_target_alone(
+def test_default_changed_later_stops_the_job(
     binlog_shop: BinlogShop, definition: str, later: str, stopped: bool
 ) -> None:
     binlog_shop("create table a (id int primary key)", "insert into a values (1)")
-    job = Job(binlog_shop, **{"schema-changes.enabled": True})
+    job = RestartableJob(binlog_shop, **{"schema-changes.enabled": True})
     binlog_shop(
         "insert into a values (2)",
         f"alter table a add c {definition}",
@@ -162,7 +156,7 @@ def test_a_default_that_was_changed_since_stops_the_job_and_leaves_the_target_al
     )
     if stopped:
         job.restart()
-    stop = job.stops("its default was changed since")
+    stop = job.expect_stop("its default was changed since")
     assert "c" not in job.mirror.rows[f"{binlog_shop.name}.a", 1]  # type: ignore[index]  # keys are numbers too
     job.accept(stop, ChangeChoice.REREAD)
     job.mirror.rows.clear()
@@ -172,7 +166,7 @@ def test_a_default_that_was_changed_since_stops_the_job_and_leaves_the_target_al
 
 def test_an_expression_as_default_stops_the_job(binlog_shop: BinlogShop) -> None:
     binlog_shop("create table a (id int primary key)", "insert into a values (1)")
-    job = Job(binlog_shop, **{"schema-changes.enabled": True})
+    job = RestartableJob(binlog_shop, **{"schema-changes.enabled": True})
     binlog_shop("alter table a add c varchar(40) default (concat('a', 'b'))")
     with pytest.raises((TableChanged, ColumnsAdded), match="cannot be told"):
         job.mirror.source.latest(job.mirror.offset, Limit())

@@ -1,5 +1,6 @@
-"""The definition of a table is part of the position: a MySQL-CDC job stops before the first row
-that would be decoded by another one.
+"""The definition of a table is part of the position.
+
+MySQL-CDC stops before the first row that another definition would decode.
 """
 
 from collections.abc import Iterator
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 from binlog_kit import BinlogShop
-from change_kit import LATEST, Job, in_source, row_metadata
+from change_kit import LATEST, RestartableJob, set_row_metadata, source_rows
 from database_kit import Place
 
 from tidegate.databases.cdc.errors import TableChanged
@@ -22,18 +23,18 @@ LABELS = (
 
 @pytest.fixture(params=[True, False], ids=["full", "least"])
 def full(request: pytest.FixtureRequest, binlog_shop: BinlogShop) -> Iterator[None]:
-    """With all that the log can say of columns, and with as little."""
-    with row_metadata(binlog_shop, bool(request.param)):
+    """With full metadata of columns in the log, and with the minimum."""
+    with set_row_metadata(binlog_shop, bool(request.param)):
         yield
 
 
 @pytest.mark.usefixtures("full")
 @pytest.mark.parametrize("column", ["e", "s"])
-def test_labels_that_were_reordered_and_back_while_stopped_stop_the_job_before_their_rows(
+def test_labels_reordered_and_restored_while_stopped_stop_the_job(
     binlog_shop: BinlogShop, column: str
 ) -> None:
     binlog_shop(LABELS, "insert into a values (1, 'a', 'x', 1)")
-    job = Job(binlog_shop)
+    job = RestartableJob(binlog_shop)
     was, other = {
         "e": ("enum('a','b','c')", "enum('b','a','c')"),
         "s": ("set('x','y')", "set('y','x')"),
@@ -45,16 +46,16 @@ def test_labels_that_were_reordered_and_back_while_stopped_stop_the_job_before_t
     )
     binlog_shop(f"alter table a modify {column} {was}", "insert into a values (4, 'c', 'x,y', 1)")
     job.restart()
-    job.stops("modify")
+    job.expect_stop("modify")
     assert [row[0] for row in job.rows("a")] == [1, 2]
 
 
-def test_a_table_that_differs_in_the_log_stops_the_job_whatever_the_statement_was(
+def test_table_map_that_differs_stops_the_job(
     binlog_shop: BinlogShop,
 ) -> None:
-    """As if no statement had been seen: the log alone tells."""
+    """Without any statement: the table map alone shows it."""
     binlog_shop(LABELS, "insert into a values (1, 'a', 'x', 1)")
-    job = Job(binlog_shop, **LATEST)
+    job = RestartableJob(binlog_shop, **LATEST)
     columns = job.mirror.offset["tables"][f"{binlog_shop.name}.a"]["columns"]
     good = [list(c) for c in columns]
     for number, changed in (
@@ -71,7 +72,7 @@ def test_a_table_that_differs_in_the_log_stops_the_job_whatever_the_statement_wa
         for at, value in changed.items():
             columns[number][at] = value
         binlog_shop("replace into a values (2, 'b', 'y', 1)")
-        stop = job.stops("in the log")
+        stop = job.expect_stop("in the log")
         assert stop.at.startswith(job.mirror.offset["log"]["file"])
     columns[:] = [c[:3] for c in good]  # as a former version wrote it
     job.restart()
@@ -79,7 +80,7 @@ def test_a_table_that_differs_in_the_log_stops_the_job_whatever_the_statement_wa
     rows[f"{binlog_shop.name}.a", 1] = {"id": 1, "e": "a", "s": "x", "n": 1}
     job.run()
     assert job.mirror.offset["tables"][f"{binlog_shop.name}.a"]["columns"] == good
-    assert job.rows("a") == in_source(binlog_shop, "a")
+    assert job.rows("a") == source_rows(binlog_shop, "a")
 
 
 @pytest.mark.usefixtures("full")
@@ -89,14 +90,14 @@ def test_another_primary_key_stops_the_job(binlog_shop: BinlogShop, stopped: boo
         "create table a (id int, n int not null, v varchar(20), primary key (id))",
         "insert into a values (1, 1, 'first')",
     )
-    job = Job(binlog_shop)
+    job = RestartableJob(binlog_shop)
     binlog_shop(
         "alter table a drop primary key, add primary key (id, n)",
         "insert into a values (1, 2, 'second row'), (2, 2, 'x')",
     )
     if stopped:
         job.restart()
-    job.stops("primary key")
+    job.expect_stop("primary key")
     assert len(job.rows("a")) == 1
 
 
@@ -105,18 +106,18 @@ def test_another_key_that_is_not_the_primary_one_stops_the_job(binlog_shop: Binl
         "create table a (x int not null, y int not null, unique key m (x))",
         "insert into a values (1, 1)",
     )
-    job = Job(binlog_shop)
+    job = RestartableJob(binlog_shop)
     binlog_shop(
         "create index harmless on a (y)",
         "insert into a values (2, 2)",
         "alter table a drop index m, add unique key n (y)",
         "insert into a values (2, 3)",
     )
-    job.stops("drop index m")
+    job.expect_stop("drop index m")
     assert job.rows("a") == [(1, 1), (2, 2)]
 
 
-WAYS = [
+SPELLINGS = [
     "truncate table a",
     "TRUNCATE a",
     "/* hint */ truncate /*!50000 table */ `a`",
@@ -141,7 +142,7 @@ WAYS = [
     "drop table if exists other, a",
     "alter table a change n N int not null default 0",
 ]
-MARIADB_WAYS = [
+MARIADB_SPELLINGS = [
     "set statement max_statement_time=100 for truncate table a",
     (
         "set statement max_statement_time=100, lock_wait_timeout=5 for alter table a modify e"
@@ -154,18 +155,16 @@ MARIADB_WAYS = [
 ]
 
 
-@pytest.mark.parametrize("statement", WAYS)
-def test_a_statement_is_stopped_at_in_every_spelling(
-    binlog_shop: BinlogShop, statement: str
-) -> None:
-    check_way(binlog_shop, statement)
+@pytest.mark.parametrize("statement", SPELLINGS)
+def test_statement_stops_the_job_in_every_spelling(binlog_shop: BinlogShop, statement: str) -> None:
+    check_spelling(binlog_shop, statement)
 
 
-@pytest.mark.parametrize("statement", MARIADB_WAYS)
-def test_a_statement_of_mariadb_is_stopped_at_in_every_spelling(
+@pytest.mark.parametrize("statement", MARIADB_SPELLINGS)
+def test_mariadb_statement_stops_the_job_in_every_spelling(
     shop: BinlogShop, statement: str
 ) -> None:
-    check_way(shop, statement)
+    check_spelling(shop, statement)
 
 
 @pytest.fixture
@@ -173,9 +172,9 @@ def shop(mariadb: MariaDbServer, maria: Place) -> BinlogShop:
     return BinlogShop(mariadb, maria)
 
 
-def check_way(shop: BinlogShop, statement: str) -> None:
+def check_spelling(shop: BinlogShop, statement: str) -> None:
     shop(LABELS, "create table other (id int primary key)", "insert into a values (1, 'a', 'x', 1)")
-    job = Job(shop, **{"table-pattern": rf"{shop.name}\.a"})
+    job = RestartableJob(shop, **{"table-pattern": rf"{shop.name}\.a"})
     shop("insert into a values (2, 'b', 'y', 1)", statement.format(db=shop.name))
     with pytest.raises(TableChanged) as stopped:
         job.run()
@@ -210,13 +209,11 @@ PASSED = [
 
 
 @pytest.mark.parametrize("statement", PASSED)
-def test_a_statement_that_leaves_the_table_alone_is_passed(
-    binlog_shop: BinlogShop, statement: str
-) -> None:
+def test_statement_that_keeps_the_table_is_skipped(binlog_shop: BinlogShop, statement: str) -> None:
     binlog_shop(
         LABELS, "create table other (id int primary key)", "insert into a values (1, 'a', 'x', 1)"
     )
-    job = Job(binlog_shop, **{"table-pattern": rf"{binlog_shop.name}\.a"})
+    job = RestartableJob(binlog_shop, **{"table-pattern": rf"{binlog_shop.name}\.a"})
     if statement.startswith("grant"):
         statement = (
             "grant select on {db}.a to"
@@ -224,10 +221,10 @@ def test_a_statement_that_leaves_the_table_alone_is_passed(
         )
     binlog_shop(statement.format(db=binlog_shop.name), "insert into a values (2, 'b', 'y', 1)")
     job.run()
-    assert [tuple(r) for r in job.rows("a")] == in_source(binlog_shop, "a")
+    assert [tuple(r) for r in job.rows("a")] == source_rows(binlog_shop, "a")
 
 
-def test_tables_that_are_named_second_are_stopped_at(shop: BinlogShop) -> None:
+def test_tables_named_second_stop_the_job(shop: BinlogShop) -> None:
     parts = (
         "partition by range (id) (partition p0 values less than (100), partition p1 values less"
         " than maxvalue)"
@@ -237,47 +234,47 @@ def test_tables_that_are_named_second_are_stopped_at(shop: BinlogShop) -> None:
         f"create table p (id int primary key, n int) {parts}",
         "insert into a values (1, 1)",
     )
-    job = Job(shop, **{"table-pattern": rf"{shop.name}\.a"})
+    job = RestartableJob(shop, **{"table-pattern": rf"{shop.name}\.a"})
     shop("alter table p exchange partition p0 with table a")
-    assert job.stops("exchange").path == f"{shop.name}.a"
+    assert job.expect_stop("exchange").path == f"{shop.name}.a"
 
 
-def test_a_table_that_becomes_a_partition_is_stopped_at(shop: BinlogShop) -> None:
+def test_table_that_becomes_a_partition_stops_the_job(shop: BinlogShop) -> None:
     parts = "partition by range (id) (partition p1 values less than (10))"
     shop(
         "create table a (id int primary key, n int)",
         f"create table p (id int primary key, n int) {parts}",
         "insert into a values (15, 1)",
     )
-    job = Job(shop, **{"table-pattern": rf"{shop.name}\.a"})
+    job = RestartableJob(shop, **{"table-pattern": rf"{shop.name}\.a"})
     shop("alter table p convert table a to partition p2 values less than (100)")
     with pytest.raises(TableChanged, match="convert table"):
         job.run()
 
 
-def test_rows_of_before_an_alteration_are_not_read_by_the_columns_of_after_it(
+def test_rows_before_an_alteration_are_not_decoded_with_later_columns(
     binlog_shop: BinlogShop,
 ) -> None:
     binlog_shop("create table a (id int primary key, v int)", "insert into a values (1, 1)")
-    job = Job(binlog_shop)
+    job = RestartableJob(binlog_shop)
     binlog_shop(
         "insert into a values (2, 2)",
         "alter table a modify v varchar(20)",
         "insert into a values (3, 'x')",
     )
     job.restart()
-    stop = job.stops("the log has rows with v int")
+    stop = job.expect_stop("the log has rows with v int")
     assert job.rows("a") == [(1, 1)]
     job.accept(stop, ChangeChoice.REREAD)
     job.mirror.rows.clear()
     job.run()
-    assert job.rows("a") == in_source(binlog_shop, "a")
+    assert job.rows("a") == source_rows(binlog_shop, "a")
 
 
-def test_a_start_in_the_past_is_refused_where_a_table_was_altered_since(
+def test_start_in_the_past_is_rejected_after_an_alteration(
     binlog_shop: BinlogShop,
 ) -> None:
-    with row_metadata(binlog_shop, full=False):
+    with set_row_metadata(binlog_shop, full=False):
         file, pos = binlog_shop(
             "show binary log status"
             if binlog_shop.server.called == "MySQL"
@@ -294,4 +291,4 @@ def test_a_start_in_the_past_is_refused_where_a_table_was_altered_since(
             "startup.specific-offset.pos": pos,
         }
         with pytest.raises(TableChanged, match=r"startup\.mode begins before it"):
-            Job(binlog_shop, **past)
+            RestartableJob(binlog_shop, **past)

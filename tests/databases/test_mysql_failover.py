@@ -1,11 +1,11 @@
-"""MySQL-CDC goes on at a replica that took over: two real servers, one after the other."""
+"""MySQL-CDC resumes at a promoted replica: two real servers, one after the other."""
 
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from capture_kit import Mirror, kept, make_source, rows_of
+from cdc_kit import Mirror, make_source, restored, rows_of
 
 from tidegate.databases.cdc.errors import PositionGone
 from tidegate.databases.mysql.binlog_errors import LogBehind
@@ -26,7 +26,7 @@ def replica(primary: MariaDbServer) -> Iterator[MariaDbServer]:
     with MariaDbServer(settings={**FAST, "server-id": "2", "log-slave-updates": "1"}) as server:
         server.execute(
             "drop user tidegate@'127.0.0.1'", "reset master"
-        )  # everything comes from the primary, its user too
+        )  # everything comes from the primary, including the user
         password = server.password.replace("'", "''")
         server.execute(
             f"change master to master_host='127.0.0.1', master_port={primary.port},"
@@ -44,7 +44,7 @@ def wait_until_same(primary: MariaDbServer, replica: MariaDbServer) -> None:
         assert time.monotonic() < deadline_s, (
             f"the replica does not follow: {replica.log()[-3000:]}"
         )
-        time.sleep(0.05)  # between two looks at another process
+        time.sleep(0.05)  # poll interval
 
 
 def source_of(server: MariaDbServer) -> Any:
@@ -58,14 +58,14 @@ def source_of(server: MariaDbServer) -> Any:
 
 
 @pytest.mark.timeout(600)
-def test_a_job_goes_on_at_the_replica_that_took_over(
+def test_job_resumes_at_the_promoted_replica(
     primary: MariaDbServer, replica: MariaDbServer
 ) -> None:
     primary.execute("create database shop")
     primary.execute("create table orders (id int primary key, name varchar(80))", database="shop")
     primary.execute("insert into orders select seq, 'first' from seq_1_to_300", database="shop")
     mirror = Mirror(source_of(primary))
-    mirror.step(Limit(rows=100))  # in the midst of the snapshot
+    mirror.step(Limit(rows=100))  # during the snapshot
     primary.execute(
         "update orders set name = 'second' where id < 50",
         "delete from orders where id = 7",
@@ -73,7 +73,7 @@ def test_a_job_goes_on_at_the_replica_that_took_over(
         database="shop",
     )
     wait_until_same(primary, replica)
-    start, end = mirror.offset, kept(mirror.source.latest(mirror.offset, Limit(rows=100)))
+    start, end = mirror.offset, restored(mirror.source.latest(mirror.offset, Limit(rows=100)))
     batch = sorted(str(row) for row in rows_of(mirror.source, start, end))
 
     replica.execute("stop slave")
@@ -82,7 +82,7 @@ def test_a_job_goes_on_at_the_replica_that_took_over(
     moved = source_of(replica)
     assert (
         sorted(str(row) for row in rows_of(moved, start, end)) == batch
-    )  # a batch that was begun before is the same at the other server
+    )  # an earlier batch is equal on the other server
     with pytest.raises(LogBehind, match="has not caught up"):
         moved.latest(
             mirror.offset, Limit()

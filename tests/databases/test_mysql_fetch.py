@@ -1,5 +1,6 @@
-"""The MySQL server of the tests is fetched once, by a made-up apt-get: whole or not at all, by one
-process at a time.
+"""The MySQL server of the tests is fetched once, by a fake apt-get.
+
+It is fetched completely or not at all, by one process at a time.
 """
 
 import os
@@ -28,7 +29,10 @@ DPKG = (
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory with made-up commands, whose log is in `log`; they fail where `fails` is there."""
+    """A directory with fake commands, which log their calls to `log`.
+
+    They fail if the file `fails` exists.
+    """
     programs = tmp_path / "bin"
     programs.mkdir()
     for name, text in (("apt-get", APT), ("dpkg-deb", DPKG)):
@@ -41,23 +45,23 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     mysql_packages.installation.cache_clear()
 
 
-def asked(machine: Path, word: str) -> int:
+def calls_of(machine: Path, word: str) -> int:
     return sum(word in line for line in (machine / "log").read_text().splitlines())
 
 
-def test_it_is_fetched_once(machine: Path) -> None:
+def test_server_is_fetched_once(machine: Path) -> None:
     root = mysql_packages.installation()
     mysql_packages.installation.cache_clear()
     assert mysql_packages.installation() == root
     assert (root / "usr/sbin/mysqld").exists()
     assert (
-        asked(machine, " install "),
-        asked(machine, "mysql-server-core.deb"),
-        asked(machine, "perl.deb"),
+        calls_of(machine, " install "),
+        calls_of(machine, "mysql-server-core.deb"),
+        calls_of(machine, "perl.deb"),
     ) == (1, 1, 0)
 
 
-def test_a_failure_is_a_sentence_and_the_next_try_goes_on(machine: Path) -> None:
+def test_failed_fetch_is_reported_and_retried(machine: Path) -> None:
     (machine / "fails").touch()
     with pytest.raises(
         ServerMissing,
@@ -78,10 +82,10 @@ def test_two_processes_at_once_fetch_once(machine: Path) -> None:
     both = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(2)]
     assert [process.communicate()[1] for process in both] == [b"", b""]
     assert [process.returncode for process in both] == [0, 0]
-    assert asked(machine, " install ") == 1
+    assert calls_of(machine, " install ") == 1
 
 
-def test_a_machine_without_apt_has_none(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_without_apt_has_no_server(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(machine / "nothing"))
     with pytest.raises(ServerMissing, match="has no apt-get"):
         mysql_packages.installation()

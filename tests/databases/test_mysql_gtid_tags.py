@@ -1,7 +1,7 @@
-"""MySQL-CDC on a MySQL whose history has transactions with tags."""
+"""MySQL-CDC on a MySQL whose history has tagged transactions."""
 
 from binlog_kit import BinlogShop
-from capture_kit import Mirror
+from cdc_kit import Mirror
 from database_kit import Place
 
 from tidegate.testing.servers.mysql import MySqlServer

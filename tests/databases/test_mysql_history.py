@@ -1,13 +1,14 @@
-"""A position is believed only in the log that it was taken in: servers that were reset, rebuilt or
-replaced are refused by name.
+"""A position is valid only in the log that it was taken in.
+
+Servers that were reset, rebuilt or replaced are rejected with the cause.
 """
 
 from collections.abc import Iterator
 
 import pytest
 from binlog_kit import BinlogShop
-from capture_kit import kept
-from change_kit import Job, in_source, shop_on
+from cdc_kit import restored
+from change_kit import RestartableJob, shop_on, source_rows
 
 from tidegate.databases.cdc.errors import PositionGone
 from tidegate.plugin.contract import Limit
@@ -19,7 +20,7 @@ from tidegate.testing.servers.mysql import MySqlServer
 
 @pytest.fixture(params=["mariadb", "mysql", "mysql without ids"])
 def server(request: pytest.FixtureRequest) -> Iterator[BinlogServer]:
-    """One that a test may reset."""
+    """A server that a test may reset."""
     durable = {
         "innodb-flush-log-at-trx-commit": "1",
         "sync-binlog": "1",
@@ -44,16 +45,16 @@ def reset(server: BinlogServer) -> None:
     server.execute("reset master" if server.called == "MariaDB" else "reset binary logs and gtids")
 
 
-def test_a_log_that_was_reset_is_another_history_although_its_positions_are_the_same(
+def test_reset_log_with_equal_positions_is_another_history(
     server: BinlogServer,
 ) -> None:
     shop = shop_on(server)
     shop("create table a (id int primary key, v int)")
     reset(server)
-    job = Job(shop)
+    job = RestartableJob(shop)
     shop("insert into a values (1, 1)", "insert into a values (2, 2)")
     job.run()
-    at = kept(job.mirror.offset)
+    at = restored(job.mirror.offset)
     assert job.mirror.source.log_retention(at).held
     shop("truncate table a")
     reset(server)
@@ -68,12 +69,12 @@ def test_a_log_that_was_reset_is_another_history_although_its_positions_are_the_
     assert job.rows("a") == [(1, 1), (2, 2)]
 
 
-def test_a_job_goes_on_after_its_server_was_killed_and_its_log_was_turned(
+def test_job_resumes_after_a_server_crash_and_log_rotation(
     server: BinlogServer,
 ) -> None:
     shop = shop_on(server)
     shop("create table a (id int primary key, v int)", "insert into a values (1, 1)")
-    job = Job(shop)
+    job = RestartableJob(shop)
     for number in range(2, 8):
         shop(f"insert into a values ({number}, {number})")
         if number % 3 == 0:
@@ -84,17 +85,17 @@ def test_a_job_goes_on_after_its_server_was_killed_and_its_log_was_turned(
         job.run()
         job.restart()
         job.run()
-    assert job.rows("a") == in_source(shop, "a")
+    assert job.rows("a") == source_rows(shop, "a")
 
 
-def test_a_position_of_a_former_version_is_taken_as_it_is_and_gets_what_it_lacks(
+def test_position_of_a_former_version_is_accepted_and_completed(
     server: BinlogServer,
 ) -> None:
     shop = shop_on(server)
     shop("create table a (id int primary key, v int)", "insert into a values (1, 1)")
-    job = Job(shop)
+    job = RestartableJob(shop)
     shop("insert into a values (2, 2)")
-    start, end = job.mirror.offset, kept(job.mirror.source.latest(job.mirror.offset, Limit()))
+    start, end = job.mirror.offset, restored(job.mirror.source.latest(job.mirror.offset, Limit()))
     old = {"file", "pos", "gtid", "server"}
     for offset in (start, end):
         offset["log"] = {k: v for k, v in offset["log"].items() if k in old}
@@ -115,10 +116,10 @@ def test_a_position_of_a_former_version_is_taken_as_it_is_and_gets_what_it_lacks
         "engine": "InnoDB",
         "transactional": True,
     }
-    assert job.rows("a") == in_source(shop, "a")
+    assert job.rows("a") == source_rows(shop, "a")
 
 
-def test_another_server_with_the_same_number_is_told_by_its_own_id() -> None:
+def test_another_server_with_the_same_server_id_is_detected() -> None:
     try:
         first, second = MySqlServer(), MySqlServer()
     except ServerMissing as missing:
@@ -134,7 +135,7 @@ def test_another_server_with_the_same_number_is_told_by_its_own_id() -> None:
         shop = shop_on(first)
         place = shop.place
         shop("create table a (id int primary key, v int)", "insert into a values (1, 1)")
-        job = Job(shop)
+        job = RestartableJob(shop)
         second.execute(f"create database {shop.name}")
         second.execute(
             "create table a (id int primary key, v int)",

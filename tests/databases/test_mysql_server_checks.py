@@ -1,6 +1,4 @@
-"""Settings of MariaDB and MySQL that hide changes from the log are refused by name, before anything
-is read.
-"""
+"""Settings that hide changes from the log are rejected before anything is read."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -22,8 +20,9 @@ Start = Callable[..., BinlogShop]
 
 @pytest.fixture
 def start(binlog_server: BinlogServer) -> Iterator[Start]:
-    """Start a server of the same kind with these settings, with a table shop.t and a database
-    `other`.
+    """Start a server of the same kind with these settings.
+
+    It has a table shop.t and a database `other`.
     """
     with ExitStack() as stack:
 
@@ -52,7 +51,7 @@ def start(binlog_server: BinlogServer) -> Iterator[Start]:
 @pytest.mark.parametrize(
     ("setting", "value"), [("binlog_ignore_db", "shop"), ("binlog_do_db", "other")]
 )
-def test_a_filter_that_hides_a_read_database_is_refused(
+def test_filter_that_hides_a_read_database_is_rejected(
     start: Start, setting: str, value: str
 ) -> None:
     shop = start(**{setting: value})
@@ -63,7 +62,7 @@ def test_a_filter_that_hides_a_read_database_is_refused(
             shop.source(**options).initial()
 
 
-def test_a_filter_of_another_database_hides_statements_and_can_be_accepted(start: Start) -> None:
+def test_filter_of_another_database_can_be_accepted(start: Start) -> None:
     shop = start(binlog_ignore_db="other")
     with pytest.raises(
         NotSetUp,
@@ -76,7 +75,7 @@ def test_a_filter_of_another_database_hides_statements_and_can_be_accepted(start
     assert shop.source(**{"binlog-filters.accepted": True}).initial()
 
 
-def test_a_replica_that_does_not_log_what_it_is_sent_is_refused(
+def test_replica_that_does_not_log_changes_is_rejected(
     start: Start, binlog_server: BinlogServer
 ) -> None:
     shop = start(log_slave_updates="OFF", server_id="9")
@@ -96,7 +95,7 @@ def test_a_replica_that_does_not_log_what_it_is_sent_is_refused(
     assert shop.source().initial()
 
 
-def test_all_that_is_wrong_is_one_message(start: Start, binlog_server: BinlogServer) -> None:
+def test_all_problems_are_one_message(start: Start, binlog_server: BinlogServer) -> None:
     shop = start(binlog_row_image="MINIMAL", binlog_ignore_db="shop", binlog_format="MIXED")
     if isinstance(binlog_server, MySqlServer):
         shop(
@@ -119,7 +118,7 @@ def test_all_that_is_wrong_is_one_message(start: Start, binlog_server: BinlogSer
     assert [part for part in wanted if part not in text] == []
 
 
-def test_a_log_without_names_of_columns_is_warned_of(
+def test_log_without_column_names_is_a_warning(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     shop = start()
@@ -134,7 +133,7 @@ def test_a_log_without_names_of_columns_is_warned_of(
     assert "set binlog_row_metadata = FULL" in caplog.text
 
 
-def test_a_password_that_must_be_encrypted_is_said_so(mysql: MySqlServer) -> None:
+def test_password_over_an_unencrypted_connection_is_rejected(mysql: MySqlServer) -> None:
     mysql.execute("create user fresh@'%' identified by 'secret'", "grant all on *.* to fresh@'%'")
     place = Place(url=mysql.url("mysql"), user="fresh", password="secret", database="mysql")
     with pytest.raises(AccessDenied, match=r"only encrypted: add \?sslMode=REQUIRED to the URL"):

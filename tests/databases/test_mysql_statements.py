@@ -1,5 +1,7 @@
-"""Statements in the log of MariaDB and MySQL: in the client's character set and case, of every
-table that they name, and instead of rows.
+"""Statements in the log of MariaDB and MySQL.
+
+They are decoded in the client's character set and case, for every table they name, and instead of
+rows.
 """
 
 from collections.abc import Iterator
@@ -7,7 +9,7 @@ from collections.abc import Iterator
 import pymysql
 import pytest
 from binlog_kit import BinlogShop
-from change_kit import LATEST, Job, in_source, row_metadata, shop_on
+from change_kit import LATEST, RestartableJob, set_row_metadata, shop_on, source_rows
 
 from tidegate.databases.cdc.errors import TableChanged
 from tidegate.model.table_changes import ChangeChoice
@@ -53,15 +55,15 @@ def test_statements_are_read_in_the_character_set_of_their_client(
         f"create table `{name}` (id int primary key, e enum('a','b'))",
         f"insert into `{name}` values (1, 'a')",
     )
-    with row_metadata(binlog_shop, full=False):
-        job = Job(binlog_shop)
+    with set_row_metadata(binlog_shop, full=False):
+        job = RestartableJob(binlog_shop)
         as_client(
             binlog_shop,
             charset,
             statement.format(name, name),
             f"insert into `{name}` (id, e) values (2, 'a')",
         )
-        stop = job.stops()
+        stop = job.expect_stop()
     assert stop.path == f"{binlog_shop.name}.{name}"
     assert name in stop.statement
 
@@ -82,7 +84,7 @@ def folding() -> Iterator[MariaDbServer]:
         "rename table x to y, ORDERS to z",
     ],
 )
-def test_names_are_folded_as_the_server_folds_them(folding: MariaDbServer, statement: str) -> None:
+def test_names_are_folded_like_the_server(folding: MariaDbServer, statement: str) -> None:
     shop = shop_on(folding)
     shop(
         "create table Orders (id int primary key, e enum('a','b','z'))",
@@ -91,26 +93,26 @@ def test_names_are_folded_as_the_server_folds_them(folding: MariaDbServer, state
         "create table kept (id int primary key)",
         "insert into orders values (1, 'a')",
     )
-    with row_metadata(shop, full=False):
-        job = Job(shop, **{"table-pattern": rf"{shop.name}\.(orders|kept)"})
+    with set_row_metadata(shop, full=False):
+        job = RestartableJob(shop, **{"table-pattern": rf"{shop.name}\.(orders|kept)"})
         shop(statement)
-        assert job.stops().path == f"{shop.name}.orders"
+        assert job.expect_stop().path == f"{shop.name}.orders"
 
 
-def test_a_table_is_read_by_a_name_in_another_case_where_the_server_ignores_it(
+def test_table_is_found_by_a_name_in_another_case(
     folding: MariaDbServer,
 ) -> None:
     shop = shop_on(folding)
     shop("create table orders (id int primary key, v int)", "insert into orders values (1, 1)")
-    job = Job(shop, **{"table-names": [f"{shop.name}.Orders"]})
+    job = RestartableJob(shop, **{"table-names": [f"{shop.name}.Orders"]})
     shop("insert into orders values (2, 2)")
     job.run()
     assert [row["id"] for row in job.mirror.table(f"{shop.name}.Orders")] == [1, 2]
     shop("truncate orders")
-    job.stops("truncate")
+    job.expect_stop("truncate")
 
 
-def test_quotes_and_backslashes_mean_what_the_mode_of_the_session_says(
+def test_quotes_and_backslashes_follow_the_sql_mode(
     binlog_shop: BinlogShop,
 ) -> None:
     binlog_shop(
@@ -118,7 +120,7 @@ def test_quotes_and_backslashes_mean_what_the_mode_of_the_session_says(
         "insert into a values (1)",
         "create table other (id int primary key)",
     )
-    job = Job(binlog_shop, **{"table-pattern": rf"{binlog_shop.name}\.a"})
+    job = RestartableJob(binlog_shop, **{"table-pattern": rf"{binlog_shop.name}\.a"})
     binlog_shop(
         "set sql_mode = 'NO_BACKSLASH_ESCAPES'",
         r"alter table other comment 'x\', comment ', rename to a, '",
@@ -127,7 +129,7 @@ def test_quotes_and_backslashes_mean_what_the_mode_of_the_session_says(
     job.run()
     assert job.rows("a") == [(1,), (2,)]
     binlog_shop("set sql_mode = 'ANSI_QUOTES'", 'truncate table "a"')
-    job.stops("truncate")
+    job.expect_stop("truncate")
 
 
 BY_STATEMENT = [
@@ -148,7 +150,7 @@ BY_STATEMENT = [
 
 @pytest.mark.parametrize("mode", ["STATEMENT", "MIXED"])
 @pytest.mark.parametrize("statement", BY_STATEMENT)
-def test_a_statement_in_place_of_rows_stops_the_job(
+def test_statement_instead_of_rows_stops_the_job(
     binlog_shop: BinlogShop, mode: str, statement: str
 ) -> None:
     binlog_shop(
@@ -166,7 +168,7 @@ def test_a_statement_in_place_of_rows_stops_the_job(
         "create function f(x int) returns int modifies sql data begin update a set v = 'by a"
         " function'; return x; end",
     )
-    job = Job(binlog_shop, **{"table-pattern": rf"{binlog_shop.name}\.a"})
+    job = RestartableJob(binlog_shop, **{"table-pattern": rf"{binlog_shop.name}\.a"})
     binlog_shop("insert into a values (2, 'y')")
     binlog_shop(
         f"set session binlog_format = {mode}",
@@ -177,26 +179,26 @@ def test_a_statement_in_place_of_rows_stops_the_job(
     if mode == "MIXED" and (
         "f(1)" in statement or statement.startswith(("call", "insert into fires"))
     ):
-        try:  # such statements are written as rows where the server deems them unsafe
+        try:  # the server logs statements that it deems unsafe as rows
             job.run()
         except TableChanged:
             return
-        assert job.rows("a") == in_source(binlog_shop, "a")
+        assert job.rows("a") == source_rows(binlog_shop, "a")
         return
-    stop = job.stops("instead of rows")
+    stop = job.expect_stop("instead of rows")
     assert [row[0] for row in job.rows("a")] == [1, 2]
     job.accept(stop, ChangeChoice.REREAD)
     job.mirror.rows.clear()
     job.run()
-    assert job.rows("a") == in_source(binlog_shop, "a")
+    assert job.rows("a") == source_rows(binlog_shop, "a")
 
 
-def test_statements_in_place_of_rows_of_other_tables_are_passed(binlog_shop: BinlogShop) -> None:
+def test_statements_instead_of_rows_of_other_tables_are_skipped(binlog_shop: BinlogShop) -> None:
     binlog_shop(
         "create table a (id int primary key)",
         "create table other (id int primary key auto_increment, v double)",
     )
-    job = Job(binlog_shop, **{"table-pattern": rf"{binlog_shop.name}\.a", **LATEST})
+    job = RestartableJob(binlog_shop, **{"table-pattern": rf"{binlog_shop.name}\.a", **LATEST})
     binlog_shop(
         "set session binlog_format = STATEMENT",
         "insert into other (v) values (rand())",
@@ -219,7 +221,7 @@ def test_a_file_that_is_loaded_by_a_statement_stops_the_job(
     path = f"{tmp_path}/rows.txt"
     with open(path, "w", encoding="utf-8") as file:
         file.write("5\tx\n")
-    job = Job(binlog_shop, **LATEST)
+    job = RestartableJob(binlog_shop, **LATEST)
     connection = pymysql.connect(
         host="127.0.0.1",
         port=binlog_shop.server.port,
@@ -231,13 +233,13 @@ def test_a_file_that_is_loaded_by_a_statement_stops_the_job(
     with connection, connection.cursor() as cursor:
         cursor.execute("set session binlog_format = STATEMENT")
         cursor.execute(f"load data local infile '{path}' into table a")
-    job.stops("instead of rows")
+    job.expect_stop("instead of rows")
 
 
-def test_what_is_not_understood_stops_the_job_where_it_names_a_table(
+def test_unparsable_statement_that_names_a_table_stops_the_job(
     binlog_shop: BinlogShop,
 ) -> None:
-    """No statement of a server is left that is not understood, so one is made up."""
+    """All statements of a server can be parsed, so this one is made up."""
     from tidegate.databases.mysql.binlog_ddl import Effect, table_statement
 
     for text in ("shuffle table a", "import table from '/a.sdi'", "alter something a"):

@@ -1,10 +1,11 @@
-"""Tables whose log is not whole are refused before anything is read: rows that InnoDB changes by
-itself, and rows with former versions.
+"""Tables whose log is incomplete are rejected before anything is read.
+
+InnoDB changes rows by foreign keys, and system versioning keeps former rows.
 """
 
 import pytest
 from binlog_kit import BinlogShop
-from change_kit import Job, in_source, shop_on, source_of
+from change_kit import RestartableJob, shop_on, source_of, source_rows
 from database_kit import Place
 
 from tidegate.databases.cdc.errors import NoTables, NotSetUp, TableChanged
@@ -20,9 +21,7 @@ def shop(mariadb: MariaDbServer, maria: Place) -> BinlogShop:
 @pytest.mark.parametrize(
     "action", ["on delete cascade", "on update cascade", "on delete set null", "on update set null"]
 )
-def test_rows_that_a_foreign_key_changes_without_the_log_are_refused_by_name(
-    shop: BinlogShop, action: str
-) -> None:
+def test_unlogged_foreign_key_changes_are_rejected(shop: BinlogShop, action: str) -> None:
     shop(
         "create table p (id int primary key)",
         "create table c (id int primary key, p int, constraint to_p foreign key (p) references p"
@@ -39,7 +38,7 @@ def test_rows_that_a_foreign_key_changes_without_the_log_are_refused_by_name(
     )  # the rows of the parent are all in the log
 
 
-def test_a_foreign_key_that_changes_nothing_is_passed(shop: BinlogShop) -> None:
+def test_restricting_foreign_key_is_accepted(shop: BinlogShop) -> None:
     shop(
         "create table p (id int primary key)",
         "create table c (id int primary key, p int, foreign key (p) references p (id) on delete"
@@ -48,14 +47,14 @@ def test_a_foreign_key_that_changes_nothing_is_passed(shop: BinlogShop) -> None:
     assert len(source_of(shop).tables()) == 2
 
 
-def test_a_foreign_key_that_comes_later_stops_the_job(shop: BinlogShop) -> None:
+def test_foreign_key_added_later_stops_the_job(shop: BinlogShop) -> None:
     shop(
         "create table p (id int primary key)",
         "create table c (id int primary key, p int)",
         "insert into p values (1)",
         "insert into c values (1, 1)",
     )
-    job = Job(shop)
+    job = RestartableJob(shop)
     shop(
         "alter table c add constraint to_p foreign key (p) references p (id) on delete cascade",
         "delete from p",
@@ -74,13 +73,13 @@ def test_cascades_that_are_in_the_log_are_read(mysql: MySqlServer) -> None:
         " cascade on update cascade)",
     )
     shop("insert into p values (1), (2), (3)", "insert into c values (10, 1), (20, 2), (30, 3)")
-    job = Job(shop)
+    job = RestartableJob(shop)
     shop("delete from p where id = 1", "update p set id = 33 where id = 3")
     job.run()
-    assert job.rows("c") == in_source(shop, "c") == [(20, 2), (30, 33)]
+    assert job.rows("c") == source_rows(shop, "c") == [(20, 2), (30, 33)]
 
 
-def test_a_table_with_former_versions_of_its_rows_is_refused_by_name(shop: BinlogShop) -> None:
+def test_system_versioned_table_is_rejected(shop: BinlogShop) -> None:
     shop(
         "create table kept (id int primary key)",
         "create table v (id int primary key, n int) with system versioning",
@@ -91,9 +90,9 @@ def test_a_table_with_former_versions_of_its_rows_is_refused_by_name(shop: Binlo
     assert len(source_of(shop, **{"table-pattern": rf"{shop.name}\.(?!v$).*"}).tables()) == 1
 
 
-def test_a_table_that_gets_versions_of_its_rows_stops_the_job(shop: BinlogShop) -> None:
+def test_added_system_versioning_stops_the_job(shop: BinlogShop) -> None:
     shop("create table a (id int primary key, n int)", "insert into a values (1, 1)")
-    job = Job(shop)
+    job = RestartableJob(shop)
     shop("alter table a add system versioning", "insert into a values (2, 2)")
     with pytest.raises(TableChanged, match="system versioning"):
         job.run()

@@ -1,14 +1,12 @@
-"""Transactions in the log of MariaDB and MySQL that are taken back, in part or as a whole, and
-those of XA, which are decided later.
-"""
+"""Transactions that are rolled back, partly or completely, and XA transactions."""
 
 import random
 from typing import Any
 
 import pytest
 from binlog_kit import BinlogShop
-from capture_kit import Mirror, rows_of
-from change_kit import LATEST, Job, in_source, shop_on, source_of
+from cdc_kit import Mirror, rows_of
+from change_kit import LATEST, RestartableJob, shop_on, source_of, source_rows
 from database_kit import Place
 
 from tidegate.databases.cdc.errors import PositionGone
@@ -36,12 +34,12 @@ def shop(mariadb: MariaDbServer, maria: Place) -> BinlogShop:
     return BinlogShop(mariadb, maria)
 
 
-def reading(shop: BinlogShop, **options: Any) -> Job:
+def reading(shop: BinlogShop, **options: Any) -> RestartableJob:
     shop(*TABLES)
-    return Job(shop, **{"table-pattern": rf"{shop.name}\.(a|b|plain)", **options})
+    return RestartableJob(shop, **{"table-pattern": rf"{shop.name}\.(a|b|plain)", **options})
 
 
-TAKEN_BACK = {
+ROLLED_BACK = {
     "rollback with a temporary table": [
         "begin",
         "insert into a values (1, 'undone')",
@@ -117,17 +115,17 @@ TAKEN_BACK = {
 }
 
 
-@pytest.mark.parametrize("case", TAKEN_BACK)
-def test_what_the_log_takes_back_is_not_delivered(shop: BinlogShop, case: str) -> None:
+@pytest.mark.parametrize("case", ROLLED_BACK)
+def test_rolled_back_changes_are_not_delivered(shop: BinlogShop, case: str) -> None:
     job = reading(shop, **LATEST)
-    shop(*TAKEN_BACK[case])
+    shop(*ROLLED_BACK[case])
     shop("insert into a values (100, 'after')")
     job.run()
     for table in ("a", "b", "plain"):
-        assert job.rows(table) == in_source(shop, table)
+        assert job.rows(table) == source_rows(shop, table)
 
 
-def test_what_is_taken_back_while_a_table_is_read_is_not_delivered_either(shop: BinlogShop) -> None:
+def test_changes_rolled_back_during_a_snapshot_are_not_delivered(shop: BinlogShop) -> None:
     shop(*TABLES, "insert into a select seq, 'first' from seq_1_to_300")
     mirror = Mirror(source_of(shop, **{"table-pattern": rf"{shop.name}\.(a|b|plain)"}))
     numbers = iter(range(1000))
@@ -151,7 +149,9 @@ def test_what_is_taken_back_while_a_table_is_read_is_not_delivered_either(shop: 
         write()
         mirror.step(Limit(rows=100), between=write)
     mirror.run()
-    assert sorted(tuple(r.values()) for r in mirror.table(f"{shop.name}.a")) == in_source(shop, "a")
+    assert sorted(tuple(r.values()) for r in mirror.table(f"{shop.name}.a")) == source_rows(
+        shop, "a"
+    )
 
 
 def xa(shop: BinlogShop, xid: str, *statements: str) -> None:
@@ -159,7 +159,7 @@ def xa(shop: BinlogShop, xid: str, *statements: str) -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_an_xa_transaction_counts_from_its_commit_on(
+def test_xa_transaction_is_delivered_with_its_commit(
     binlog_shop: BinlogShop, restarts: bool
 ) -> None:
     shop, job = binlog_shop, reading(binlog_shop, **LATEST)
@@ -193,8 +193,8 @@ def test_an_xa_transaction_counts_from_its_commit_on(
     goes_on()
     shop("xa commit 'one'", "insert into a values (11, 'after')")
     goes_on()
-    assert job.rows("a") == in_source(shop, "a")
-    assert job.rows("b") == in_source(shop, "b")
+    assert job.rows("a") == source_rows(shop, "a")
+    assert job.rows("b") == source_rows(shop, "b")
     shop(
         "xa start 'three'",
         "insert into a values (12, 'one phase')",
@@ -202,11 +202,11 @@ def test_an_xa_transaction_counts_from_its_commit_on(
         "xa commit 'three' one phase",
     )
     goes_on()
-    assert job.rows("a") == in_source(shop, "a")
+    assert job.rows("a") == source_rows(shop, "a")
     assert "xa" not in job.mirror.offset["log"]
 
 
-def test_a_range_with_xa_is_the_same_whenever_it_is_read(binlog_shop: BinlogShop) -> None:
+def test_range_with_xa_is_repeatable(binlog_shop: BinlogShop) -> None:
     shop, job = binlog_shop, reading(binlog_shop, **LATEST)
     xa(shop, "'one'", "insert into a values (10, 'xa')")
     job.run()
@@ -234,14 +234,14 @@ def test_an_xa_transaction_that_was_prepared_before_the_job_began_is_found(
     )
     xa(shop, "'others'", "insert into other values (1, 'x')")
     shop("flush binary logs", "flush binary logs", "insert into b values (1, 'x')")
-    job = Job(shop, **{"table-pattern": rf"{shop.name}\.(a|b)"})
+    job = RestartableJob(shop, **{"table-pattern": rf"{shop.name}\.(a|b)"})
     assert job.rows("a") == [(1, "x")]
     shop("xa commit 'others'", "xa commit 'early'")
     job.run()
-    assert job.rows("a") == in_source(shop, "a")
+    assert job.rows("a") == source_rows(shop, "a")
 
 
-def test_an_xa_transaction_is_taken_back_while_a_table_is_read(binlog_shop: BinlogShop) -> None:
+def test_xa_transaction_is_rolled_back_during_a_snapshot(binlog_shop: BinlogShop) -> None:
     shop = binlog_shop
     shop(*TABLES, *(f"insert into a values ({n}, 'first')" for n in range(1, 301)))
     xa(
@@ -253,10 +253,12 @@ def test_an_xa_transaction_is_taken_back_while_a_table_is_read(binlog_shop: Binl
     mirror = Mirror(source_of(shop, **{"table-pattern": rf"{shop.name}\.a"}))
     mirror.step(Limit(rows=100), between=lambda: shop("xa commit 'one'"))
     mirror.run(Limit(rows=100))
-    assert sorted(tuple(r.values()) for r in mirror.table(f"{shop.name}.a")) == in_source(shop, "a")
+    assert sorted(tuple(r.values()) for r in mirror.table(f"{shop.name}.a")) == source_rows(
+        shop, "a"
+    )
 
 
-def test_the_log_of_a_prepared_transaction_is_needed_until_it_is_decided(shop: BinlogShop) -> None:
+def test_log_of_a_prepared_transaction_is_needed_until_it_completes(shop: BinlogShop) -> None:
     job = reading(shop, **LATEST)
     xa(shop, "'needed'", "insert into a values (10, 'xa')")
     shop("insert into b values (1, 'x')")
@@ -273,7 +275,7 @@ def test_the_log_of_a_prepared_transaction_is_needed_until_it_is_decided(shop: B
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_any_mixture_of_transactions_is_what_the_source_has(shop: BinlogShop, seed: int) -> None:
+def test_random_transactions_equal_the_source(shop: BinlogShop, seed: int) -> None:
     rng = random.Random(seed)
     job = reading(shop)
     numbers = iter(range(1000, 100_000))
@@ -322,10 +324,10 @@ def test_any_mixture_of_transactions_is_what_the_source_has(shop: BinlogShop, se
         shop(f"xa {rng.choice(['commit', 'rollback'])} {xid}")
     job.run()
     for table in ("a", "b", "plain"):
-        assert job.rows(table) == in_source(shop, table)
+        assert job.rows(table) == source_rows(shop, table)
 
 
-def test_packed_transactions_and_partial_json_stop_only_where_they_change_a_table_that_is_read(
+def test_compressed_transactions_and_partial_json_stop_only_for_read_tables(
     mysql: MySqlServer,
 ) -> None:
     shop = shop_on(mysql)
@@ -334,7 +336,7 @@ def test_packed_transactions_and_partial_json_stop_only_where_they_change_a_tabl
         "create table other (id int primary key, j json)",
         """insert into a values (1, '{"x": [1,2,3]}')""",
     )
-    job = Job(shop, **{"table-pattern": rf"{shop.name}\.a"})
+    job = RestartableJob(shop, **{"table-pattern": rf"{shop.name}\.a"})
     shop(
         """insert into other values (1, '{"x": "long long long long long long long long long text", "y": 1}')"""
     )

@@ -1,13 +1,11 @@
-"""Postgres-CDC on a real PostgreSQL: snapshot, slot and the hand-over between them, types,
-positions, changes of tables, what is gone.
-"""
+"""Postgres-CDC on a real PostgreSQL: snapshot, slot, handover, types, positions, changes."""
 
 import random
 from typing import Any
 
 import psycopg
 import pytest
-from capture_kit import Mirror, kept, rows_of
+from cdc_kit import Mirror, restored, rows_of
 from postgres_kit import FULL, ORDERS, Shop
 
 from tidegate.databases.cdc.errors import ColumnsAdded, NotSetUp, PositionGone, TableChanged
@@ -23,7 +21,7 @@ ROWS = (
 
 
 def change(rng: random.Random, number: int) -> list[str]:
-    """A transaction of all kinds of changes."""
+    """Run a transaction with all kinds of changes."""
     steps = ["begin"]
     for step in range(rng.choice([1, 3, 20])):
         key, what = rng.randrange(1, 500), rng.random()
@@ -44,9 +42,7 @@ def change(rng: random.Random, number: int) -> list[str]:
     return [*steps, "rollback" if rng.random() < 0.05 else "commit"]
 
 
-def test_a_snapshot_and_the_changes_beside_it_are_the_table_at_every_step(
-    shop: Shop, seed: int
-) -> None:
+def test_snapshot_and_concurrent_changes_equal_the_table(shop: Shop, seed: int) -> None:
     shop(ORDERS, FULL, ROWS.format(500))
     rng = random.Random(seed)
     mirror = Mirror(shop.source())
@@ -65,7 +61,7 @@ def test_a_snapshot_and_the_changes_beside_it_are_the_table_at_every_step(
     assert mirror.table(shop.path("orders")) == shop.rows("orders")
 
 
-def test_a_batch_of_the_snapshot_is_the_same_however_late_it_is_read(shop: Shop) -> None:
+def test_snapshot_batch_is_repeatable_at_any_time(shop: Shop) -> None:
     shop(ORDERS, FULL, ROWS.format(300))
     source = shop.source()
     start = source.initial()
@@ -104,7 +100,7 @@ VALUES = [
 ]
 
 
-def test_every_type_is_in_the_log_what_it_is_in_the_table(shop: Shop) -> None:
+def test_every_type_is_equal_in_log_and_table(shop: Shop) -> None:
     shop(
         "create type mood as enum ('sad', 'ok')",
         EVERY_TYPE,
@@ -121,10 +117,10 @@ def test_every_type_is_in_the_log_what_it_is_in_the_table(shop: Shop) -> None:
     mirror.run()
     got = mirror.table(shop.path("everything"))
     assert got == shop.rows("everything")
-    assert "gen" not in got[0]  # the log does not have it
+    assert "gen" not in got[0]  # it is not in the log
 
 
-def test_large_values_that_an_update_leaves_alone_stay_what_they_are(shop: Shop) -> None:
+def test_unchanged_large_values_are_kept(shop: Shop) -> None:
     shop(ORDERS, FULL, "alter table orders alter note set storage external")
     shop("insert into orders select 1, 'x', 1, repeat('large', 5000)")
     mirror = Mirror(shop.source())
@@ -141,7 +137,7 @@ def test_large_values_that_an_update_leaves_alone_stay_what_they_are(shop: Shop)
         mirror.run()
 
 
-def test_tables_that_could_not_be_changed_any_more_once_published_are_refused(shop: Shop) -> None:
+def test_tables_that_publishing_would_block_are_rejected(shop: Shop) -> None:
     shop(
         ORDERS,
         FULL,
@@ -161,15 +157,15 @@ def test_tables_that_could_not_be_changed_any_more_once_published_are_refused(sh
         shop.source(**{"require-replica-identity-full": False}).initial()
 
 
-def test_tables_with_only_keys_in_the_log_are_refused_or_settled_by_upserts(shop: Shop) -> None:
+def test_tables_with_only_keys_in_the_log_are_rejected_or_upserted(shop: Shop) -> None:
     shop(ORDERS, ROWS.format(20))
     with pytest.raises(NotSetUp, match=r'ALTER TABLE "public"\."orders" REPLICA IDENTITY FULL'):
         shop.source().initial()
     source = shop.source(**{"require-replica-identity-full": False})
-    offset = kept(source.initial())
+    offset = restored(source.initial())
     rows: dict[int, Any] = {}
     for _ in range(2):
-        end = kept(source.latest(offset, Limit()))
+        end = restored(source.latest(offset, Limit()))
         shop(
             "update orders set name = 'new' where id = 3",
             "delete from orders where id = 4",
@@ -200,14 +196,12 @@ def test_a_transaction_belongs_to_the_range_of_its_commit(
     assert [row["id"] for row in mirror.table(shop.path("orders"))] == [1, 2]
 
 
-def test_a_slot_that_somebody_reads_is_read_all_the_same(
-    shop: Shop, postgres: PostgresServer
-) -> None:
+def test_slot_in_use_is_read_through_a_copy(shop: Shop, postgres: PostgresServer) -> None:
     shop(ORDERS, FULL)
     source = shop.source(startup__mode="latest")
-    start = kept(source.initial())
+    start = restored(source.initial())
     shop(ROWS.format(400))
-    end = kept(source.latest(start, Limit()))
+    end = restored(source.latest(start, Limit()))
     other = psycopg.connect(
         f"postgresql://postgres@127.0.0.1:{postgres.port}/{shop.name}?replication=database",
         autocommit=True,
@@ -228,22 +222,22 @@ def test_a_slot_that_somebody_reads_is_read_all_the_same(
 def test_a_large_transaction_comes_in_many_batches(shop: Shop) -> None:
     shop(ORDERS, FULL)
     source = shop.source(startup__mode="latest")
-    start = kept(source.initial())
+    start = restored(source.initial())
     shop(ROWS.format(50_000))
-    end = kept(source.latest(start, Limit(bytes=1000)))
+    end = restored(source.latest(start, Limit(bytes=1000)))
     (split,) = source.shared_splits(start, end, 4)
     sizes = [batch.num_rows for batch in source.read(split)]
     assert sum(sizes) == 50_000
     assert max(sizes) < 20_000
 
 
-def test_the_slot_moves_on_only_by_release_and_with_other_tables(shop: Shop) -> None:
+def test_slot_advances_only_by_release(shop: Shop) -> None:
     shop(ORDERS, FULL)
     mirror = Mirror(shop.source())
     mirror.run()
     before = _confirmed(shop)
     shop("create table other (id int)", "insert into other select generate_series(1, 100000)")
-    assert mirror.step()  # nothing of ours, but much of the log
+    assert mirror.step()  # no changes of our tables, but much log
     assert mirror.rows == {}
     assert _confirmed(shop) == before
     mirror.source.release(mirror.offset)
@@ -260,10 +254,10 @@ def _confirmed(shop: Shop) -> int:
     )
 
 
-def test_what_a_slot_no_longer_holds_is_named_with_the_choices(shop: Shop) -> None:
+def test_lost_slot_position_is_reported_with_the_choices(shop: Shop) -> None:
     shop(ORDERS, FULL, ROWS.format(5))
     source = shop.source()
-    old = kept(source.initial())
+    old = restored(source.initial())
     assert source.log_retention(old).held
     shop("update orders set name = 'x'")
     shop(f"select pg_replication_slot_advance('{shop.slot}', pg_current_wal_lsn())")
@@ -304,14 +298,14 @@ def test_many_tables_are_one_read_of_the_log_and_new_ones_are_read_on_restore(sh
         "alter table later replica identity full",
         "insert into later values (1, 1), (2, 2)",
     )
-    mirror.source = shop.source()  # as a new driver sees it
+    mirror.source = shop.source()  # like a new driver
     mirror.step(between=lambda: shop("update later set v = 9 where id = 1"))
     mirror.run()
     for table in ("orders", "codes", "later"):
         assert mirror.table(shop.path(table)) == shop.rows(table)
 
 
-def test_startup_and_stop_modes_begin_and_end_where_they_say(shop: Shop) -> None:
+def test_startup_and_stop_modes_set_the_range(shop: Shop) -> None:
     shop(ORDERS, FULL, ROWS.format(10))
     source = shop.source(startup__mode="snapshot-only")
     assert len(_all(source)) == 10
@@ -324,7 +318,7 @@ def test_startup_and_stop_modes_begin_and_end_where_they_say(shop: Shop) -> None
 
 
 def _all(source: Any) -> list[dict[str, Any]]:
-    """All rows of a source that ends."""
+    """Return all rows of a source that ends."""
     offset, found = source.initial(), []
     for _ in range(50):
         if source.is_exhausted(offset):
@@ -335,7 +329,7 @@ def _all(source: Any) -> list[dict[str, Any]]:
     raise AssertionError("the source does not end")
 
 
-def test_a_changed_table_stops_the_job_right_before_it_or_is_carried_on(shop: Shop) -> None:
+def test_changed_table_stops_the_job_or_is_propagated(shop: Shop) -> None:
     shop(ORDERS, FULL)
     mirror = Mirror(shop.source(startup__mode="latest", **{"schema-changes.enabled": True}))
     shop(
@@ -349,7 +343,7 @@ def test_a_changed_table_stops_the_job_right_before_it_or_is_carried_on(shop: Sh
         mirror.run()
     mirror.source = shop.source(
         startup__mode="latest", **{"schema-changes.enabled": True}
-    )  # the pipeline is built anew
+    )  # the pipeline is rebuilt
     mirror.run()
     assert mirror.table(shop.path("orders"))[1]["extra"] == 7
     shop(
@@ -363,7 +357,7 @@ def test_a_changed_table_stops_the_job_right_before_it_or_is_carried_on(shop: Sh
         mirror.run()
 
 
-def test_an_emptied_table_stops_the_job_right_before_it(shop: Shop) -> None:
+def test_truncate_stops_the_job_before_it(shop: Shop) -> None:
     shop(
         ORDERS,
         FULL,
@@ -379,7 +373,7 @@ def test_an_emptied_table_stops_the_job_right_before_it(shop: Shop) -> None:
         "insert into orders values (5, 'y', 1, null)",
     )
     mirror.run()
-    assert len(mirror.rows) == 5  # new files, and nothing was taken away
+    assert len(mirror.rows) == 5  # new files, and no rows were removed
     shop(
         "insert into orders values (6, 'z', 1, null)",
         "begin",
@@ -388,7 +382,7 @@ def test_an_emptied_table_stops_the_job_right_before_it(shop: Shop) -> None:
         "commit",
         "insert into other values (2)",
     )
-    mirror.source = shop.source()  # as a new driver sees it
+    mirror.source = shop.source()  # like a new driver
     assert mirror.step()
     assert len(mirror.rows) == 6
     with pytest.raises(TableChanged, match=r"public\.orders was changed at .*/.*TRUNCATE"):
@@ -397,7 +391,7 @@ def test_an_emptied_table_stops_the_job_right_before_it(shop: Shop) -> None:
         mirror.step()
 
 
-def test_an_emptied_table_is_seen_without_a_look_at_every_message(
+def test_truncate_is_detected_without_reading_every_message(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop(ORDERS, FULL, ROWS.format(3))
@@ -416,7 +410,7 @@ def test_an_emptied_table_is_seen_without_a_look_at_every_message(
     assert looks == []  # a new driver has the files from the offset
 
 
-def test_columns_that_were_added_one_after_the_other_come_with_what_rows_of_before_show(
+def test_successively_added_columns_have_values_in_existing_rows(
     shop: Shop,
 ) -> None:
     wanting = {"schema-changes.enabled": True}
@@ -437,7 +431,7 @@ def test_columns_that_were_added_one_after_the_other_come_with_what_rows_of_befo
         except ColumnsAdded:
             mirror.source = shop.source(
                 startup__mode="latest", **wanting
-            )  # the pipeline is built anew
+            )  # the pipeline is rebuilt
     (table,) = mirror.source.tables()
     assert {name: value for name, value in table.options["defaults"].items() if name in "abd"} == {
         "a": "5",
@@ -455,7 +449,7 @@ def test_columns_that_were_added_one_after_the_other_come_with_what_rows_of_befo
         mirror.run()
 
 
-def test_a_server_that_was_killed_is_asked_again(shop: Shop, postgres: PostgresServer) -> None:
+def test_killed_server_is_retried(shop: Shop, postgres: PostgresServer) -> None:
     shop(ORDERS, FULL, ROWS.format(250))
     mirror = Mirror(shop.source())
     mirror.step(Limit(rows=100))

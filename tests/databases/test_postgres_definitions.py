@@ -1,5 +1,6 @@
-"""Postgres-CDC: a table that is not what it was stops the job before the first row that differs,
-whatever was done to it, and goes on as a person chooses.
+"""A changed table stops Postgres-CDC before the first row that differs.
+
+The job resumes with the choice of an operator.
 """
 
 import re
@@ -7,7 +8,7 @@ from contextlib import suppress
 
 import psycopg
 import pytest
-from capture_kit import Mirror
+from cdc_kit import Mirror
 from postgres_kit import Shop
 
 from tidegate.databases.cdc.errors import ColumnsAdded, NotSetUp, TableChanged
@@ -31,7 +32,7 @@ PARTS = (
     "alter table p2 replica identity full",
     "insert into p values (1, 1, 'x'), (2, 2, 'y')",
 )
-SHOWN = {
+VISIBLE = {
     "bool to int": (
         ["alter table a alter f type int using f::int"],
         "insert into a (id, f) values (9, 1)",
@@ -133,7 +134,7 @@ SHOWN = {
     ),
 }
 AT_ONCE = ("changed and back",)
-"""Rows after it look as those before it."""
+"""Rows after the change look like those before it."""
 AT_ONCE_WHEN_RESTARTED = (
     "bool to int",
     "int to double",
@@ -142,7 +143,7 @@ AT_ONCE_WHEN_RESTARTED = (
     "dropped",
     "renamed away",
 )
-"""The pipeline is built for the new types, or without the table: rows of before do not fit it."""
+"""The pipeline is built for the new types, or without the table: older rows do not fit it."""
 SILENT = {
     "rewritten by an expression": (
         ["alter table a alter b type int using b * 100"],
@@ -204,8 +205,8 @@ HARMLESS = {
 }
 
 
-def stop_of(mirror: Mirror) -> TableChanged:
-    """The stop of a job; the same at the next try."""
+def expect_stop(mirror: Mirror) -> TableChanged:
+    """Return the stop of a job; it must be the same at the next attempt."""
     with pytest.raises(TableChanged) as first:
         mirror.run()
     with pytest.raises(TableChanged) as second:
@@ -214,8 +215,8 @@ def stop_of(mirror: Mirror) -> TableChanged:
     return first.value
 
 
-def go_on(shop: Shop, mirror: Mirror, stop: TableChanged, choice: str) -> None:
-    """As a person chooses; the pipeline is built anew where columns are others."""
+def resume_with(shop: Shop, mirror: Mirror, stop: TableChanged, choice: str) -> None:
+    """Resume with a choice; the pipeline is rebuilt if columns differ."""
     mirror.source = shop.source(accept=[f"{stop.path}@{stop.at}={choice}"])
     for _ in range(3):
         with suppress(ColumnsAdded):
@@ -226,11 +227,11 @@ def go_on(shop: Shop, mirror: Mirror, stop: TableChanged, choice: str) -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-@pytest.mark.parametrize("case", SHOWN)
-def test_rows_before_a_change_are_delivered_and_the_job_stops_there(
+@pytest.mark.parametrize("case", VISIBLE)
+def test_rows_before_a_change_are_delivered_and_the_job_stops(
     shop: Shop, case: str, restarted: bool
 ) -> None:
-    statements, row, said = SHOWN[case]
+    statements, row, said = VISIBLE[case]
     shop(*SET_UP)
     mirror = Mirror(shop.source())
     mirror.run()
@@ -242,14 +243,14 @@ def test_rows_before_a_change_are_delivered_and_the_job_stops_there(
     )
     if restarted:
         mirror.source = shop.source()
-    stop = stop_of(mirror)
+    stop = expect_stop(mirror)
     assert re.search(said, stop.statement), stop.statement
     assert stop.path == shop.path("a")
     assert [r["id"] for r in mirror.table(shop.path("a"))] == (
         [1] if case in AT_ONCE or (restarted and case in AT_ONCE_WHEN_RESTARTED) else [1, 2]
     )
     if restarted and "gone" in said:
-        go_on(shop, mirror, stop, "skip")
+        resume_with(shop, mirror, stop, "skip")
         shop("insert into b values (2)")
         mirror.run()
         assert [r["id"] for r in mirror.table(shop.path("b"))] == [1, 2]
@@ -257,7 +258,7 @@ def test_rows_before_a_change_are_delivered_and_the_job_stops_there(
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("case", SILENT)
-def test_a_change_that_rows_do_not_show_stops_the_job_at_its_checkpoint(
+def test_silent_change_stops_the_job_at_its_checkpoint(
     shop: Shop, case: str, restarted: bool
 ) -> None:
     statements, said = SILENT[case]
@@ -273,7 +274,7 @@ def test_a_change_that_rows_do_not_show_stops_the_job_at_its_checkpoint(
                 else {}
             )
         )
-    stop = stop_of(mirror)
+    stop = expect_stop(mirror)
     if restarted and case == "key dropped":
         said = "its key id is no longer unique"
     assert re.search(said, stop.statement), stop.statement
@@ -281,7 +282,7 @@ def test_a_change_that_rows_do_not_show_stops_the_job_at_its_checkpoint(
 
 
 @pytest.mark.parametrize("case", HARMLESS)
-def test_what_leaves_the_rows_alone_does_not_stop_the_job(shop: Shop, case: str) -> None:
+def test_harmless_change_does_not_stop_the_job(shop: Shop, case: str) -> None:
     shop(*SET_UP)
     mirror = Mirror(shop.source())
     mirror.run()
@@ -297,7 +298,7 @@ def test_what_leaves_the_rows_alone_does_not_stop_the_job(shop: Shop, case: str)
     assert mirror.table(shop.path("a")) == shop.rows("a")
 
 
-def test_a_rewrite_of_a_table_with_an_added_default_is_told_from_one_that_changes_values(
+def test_rewrite_with_a_default_differs_from_one_that_changes_values(
     shop: Shop,
 ) -> None:
     shop(*SET_UP, "alter table a add column e int default 5")
@@ -307,11 +308,11 @@ def test_a_rewrite_of_a_table_with_an_added_default_is_told_from_one_that_change
     mirror.run()
     assert mirror.table(shop.path("a")) == shop.rows("a")
     shop("alter table a add column g int default 6")
-    stop = stop_of(mirror)
+    stop = expect_stop(mirror)
     mirror.rows.clear()
-    go_on(shop, mirror, stop, "reread")
+    resume_with(shop, mirror, stop, "reread")
     shop("alter table a alter g type int using g * 100")
-    assert "column 8 was altered" in stop_of(mirror).statement
+    assert "column 8 was altered" in expect_stop(mirror).statement
 
 
 ONLY_REREAD = ("changed and back", "added and dropped", "drop and create", "label renamed and back")
@@ -325,20 +326,20 @@ NO_CHOICE = (
     "key dropped",
 )
 CHOICES = [
-    *((case, "reread") for case in (*SHOWN, *SILENT) if case not in NO_CHOICE),
-    *((case, "adopt") for case in (*SHOWN, *SILENT) if case not in (*NO_CHOICE, *ONLY_REREAD)),
+    *((case, "reread") for case in (*VISIBLE, *SILENT) if case not in NO_CHOICE),
+    *((case, "adopt") for case in (*VISIBLE, *SILENT) if case not in (*NO_CHOICE, *ONLY_REREAD)),
 ]
 
 
 @pytest.mark.parametrize(("case", "choice"), CHOICES)
-def test_each_choice_goes_on_from_the_stop(shop: Shop, case: str, choice: str) -> None:
-    statements = SHOWN[case][0] if case in SHOWN else SILENT[case][0]
+def test_each_choice_resumes_from_the_stop(shop: Shop, case: str, choice: str) -> None:
+    statements = VISIBLE[case][0] if case in VISIBLE else SILENT[case][0]
     shop(*SET_UP)
     mirror = Mirror(shop.source())
     mirror.run()
     shop(*statements)
-    stop = stop_of(mirror)
-    mirror.rows.clear()  # as who empties the target, or has changed it by hand
+    stop = expect_stop(mirror)
+    mirror.rows.clear()  # like an operator who empties or changes the target
     if choice == "adopt":
         mirror.source = shop.source(accept=[f"{stop.path}@{stop.at}=adopt"])
         mirror.rows = {
@@ -346,25 +347,25 @@ def test_each_choice_goes_on_from_the_stop(shop: Shop, case: str, choice: str) -
             for r in shop.rows("a")
             if r["id"] == 1
         }
-    go_on(shop, mirror, stop, choice)
+    resume_with(shop, mirror, stop, choice)
     shop("update a set b = 3", "insert into a (id, b) values (20, 4)", "delete from a where id = 1")
     mirror.source = shop.source()  # what was chosen is part of the checkpoint now
     mirror.run()
     assert mirror.table(shop.path("a")) == shop.rows("a")
 
 
-def test_an_emptied_table_is_read_again_or_stays_as_a_person_chooses(shop: Shop) -> None:
+def test_truncated_table_is_reread_or_skipped_by_choice(shop: Shop) -> None:
     shop(*SET_UP)
     mirror = Mirror(shop.source())
     mirror.run()
     shop("truncate a", "insert into a (id) values (5)")
-    stop = stop_of(mirror)
+    stop = expect_stop(mirror)
     position = mirror.offset
-    go_on(shop, mirror, stop, "skip")
+    resume_with(shop, mirror, stop, "skip")
     assert [r["id"] for r in mirror.table(shop.path("a"))] == [1, 5]
     mirror.rows = {}
     mirror.offset = position
-    go_on(shop, mirror, stop, "reread")
+    resume_with(shop, mirror, stop, "reread")
     assert [r["id"] for r in mirror.table(shop.path("a"))] == [5]
     shop("insert into a (id) values (6)")
     mirror.source = shop.source()
@@ -424,7 +425,7 @@ def test_an_emptied_table_is_read_again_or_stays_as_a_person_chooses(shop: Shop)
     ],
 )
 @pytest.mark.parametrize("restarted", [False, True])
-def test_partitions_that_come_with_rows_or_go_with_them_stop_the_job(
+def test_partitions_attached_or_detached_with_rows_stop_the_job(
     shop: Shop, statements: list[str], said: str, restarted: bool
 ) -> None:
     shop(*PARTS)
@@ -435,16 +436,16 @@ def test_partitions_that_come_with_rows_or_go_with_them_stop_the_job(
         shop("alter table p3 replica identity full")
     if restarted:
         mirror.source = shop.source()
-    stop = stop_of(mirror)
+    stop = expect_stop(mirror)
     assert re.search(said, stop.statement), stop.statement
     mirror.rows.clear()
-    go_on(shop, mirror, stop, "reread")
+    resume_with(shop, mirror, stop, "reread")
     shop("insert into p values (5, 2, 'later')")
     mirror.run()
     assert mirror.table(shop.path("p")) == shop.rows("p")
 
 
-def test_rows_of_a_transaction_that_began_after_the_attaching_one_and_ended_before_it_stop_the_job(
+def test_rows_of_a_concurrent_transaction_before_attaching_stop_the_job(
     shop: Shop,
 ) -> None:
     shop(*PARTS)
@@ -456,14 +457,14 @@ def test_rows_of_a_transaction_that_began_after_the_attaching_one_and_ended_befo
         other.execute("insert into p3 values (9, 3, 'z')")
         shop("alter table p attach partition p3 for values in (3)", "commit")
     shop("insert into p values (10, 3, 'of the log')")
-    stop = stop_of(mirror)
+    stop = expect_stop(mirror)
     assert "attached with rows" in stop.statement
     mirror.rows.clear()
-    go_on(shop, mirror, stop, "reread")
+    resume_with(shop, mirror, stop, "reread")
     assert mirror.table(shop.path("p")) == shop.rows("p")
 
 
-def test_new_partitions_and_moves_between_them_are_carried_on(shop: Shop) -> None:
+def test_new_partitions_and_moves_between_them_are_delivered(shop: Shop) -> None:
     shop(*PARTS)
     mirror = Mirror(shop.source())
     mirror.run()
@@ -517,4 +518,4 @@ def test_a_schema_that_is_renamed_stops_the_job(shop: Shop) -> None:
     mirror = Mirror(shop.source(**{"table-pattern": rf"{shop.name}\.(s|public)\.a"}))
     mirror.run()
     shop("alter schema s rename to t", "insert into t.a values (1)")
-    assert "the table is gone" in stop_of(mirror).statement
+    assert "the table is gone" in expect_stop(mirror).statement

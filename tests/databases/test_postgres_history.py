@@ -1,5 +1,6 @@
-"""Postgres-CDC: what tables hold and the log does not, rows that a user may not see, and servers
-that are not the one that a position is of.
+"""Rows that the log or the user does not see, and servers with another history.
+
+All of these are rejected by Postgres-CDC.
 """
 
 import shutil
@@ -8,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from capture_kit import Mirror, kept, make_source
+from cdc_kit import Mirror, make_source, restored
 from database_kit import Place, everything
 from database_kit import source as jdbc_source
 from postgres_kit import Shop
@@ -62,7 +63,7 @@ def reader(shop: Shop) -> Iterator[Place]:
     shop("drop owned by only_some", "drop role only_some")
 
 
-def test_a_policy_that_hides_rows_is_refused_and_never_obeyed(shop: Shop, reader: Place) -> None:
+def test_policy_that_hides_rows_is_rejected(shop: Shop, reader: Place) -> None:
     with pytest.raises(AccessDenied, match="row-level security"):
         everything(jdbc_source(reader, query="select id, v from a"))
     with pytest.raises(AccessDenied, match="row-level security"):
@@ -85,7 +86,7 @@ def test_a_policy_that_hides_rows_is_refused_and_never_obeyed(shop: Shop, reader
 
 @pytest.fixture
 def own() -> Iterator[PostgresServer]:
-    """A server that a test may end."""
+    """A server that a test may stop."""
     with PostgresServer(settings={"wal_level": "logical", "fsync": "off"}) as server:
         yield server
 
@@ -111,7 +112,7 @@ def source_of(server: PostgresServer) -> Any:
     )
 
 
-def test_a_position_of_another_server_or_of_another_past_is_not_believed(
+def test_position_of_another_server_or_history_is_rejected(
     own: PostgresServer, postgres: PostgresServer
 ) -> None:
     execute(own, *A)
@@ -157,7 +158,7 @@ def test_a_position_of_another_server_or_of_another_past_is_not_believed(
     try:
         with pytest.raises(PositionGone, match="this is another server: its system identifier is"):
             other.latest(
-                kept({**mirror.offset, "log": {**mirror.offset["log"], "lsn": "0/1"}}), Limit()
+                restored({**mirror.offset, "log": {**mirror.offset["log"], "lsn": "0/1"}}), Limit()
             )
     finally:
         execute(
@@ -169,9 +170,7 @@ def test_a_position_of_another_server_or_of_another_past_is_not_believed(
 
 
 @pytest.mark.parametrize("bulk", [False, True])
-def test_a_copy_that_was_put_back_and_has_gone_past_the_position_is_not_believed(
-    own: PostgresServer, bulk: bool
-) -> None:
+def test_restored_server_past_the_position_is_rejected(own: PostgresServer, bulk: bool) -> None:
     execute(own, *A)
     mirror = Mirror(source_of(own))
     mirror.run()
@@ -183,7 +182,7 @@ def test_a_copy_that_was_put_back_and_has_gone_past_the_position_is_not_believed
     execute(own, *(f"insert into a values ({n}, 'lost')" for n in range(10, 60)))
     mirror.run()
     own.stop()
-    own.start()  # a restart alone is no other past
+    own.start()  # a restart alone does not change the history
     mirror.source = source_of(own)
     execute(own, "insert into a values (60, 'lost too')")
     mirror.run()
@@ -212,7 +211,7 @@ def test_a_copy_that_was_put_back_and_has_gone_past_the_position_is_not_believed
     assert {row["v"] for row in mirror.rows.values()} >= {"x", "y"}
 
 
-def test_a_position_that_records_nothing_of_the_past_is_read_on(shop: Shop) -> None:
+def test_position_without_recorded_history_is_accepted(shop: Shop) -> None:
     shop(*A, "create publication mine for all tables")
     mirror = Mirror(shop.source(**{"publication.name": "mine"}))
     mirror.run()
@@ -227,7 +226,7 @@ def test_a_position_that_records_nothing_of_the_past_is_read_on(shop: Shop) -> N
 
 
 def _give(path: Any, server: PostgresServer) -> None:
-    """To who runs the server."""
+    """Give a path to the user of the server."""
     owner = server._base.stat()
     for found in (path, *path.rglob("*")):
         shutil.chown(found, owner.st_uid, owner.st_gid)
@@ -249,7 +248,7 @@ def _give(path: Any, server: PostgresServer) -> None:
         ),
     ],
 )
-def test_what_has_no_log_is_refused_as_what_it_is(shop: Shop, made: str, said: str) -> None:
+def test_relation_without_a_log_is_rejected_with_its_kind(shop: Shop, made: str, said: str) -> None:
     shop(*A, made)
     with pytest.raises(NoTables, match=rf"{shop.path('x')} {said}"):
         shop.source(**{"table-names": [shop.path("a"), shop.path("x")]}).initial()
@@ -261,7 +260,7 @@ def test_what_has_no_log_is_refused_as_what_it_is(shop: Shop, made: str, said: s
         assert [table.path for table in shop.source().tables()] == [shop.path("a")]
 
 
-def test_a_slot_that_was_lost_is_made_anew_by_a_fresh_start() -> None:
+def test_fresh_start_recreates_a_lost_slot() -> None:
     settings = {
         "wal_level": "logical",
         "fsync": "off",

@@ -1,12 +1,13 @@
-"""Postgres-CDC: what the log keeps of rows before a change is enough for the target, or the table
-is refused before anything is published or changed.
+"""The replica identity is sufficient for the target, or the table is rejected.
+
+That happens before anything is published or changed.
 """
 
 import random
 from typing import Any
 
 import pytest
-from capture_kit import kept, rows_of
+from cdc_kit import restored, rows_of
 from postgres_kit import Shop
 
 from tidegate.databases.cdc.errors import NotSetUp, TableChanged
@@ -16,9 +17,12 @@ KEYS_ONLY = {"require-replica-identity-full": False}
 
 
 def applied(source: Any, offset: Any, rows: dict[Any, Any], keys: tuple[str, ...] = ("id",)) -> Any:
-    """What a sink that writes rows by their keys has after all batches; the last offset."""
+    """Return what a sink that writes rows by key has after all batches.
+
+    Also returns the last offset.
+    """
     while True:
-        end = kept(source.latest(offset, Limit()))
+        end = restored(source.latest(offset, Limit()))
         if end == offset:
             return offset
         for _, row in rows_of(source, offset, end):
@@ -59,7 +63,7 @@ def applied(source: Any, offset: Any, rows: dict[Any, Any], keys: tuple[str, ...
         (["create table a (id int not null unique, v text)"], "could not identify"),
     ],
 )
-def test_an_identity_that_does_not_tell_the_rows_apart_is_refused_before_anything_is_published(
+def test_insufficient_identity_is_rejected_before_publishing(
     shop: Shop, statements: list[str], said: str
 ) -> None:
     shop(*statements)
@@ -68,7 +72,7 @@ def test_an_identity_that_does_not_tell_the_rows_apart_is_refused_before_anythin
     assert shop("select 1 from pg_publication where pubname like 'tidegate%'") == []
 
 
-def test_an_identity_of_an_index_that_has_the_key_is_enough(shop: Shop) -> None:
+def test_identity_of_an_index_with_the_key_is_sufficient(shop: Shop) -> None:
     shop(
         "create table a (id int primary key, n int not null, v text)",
         "create unique index u on a (id, n)",
@@ -76,7 +80,7 @@ def test_an_identity_of_an_index_that_has_the_key_is_enough(shop: Shop) -> None:
     )
     shop("insert into a values (1, 1, 'x'), (2, 2, 'y'), (3, 3, 'z')")
     source, rows = shop.source(**KEYS_ONLY), {}
-    offset = applied(source, kept(source.initial()), rows)
+    offset = applied(source, restored(source.initial()), rows)
     shop(
         "update a set n = 7 where id = 1",
         "delete from a where id = 2",
@@ -100,10 +104,10 @@ DEFERRED = (
 )
 
 
-def test_keys_that_change_places_in_one_statement_lose_no_row(shop: Shop) -> None:
+def test_swapped_keys_lose_no_row(shop: Shop) -> None:
     shop(*DEFERRED, "insert into a values (1, 'x'), (2, 'y'), (3, 'z')")
     source, rows = shop.source(), {}
-    offset = applied(source, kept(source.initial()), rows)
+    offset = applied(source, restored(source.initial()), rows)
     for statement in (
         "update a set id = 3 - id where id < 3",
         "update a set id = id + 1",
@@ -137,11 +141,11 @@ def test_keys_that_change_places_in_one_statement_lose_no_row(shop: Shop) -> Non
     assert sorted(rows.values(), key=str) == sorted(shop.rows("a"), key=str)
 
 
-def test_random_transactions_with_deferred_keys_are_the_table(shop: Shop, seed: int) -> None:
+def test_random_transactions_with_deferred_keys_equal_the_table(shop: Shop, seed: int) -> None:
     rng = random.Random(seed)
     shop(*DEFERRED, "insert into a select s, 'x' || s from generate_series(1, 6) s")
     source, rows = shop.source(), {}
-    offset = applied(source, kept(source.initial()), rows)
+    offset = applied(source, restored(source.initial()), rows)
     for number in range(12):
         steps = ["begin"]
         for step in range(rng.randrange(1, 6)):
@@ -172,11 +176,11 @@ def test_random_transactions_with_deferred_keys_are_the_table(shop: Shop, seed: 
     assert sorted(rows.values(), key=str) == sorted(shop.rows("a"), key=str)
 
 
-def test_rows_that_change_places_while_their_chunk_is_read_are_taken_back(shop: Shop) -> None:
+def test_rows_swapped_during_a_chunk_are_rolled_back(shop: Shop) -> None:
     shop(*DEFERRED, "insert into a select s, 'x' || s from generate_series(1, 30) s")
     source = shop.source()
-    start = kept(source.initial())
-    end = kept(source.latest(start, Limit()))
+    start = restored(source.initial())
+    end = restored(source.latest(start, Limit()))
     shop("update a set id = 31 - id", "update a set id = 31 - id", "update a set id = 31 - id")
     rows: dict[Any, Any] = {}
     for _, row in rows_of(source, start, end):

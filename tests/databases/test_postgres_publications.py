@@ -1,5 +1,6 @@
-"""Postgres-CDC with publications of all kinds: one that leaves changes out is refused before
-anything is read, and stops a job when it comes to that.
+"""Postgres-CDC with publications of all kinds.
+
+A publication that leaves out changes is rejected before anything is read, and stops a running job.
 """
 
 import re
@@ -7,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from capture_kit import Mirror, kept, rows_of
+from cdc_kit import Mirror, restored, rows_of
 from postgres_kit import Shop
 
 from tidegate.databases.cdc.errors import NotSetUp, TableChanged
@@ -49,7 +50,7 @@ MINE = {"publication.name": "mine"}
         ("create publication mine for table a (id)", "publishes only the columns id of"),
     ],
 )
-def test_a_publication_that_leaves_changes_out_is_refused_before_anything_is_read(
+def test_incomplete_publication_is_rejected_before_reading(
     shop: Shop, made: str, said: str
 ) -> None:
     shop(*A, made)
@@ -66,9 +67,7 @@ def test_a_publication_that_leaves_changes_out_is_refused_before_anything_is_rea
         "create publication mine for tables in schema public",
     ],
 )
-def test_partitions_that_are_published_under_their_own_names_are_refused(
-    shop: Shop, made: str
-) -> None:
+def test_publication_without_via_root_is_rejected(shop: Shop, made: str) -> None:
     shop(*P, made)
     with pytest.raises(
         NotSetUp,
@@ -95,7 +94,7 @@ def test_partitions_that_are_published_under_their_own_names_are_refused(
         "create publication mine for all tables",
     ],
 )
-def test_a_publication_of_somebody_else_is_used_and_completed(shop: Shop, made: str) -> None:
+def test_existing_publication_is_used_and_completed(shop: Shop, made: str) -> None:
     shop(*A, "create table c (id int primary key)", "alter table c replica identity full", made)
     mirror = Mirror(shop.source(**MINE))
     mirror.run()
@@ -166,7 +165,7 @@ def test_a_publication_of_somebody_else_is_used_and_completed(shop: Shop, made: 
         ),
     ],
 )
-def test_a_publication_that_is_altered_stops_the_job_until_the_table_is_read_again(
+def test_altered_publication_stops_the_job_until_a_reread(
     shop: Shop, made: str, altered: list[str], said: str, mended: str, restarted: bool
 ) -> None:
     shop(*A, f"create publication mine {made}")
@@ -196,7 +195,7 @@ def test_a_publication_that_is_altered_stops_the_job_until_the_table_is_read_aga
     assert mirror.table(shop.path("a")) == shop.rows("a")
 
 
-def test_a_publication_that_is_dropped_stops_the_job(shop: Shop) -> None:
+def test_dropped_publication_stops_the_job(shop: Shop) -> None:
     shop(*A)
     mirror = Mirror(shop.source())
     mirror.run()
@@ -218,7 +217,7 @@ def test_a_publication_that_is_dropped_stops_the_job(shop: Shop) -> None:
 def test_other_tables_of_a_publication_do_not_matter(shop: Shop) -> None:
     shop(*A, "create table z (id int)", "create publication mine for all tables")
     source = shop.source(**MINE, **{"table-names": [shop.path("a")]})
-    offset: Any = kept(source.initial())
+    offset: Any = restored(source.initial())
     for _ in range(3):
         shop(
             "alter table z add column c int",
@@ -227,7 +226,7 @@ def test_other_tables_of_a_publication_do_not_matter(shop: Shop) -> None:
             "create table z (id int)",
             "update a set v = v || '.'",
         )
-        end = kept(source.latest(offset, Limit()))
+        end = restored(source.latest(offset, Limit()))
         assert {path for path, _ in rows_of(source, offset, end)} == {shop.path("a")}
         offset = end
 
@@ -289,7 +288,7 @@ def test_partitions_that_are_unlogged_are_refused_and_stop_the_job(shop: Shop) -
     assert mirror.table(shop.path("p")) == shop.rows("p")
 
 
-def test_a_table_that_is_written_anew_and_has_rows_from_before_goes_on(shop: Shop) -> None:
+def test_rewritten_table_with_older_rows_continues(shop: Shop) -> None:
     shop(*A, "create publication mine for all tables")
     mirror = Mirror(shop.source(**MINE))
     mirror.run()

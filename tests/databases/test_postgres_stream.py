@@ -1,6 +1,4 @@
-"""Ranges of PostgreSQL's log that are read from one replication stream: exact, again and again,
-whoever cuts it off.
-"""
+"""Ranges that are read from one replication stream are exact and repeatable."""
 
 import itertools
 import json
@@ -40,7 +38,7 @@ def far(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def log(postgres: PostgresServer, pg: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
-    """One that is read from streams only: whoever would read without one fails."""
+    """A log that is read from streams only: reading without one fails."""
 
     def never(*_: Any, **__: Any) -> Iterator[list[bytes]]:
         raise AssertionError("it is read without a stream")
@@ -62,8 +60,9 @@ def log_of(server: PostgresServer) -> Iterator[Log]:
 
 
 def write_at_once(log: Log, seed: int) -> None:
-    """Writers beside each other: short and long transactions, some rolled back, and one that is
-    open all the time.
+    """Run concurrent writers.
+
+    They have short and long transactions, some rolled back, and one that stays open.
     """
     held = log.connect()
     held.execute("begin")
@@ -93,7 +92,7 @@ def write_at_once(log: Log, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_ranges_hold_each_transaction_once_wherever_they_are_cut(log: Log, seed: int) -> None:
+def test_ranges_have_each_transaction_once(log: Log, seed: int) -> None:
     begin = log.now()
     write_at_once(log, seed)
     whole, end = log.peek(), log.now()
@@ -107,7 +106,7 @@ def test_ranges_hold_each_transaction_once_wherever_they_are_cut(log: Log, seed:
     assert len(log.senders()) == 1
 
 
-def test_ranges_follow_writers_that_do_not_rest(log: Log) -> None:
+def test_ranges_follow_continuous_writers(log: Log) -> None:
     begin = log.now()
     writer = threading.Thread(target=write_at_once, args=(log_writer(log), 3))
     writer.start()
@@ -164,9 +163,7 @@ def test_rows_are_the_same_from_any_range_with_both_decoders(
             ]
 
 
-def test_a_range_is_read_again_also_where_it_is_not_kept_any_more(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_range_is_repeatable_after_eviction(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     begin = log.now()
     log(
         "insert into t select n, repeat('x', 100) from generate_series(1, 3000) n",
@@ -196,7 +193,7 @@ def test_a_range_is_read_again_also_where_it_is_not_kept_any_more(
     assert [len(rows) for _, rows in first] == [3000, 3000]
 
 
-def test_a_transaction_larger_than_what_is_kept_is_whole_and_memory_is_bounded(
+def test_large_transaction_is_complete_with_bounded_memory(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replication, "KEPT_BYTES_MAX", 200_000)
@@ -220,7 +217,7 @@ def test_a_transaction_larger_than_what_is_kept_is_whole_and_memory_is_bounded(
     assert [len(rows) for _, rows in log.read(begin, middle)] == [5000, 1]
 
 
-def test_a_disk_that_is_full_only_lets_a_range_be_read_from_the_server_again(
+def test_full_disk_makes_ranges_be_read_from_the_server(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> None:
@@ -249,7 +246,7 @@ def test_a_reader_that_stops_early_loses_nothing(log: Log) -> None:
     assert [len(rows) for _, rows in log.read(begin, end)] == [20000, 1]
 
 
-def test_a_sender_that_is_terminated_within_a_range_fails_it_and_not_the_next_read(
+def test_sender_terminated_within_a_range_fails_only_that_range(
     log: Log,
 ) -> None:
     begin = log.now()
@@ -263,7 +260,7 @@ def test_a_sender_that_is_terminated_within_a_range_fails_it_and_not_the_next_re
     assert [len(rows) for _, rows in log.read(begin, end)] == [60000]
 
 
-def test_a_sender_that_is_terminated_between_ranges_is_not_noticed(log: Log) -> None:
+def test_sender_terminated_between_ranges_is_replaced(log: Log) -> None:
     cuts = [log.now()]
     for number in range(3):
         log(f"insert into t values ({number}, 'x')")
@@ -301,7 +298,7 @@ def test_layouts_come_with_the_first_row_that_needs_them(log: Log) -> None:
     assert names == [[("t", 2), ("u", 1)], [("u", 1)], [], [("t", 3)], [("u", 1)], [("t", 3)]]
 
 
-def test_a_slot_that_somebody_reads_is_neither_needed_nor_moved(log: Log) -> None:
+def test_slot_in_use_is_neither_needed_nor_advanced(log: Log) -> None:
     before = log.confirmed()
     begin = log.now()
     log("insert into t values (1, 'x')")
@@ -316,7 +313,7 @@ def test_a_slot_that_somebody_reads_is_neither_needed_nor_moved(log: Log) -> Non
 
 
 @pytest.mark.parametrize("near", [-1, 8 << 20])
-def test_a_slot_that_was_moved_past_a_range_is_an_error_and_not_a_range_without_rows(
+def test_slot_advanced_past_a_range_is_an_error(
     log: Log, near: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "NEAR_BYTES", near)
@@ -328,7 +325,7 @@ def test_a_slot_that_was_moved_past_a_range_is_an_error_and_not_a_range_without_
         log.read(begin, end)
 
 
-def test_reading_moves_no_slot(log: Log) -> None:
+def test_reading_does_not_advance_the_slot(log: Log) -> None:
     before = log.confirmed()
     at = log.now()
     for number in range(3):
@@ -339,9 +336,7 @@ def test_reading_moves_no_slot(log: Log) -> None:
     assert log.confirmed() == before
 
 
-def test_a_server_is_told_that_a_slow_reader_lives(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_reader_is_kept_alive(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replication, "SENDER_TIMEOUT", "1s")
     monkeypatch.setattr(replication, "REPORT_S", 0.1)
     begin = log.now()
@@ -350,7 +345,7 @@ def test_a_server_is_told_that_a_slow_reader_lives(
     found = message_lists(log.open, log.range(begin, end))
     rows = sum(m[:1] == b"I" for m in next(found))
     (sender,) = log.senders()
-    time.sleep(3)  # three times what the server waits for a word of a reader
+    time.sleep(3)  # three times the sender timeout
     assert log.senders() == [sender]
     assert rows + sum(m[:1] == b"I" for many in found for m in many) == 60000
 
@@ -442,7 +437,7 @@ class Worker:
             file.close()
 
 
-def test_processes_of_a_host_read_one_stream_and_the_next_takes_over_from_one_that_was_killed(
+def test_processes_share_a_stream_and_take_over_after_a_kill(
     log: Log,
 ) -> None:
     workers = [Worker(log) for _ in range(3)]
@@ -459,7 +454,7 @@ def test_processes_of_a_host_read_one_stream_and_the_next_takes_over_from_one_th
             senders |= set(log.senders())
             at = end
         assert len(senders) == 1
-        workers[0].kill()  # it read first, and so it held the stream
+        workers[0].kill()  # it read first, and so it owned the stream
         wait_until(lambda: not log.senders())
         whole = log.peek()
         assert [worker.read(begin, at) for worker in workers[1:]] == [whole, whole]
@@ -470,7 +465,7 @@ def test_processes_of_a_host_read_one_stream_and_the_next_takes_over_from_one_th
                 worker.kill()
 
 
-def test_a_reader_of_another_password_is_not_answered(log: Log) -> None:
+def test_reader_with_another_password_is_rejected(log: Log) -> None:
     begin = log.now()
     log("insert into t values (1, 'x')")
     assert len(log.read(begin, log.now())) == 1
@@ -480,7 +475,7 @@ def test_a_reader_of_another_password_is_not_answered(log: Log) -> None:
         list(shared_stream._read_remote(name, log.address, request))
 
 
-def test_a_forked_process_leaves_the_stream_alone(log: Log) -> None:
+def test_forked_process_does_not_use_the_stream(log: Log) -> None:
     begin = log.now()
     log("insert into t values (1, 'x')")
     assert len(log.read(begin, log.now())) == 1

@@ -1,12 +1,13 @@
-"""PostgreSQL: a value is the same by every way: snapshot, log by both decoders, Jdbc; one that
-cannot be kept is refused by all of them, by name.
+"""A value of PostgreSQL is equal in snapshot, log and Jdbc.
+
+Values that cannot be represented are rejected by all of them.
 """
 
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from capture_kit import kept
+from cdc_kit import restored
 from database_kit import everything
 from database_kit import source as jdbc_source
 from postgres_kit import Shop
@@ -166,12 +167,12 @@ REFUSED = {
 
 
 def exact(value: Any) -> str:
-    """So that NaN is NaN, -0.0 is not 0.0, and 1.10 is not 1.1."""
+    """Return a form in which NaN equals NaN, -0.0 is not 0.0, and 1.10 is not 1.1."""
     return repr(value)
 
 
-class Ways:
-    """Tables with a column v, read by all ways. Each way gives the values of v by table."""
+class ReadPaths:
+    """Tables with a column v, read by all paths. Each path returns the values of v by table."""
 
     def __init__(self, shop: Shop, *kinds: str) -> None:
         self.shop = shop
@@ -183,14 +184,14 @@ class Ways:
                 f"alter table {table} replica identity full",
             )
         self.source = shop.source(startup__mode="latest")
-        self.start = kept(self.source.initial())
+        self.start = restored(self.source.initial())
 
     def log(self) -> dict[str, list[str]]:
         return self._values(self.source, self.start)
 
     def snapshot(self) -> dict[str, list[str]]:
         source = self.shop.source(slot__name=f"{self.shop.slot}_b")
-        return self._values(source, kept(source.initial()))
+        return self._values(source, restored(source.initial()))
 
     def jdbc(self) -> dict[str, list[str]]:
         return {
@@ -201,7 +202,7 @@ class Ways:
         }
 
     def _values(self, source: Any, start: Any) -> dict[str, list[str]]:
-        end = kept(source.latest(start, Limit()))
+        end = restored(source.latest(start, Limit()))
         found: dict[str, list[Any]] = {}
         for split in source.splits(start, end, 4):
             found.setdefault(split.table.rpartition(".")[2], []).extend(source.read(split))
@@ -209,7 +210,7 @@ class Ways:
 
 
 def in_order(table: Any) -> list[str]:
-    """The values by id. Days and moments as numbers, as Python does not know all of them."""
+    """Return the values by id; dates and timestamps as numbers, as Python's types lack some."""
     v = table.column("v")
     if pa.types.is_list(v.type):
         v = v.cast(pa.list_(_number(v.type.value_type)))
@@ -228,8 +229,8 @@ def _number(kind: Any) -> Any:
     return pa.int64() if pa.types.is_timestamp(kind) else kind
 
 
-def test_values_are_the_same_by_every_way(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    ways = Ways(shop, *VALUES)
+def test_values_are_equal_by_every_read_path(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    ways = ReadPaths(shop, *VALUES)
     for table, (kind, values) in zip(ways.tables, VALUES.items(), strict=True):
         for number, value in enumerate([*values, "null"]):
             shop(
@@ -251,7 +252,7 @@ def test_values_are_the_same_by_every_way(shop: Shop, monkeypatch: pytest.Monkey
 def test_values_that_cannot_be_kept_are_refused_by_every_way(
     shop: Shop, kind: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ways = Ways(shop, kind)
+    ways = ReadPaths(shop, kind)
     shop("insert into t0 values (1, null)", f"insert into t0 values (2, {value}::{kind})")
     for way in (ways.log, ways.snapshot, ways.jdbc):
         with pytest.raises(ValueUnreadable, match="column 'v'"):

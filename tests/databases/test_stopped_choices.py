@@ -1,11 +1,9 @@
-"""Every kind of change with every choice that it has: the job goes on, and the target is what the
-choice promises.
-"""
+"""Every kind of change with each of its choices: the job resumes with the promised target."""
 
 from pathlib import Path
 
 import pytest
-from accept_kit import flow_of
+from accept_kit import copy_job_of
 
 from tidegate.model.table_changes import ChangeChoice
 from tidegate.testing.servers.postgres import PostgresServer
@@ -57,7 +55,7 @@ CASES = [
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("engine", "statement", "choice"), CASES)
-def test_the_job_goes_on_with_the_choice(
+def test_job_resumes_with_the_choice(
     request: pytest.FixtureRequest,
     postgres: PostgresServer,
     tmp_path: Path,
@@ -65,15 +63,15 @@ def test_the_job_goes_on_with_the_choice(
     statement: str,
     choice: ChangeChoice,
 ) -> None:
-    flow = flow_of(request.getfixturevalue(engine), postgres, tmp_path)
+    flow = copy_job_of(request.getfixturevalue(engine), postgres, tmp_path)
     flow.change(*statement.split("; "))
     if engine == "pg" and "create table" in statement:
         flow.change("alter table orders replica identity full")
     flow.change("insert into orders (id, v) values (5, 'e')", "insert into notes values (2, 'm')")
-    stop = flow.stops()
+    stop = flow.expect_stop()
     assert (stop.table, choice in stop.choices) == (flow.tables[0], True), stop
     now = flow.source.execute("select id, v from orders order by id")
-    if column := ADDED.get(statement):  # the sink may not change its table here: people do
+    if column := ADDED.get(statement):  # the sink may not change its table here: operators do
         flow.target.execute(f"alter table orders add column {column}")
     flow.accept(stop, choice, rows=5 + len(now) if choice is REREAD else 6)
     found = [row[:2] for row in flow.copied()]

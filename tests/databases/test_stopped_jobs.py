@@ -1,12 +1,10 @@
-"""Whole jobs that a change of a table stops, and that go on with what a person has decided: each
-choice leads to the target that it promises.
-"""
+"""Whole jobs that a table change stops, and that resume with each choice."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from accept_kit import Flow, flow_of
+from accept_kit import CopyJob, copy_job_of
 
 from tidegate.model.records import JobStatus
 from tidegate.model.table_changes import ChangeChoice
@@ -17,17 +15,17 @@ ADOPT, REREAD, SKIP = ChangeChoice
 
 
 @pytest.fixture(params=["maria", "pg"])
-def flow(request: pytest.FixtureRequest, postgres: PostgresServer, tmp_path: Path) -> Flow:
-    return flow_of(request.getfixturevalue(request.param), postgres, tmp_path)
+def flow(request: pytest.FixtureRequest, postgres: PostgresServer, tmp_path: Path) -> CopyJob:
+    return copy_job_of(request.getfixturevalue(request.param), postgres, tmp_path)
 
 
-def test_adopt_takes_the_new_columns_and_leaves_the_rows_of_before(flow: Flow) -> None:
+def test_adopt_takes_new_columns_and_keeps_existing_rows(flow: CopyJob) -> None:
     flow.change(
         "alter table orders drop column w",
         "insert into orders values (5, 'e')",
         "insert into notes values (2, 'm')",
     )
-    stop = flow.stops()
+    stop = flow.expect_stop()
     assert (stop.table, stop.choices) == (flow.tables[0], (ADOPT, REREAD))
     assert [row[0] for row in flow.copied()] == [1, 2, 3]
     flow.accept(stop, ADOPT, rows=6)
@@ -35,9 +33,9 @@ def test_adopt_takes_the_new_columns_and_leaves_the_rows_of_before(flow: Flow) -
     assert flow.copied("notes") == [(1, "n"), (2, "m")]
 
 
-def test_reread_brings_all_rows_as_they_are_now(flow: Flow) -> None:
+def test_reread_delivers_all_rows_in_their_current_state(flow: CopyJob) -> None:
     flow.change("alter table orders drop column w", "insert into orders values (5, 'e')")
-    stop = flow.stops()
+    stop = flow.expect_stop()
     flow.change("update orders set v = 'seen' where id = 2")
     flow.accept(stop, REREAD, rows=8)
     assert [(row[0], row[1]) for row in flow.copied()] == [
@@ -51,15 +49,15 @@ def test_reread_brings_all_rows_as_they_are_now(flow: Flow) -> None:
     assert flow.copied()[0][:2] == (1, "after")
 
 
-def test_rows_from_before_the_change_that_were_not_delivered_yet_are_not_delivered_as_others(
-    flow: Flow,
+def test_undelivered_rows_from_before_the_change_keep_their_values(
+    flow: CopyJob,
 ) -> None:
     flow.change(
         "insert into orders values (4, 'd', 'u')",
         "alter table orders drop column w",
         "insert into orders values (5, 'e')",
     )
-    stop = flow.stops()
+    stop = flow.expect_stop()
     assert [row[0] for row in flow.copied()] == [1, 2, 3]
     flow.accept(stop, REREAD, rows=9)
     assert [(row[0], row[1]) for row in flow.copied()] == [
@@ -71,22 +69,22 @@ def test_rows_from_before_the_change_that_were_not_delivered_yet_are_not_deliver
     ]
 
 
-def test_skip_leaves_the_target_as_it_was(flow: Flow) -> None:
+def test_skip_leaves_the_target_as_it_was(flow: CopyJob) -> None:
     flow.change("truncate table orders", "insert into orders values (5, 'e', 'f')")
-    stop = flow.stops()
+    stop = flow.expect_stop()
     assert SKIP in stop.choices
     flow.accept(stop, SKIP, rows=5)
     assert [row[0] for row in flow.copied()] == [1, 2, 3, 5]
 
 
-def test_a_dropped_table_is_skipped_and_the_others_go_on(flow: Flow) -> None:
+def test_dropped_table_is_skipped_and_others_continue(flow: CopyJob) -> None:
     flow.change("drop table orders", "insert into notes values (2, 'm')")
-    stop = flow.stops()
+    stop = flow.expect_stop()
     assert stop.choices == (SKIP,)
     flow.accept(stop, SKIP, rows=5)
     assert (len(flow.copied()), flow.copied("notes")) == (3, [(1, "n"), (2, "m")])
     flow.change("insert into notes values (3, 'o')")
-    assert flow.run(rows=6).status is JobStatus.CANCELED  # a later run is not asked again
+    assert flow.run(rows=6).status is JobStatus.CANCELED  # a later run needs no decision
     assert len(flow.copied("notes")) == 3
 
 
@@ -94,7 +92,7 @@ BEFORE = (
     "ledger.begin.before",
     "ledger.begin.after",
     "ledger.complete.after",
-)  # the change is passed, and the table counts as unread
+)  # the change is applied, and the table counts as unread
 READING = (
     "capture.chunk.before",
     "capture.chunk.middle",
@@ -105,9 +103,9 @@ READING = (
 
 
 @pytest.mark.timeout(300)
-def test_a_reread_that_is_killed_goes_on_where_it_was(runs: CrashRuns, flow: Flow) -> None:
+def test_killed_reread_resumes(runs: CrashRuns, flow: CopyJob) -> None:
     flow.change("alter table orders drop column w", "insert into orders values (4, 'd'), (5, 'e')")
-    stop = flow.stops()
+    stop = flow.expect_stop()
     accept = (f"{stop.at}=reread",)
     for place in (*BEFORE, *READING):
         request = RunRequest(

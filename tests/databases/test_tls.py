@@ -250,7 +250,9 @@ def test_all_that_is_read_of_postgres_is_encrypted_and_a_stranger_is_refused(
         mirror = Mirror(source(f"?ssl=true&sslrootcert={papers.authority}"))
         mirror.run()
         with mirror.source.session() as session:
-            assert session.one("select ssl from pg_stat_ssl where pid = pg_backend_pid()") is True
+            assert (
+                session.scalar("select ssl from pg_stat_ssl where pid = pg_backend_pid()") is True
+            )
         connection.execute("insert into orders values (2, 'b')")
         mirror.source = source(
             "",

@@ -1,6 +1,4 @@
-"""A change of a table that a person has decided about: how it reaches the source, and what the
-source makes of each choice.
-"""
+"""Decisions of an operator about a table change: how the source applies each choice."""
 
 # ruff: noqa: ARG002  # a scripted source has no use for most of what it is given
 import json
@@ -34,8 +32,9 @@ ALTERED, LOST = "log.1:200", "log.1:300"
 
 
 class ScriptedSource(CdcSource):
-    """Tables of SQLite, and a log that is a list of entries: ("row", path), ("alter", path),
-    ("truncate", path).
+    """Tables of SQLite, with a list of entries as the log.
+
+    The entries are ("row", path), ("alter", path) and ("truncate", path).
     """
 
     system = System.SQLITE
@@ -161,9 +160,7 @@ def source_of(
 
 
 def after(source: ScriptedSource, start: Offset) -> tuple[Offset, list[int]]:
-    """The offset when there is nothing more, and the keys of the rows of orders that snapshots gave
-    on the way.
-    """
+    """Return the offset at the end, and the keys of orders that snapshots returned."""
     keys = []
     for _ in range(50):
         end = json.loads(json.dumps(source.latest(start, Limit())))
@@ -190,11 +187,11 @@ def snapshot_done(database: Path) -> Offset:
 LOG = (("row", "orders"), ("alter", "orders"), ("truncate", "notes"), ("row", "orders"))
 
 
-def test_a_change_that_nobody_decided_about_stops_right_before_it(database: Path) -> None:
+def test_undecided_change_stops_the_job_before_it(database: Path) -> None:
     source = source_of(database, *LOG)
     before = source.latest(snapshot_done(database), Limit())
     assert before["log"] == {"n": 1}
-    for _ in range(2):  # the same again after a restart
+    for _ in range(2):  # the same after a restart
         with pytest.raises(TableChanged) as stop:
             source_of(database, *LOG).latest(before, Limit())
         assert stop.value.change == ChangeStop(
@@ -206,7 +203,7 @@ def test_a_change_that_nobody_decided_about_stops_right_before_it(database: Path
     assert "--choice skip" not in text
 
 
-def test_adopt_passes_the_change_and_records_the_new_definition(database: Path) -> None:
+def test_adopt_continues_and_records_the_new_definition(database: Path) -> None:
     start = snapshot_done(database)
     with sqlite3.connect(database) as connection:
         connection.execute("alter table orders add column w text")
@@ -221,7 +218,7 @@ def test_adopt_passes_the_change_and_records_the_new_definition(database: Path) 
     assert is_done(end["tables"]["orders"]["read"])
 
 
-def test_reread_reads_the_whole_table_again_and_no_other(database: Path) -> None:
+def test_reread_reads_only_the_changed_table_again(database: Path) -> None:
     start = snapshot_done(database)
     source = source_of(database, *LOG[:2], accept=(f"orders@{ALTERED}=reread",))
     first = json.loads(json.dumps(source.latest(source.latest(start, Limit()), Limit())))
@@ -233,12 +230,12 @@ def test_reread_reads_the_whole_table_again_and_no_other(database: Path) -> None
     assert source.has_backlog(first)
     end, keys = after(
         source_of(database, *LOG[:2]), first
-    )  # a restart after the checkpoint needs the decision no more
+    )  # a restart after the checkpoint no longer needs the decision
     assert sorted(keys) == list(range(20))
     assert is_done(end["tables"]["orders"]["read"])
 
 
-def test_skip_passes_the_statement_and_leaves_the_table_as_it_is(database: Path) -> None:
+def test_skip_continues_without_changing_the_table(database: Path) -> None:
     start = snapshot_done(database)
     end, keys = after(source_of(database, *LOG, accept=(f"{ALTERED}=adopt", f"{LOST}=skip")), start)
     assert (keys, end["log"], is_done(end["tables"]["notes"]["read"])) == ([], {"n": 4}, True)
@@ -247,14 +244,14 @@ def test_skip_passes_the_statement_and_leaves_the_table_as_it_is(database: Path)
 @pytest.mark.parametrize(
     "accepted", [f"{ALTERED}=skip", f"notes@{ALTERED}=adopt", "log.1:201=adopt"]
 )
-def test_a_decision_about_another_change_or_with_a_choice_that_is_not_there_has_no_effect(
+def test_decision_about_another_change_or_unavailable_choice_has_no_effect(
     database: Path, accepted: str
 ) -> None:
     with pytest.raises(TableChanged, match=ALTERED):
         after(source_of(database, *LOG, accept=(accepted,)), snapshot_done(database))
 
 
-def test_a_pipeline_that_was_built_before_the_change_starts_again_with_the_new_columns(
+def test_pipeline_built_before_the_change_restarts_with_the_new_columns(
     database: Path,
 ) -> None:
     source = source_of(database, *LOG[:2], accept=(f"{ALTERED}=adopt",))
@@ -269,9 +266,7 @@ def test_a_pipeline_that_was_built_before_the_change_starts_again_with_the_new_c
 @pytest.mark.parametrize(
     "statement", ["alter table orders drop column v", "alter table orders rename column v to w"]
 )
-def test_rows_from_before_a_change_that_the_pipeline_cannot_carry_stop_it_before_them(
-    database: Path, statement: str
-) -> None:
+def test_older_rows_that_do_not_fit_the_pipeline_stop_it(database: Path, statement: str) -> None:
     start = snapshot_done(database)
     with sqlite3.connect(database) as connection:
         connection.execute(statement)
@@ -299,20 +294,20 @@ def test_rows_from_before_a_change_that_the_pipeline_cannot_carry_stop_it_before
     )
 
 
-def test_a_change_of_a_table_of_which_nothing_is_read_needs_no_decision(database: Path) -> None:
+def test_change_of_an_unread_table_needs_no_decision(database: Path) -> None:
     start = source_of(database).initial()
     end, keys = after(source_of(database, *LOG[1:2]), start)
     assert (sorted(keys), end["log"]) == (list(range(20)), {"n": 1})
 
 
-def test_rows_from_before_a_column_was_added_are_carried(database: Path) -> None:
+def test_rows_from_before_an_added_column_are_delivered(database: Path) -> None:
     start = snapshot_done(database)
     with sqlite3.connect(database) as connection:
         connection.execute("alter table orders add column w text")
     assert source_of(database, *LOG[:1]).latest(start, Limit())["touched"] == ["orders"]
 
 
-def test_a_table_that_is_gone_stops_the_job_until_it_is_skipped_and_is_not_asked_about_again(
+def test_dropped_table_stops_the_job_until_it_is_skipped_once(
     database: Path,
 ) -> None:
     start = snapshot_done(database)
@@ -329,12 +324,12 @@ def test_a_table_that_is_gone_stops_the_job_until_it_is_skipped_and_is_not_asked
     assert (is_done(again["tables"]["notes"]["read"]), again["gone"]) == (True, [])
 
 
-def test_a_table_that_is_no_longer_asked_for_is_left_out_without_a_word(database: Path) -> None:
+def test_table_removed_from_the_job_file_is_left_out(database: Path) -> None:
     end, _ = after(source_of(database, names=("orders",)), snapshot_done(database))
     assert "gone" not in end
 
 
-def test_a_table_that_never_was_there_is_an_error_at_the_start_and_later(database: Path) -> None:
+def test_table_that_never_existed_is_an_error(database: Path) -> None:
     other = source_of(database, names=("orders", "none"))
     with pytest.raises(TableMissing, match="none"):
         other.initial()
@@ -342,7 +337,7 @@ def test_a_table_that_never_was_there_is_an_error_at_the_start_and_later(databas
         other.latest(snapshot_done(database), Limit())
 
 
-def test_a_decision_that_names_the_table_goes_before_one_that_names_none() -> None:
+def test_decision_with_a_table_takes_precedence() -> None:
     changes = tuple(map(AcceptedChange.parse, ["p:1=adopt", "a.b@p:1=reread"]))
     assert (
         choice_for(changes, "a.b", "p:1"),
@@ -351,7 +346,7 @@ def test_a_decision_that_names_the_table_goes_before_one_that_names_none() -> No
     ) == (REREAD, ADOPT, None)
 
 
-def test_of_two_decisions_about_one_change_the_newer_one_holds() -> None:
+def test_newer_decision_about_a_change_wins() -> None:
     earlier = tuple(map(AcceptedChange.parse, ["p:1=adopt", "p:2=skip"]))
     assert [str(c) for c in merge_accepted(earlier, (AcceptedChange.parse("p:1=reread"),))] == [
         "p:2=skip",
@@ -362,19 +357,19 @@ def test_of_two_decisions_about_one_change_the_newer_one_holds() -> None:
 @pytest.mark.parametrize(
     "text", ["mysql-bin.000004:1234=adopt", "shop.public.o=x@0/1A2B=reread", "a@b@0/1=skip"]
 )
-def test_a_decision_is_read_as_it_is_written(text: str) -> None:
+def test_decision_is_parsed_as_written(text: str) -> None:
     assert str(AcceptedChange.parse(text)) == text
 
 
 @pytest.mark.parametrize(
     "text", ["", "adopt", "=adopt", "a@=adopt", "0/1", "0/1=", "0/1=drop", "x" * 300 + "=adopt"]
 )
-def test_a_decision_that_cannot_be_read_is_refused(text: str) -> None:
+def test_invalid_decision_is_rejected(text: str) -> None:
     with pytest.raises(UserError, match="--accept-change"):
         AcceptedChange.parse(text)
 
 
-def test_the_record_of_a_failure_keeps_what_can_be_decided() -> None:
+def test_failure_record_keeps_the_choices() -> None:
     error = TableChanged(
         "shop.orders", "ALTER TABLE orders ...", "f:4", choices=(ADOPT, SKIP)
     ).for_job(7)

@@ -1,6 +1,4 @@
-"""The binary log from bytes: events, layouts, values in Python and compiled, and packets that were
-cut, turned or made up.
-"""
+"""Parsing of the binary log: events, table maps, values by both decoders, corrupt packets."""
 
 import random
 import struct
@@ -34,7 +32,7 @@ from tidegate.databases.mysql.binlog_values import compiled_module, decoder, raw
 from tidegate.model.errors import TidegateError, Unsupported
 
 DECODERS = [None, *([compiled_module()] if compiled_module() is not None else [])]
-"""The one in Python, and the compiled one where it was built."""
+"""The Python decoder, and the compiled one if it was built."""
 TYPES = [
     (1, 0),
     (2, 0),
@@ -100,7 +98,7 @@ def format_body(algorithm: int) -> bytes:
     )
 
 
-def test_checksums_are_cut_off_where_the_format_says_that_there_are_some() -> None:
+def test_checksums_are_removed_if_the_format_announces_them() -> None:
     reader = EventReader()
     assert rotation(
         reader.event(
@@ -117,7 +115,7 @@ def test_checksums_are_cut_off_where_the_format_says_that_there_are_some() -> No
     assert without.event(event(EventType.XID, b"12345678")).body == b"12345678"
 
 
-def test_a_layout_has_names_and_signs_where_the_server_writes_them() -> None:
+def test_layout_has_optional_names_and_signs() -> None:
     signs, names = b"\1\1\x40", b"\4\6\2id\2an"
     found = read_table_map(table_map_body(b"\x08\x03", b"", signs + names))
     assert (found.database, found.table, found.path) == ("shop", "orders", "shop.orders")
@@ -145,7 +143,7 @@ def known(*columns: LogColumn) -> Recorded:
     return tuple(RecordedColumn(column) for column in columns)
 
 
-def test_rows_of_both_versions_and_packed_ones_are_the_same() -> None:
+def test_row_events_of_both_versions_and_compressed_ones_are_equal() -> None:
     images = b"\0" + struct.pack("<i", 5)
     body = b"\7\0\0\0\0\0\1\0"
     reader = EventReader()
@@ -162,7 +160,7 @@ def test_rows_of_both_versions_and_packed_ones_are_the_same() -> None:
 
 
 @pytest.mark.parametrize("fast", DECODERS)
-def test_values_that_end_too_early_are_damage_and_nothing_else(fast: Any) -> None:
+def test_truncated_values_raise_damage(fast: Any) -> None:
     columns = [raw_column(kind, meta, unsigned=False, name="c") for kind, meta in TYPES]
     rng = random.Random(7)
     decode = decoder(columns, fast)
@@ -178,7 +176,7 @@ def test_values_that_end_too_early_are_damage_and_nothing_else(fast: Any) -> Non
 @pytest.mark.parametrize("fast", DECODERS)
 @pytest.mark.parametrize(("kind", "meta"), TYPES)
 @pytest.mark.parametrize("unsigned", [False, True])
-def test_the_compiled_decoder_gives_what_the_one_in_python_gives(
+def test_compiled_decoder_equals_the_python_decoder(
     fast: Any, kind: int, meta: int, unsigned: bool
 ) -> None:
     column = raw_column(kind, meta, unsigned=unsigned, name="c")
@@ -200,7 +198,7 @@ def outcome(decode: Any, data: bytes) -> str:
         return "damaged"
 
 
-def test_python_alone_is_taken_where_the_environment_says_so(
+def test_environment_disables_the_compiled_decoder(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TIDEGATE_PURE_PYTHON", "1")
@@ -209,7 +207,7 @@ def test_python_alone_is_taken_where_the_environment_says_so(
 
 @settings(derandomize=True, max_examples=300)
 @given(st.binary(max_size=80), st.sampled_from(sorted({int(k) for k in EventType})))
-def test_made_up_events_are_read_or_refused_in_our_words(body: bytes, kind: int) -> None:
+def test_random_events_are_parsed_or_rejected(body: bytes, kind: int) -> None:
     reader = EventReader()
     try:
         found = reader.event(event(kind, body))
@@ -227,7 +225,7 @@ def test_made_up_events_are_read_or_refused_in_our_words(body: bytes, kind: int)
 
 @settings(derandomize=True, max_examples=200)
 @given(st.data())
-def test_cut_and_turned_layouts_are_read_or_refused_in_our_words(data: st.DataObject) -> None:
+def test_corrupt_layouts_are_parsed_or_rejected(data: st.DataObject) -> None:
     whole = bytearray(table_map_body(b"\x08\x0f\xf6", b"\x28\0\x0c\2", b"\1\1\x40\4\6\2id\2an"))
     for _ in range(data.draw(st.integers(0, 3))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
@@ -238,7 +236,7 @@ def test_cut_and_turned_layouts_are_read_or_refused_in_our_words(data: st.DataOb
         return
 
 
-def test_a_small_packet_cannot_ask_for_much_memory() -> None:
+def test_small_packet_cannot_allocate_much_memory() -> None:
     with pytest.raises(ValueError, match="after decompression"):
         decompress(b"\x84\xff\xff\xff\xff" + zlib.compress(b"x"))
     with pytest.raises(ValueError, match="after decompression"):
@@ -340,7 +338,7 @@ def test_a_small_packet_cannot_ask_for_much_memory() -> None:
         ("drop database shop2", Effect.DROP, [("shop2", None)]),
     ],
 )
-def test_statements_tell_which_tables_they_change_and_how(
+def test_statements_are_parsed_to_tables_and_effects(
     text: str, effect: Effect, tables: list[tuple[str, str | None]]
 ) -> None:
     found = table_statement("shop", text)
@@ -370,14 +368,14 @@ def test_statements_tell_which_tables_they_change_and_how(
         ("alter table orders modify a bigint", ()),
     ],
 )
-def test_statements_tell_which_columns_they_add(text: str, added: tuple[str, ...]) -> None:
+def test_added_columns_are_parsed(text: str, added: tuple[str, ...]) -> None:
     found = table_statement("shop", text)
     assert found is not None
     assert tuple(column.name for column in found.added) == added
     assert (found.effect is Effect.ADD_COLUMN) == bool(added)
 
 
-def test_the_definition_of_an_added_column_is_told_whole() -> None:
+def test_definition_of_an_added_column_is_complete() -> None:
     found = table_statement(
         "shop",
         "alter table t add (a varchar(9) default '#f, \\'x' /* why */, b int not null), add c int #"
@@ -400,11 +398,11 @@ def test_the_definition_of_an_added_column_is_told_whole() -> None:
         "create definer=`a`@`%` trigger t before insert on o for each row set @a=1",
     ],
 )
-def test_statements_that_change_no_table_are_passed_over(text: str) -> None:
+def test_statements_that_change_no_table_are_skipped(text: str) -> None:
     assert table_statement("shop", text) is None
 
 
-def test_binary_json_comes_out_as_the_server_writes_it() -> None:
+def test_binary_json_has_the_format_of_the_server() -> None:
     document = (
         b"\0"
         + struct.pack("<HH", 2, 29)
@@ -422,7 +420,7 @@ def test_binary_json_comes_out_as_the_server_writes_it() -> None:
 
 @settings(derandomize=True, max_examples=300)
 @given(st.binary(max_size=60))
-def test_made_up_json_is_read_or_refused_in_our_words(data: bytes) -> None:
+def test_random_json_is_parsed_or_rejected(data: bytes) -> None:
     try:
         json_text(data)
     except LogDamaged:

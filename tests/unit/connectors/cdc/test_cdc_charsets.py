@@ -1,6 +1,4 @@
-"""Character sets of the server: what Python's own codecs have other characters for, and bytes that
-are no text.
-"""
+"""Character sets that differ from Python's codecs, and bytes that are not text."""
 
 import pytest
 
@@ -24,7 +22,7 @@ ASCII = bytes(range(128))
         ("ucs2", b"\x4e\x2d", "中"),
     ],
 )
-def test_text_is_what_the_server_says(charset: str, data: bytes, text: str) -> None:
+def test_text_equals_the_text_of_the_server(charset: str, data: bytes, text: str) -> None:
     assert data.decode(codec_of(charset)) == text
 
 
@@ -39,13 +37,13 @@ def test_text_is_what_the_server_says(charset: str, data: bytes, text: str) -> N
         ("utf16", b"\xd8\x3d"),
     ],
 )
-def test_bytes_that_are_no_text_are_refused(charset: str, data: bytes) -> None:
+def test_bytes_that_are_not_text_are_rejected(charset: str, data: bytes) -> None:
     with pytest.raises(UnicodeDecodeError):
         data.decode(codec_of(charset))
     assert "\ufffd" in data.decode(codec_of(charset), "replace")
 
 
-def test_sets_that_hold_ascii_are_known() -> None:
+def test_ascii_compatible_sets_are_known() -> None:
     plain = {
         name for name in (*SINGLE, *MULTI) if ASCII.decode(codec_of(name)) == ASCII.decode("ascii")
     }

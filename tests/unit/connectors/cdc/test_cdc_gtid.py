@@ -1,6 +1,4 @@
-"""Global transaction ids of MariaDB and MySQL: sets that grow, what is in them, and the lists at
-the heads of log files.
-"""
+"""Global transaction ids of MariaDB and MySQL: sets, and lists at the head of log files."""
 
 import struct
 
@@ -19,7 +17,7 @@ def event(kind: EventType, body: bytes, server: int = 3) -> LogEvent:
     return LogEvent(kind, 1, server, 1000, body)
 
 
-def test_a_transaction_tells_its_id() -> None:
+def test_transaction_id_is_parsed() -> None:
     assert gtid_of(event(EventType.GTID_MARIADB, struct.pack("<QIB", 77, 5, 0))) == "5-3-77"
     assert (
         gtid_of(
@@ -56,7 +54,7 @@ def test_a_set_grows(text: str, more: str, then: str) -> None:
     assert not found.covers(GtidSet(f"{B}:50"))
 
 
-def test_a_set_tells_what_is_in_it() -> None:
+def test_set_contains_its_transactions() -> None:
     maria, mysql = GtidSet("0-1-5,7-2-1"), GtidSet(f"{A}:1-5:7")
     assert [g in maria for g in ("0-9-5", "0-1-6", "3-1-1", f"{A}:1")] == [
         True,
@@ -96,7 +94,7 @@ def test_the_head_of_a_file_lists_what_came_before_it() -> None:
 
 @settings(derandomize=True, max_examples=200)
 @given(st.binary(max_size=60), st.sampled_from([EventType.GTID_LIST, EventType.PREVIOUS_GTIDS]))
-def test_made_up_lists_are_read_or_refused_in_our_words(body: bytes, kind: EventType) -> None:
+def test_random_lists_are_parsed_or_rejected(body: bytes, kind: EventType) -> None:
     try:
         listed_transactions(event(kind, body))
     except LogDamaged:

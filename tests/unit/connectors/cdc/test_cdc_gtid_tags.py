@@ -1,6 +1,4 @@
-"""Global transaction ids of MySQL that have a tag: sets, events and lists, by bytes of a server of
-MySQL 9.7.
-"""
+"""Tagged global transaction ids, with bytes of a server of MySQL 9.7."""
 
 import pytest
 
@@ -27,7 +25,7 @@ def event(kind: int, digits: str) -> LogEvent:
         ("04", "00", f"{A}:1"),
     ],
 )
-def test_a_transaction_with_a_tag_tells_its_id(number: str, tag: str, told: str) -> None:
+def test_id_of_a_tagged_transaction_is_parsed(number: str, tag: str, told: str) -> None:
     digits = f"02 74 00 00 00 02 {PACKED} 04 {number} 06 {tag}"
     assert gtid_of(event(EventType.GTID_TAGGED, f"{digits} {REST}")) == told
     with pytest.raises(LogDamaged):
@@ -45,7 +43,7 @@ def test_the_head_of_a_file_lists_tags() -> None:
     assert str(listed_transactions(event(EventType.PREVIOUS_GTIDS, body))) == f"{A}:1-3:mytag:1-2:7"
 
 
-def test_tags_are_counted_one_by_one() -> None:
+def test_each_tag_is_numbered_separately() -> None:
     found = GtidSet(f"{A}:1-3:MyTag:1-2:other:5")
     found.add(f"{A}:mytag:3")
     found.add(f"{A}:4")

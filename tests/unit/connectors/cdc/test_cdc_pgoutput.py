@@ -1,6 +1,4 @@
-"""The messages of pgoutput from bytes, values as the server writes them, and messages that were
-cut, turned or made up.
-"""
+"""Parsing of pgoutput: messages, values in text format, and corrupt messages."""
 
 import struct
 from datetime import UTC, date, datetime, time
@@ -58,14 +56,14 @@ def test_a_layout_and_its_rows_are_read() -> None:
         b"D\0\0\0\7N\0\0",
     ],
 )
-def test_rows_that_make_no_sense_are_damage(data: bytes) -> None:
+def test_invalid_rows_raise_damage(data: bytes) -> None:
     with pytest.raises(SlotDamaged):
         messages.row_change(data)
 
 
 @settings(derandomize=True, max_examples=300)
 @given(st.sampled_from(b"BCRIUDT"), st.binary(max_size=60))
-def test_made_up_messages_are_read_or_refused_in_our_words(kind: int, rest: bytes) -> None:
+def test_random_messages_are_parsed_or_rejected(kind: int, rest: bytes) -> None:
     data = bytes([kind]) + rest
     try:
         {messages.BEGIN: messages.begin, messages.RELATION: messages.relation}.get(
@@ -76,7 +74,7 @@ def test_made_up_messages_are_read_or_refused_in_our_words(kind: int, rest: byte
 
 
 @pytest.mark.parametrize("fast", [None, compiled_module()])
-def test_a_copy_is_read_however_it_is_cut(fast: Any) -> None:
+def test_copy_is_parsed_in_any_chunks(fast: Any) -> None:
     whole = (
         b"PGCOPY\n\xff\r\n\0"
         + b"\0" * 8
@@ -122,7 +120,7 @@ def test_a_copy_is_read_however_it_is_cut(fast: Any) -> None:
         ("string", "plain", "plain"),
     ],
 )
-def test_values_come_out_of_their_texts(kind: str, text: str, value: Any) -> None:
+def test_values_are_parsed_from_text(kind: str, text: str, value: Any) -> None:
     found = array_of([None, text.encode(), None], parse_type(kind), "c")
     assert found.to_pylist() == [None, value, None]
 
@@ -163,7 +161,7 @@ def test_a_value_that_does_not_fit_names_its_column() -> None:
         max_size=6,
     )
 )
-def test_arrays_of_any_texts_come_back(values: list[str | None]) -> None:
+def test_arrays_of_random_texts_round_trip(values: list[str | None]) -> None:
     quoted = [
         "NULL" if v is None else '"' + v.replace("\\", "\\\\").replace('"', '\\"') + '"'
         for v in values

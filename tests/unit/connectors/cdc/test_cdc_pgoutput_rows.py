@@ -1,6 +1,4 @@
-"""Messages of a slot to batches, in Python and compiled: the same rows, the same cuts and the same
-words for what is wrong, of made-up messages too.
-"""
+"""Decoding of messages to batches, in Python and compiled: the same rows and errors."""
 
 import struct
 from typing import Any
@@ -22,7 +20,7 @@ from tidegate.model.errors import TidegateError
 from tidegate.model.types import Column, Table, parse_type
 
 DECODERS = [None, *([compiled_module()] if compiled_module() is not None else [])]
-"""The one in Python, and the compiled one where it was built."""
+"""The Python decoder, and the compiled one if it was built."""
 TYPES = {"id": "bigint", "note": "string", "amount": "decimal(12,2)", "at": "timestamp_tz"}
 ORDERS, OTHER = 7, 8
 UNTOLD = "u"
@@ -84,7 +82,7 @@ def reading(fast: Any, start: int = 100, end: int = 200) -> MessageReader:
 def outcome(
     fast: Any, data: list[bytes], size: int = 1000
 ) -> tuple[list[list[dict[str, Any]]], str]:
-    """All batches, and what was wrong in the end."""
+    """Return all batches, and the error at the end."""
     found: list[list[dict[str, Any]]] = []
     one = reading(fast)
     try:
@@ -125,7 +123,7 @@ def test_changes_are_rows_with_their_kinds_and_only_those_of_the_range(fast: Any
 
 
 @pytest.mark.parametrize("fast", DECODERS)
-def test_what_an_update_left_alone_comes_from_the_image_before(fast: Any) -> None:
+def test_unchanged_values_come_from_the_before_image(fast: Any) -> None:
     whole = row(b"U", (b"O", A), (b"N", ("1", UNTOLD, "2.00", None)))
     (batch,), _ = outcome(fast, [layout(), begin(100), whole])
     assert [r["note"] for r in batch] == ["a", "a"]
@@ -156,7 +154,7 @@ def test_a_batch_ends_where_it_is_full_and_where_the_layout_changes(
 
 
 @pytest.mark.parametrize("fast", DECODERS)
-def test_a_table_that_is_emptied_or_altered_is_not_read_on(fast: Any) -> None:
+def test_truncated_or_altered_table_stops_reading(fast: Any) -> None:
     empty = b"T" + struct.pack(">IB", 2, 0) + struct.pack(">II", OTHER, ORDERS)
     one = reading(fast)
     assert (
@@ -193,15 +191,13 @@ HOSTILE = [
 
 @pytest.mark.parametrize("fast", DECODERS)
 @pytest.mark.parametrize("message", HOSTILE)
-def test_messages_that_make_no_sense_are_damage_and_ask_for_no_memory(
-    fast: Any, message: bytes
-) -> None:
+def test_invalid_messages_raise_damage_without_allocating(fast: Any, message: bytes) -> None:
     one = reading(fast)
     with pytest.raises(SlotDamaged):
         list(one.take([layout(), begin(100), row(b"I", (b"N", A)), message]))
 
 
-def test_what_is_wrong_is_told_alike() -> None:
+def test_both_decoders_raise_the_same_errors() -> None:
     assert issubclass(IdentityMissing, TidegateError)
     for message in HOSTILE:
         data = [layout(), begin(100), row(b"I", (b"N", A)), message]
@@ -248,7 +244,7 @@ sound = st.one_of(
 
 @settings(derandomize=True, max_examples=100)
 @given(st.lists(sound | changes, max_size=30), st.integers(1, 7))
-def test_both_give_the_same_rows_and_the_same_cuts(data: list[bytes], size: int) -> None:
+def test_both_decoders_return_the_same_batches(data: list[bytes], size: int) -> None:
     data = [layout(), layout(OTHER, "other"), begin(150), *data]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "BATCH_ROWS_MAX", 4)
@@ -258,7 +254,9 @@ def test_both_give_the_same_rows_and_the_same_cuts(data: list[bytes], size: int)
 
 @settings(derandomize=True, max_examples=100)
 @given(st.lists(sound, min_size=1, max_size=8), st.data())
-def test_cut_and_turned_messages_end_alike(data: list[bytes], draw: st.DataObject) -> None:
+def test_corrupt_messages_have_the_same_result_in_both_decoders(
+    data: list[bytes], draw: st.DataObject
+) -> None:
     whole = [layout(), begin(150), *data]
     broken = bytearray(whole[which := draw.draw(st.integers(0, len(whole) - 1))])
     for _ in range(draw.draw(st.integers(0, 3))):
@@ -276,13 +274,13 @@ def test_cut_and_turned_messages_end_alike(data: list[bytes], draw: st.DataObjec
         max_size=6,
     )
 )
-def test_made_up_messages_end_alike(data: list[bytes]) -> None:
+def test_random_messages_have_the_same_result_in_both_decoders(data: list[bytes]) -> None:
     assert outcome(None, [layout(), begin(150), *data]) == outcome(
         DECODERS[-1], [layout(), begin(150), *data]
     )
 
 
-def test_python_alone_is_taken_where_the_environment_says_so(
+def test_environment_disables_the_compiled_decoder(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TIDEGATE_PURE_PYTHON", "1")

@@ -1,4 +1,4 @@
-"""What URLs and settings ask of an encrypted connection."""
+"""Options of URLs and settings for encrypted connections."""
 
 import pytest
 
@@ -26,16 +26,16 @@ from tidegate.databases.tls import Tls, TlsMode, from_debezium, mysql_tls
         ({"sslMode": "trust"}, Tls(TlsMode.REQUIRED)),
     ],
 )
-def test_the_words_of_the_drivers_are_understood(properties: dict[str, str], wanted: Tls) -> None:
+def test_tls_options_of_the_drivers_are_parsed(properties: dict[str, str], wanted: Tls) -> None:
     assert mysql_tls(properties) == wanted
 
 
-def test_a_mode_that_there_is_not_is_named() -> None:
+def test_unknown_mode_is_named() -> None:
     with pytest.raises(ValueError, match="sslMode is 'often'"):
         mysql_tls({"sslMode": "often"})
 
 
-def test_settings_of_debezium_are_taken_however_they_are_nested() -> None:
+def test_nested_debezium_settings_are_read() -> None:
     given = {
         "database": {"ssl": {"mode": "required"}, "history": "x"},
         "database.sslrootcert": "/ca.pem",

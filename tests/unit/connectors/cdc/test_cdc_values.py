@@ -1,6 +1,4 @@
-"""Values of the binary log in the server's own words: numbers of JSON, labels, dates, spans,
-addresses, compressed columns.
-"""
+"""Values of the binary log: JSON numbers, labels, dates, spans, addresses, compression."""
 
 import struct
 import zlib
@@ -116,7 +114,7 @@ def test_compressed_columns_are_unpacked() -> None:
             decompress_value(damaged)
 
 
-def test_a_label_that_the_catalogue_may_have_garbled_is_refused() -> None:
+def test_ambiguous_label_of_the_catalogue_is_rejected() -> None:
     column = raw_column(254, 247 << 8 | 1, unsigned=False, name="c")
     labels = ("?", "a")
     assert finished(column, [2, 1], "string", charset="utf8mb4", labels=labels, exact=True) == [
@@ -129,7 +127,7 @@ def test_a_label_that_the_catalogue_may_have_garbled_is_refused() -> None:
         finished(column, [2, 1], "string", charset="utf8mb4", labels=labels)
 
 
-def test_a_value_that_does_not_fit_is_named_with_its_row() -> None:
+def test_unfit_value_is_reported_with_its_row() -> None:
     column = raw_column(19, 0, unsigned=False, name="t")
     with (
         pytest.raises(

@@ -1,5 +1,6 @@
-"""A CDC source, driven by hand as the pipeline does, and a mirror that is stricter than any sink:
-every change must fit the rows that it has.
+"""A CDC source driven like the pipeline drives it, and a mirror of its tables.
+
+The mirror is stricter than any sink: every change must fit the rows that it has.
 """
 
 import json
@@ -13,7 +14,7 @@ from tidegate.plugin.contract import MULTIPLE_TABLES, Limit, OperatorContext
 from tidegate.plugin.option import Block
 from tidegate.plugin.registry import find
 
-ROUNDS_MAX = 500
+BATCHES_MAX = 500
 
 
 def make_source(
@@ -23,10 +24,7 @@ def make_source(
     *,
     accept: Sequence[str] = (),
 ) -> Any:
-    """The source of a block with these options.
-
-    `accept`: decisions about changes, as --accept-change takes them.
-    """
+    """Return a source with these options; `accept` has decisions as for --accept-change."""
     connector = find(BlockKind.SOURCE, name)
     block = Block(options, lambda _: Location(""), "source[0]")
     values, problems = connector.options.read(block)
@@ -45,16 +43,18 @@ def make_source(
     return connector.load()(values, context)
 
 
-def kept(offset: Any) -> Any:
-    """An offset as it comes back from a checkpoint."""
+def restored(offset: Any) -> Any:
+    """Return an offset as it comes from a checkpoint."""
     return json.loads(json.dumps(offset))
 
 
 def rows_of(
     source: Any, start: Any, end: Any, *, joint: bool = True
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """All rows of a batch as (path, row)."""
-    for split in (source.shared_splits if joint else source.splits)(kept(start), kept(end), 4):
+    """Return all rows of a batch as (path, row)."""
+    for split in (source.shared_splits if joint else source.splits)(
+        restored(start), restored(end), 4
+    ):
         for batch in source.read(split):
             path = (
                 split.table
@@ -68,14 +68,13 @@ def rows_of(
 class Mirror:
     """The rows of all tables by key.
 
-    An insert of a row that is there, or an image before that is not what it has, is a mistake of
-    the source.
+    An insert of an existing row, or a before image that differs, is an error of the source.
     """
 
     def __init__(self, source: Any) -> None:
         self.source = source
         self.rows: dict[tuple[str, ...], dict[str, Any]] = {}
-        self.offset = kept(source.initial())
+        self.offset = restored(source.initial())
 
     def apply(self, path: str, row: dict[str, Any]) -> None:
         keys = next(t.primary_key for t in self.source.tables() if t.path == path)
@@ -95,11 +94,11 @@ class Mirror:
             assert self.rows.pop(key) == row, f"{key} is deleted as another row than it is"
 
     def step(self, limit: Limit | None = None, *, between: Any = None, joint: bool = True) -> bool:
-        """One batch; `between` runs after its range is fixed and before it is read.
+        """Run one batch; return False if there was nothing to read.
 
-        False where there was nothing to read.
+        `between` runs after its range is fixed and before it is read.
         """
-        end = kept(self.source.latest(self.offset, limit or Limit()))
+        end = restored(self.source.latest(self.offset, limit or Limit()))
         if end == self.offset:
             return False
         if between is not None:
@@ -110,14 +109,14 @@ class Mirror:
         return True
 
     def run(self, limit: Limit | None = None) -> int:
-        """Batches until there is nothing to read; how many there were."""
-        for count in range(ROUNDS_MAX):
+        """Run batches until there is nothing to read; return their number."""
+        for count in range(BATCHES_MAX):
             if not self.step(limit):
                 return count
         raise AssertionError("the source does not come to an end")
 
     def table(self, path: str) -> list[dict[str, Any]]:
-        """The rows of a table, by key."""
+        """Return the rows of a table, by key."""
         return [
             row
             for key, row in sorted(self.rows.items(), key=lambda item: tuple(map(str, item[0])))

@@ -1,5 +1,6 @@
-"""Columns that were added: what rows of before hold in them, by the words of each catalogue, and
-how a sink is told.
+"""Values of added columns in existing rows.
+
+They are read from each catalogue, and passed to a sink.
 """
 
 from typing import Any
@@ -25,7 +26,7 @@ NAME = TableName("shop", "", "orders")
 
 
 class Catalogue:
-    """A session that knows one column."""
+    """A session with one column."""
 
     def __init__(self, version: str, *row: Any) -> None:
         self._version = version
@@ -74,7 +75,7 @@ MARIA, MYSQL = "10.11.6-MariaDB", "8.0.36"
         (MARIA, "date", "'2024-02-29'", "2024-02-29"),
         (MARIA, "timestamp", "current_timestamp()", UNKNOWN),
         (MARIA, "bytes", "'x'", "x"),
-        (MARIA, "bytes", "'?'", UNKNOWN),  # it stands for any byte
+        (MARIA, "bytes", "'?'", UNKNOWN),  # it may be any byte
         (MARIA, "bytes", "'x\\0'", UNKNOWN),
         (MYSQL, "bytes", "0x6162", "ab"),
         (MYSQL, "bytes", "0xFF", UNKNOWN),
@@ -85,20 +86,20 @@ MARIA, MYSQL = "10.11.6-MariaDB", "8.0.36"
             "timestamp_tz",
             "2024-01-01 00:00:00",
             UNKNOWN,
-        ),  # in the zone of a session that is not known
+        ),  # in the time zone of an unknown session
         (MARIA, "string", r"'a\\b\n'", "a\\b\n"),
         (MYSQL, "string", "it's", "it's"),
         (MYSQL, "string", "NULL", "NULL"),
         (MYSQL, "timestamp", "CURRENT_TIMESTAMP", UNKNOWN),
     ],
 )
-def test_defaults_are_read_in_the_words_of_the_server(
+def test_defaults_of_the_catalogue_are_parsed(
     version: str, kind: str, default: Any, found: Any
 ) -> None:
     assert value(version, kind, default) == found
 
 
-def test_a_column_that_must_have_a_value_has_a_zero() -> None:
+def test_not_null_column_without_default_has_a_zero() -> None:
     assert value(MARIA, "int", None, nullable="NO") == "0"
     assert value(MARIA, "string", None, nullable="NO", native="varchar(20)") == ""
     assert value(MARIA, "string", None, nullable="NO", native="decimal(65,3)") == "0.000"
@@ -148,7 +149,7 @@ def test_the_catalogue_and_the_statement_must_agree(
     assert undefaultable(change, {"c"}, {}, {}, lambda: False) == ""  # it was there before
 
 
-def test_moments_and_texts_are_plain_or_unknown() -> None:
+def test_constants_are_parsed_or_unknown() -> None:
     assert (
         parse_constant("2024-05-06 07:08:09.5+00", parse_type("timestamp_tz"))
         == "2024-05-06 07:08:09.5"
@@ -159,7 +160,7 @@ def test_moments_and_texts_are_plain_or_unknown() -> None:
     assert to_stored({"a": "5", "b": None, "c": UNKNOWN, "d": False}) == {"a": "5", "d": False}
 
 
-def test_rows_of_before_hold_the_default_or_nothing() -> None:
+def test_existing_rows_have_the_default_or_null() -> None:
     table = Table(path="t", columns=(), options={"defaults": {"a": "5", "b": True}})
     assert missing_column(
         table, Column(name="a", type=parse_type("decimal(9,2)")), 2

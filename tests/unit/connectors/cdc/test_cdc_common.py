@@ -1,6 +1,4 @@
-"""What all CDC sources share: row kinds where keys change or are not read yet, rows taken back,
-chunks, options.
-"""
+"""Parts that all CDC sources share: row kinds, rollback, chunks, options."""
 
 import datetime
 from decimal import Decimal
@@ -61,14 +59,14 @@ def test_a_changed_key_is_a_delete_and_an_insert() -> None:
     ]
 
 
-def test_a_key_that_is_read_as_null_changes_as_others_do() -> None:
+def test_change_of_a_null_key_is_a_key_change() -> None:
     changes = batch(
         (None, "a", 1), (1, "b", 2), (2, "a", 1), (None, "a", 2), (None, "a", 1), (None, "b", 2)
     )
     assert [row[2] for row in rows(normalize_changes(changes, ["id"]))] == [3, 0, 3, 0, 1, 2]
 
 
-def test_rows_that_are_not_read_yet_are_not_there() -> None:
+def test_rows_outside_of_the_read_keys_are_dropped() -> None:
     changes = batch(
         (1, "a", 1),
         (1, "b", 2),
@@ -91,7 +89,7 @@ def test_rows_that_are_not_read_yet_are_not_there() -> None:
     ]
 
 
-def test_rows_are_taken_back_to_what_they_were_before_their_first_change() -> None:
+def test_rows_are_rolled_back_to_before_their_first_change() -> None:
     back = SnapshotRollback(
         ["id"], lambda changes: ArrowOrder("id").inside(changes, KeyChunk(0, 10))
     )
@@ -151,7 +149,7 @@ def key_of(
         "inet6",
     ],
 )
-def test_a_table_of_mariadb_is_cut_by_keys_of_this_type(native: str) -> None:
+def test_mariadb_table_is_split_by_keys_of_this_type(native: str) -> None:
     assert key_of(MYSQL, native) is not None
 
 
@@ -159,7 +157,7 @@ def test_a_table_of_mariadb_is_cut_by_keys_of_this_type(native: str) -> None:
     "native",
     ["tinyint(1)", "double", "time", "enum('a')", "set('a')", "bit(9)", "decimal(65,2)", "point"],
 )
-def test_a_table_of_mariadb_is_one_piece_with_a_key_of_this_type(native: str) -> None:
+def test_mariadb_table_with_a_key_of_this_type_is_one_chunk(native: str) -> None:
     assert key_of(MYSQL, native) is None
 
 
@@ -177,7 +175,7 @@ def test_a_table_of_mariadb_is_one_piece_with_a_key_of_this_type(native: str) ->
         "uuid",
     ],
 )
-def test_a_table_of_postgresql_is_cut_by_keys_of_this_type(native: str) -> None:
+def test_postgresql_table_is_split_by_keys_of_this_type(native: str) -> None:
     assert key_of(POSTGRES, native) is not None
 
 
@@ -185,11 +183,11 @@ def test_a_table_of_postgresql_is_cut_by_keys_of_this_type(native: str) -> None:
     "native",
     ["boolean", "double precision", "mood", "inet", "integer[]", "time without time zone", "jsonb"],
 )
-def test_a_table_of_postgresql_is_one_piece_with_a_key_of_this_type(native: str) -> None:
+def test_postgresql_table_with_a_key_of_this_type_is_one_chunk(native: str) -> None:
     assert key_of(POSTGRES, native) is None
 
 
-def test_only_a_column_of_the_key_cuts_a_table() -> None:
+def test_table_is_split_only_by_a_column_of_its_key() -> None:
     column = NativeColumn(name="n", native="int")
     table = Table(
         path="t", columns=(Column(name="n", type=parse_type("int")),), primary_key=("id",)
@@ -207,7 +205,7 @@ def test_only_a_column_of_the_key_cuts_a_table() -> None:
     )
 
 
-def test_a_range_is_written_with_the_collation_that_it_was_found_in() -> None:
+def test_bounds_keep_the_collation_they_were_found_with() -> None:
     text = key_of(
         MYSQL,
         "varchar(9)",
@@ -228,7 +226,7 @@ def test_a_range_is_written_with_the_collation_that_it_was_found_in() -> None:
     )
 
 
-def test_rows_whose_key_is_read_as_null_are_in_the_first_range_only() -> None:
+def test_rows_with_a_null_key_are_in_the_first_chunk_only() -> None:
     day = key_of(POSTGRES, "date", nullable=True)
     assert day is not None
     odd = '"id" is null or "id" = \'infinity\''
@@ -295,7 +293,7 @@ def test_keys_are_compared_with_the_end_of_a_range(
     ("limit", "value", "statements"),
     [("KEYS_PER_QUERY_MAX", 2, 3), ("QUERY_CHARS_MAX", 7, 3), ("KEYS_PER_QUERY_MAX", 1000, 1)],
 )
-def test_texts_are_compared_by_the_database_a_few_at_a_time(
+def test_strings_are_compared_by_the_database_in_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int, statements: int
 ) -> None:
     monkeypatch.setattr(order, limit, value)
@@ -328,7 +326,7 @@ def test_texts_are_compared_by_the_database_a_few_at_a_time(
         assert found.inside(keys, KeyChunk(None, None)).to_pylist() == [True] * 7
 
 
-def test_a_spool_gives_back_what_it_got_also_from_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spool_returns_its_batches_from_memory_and_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool, "MEMORY_BYTES_MAX", 200)
     with spool.Spool(SCHEMA) as waiting:
         for n in range(20):
@@ -336,7 +334,7 @@ def test_a_spool_gives_back_what_it_got_also_from_disk(monkeypatch: pytest.Monke
         assert [row[0] for one in waiting for row in rows(one)] == list(range(20))
 
 
-def test_a_lost_server_is_asked_again_and_a_mistake_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transient_errors_are_retried_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegate.databases.reconnect.RECONNECT_PAUSES_S", (0.0,))
     asked: list[int] = []
 
@@ -368,7 +366,7 @@ def problems(name: str, **more: Any) -> list[str]:
     return [p.message for p in (*found, *connector.check(block, values))]
 
 
-def test_all_problems_of_the_options_are_told_at_once() -> None:
+def test_all_problems_of_the_options_are_reported_together() -> None:
     assert problems("MySQL-CDC", url="jdbc:mysql://h/d") == []
     assert problems("Postgres-CDC", url="jdbc:postgresql://h/d") == []
     many = problems(
@@ -391,7 +389,7 @@ def test_all_problems_of_the_options_are_told_at_once() -> None:
     )
 
 
-def test_secrets_of_a_plan_are_not_readable_and_come_back() -> None:
+def test_secrets_of_a_plan_are_hidden_and_restored() -> None:
     options = find(BlockKind.SOURCE, "MySQL-CDC").options
     values = {"password": 'p"ss word', "username": "u"}
     hidden = packed(values, options)

@@ -1,12 +1,13 @@
-"""A CDC source knows whether a batch left something behind, of its tables or of its log: then a
-stream does not wait for its interval.
+"""A CDC source reports whether a batch left a backlog, in its tables or its log.
+
+Then a stream does not wait for its interval.
 """
 
 from typing import Any
 
 import psycopg
 import pytest
-from capture_kit import kept, make_source
+from cdc_kit import make_source, restored
 from database_kit import Place
 
 from tidegate.plugin.contract import Limit
@@ -17,10 +18,10 @@ ROUNDS_MAX = 200
 
 
 def steps(source: Any, offset: Any, limit: Limit) -> tuple[Any, list[bool]]:
-    """Batches until there is nothing new: where that is, and what was said after each."""
+    """Run batches until there is nothing new; return the offset and what each reported."""
     said: list[bool] = []
     for _ in range(ROUNDS_MAX):
-        end = kept(source.latest(offset, limit))
+        end = restored(source.latest(offset, limit))
         if end == offset:
             assert not source.has_backlog(end)
             return end, said
@@ -30,7 +31,7 @@ def steps(source: Any, offset: Any, limit: Limit) -> tuple[Any, list[bool]]:
 
 
 @pytest.mark.timeout(600)
-def test_mariadb_is_behind_until_tables_and_log_are_read(
+def test_mariadb_has_backlog_until_tables_and_log_are_read(
     mariadb: MariaDbServer, maria: Place
 ) -> None:
     mariadb.execute("create table orders (id int primary key, name text)", database=maria.database)
@@ -43,8 +44,8 @@ def test_mariadb_is_behind_until_tables_and_log_are_read(
         "snapshot.split.size": 100,
     }
     source = make_source("MySQL-CDC", options)
-    offset = kept(source.initial())
-    assert source.has_backlog(offset)  # nobody has looked yet
+    offset = restored(source.initial())
+    assert source.has_backlog(offset)  # nothing was polled yet
     offset, said = steps(source, offset, Limit(rows=200))
     assert said == [True] * (len(said) - 1) + [False]
     assert len(said) > 1
@@ -61,7 +62,7 @@ def test_mariadb_is_behind_until_tables_and_log_are_read(
 
 
 @pytest.mark.timeout(600)
-def test_postgres_is_behind_until_tables_and_log_are_read(
+def test_postgres_has_backlog_until_tables_and_log_are_read(
     pg: Place, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidegate.connectors.postgrescdc.source.RANGE_BYTES_MIN", 4096)
@@ -83,13 +84,13 @@ def test_postgres_is_behind_until_tables_and_log_are_read(
         }
         source = make_source("Postgres-CDC", options)
         try:
-            offset, said = steps(source, kept(source.initial()), Limit(rows=200, bytes=1 << 30))
+            offset, said = steps(source, restored(source.initial()), Limit(rows=200, bytes=1 << 30))
             assert said[:-1] == [True] * (len(said) - 1)
             assert len(said) > 1
             connection.execute(
                 "insert into orders select n, repeat('y', 2000) from generate_series(1001, 2000) n"
             )
-            end = kept(source.latest(offset, Limit(bytes=1)))
+            end = restored(source.latest(offset, Limit(bytes=1)))
             assert (end != offset, source.has_backlog(end)) == (True, True)
             _, said = steps(source, end, Limit(bytes=1 << 30))
             assert not any(said)
