@@ -54,7 +54,8 @@ SHOWN: dict[str, Any] = {
     "spark.authenticate": "true",
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
     "spark.sql.extensions": (
-        "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions,io.delta.sql.DeltaSparkSessionExtension"
+        "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions,"
+        "io.delta.sql.DeltaSparkSessionExtension"
     ),
     "spark.sql.session.timeZone": "Europe/Berlin",
     "spark.hadoop.fs.s3a.endpoint": "http://minio:9000",

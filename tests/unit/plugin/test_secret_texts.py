@@ -23,8 +23,10 @@ from tidegate.redact import (
 
 JOB = """
 env { job.mode = "BATCH", spark.app.secret = "of-env" }
-source { Jdbc { url = "jdbc:postgresql://ann:of-user-part@h/d?password=of%20parameter&sslmode=require", user = "ann", password = "of-option",
-  properties { sslpassword = "of-map", currentSchema = "sales" }, table_path = "public.t", query = "select 1", plugin_output = "t" } }
+source { Jdbc {
+  url = "jdbc:postgresql://ann:of-user-part@h/d?password=of%20parameter&sslmode=require"
+  user = "ann", password = "of-option", properties { sslpassword = "of-map", currentSchema = "sales" }
+  table_path = "public.t", query = "select 1", plugin_output = "t" } }
 sink { Console { plugin_input = "t" } }
 """
 
