@@ -1,10 +1,10 @@
-"""The pages about the two REST APIs, from their own OpenAPI descriptions. Loaded by
-scripts/docs.py, which writes them.
+"""Generate the reference pages of the two REST APIs from their OpenAPI documents.
 
-It must not say what the descriptions do not: routes, roles, parameters, answers and errors come
-from tidegate.api.
+Loaded by scripts/docs.py, which writes them. Routes, roles, parameters, responses and errors come
+from tidegate.api and nowhere else.
 """
 
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -30,7 +30,10 @@ page is the `cursor` of the following one. Errors are `application/problem+json`
 that is stable across releases. `GET /api/v1/events` is a stream of server-sent events.
 
 Writes are idempotent: submits with the same `Idempotency-Key` create one job, and a repeated stop
-or savepoint request is the same request."""
+or savepoint request is the same request.
+
+Deprecated fields have the value of the field that replaces them. Requests can still use them. They
+are removed in the next minor release."""
 
 V2 = """# SeaTunnel's REST API
 
@@ -59,7 +62,7 @@ def api_pages() -> dict[str, list[str]]:
 
 
 def description() -> Any:
-    """The description of the typed API, of a server that is never started."""
+    """Return the OpenAPI document of the typed API, from a server that is never started."""
     clock, settings = SystemClock(), EngineSettings()
     with closing(open_store("memory:")) as store:
         commands = Commands(store, CheckpointStorage(Path("/nowhere")), settings, clock)
@@ -79,11 +82,11 @@ def _page(head: str, described: Mapping[str, Any], prefix: str) -> Iterator[str]
     yield from (
         head,
         "",
-        ROLES,
+        _wrapped(ROLES),
         "",
-        "Any route may also answer:",
+        "Any route can also return:",
         "",
-        "| status | why |",
+        "| status | meaning |",
         "|---|---|",
     )
     yield from (f"| {status} | {_cell(why)} |" for status, why in common.items())
@@ -98,16 +101,16 @@ def _page(head: str, described: Mapping[str, Any], prefix: str) -> Iterator[str]
 
 
 def _common_errors(described: Mapping[str, Any]) -> dict[str, str]:
-    """What every operation has among its answers, besides success."""
-    all_answers = [
+    """Return the error responses that every operation has."""
+    all_responses = [
         operation["responses"]
         for operations in described["paths"].values()
         for method, operation in operations.items()
         if method in METHODS
     ]
-    shared = set.intersection(*(set(answers) for answers in all_answers))
+    shared = set.intersection(*(set(responses) for responses in all_responses))
     return {
-        status: all_answers[0][status]["description"]
+        status: all_responses[0][status]["description"]
         for status in sorted(shared)
         if not status.startswith("2")
     }
@@ -119,24 +122,24 @@ def _operation(
     yield from (
         f"## {title}",
         "",
-        _sentence(operation.get("description") or operation["summary"]),
+        _wrapped(operation.get("description") or operation["summary"]),
         "",
         f"Role: {operation['x-role']}.",
     )
-    if asked := operation.get("parameters"):
+    if parameters := operation.get("parameters"):
         yield from ("", "| parameter | in | type | meaning |", "|---|---|---|---|")
-        yield from (_parameter(each) for each in asked)
+        yield from (_parameter(each) for each in parameters)
     for media, body in operation.get("requestBody", {}).get("content", {}).items():
         yield from ("", f"Body (`{media}`): {_type(body['schema'])}.")
     yield ""
-    for status, answer in operation["responses"].items():
+    for status, response in operation["responses"].items():
         if status in common:
             continue
-        forms = [
-            f"{_type(form['schema'])} (`{media}`)" if form.get("schema") else f"`{media}`"
-            for media, form in answer.get("content", {}).items()
+        contents = [
+            f"{_type(content['schema'])} (`{media}`)" if content.get("schema") else f"`{media}`"
+            for media, content in response.get("content", {}).items()
         ]
-        yield f"- {status}: {', or '.join(forms) or answer['description']}"
+        yield f"- {status}: {', or '.join(contents) or response['description']}"
     yield ""
 
 
@@ -154,7 +157,7 @@ def _parameter(each: Mapping[str, Any]) -> str:
 def _schema(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"## {name}", "")
     if schema.get("description"):
-        yield from (_sentence(schema["description"].replace("\n", " ")), "")
+        yield from (_wrapped(schema["description"]), "")
     if "properties" not in schema:
         yield from (_type(schema), "")
         return
@@ -213,6 +216,10 @@ def _sentence(text: str) -> str:
     )
 
 
+def _wrapped(text: str) -> str:
+    return textwrap.fill(_sentence(text), 100, break_long_words=False, break_on_hyphens=False)
+
+
 def _cell(text: str) -> str:
-    """Text that cannot end its cell."""
+    """Escape text for a table cell."""
     return text.replace("|", "\\|").replace("\n", " ")

@@ -42,7 +42,7 @@ AUDITED_CHARS_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """An authenticated caller."""
+    """The caller of a request, with its role."""
 
     name: str
     role: Role

@@ -39,7 +39,7 @@ TIMEOUT_ANSWER = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Maximum numbers of connections."""
+    """Maximum number of connections, in total and of one peer."""
 
     total: int
     per_peer: int

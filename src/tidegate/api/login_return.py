@@ -1,4 +1,4 @@
-"""The page to return to after login: carried through the login page, always on this server. Pure."""
+"""The page to return to after login: a parameter of the login page, never another server. Pure."""
 
 from urllib.parse import urlencode
 

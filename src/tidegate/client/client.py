@@ -62,7 +62,7 @@ class Credentials:
     private_key: str = ""
 
     def headers(self) -> dict[str, str]:
-        """Return the Authorization header."""
+        """Return the Authorization header; empty without credentials."""
         if self.token:
             return {"Authorization": f"Bearer {self.token}"}
         if self.user:

@@ -143,7 +143,7 @@ class Pages:
         )
 
     async def unknown(self, request: Request) -> Response:
-        """Handle an unknown path."""
+        """Respond to an unknown path with a not-found page."""
         raise NoSuchPage(request.url.path)
 
     async def cluster(self, request: Request) -> Response:

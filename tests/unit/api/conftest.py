@@ -1,6 +1,4 @@
-"""A server's API on a store in memory, a clock that stands until it is turned, and records made by
-hand.
-"""
+"""Fixtures: a server's API on an in-memory store with a manual clock and handmade records."""
 
 import asyncio
 import threading
@@ -56,8 +54,8 @@ sink {{ Console {{ plugin_input = "t" }} }}
 """
 
 
-class Hands:
-    """A clock that tests turn."""
+class ManualClock:
+    """A clock that advances only when a test says so."""
 
     def __init__(self) -> None:
         self.at_ms = NOW_MS
@@ -72,7 +70,7 @@ class Hands:
     def wait(self, event: threading.Event, _seconds: float) -> bool:
         return event.is_set()
 
-    def turn(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         self.at_ms += round(seconds * 1000)
         self.at_s += seconds
 
@@ -84,7 +82,7 @@ def planned(mode: str = "STREAMING", env: str = "") -> Plan:
 
 
 class Caller:
-    """Sends requests to an application, without a socket between them."""
+    """Sends requests to an application without a socket."""
 
     def __init__(self, app: Starlette) -> None:
         self._runner = asyncio.Runner()
@@ -107,10 +105,10 @@ class Caller:
 
 
 class Site:
-    """The API, what stands behind it, and ways to put things there."""
+    """An API with its store, and methods to put records there."""
 
     def __init__(self, tmp_path: Path, settings: EngineSettings) -> None:
-        self.clock = Hands()
+        self.clock = ManualClock()
         self.settings = settings
         self.fault = Fault.NONE
         self.solid = open_store("memory:")
@@ -183,10 +181,10 @@ class Site:
             ),
         )
 
-    def place(
+    def pipeline(
         self, job_id: int, pipeline: int = 1, *, checkpoint: int = 0, age_s: float = 0, **more: Any
     ) -> None:
-        """A pipeline with a checkpoint of this age."""
+        """Add a pipeline with a checkpoint of this age."""
         completed_ms = NOW_MS - round(age_s * 1000)
         ref = CheckpointRef(
             checkpoint=checkpoint,
@@ -205,16 +203,16 @@ class Site:
         )
         self.put(PIPELINES, f"{job_id}/{pipeline}", state)
 
-    def figures(self, job_id: int, pipeline: int = 1, **figures: Any) -> None:
-        """What the driver has counted."""
+    def metrics(self, job_id: int, pipeline: int = 1, **values: Any) -> None:
+        """Add the metrics that a driver has reported."""
         self.put(
             METRICS,
             f"{job_id}/{pipeline}",
-            PipelineMetrics(pipeline=pipeline, generation=1, **figures),
+            PipelineMetrics(pipeline=pipeline, generation=1, **values),
         )
 
     def ended(self, job_id: int, status: JobStatus = JobStatus.FINISHED, **more: Any) -> None:
-        """The outcome of a job, as it is after its terminal transition."""
+        """Add a job that has ended, as it is after its terminal transition."""
         values = {
             "name": "batch",
             "initialization_ms": NOW_MS - 5000,
@@ -247,7 +245,7 @@ class Site:
         tags: dict[str, str] | None = None,
         holds: tuple[int, ...] = (),
     ) -> None:
-        """A worker, with the jobs that are in its hands."""
+        """Add a worker, with the jobs that are assigned to it."""
         process = ProcessRef(pid=1, started=1, boot="b", host="h")
         self.put(
             WORKERS,
@@ -294,7 +292,7 @@ def make_site(tmp_path: Path) -> Iterator[Callable[[EngineSettings], Site]]:
 
 @pytest.fixture
 def guarded_site(tmp_path: Path) -> Iterator[Site]:
-    """One with a password, below a context path."""
+    """A site with basic authentication, below a context path."""
     settings = EngineSettings()
     made = Site(
         tmp_path,

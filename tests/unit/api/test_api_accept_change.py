@@ -1,6 +1,4 @@
-"""A job that a change of a table has stopped, through the API and the pages: what it is stopped at,
-the choices, and the decision.
-"""
+"""A job that was stopped by a table change: its choices and the decision, in API and web UI."""
 
 from dataclasses import replace
 from typing import Any

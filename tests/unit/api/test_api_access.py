@@ -1,4 +1,4 @@
-"""Who may come in and how far: every route, every kind of stranger."""
+"""Authentication and roles: every route with every kind of caller."""
 
 import logging
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ READS = (
     ),
 )
 PROBES = ("/health", "/ready")  # tests/unit/api/test_api_outage.py
-WISHES = (
+COMMANDS = (
     "/submit-job",
     "/submit-job/upload",
     "/submit-jobs",
@@ -81,7 +81,7 @@ def test_every_route_is_in_one_of_the_lists(closed) -> None:
     assert known - {"/job-info", "/running-job", "/loggers/x", "/api/v1"} == {
         *READS,
         *PROBES,
-        *WISHES,
+        *COMMANDS,
         "/update-tags",
     } - {"/loggers/x"}
 
@@ -102,7 +102,7 @@ def test_anonymous_callers_cannot_read(closed, path: str) -> None:
         assert (answer.status_code, "WWW-Authenticate" in answer.headers) == (401, True)
 
 
-@pytest.mark.parametrize("path", [*WISHES, *ADMINS])
+@pytest.mark.parametrize("path", [*COMMANDS, *ADMINS])
 def test_anonymous_callers_and_viewers_cannot_write(closed, path: str) -> None:
     assert closed.http.post(path, json={}).status_code == 401
     assert closed.http.post(path, json={}, headers=holder(closed, Role.VIEWER)).status_code == 403
@@ -120,10 +120,10 @@ def test_each_role_can_use_its_routes(closed) -> None:
 
 def test_a_token_expires_or_is_revoked(closed) -> None:
     brief, lasting = holder(closed, Role.VIEWER, lives_ms=60_000), holder(closed, Role.VIEWER)
-    closed.clock.turn(59)
+    closed.clock.advance(59)
     closed.context.catch_up()
     assert closed.http.get("/overview", headers=brief).status_code == 200
-    closed.clock.turn(1)
+    closed.clock.advance(1)
     closed.context.catch_up()
     assert closed.http.get("/overview", headers=brief).status_code == 401
     tokens = Tokens(closed.solid, closed.clock)

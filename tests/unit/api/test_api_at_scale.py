@@ -1,6 +1,4 @@
-"""Lists of many jobs cost what is shown of them and what has changed, not what is there; and they
-are the same as if they were made anew.
-"""
+"""Listing many jobs costs what is shown and what has changed, and equals a fresh rendering."""
 
 from typing import Any
 
@@ -121,11 +119,11 @@ def test_an_unreadable_outcome_does_not_hide_others(site) -> None:
 
 def test_the_cached_text_of_a_job_equals_its_model(site) -> None:
     site.running(1, name='a "quoted" näme')
-    site.place(1, checkpoint=3, age_s=7, rows_read=11, rows_written=10)
+    site.pipeline(1, checkpoint=3, age_s=7, rows_read=11, rows_written=10)
     site.running(2, JobStatus.PENDING, reason="no slot is free")
     site.ended(3)
     for turned_s in (0, 0, 2.5):
-        site.clock.turn(turned_s)
+        site.clock.advance(turned_s)
         shown = site.get("/api/v1/jobs").json()
         rows, now_ms = site.context.job_index.rows(), site.clock.now_ms()
         assert shown == {
@@ -142,11 +140,11 @@ def test_the_cached_text_of_a_job_equals_its_model(site) -> None:
 
 def test_an_unchanged_page_is_not_sent_again(site) -> None:
     site.running(1)
-    site.place(1, checkpoint=1)
-    site.figures(1, rows_read=5)
+    site.pipeline(1, checkpoint=1)
+    site.metrics(1, rows_read=5)
     first = site.get("/api/v1/jobs")
     known = {"If-None-Match": first.headers["etag"]}
-    site.figures(1, rows_read=5, at_ms=NOW_MS)  # a sign of life
+    site.metrics(1, rows_read=5, at_ms=NOW_MS)  # a heartbeat
     again = site.get("/api/v1/jobs", headers=known)
     assert (again.status_code, again.content, again.headers["etag"]) == (
         304,
@@ -156,7 +154,7 @@ def test_an_unchanged_page_is_not_sent_again(site) -> None:
     assert (
         site.get("/api/v1/jobs?limit=1&status=RUNNING", headers=known).status_code == 304
     )  # the same jobs
-    site.figures(1, rows_read=6)
+    site.metrics(1, rows_read=6)
     assert site.get("/api/v1/jobs", headers=known).status_code == 200
     one = site.get("/api/v1/jobs/1")
     assert (
@@ -168,7 +166,7 @@ def test_an_unchanged_page_is_not_sent_again(site) -> None:
 
 def test_simultaneous_requests_for_all_jobs_get_the_same_bytes(site) -> None:
     site.running(1)
-    site.place(1, checkpoint=1, age_s=3)
+    site.pipeline(1, checkpoint=1, age_s=3)
     site.context.catch_up()
     board = RunningJobsCache(site.cache)
     first = board.all_json(NOW_MS)
@@ -176,15 +174,15 @@ def test_simultaneous_requests_for_all_jobs_get_the_same_bytes(site) -> None:
     assert b'"secondsSinceLastCheckpoint":"3"' in first
     assert b'"secondsSinceLastCheckpoint":"4"' in board.all_json(NOW_MS + 1000)
     later = board.all_json(NOW_MS + 1000)
-    site.place(1, checkpoint=2, age_s=0)
+    site.pipeline(1, checkpoint=2, age_s=0)
     site.context.catch_up()
     assert board.all_json(NOW_MS + 1000) is not later
 
 
 def test_running_jobs_show_whether_they_can_be_restored(site) -> None:
     site.running(1)
-    site.place(1)
+    site.pipeline(1)
     assert site.get("/running-jobs").json()[0]["restorable"] is False
-    site.place(1, checkpoint=1)
+    site.pipeline(1, checkpoint=1)
     assert site.get("/running-jobs").json()[0]["restorable"] is True
     assert site.get("/job-info/1").json()["restorable"] is True

@@ -1,6 +1,4 @@
-"""Both descriptions, asked everything that they allow: no server error, no answer that is not
-described.
-"""
+"""Requests generated from both OpenAPI documents: no server error, no undocumented response."""
 
 import re
 from dataclasses import replace
@@ -46,7 +44,7 @@ def furnished(site: Any) -> Any:
         health=CheckpointHealth.LATE,
         failures=(Failure(at_ms=NOW_MS, generation=1, message="it broke"),),
     )
-    site.place(1, checkpoint=3, checkpoints=3)
+    site.pipeline(1, checkpoint=3, checkpoints=3)
     site.running(2, JobStatus.PENDING, reason="no slot")
     site.ended(3)
     site.ended(

@@ -1,4 +1,4 @@
-"""The stream of events: what is told, when, and that it is made once for all who listen."""
+"""The event stream: what is published, when, and that it is serialized once for all listeners."""
 
 import asyncio
 import json
@@ -37,10 +37,10 @@ def test_a_new_state_is_published_at_once_and_progress_after_a_second(site) -> N
     site.running(7)
     assert turn(site, live, changed) == 1
     assert said(live) == {"jobs": ["7"]}
-    site.place(7, checkpoint=1)
+    site.pipeline(7, checkpoint=1)
     assert turn(site, live, changed) == 1
-    site.place(7, checkpoint=2)
-    site.clock.turn(PROGRESS_EVERY_S)
+    site.pipeline(7, checkpoint=2)
+    site.clock.advance(PROGRESS_EVERY_S)
     assert turn(site, live, changed) == 2
     site.running(7, JobStatus.FAILING)
     assert turn(site, live, changed) == 3
@@ -52,15 +52,15 @@ def test_a_new_state_is_published_at_once_and_progress_after_a_second(site) -> N
 def test_a_heartbeat_without_news_is_not_published(site) -> None:
     news, changed = JobUpdates(site.cache), site.cache.listen()
     site.running(1)
-    site.figures(1, rows_read=5, at_ms=1)
+    site.metrics(1, rows_read=5, at_ms=1)
     site.context.catch_up()
     news.refresh(changed.take())
     assert news.take() == [1]
-    site.figures(1, rows_read=5, at_ms=2)
+    site.metrics(1, rows_read=5, at_ms=2)
     site.context.catch_up()
     news.refresh(changed.take())
     assert (news.urgent, news.other) == (set(), set())
-    site.figures(1, rows_read=6, at_ms=3)
+    site.metrics(1, rows_read=6, at_ms=3)
     site.context.catch_up()
     news.refresh(changed.take())
     assert (news.urgent, news.other) == (set(), {1})
@@ -80,11 +80,11 @@ def test_an_idle_stream_sends_keep_alives_and_reports_a_lost_store(
     live, changed = EventStream(site.context), site.cache.listen()
     site.context.catch_up()
     live.publish_due(changed.take())
-    site.clock.turn(ALIVE_EVERY_S)
+    site.clock.advance(ALIVE_EVERY_S)
     assert turn(site, live, changed) == 1
     assert said(live) == {"reason": ""}
     site.fault = Fault.UNAVAILABLE
-    site.clock.turn(6)
+    site.clock.advance(6)
     assert turn(site, live, changed) == 2
     assert "cannot be reached" in said(live)["reason"]
     site.fault = Fault.NONE

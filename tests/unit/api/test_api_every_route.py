@@ -1,5 +1,6 @@
-"""Every route of both APIs and of the pages, found in their own tables: strangers, lookers,
-requests that make no sense. A clear 4xx, and nothing changed.
+"""Every route of both APIs and of the web UI: anonymous callers, viewers, invalid requests.
+
+Routes are read from the route tables. Each request gets a clear 4xx and changes nothing.
 """
 
 import asyncio
@@ -198,7 +199,7 @@ def test_routes_of_all_three_tables_are_tested(closed: Building) -> None:
 def test_anonymous_callers_are_rejected_everywhere(closed: Building) -> None:
     expired = closed.holder(Role.ADMIN, lives_ms=1_000)
     token_id = expired["Authorization"].split("_")[1]
-    closed.site.clock.turn(2)
+    closed.site.clock.advance(2)
     closed.site.context.catch_up()
     wrong = [
         {},

@@ -1,6 +1,4 @@
-"""When the store is out of reach, who may come in, what is not there, and how long a long list
-takes.
-"""
+"""Unreachable store, authentication, unknown paths, and long lists."""
 
 import time
 
@@ -30,9 +28,9 @@ def test_reads_continue_for_five_seconds_without_the_store_and_recover(site, pat
     site.running(1)
     assert site.get(path).status_code == 200
     site.fault = Fault.UNAVAILABLE
-    site.clock.turn(4.9)
+    site.clock.advance(4.9)
     assert site.get(path).status_code == 200
-    site.clock.turn(0.2)
+    site.clock.advance(0.2)
     answer = site.get(path)
     assert (answer.status_code, answer.json()["status"]) == (503, "fail")
     assert answer.json()["message"]
@@ -58,7 +56,7 @@ def test_commands_fail_with_the_reason_while_the_store_is_unreachable(site, faul
 
 def test_metrics_show_an_unreachable_store_and_no_outdated_values(site) -> None:
     site.running(1)
-    site.place(1, checkpoint=3, age_s=7, rows_read=11, rows_written=10)
+    site.pipeline(1, checkpoint=3, age_s=7, rows_read=11, rows_written=10)
     site.leader()
     text = site.get("/metrics").text
     assert 'tidegate_job_checkpoint_age_seconds{job_id="1",job_name="stream"} 7\n' in text
@@ -71,7 +69,7 @@ def test_metrics_show_an_unreachable_store_and_no_outdated_values(site) -> None:
     assert "tidegate_store_reachable 1\n" in text
     assert 'tidegate_store_entries{map="running-job-info"} 1\n' in text
     site.fault = Fault.UNAVAILABLE
-    site.clock.turn(6)
+    site.clock.advance(6)
     text = site.get("/metrics").text
     assert "tidegate_store_reachable 0\n" in text
     assert "tidegate_job" not in text
@@ -79,7 +77,7 @@ def test_metrics_show_an_unreachable_store_and_no_outdated_values(site) -> None:
 
 def test_every_line_of_the_metrics_is_a_comment_or_a_sample(site) -> None:
     site.running(1, name='a "quoted"\nname \\ here')
-    site.place(1, checkpoint=1)
+    site.pipeline(1, checkpoint=1)
     site.worker("w")
     answer = site.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -141,12 +139,12 @@ def test_two_thousand_jobs_are_listed_from_cached_text(site) -> None:
     """The aim is 50 ms; the limit here is for a machine that is busy with other things too."""
     for job_id in range(1, 2001):
         site.running(job_id)
-        site.place(job_id, checkpoint=job_id)
+        site.pipeline(job_id, checkpoint=job_id)
     site.context.refresh()
     assert len(site.http.get("/running-jobs").json()) == 2000
     took_s = []
     for turn in range(10):
-        site.figures(turn + 1, rows_read=turn)
+        site.metrics(turn + 1, rows_read=turn)
         site.context.refresh()
         began_s = time.perf_counter()
         site.http.get("/running-jobs")
@@ -171,12 +169,12 @@ def test_texts_of_deleted_jobs_are_dropped(site) -> None:
 def test_only_changed_jobs_are_read_again(site) -> None:
     for job_id in (1, 2):
         site.running(job_id)
-        site.figures(job_id, rows_read=1, at_ms=1)
+        site.metrics(job_id, rows_read=1, at_ms=1)
     site.context.refresh()
     board = RunningJobsCache(site.cache)
     before = {entry.job.state.job_id: entry for entry in board.entries()}
-    site.figures(1, rows_read=2, at_ms=2)
-    site.figures(2, rows_read=1, at_ms=2)
+    site.metrics(1, rows_read=2, at_ms=2)
+    site.metrics(2, rows_read=1, at_ms=2)
     site.context.refresh()
     after = {entry.job.state.job_id: entry for entry in board.entries()}
     assert after[1] is not before[1]

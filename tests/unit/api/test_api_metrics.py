@@ -1,6 +1,4 @@
-"""Figures for scrapers: all of them are there, documented, and in a format that strict readers
-take.
-"""
+"""Metrics for scrapers: complete, documented, and in a format that strict parsers accept."""
 
 import re
 from pathlib import Path
@@ -87,7 +85,7 @@ def busy(site):
         "7/1",
         PipelineState(job_id=7, pipeline=1, lineage="l", generation=1, retained=refs, **figures),
     )
-    runway = (
+    log_retention = (
         LogRetentionMetric(source="a", level=RetentionLevel.LOW, seconds_left=90.5, bytes_left=500),
         LogRetentionMetric(source="b", seconds_left=3600, bytes_left=None),
     )
@@ -99,7 +97,9 @@ def busy(site):
             "Sink[0]-Console": {"db.t": Rate(2, 16)},
         },
     )
-    site.figures(7, rows_read=15, done=3, total=10, unit="files", log_retention=runway, rates=rates)
+    site.metrics(
+        7, rows_read=15, done=3, total=10, unit="files", log_retention=log_retention, rates=rates
+    )
     site.running(8, JobStatus.PENDING)
     site.ended(9, JobStatus.FAILED)
     site.worker("w")
@@ -206,7 +206,7 @@ def test_metrics_follow_changes_and_drop_ended_jobs(busy) -> None:
         'job_id="8",job_name="other",status="RUNNING"'
         in families(busy.get("/metrics").text)["tidegate_job_status"]
     )
-    busy.clock.turn(1)
+    busy.clock.advance(1)
     assert 10 in families(busy.get("/metrics").text)["tidegate_job_checkpoint_age_seconds"].values()
     busy.running(8, JobStatus.CANCELED)
     assert 'job_id="8"' not in busy.get("/metrics").text

@@ -1,6 +1,4 @@
-"""What operators ask of a server besides jobs: checkpoints, the queue, logs, threads, tags,
-options, lists of wishes.
-"""
+"""Routes for operators: checkpoints, queue, logs, threads, tags, options, bulk commands."""
 
 import json
 import logging
@@ -60,7 +58,7 @@ def test_checkpoints_of_a_job_by_pipeline(site) -> None:
     pending = PendingBatch(
         checkpoint=4, ranges={"s": SourceRange(0, 1)}, generation=1, begun_ms=NOW_MS - 5
     )
-    site.place(7, checkpoint=3, checkpoints=3, pending=pending)
+    site.pipeline(7, checkpoint=3, checkpoints=3, pending=pending)
     site.put(
         CHECKPOINT_HISTORY,
         "7/1",
@@ -264,7 +262,7 @@ def test_the_options_of_a_connector(site) -> None:
 
 def test_openmetrics_text_ends_with_its_end_mark(site) -> None:
     site.running(1)
-    site.place(1, checkpoint=1, rows_read=5, rows_written=5)
+    site.pipeline(1, checkpoint=1, rows_read=5, rows_written=5)
     answer = site.get("/openmetrics")
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
     assert answer.text.endswith("# EOF\n")

@@ -1,4 +1,4 @@
-"""What is answered and shown while the store is lost, full or damaged in part."""
+"""Responses and pages while the store is lost, full or partly damaged."""
 
 import os
 from dataclasses import replace
@@ -48,8 +48,8 @@ def full(site: Any) -> None:
 def streaming(site: Any, job_id: int) -> None:
     """A stream with an interval of 2 s and a timeout of 30 s: LATE after 32 s, STALLED after 60 s."""
     site.running(job_id)
-    site.place(job_id, checkpoint=3, status=PipelineStatus.RUNNING)
-    site.figures(job_id, phase="writing")
+    site.pipeline(job_id, checkpoint=3, status=PipelineStatus.RUNNING)
+    site.metrics(job_id, phase="writing")
     site.context.catch_up()
 
 
@@ -79,15 +79,15 @@ def test_probes_show_anonymous_callers_neither_names_nor_messages(make_site: Any
     _, token = Tokens(site.solid, site.clock).create("x", Role.VIEWER)
     site.context.catch_up()
     full(site)
-    stranger, viewer = (
+    anonymous, viewer = (
         site.http.get("/health", headers=headers)
         for headers in ({}, {"Authorization": f"Bearer {token}"})
     )
-    assert (stranger.status_code, viewer.status_code) == (503, 503)
-    assert stranger.json()["store"]["reachable"] is False
-    assert "cannot be written" in stranger.json()["message"]
+    assert (anonymous.status_code, viewer.status_code) == (503, 503)
+    assert anonymous.json()["store"]["reachable"] is False
+    assert "cannot be written" in anonymous.json()["message"]
     for secret in ("server-1", "127.0.0.1", "/home/store", token):
-        assert secret not in stranger.text
+        assert secret not in anonymous.text
     assert viewer.json()["store"]["reason"] == viewer.json()["message"] == FULL
     assert viewer.json()["server"]["id"] == "server-1"
 
@@ -106,7 +106,7 @@ def test_jobs_are_late_and_then_stalled_with_the_reason_while_nothing_can_be_wri
     full(site)
     tags = set()
     for seconds, level in ((31, "OK"), (2, "LATE"), (20, "LATE"), (10, "STALLED")):
-        site.clock.turn(seconds)
+        site.clock.advance(seconds)
         tags.add(site.get("/api/v1/jobs/1").headers["etag"])
         shown = site.get("/job-info/1").json()
         listed = site.get("/running-jobs").json()[0]
@@ -136,7 +136,7 @@ def test_an_unreadable_store_is_reported_with_the_last_known_jobs(site) -> None:
         (40, "job 1 is RUNNING and LATE"),
         (30, "job 1 is RUNNING and STALLED"),
     ):
-        site.clock.turn(seconds)
+        site.clock.advance(seconds)
         site.get("/health")
         for path in ("/job-info/1", "/running-jobs", "/health", "/ready"):
             answer = site.get(path)
@@ -153,11 +153,11 @@ def test_an_unreadable_store_is_reported_with_the_last_known_jobs(site) -> None:
 
 def test_a_starting_job_is_late_too_while_the_store_is_unreachable(site) -> None:
     site.running(1)
-    site.place(1, status=PipelineStatus.CREATED)
+    site.pipeline(1, status=PipelineStatus.CREATED)
     site.context.catch_up()
     site.fault = Fault.UNAVAILABLE
     for seconds in (6, 40, 30):
-        site.clock.turn(seconds)
+        site.clock.advance(seconds)
         site.get("/health")
     assert site.get("/job-info/1").json()["message"].endswith("job 1 is RUNNING and STALLED")
 

@@ -1,4 +1,4 @@
-"""What the API shows: shapes, states, ages, paging."""
+"""SeaTunnel's read routes: document formats, states, ages, paging."""
 
 import json
 from pathlib import Path
@@ -137,8 +137,8 @@ def test_the_overview_counts_jobs_by_state_and_slots_of_workers(site) -> None:
 
 def test_a_running_job_has_the_fields_of_seatunnel_and_its_checkpoints(site) -> None:
     site.running(77, name="stream")
-    site.place(77, checkpoint=12, age_s=30, rows_read=100, rows_written=90, checkpoints=12)
-    site.figures(77, rows_read=120, rows_written=110, at_ms=NOW_MS)
+    site.pipeline(77, checkpoint=12, age_s=30, rows_read=100, rows_written=90, checkpoints=12)
+    site.metrics(77, rows_read=120, rows_written=110, at_ms=NOW_MS)
     (job,) = site.get("/running-jobs").json()
     assert job.keys() >= RUNNING_KEYS | CHECKPOINT_KEYS
     assert (job["jobId"], job["jobName"], job["jobStatus"], job["isStartWithSavePoint"]) == (
@@ -175,26 +175,26 @@ def test_a_running_job_has_the_fields_of_seatunnel_and_its_checkpoints(site) -> 
 
 def test_the_age_of_a_checkpoint_grows_while_nothing_is_written(site) -> None:
     site.running(1)
-    site.place(1, checkpoint=1, age_s=5)
+    site.pipeline(1, checkpoint=1, age_s=5)
     ages = []
     for _ in range(3):
         ages.append(site.get("/running-jobs").json()[0]["secondsSinceLastCheckpoint"])
-        site.clock.turn(10)
+        site.clock.advance(10)
     assert ages == ["5", "15", "25"]
 
 
 def test_an_idle_job_is_as_young_as_its_last_confirmation(site) -> None:
     site.running(1)
-    site.place(1, checkpoint=4, age_s=500, confirmed_ms=NOW_MS - 2000)
+    site.pipeline(1, checkpoint=4, age_s=500, confirmed_ms=NOW_MS - 2000)
     (job,) = site.get("/running-jobs").json()
     assert (job["lastCheckpointId"], job["secondsSinceLastCheckpoint"]) == ("4", "2")
 
 
 def test_the_oldest_unfinished_pipeline_determines_the_age(site) -> None:
     site.running(1)
-    site.place(1, 1, checkpoint=9, age_s=1)
-    site.place(1, 2, checkpoint=5, age_s=40)
-    site.place(1, 3, checkpoint=2, age_s=900, status=PipelineStatus.FINISHED)
+    site.pipeline(1, 1, checkpoint=9, age_s=1)
+    site.pipeline(1, 2, checkpoint=5, age_s=40)
+    site.pipeline(1, 3, checkpoint=2, age_s=900, status=PipelineStatus.FINISHED)
     (job,) = site.get("/running-jobs").json()
     assert (job["lastCheckpointId"], job["secondsSinceLastCheckpoint"]) == ("9", "40")
 
@@ -220,7 +220,7 @@ def test_the_log_retention_of_every_source_is_shown_with_the_worst_level(site) -
     site.running(1)
     (job,) = site.get("/running-jobs").json()
     assert job["runway"] == {"level": "OK", "reason": "", "sources": []}
-    site.figures(
+    site.metrics(
         1,
         log_retention=(
             LogRetentionMetric(
@@ -255,13 +255,13 @@ def test_recovering_is_shown_as_pending(site) -> None:
 
 def test_a_change_of_any_record_is_seen_in_the_next_answer(site) -> None:
     site.running(1)
-    site.place(1, checkpoint=1)
+    site.pipeline(1, checkpoint=1)
     assert site.get("/running-jobs").json()[0]["lastCheckpointId"] == "1"
-    site.place(1, checkpoint=2, rows_written=5)
-    site.figures(1, rows_written=7)
+    site.pipeline(1, checkpoint=2, rows_written=5)
+    site.metrics(1, rows_written=7)
     job = site.get("/running-jobs").json()[0]
     assert (job["lastCheckpointId"], job["metrics"]["SinkWriteCount"]) == ("2", "7")
-    site.figures(1, rows_written=8)
+    site.metrics(1, rows_written=8)
     assert site.get("/running-jobs").json()[0]["metrics"]["SinkWriteCount"] == "8"
     site.running(1, JobStatus.CANCELING)
     assert site.get("/running-jobs").json()[0]["jobStatus"] == "CANCELING"
@@ -269,8 +269,8 @@ def test_a_change_of_any_record_is_seen_in_the_next_answer(site) -> None:
 
 def test_metrics_of_an_older_generation_do_not_count(site) -> None:
     site.running(1, generation=2)
-    site.place(1, checkpoint=1, rows_read=3, rows_written=3)
-    site.figures(1, rows_read=50, rows_written=50)
+    site.pipeline(1, checkpoint=1, rows_read=3, rows_written=3)
+    site.metrics(1, rows_read=50, rows_written=50)
     assert site.get("/job-info/1").json()["metrics"]["SourceReceivedCount"] == "3"
 
 
@@ -402,7 +402,7 @@ def test_health_shows_the_leader_and_the_state_of_the_store(site) -> None:
 
 
 @pytest.mark.skipif(
-    not GOLDEN.is_dir(), reason="the recorded answers of the reference are not here"
+    not GOLDEN.is_dir(), reason="the recorded responses of SeaTunnel are not available"
 )
 @pytest.mark.parametrize(
     ("golden", "path"),
@@ -421,7 +421,7 @@ def test_health_shows_the_leader_and_the_state_of_the_store(site) -> None:
 )
 def test_a_response_has_every_key_and_type_of_seatunnel(site, golden: str, path: str) -> None:
     site.running(1)
-    site.place(1, checkpoint=1)
+    site.pipeline(1, checkpoint=1)
     site.ended(2)
     site.ended(3, JobStatus.FAILED, failures=(Failure(at_ms=1, generation=1, message="no"),))
     site.ended(4, JobStatus.CANCELED)

@@ -1,6 +1,4 @@
-"""From where a submitted job goes on: our parameters and the reference's, their refusals in the
-words of a request, and the restore report in job-info.
-"""
+"""Restore options of a submit: our parameters and SeaTunnel's, messages, and the restore report."""
 
 import json
 import socket
@@ -98,7 +96,7 @@ def ended(
 
 
 @pytest.mark.parametrize(
-    ("query", "wish"),
+    ("query", "options"),
     [
         ({}, RestoreOptions(RestoreSource.ASK)),
         ({"restore": "auto"}, RestoreOptions(RestoreSource.AUTO)),
@@ -158,9 +156,9 @@ def ended(
     ],
 )
 def test_request_parameters_are_parsed_as_restore_options(
-    query: dict[str, str], wish: RestoreOptions
+    query: dict[str, str], options: RestoreOptions
 ) -> None:
-    assert restore_options(query) == wish
+    assert restore_options(query) == options
 
 
 @pytest.mark.parametrize(
@@ -172,7 +170,7 @@ def test_request_parameters_are_parsed_as_restore_options(
         ("restoreFrom=abc", "not a jobId"),
         ("skipFile=b.csv", "skipFile='b.csv' is not an absolute path"),
         ("acceptFile=b.csv", "acceptFile='b.csv' is not an absolute path"),
-        ("onMissing=perhaps", "onMissing='perhaps' is not understood: say fail or fresh"),
+        ("onMissing=perhaps", "onMissing='perhaps' is invalid: use fail or fresh"),
         ("takeover=perhaps", "takeover"),
         ("jobId=9&restore=savepoint:1", "there is no savepoint '1' of job 9"),
         ("jobId=9&restore=latest", "say onMissing=fresh"),

@@ -1,4 +1,4 @@
-"""Tokens over the typed API: admins only, secrets once, a line in the audit log for each act."""
+"""Tokens over the typed API: admins only, secrets shown once, every change audited."""
 
 import logging
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What answers and pages say is what is so: one rate, ended pipelines, edges, restarts, histories."""
+"""Responses and pages agree: rates, ended pipelines, edges, restarts, histories."""
 
 import json
 from dataclasses import replace
@@ -52,7 +52,7 @@ def site(site):
 def flowing(site, job_id: int = 7, **state) -> None:
     """A job that has run for long and was restarted a moment ago."""
     site.running(job_id, entered={"SCHEDULED": NOW_MS - 1, "RUNNING": NOW_MS - 1}, **state)
-    site.place(
+    site.pipeline(
         job_id,
         checkpoint=2,
         checkpoints=2,
@@ -90,7 +90,7 @@ def rates_everywhere(site, job_id: int = 7) -> list[object]:
 
 def test_the_rate_is_the_same_in_every_response_and_page(site) -> None:
     flowing(site)
-    site.figures(7, rates=FLOW)
+    site.metrics(7, rates=FLOW)
     assert rates_everywhere(site) == [1990, 1990, 1990, "1990", "1990", "1990"]
     assert site.get("/job-info/7").json()["metrics"]["SourceReceivedBytesPerSeconds"] == "16000"
     page = site.get("/ui/jobs/7").text
@@ -100,7 +100,7 @@ def test_the_rate_is_the_same_in_every_response_and_page(site) -> None:
 
 def test_a_driver_that_was_killed_leaves_no_rate_and_no_average(site) -> None:
     flowing(site, generation=2)
-    site.figures(7, rates=FLOW)  # of generation 1
+    site.metrics(7, rates=FLOW)  # of generation 1
     assert rates_everywhere(site) == [None, None, None, "0", "0", None]
     assert "\u2013/s" in site.get("/ui/jobs/7").text
     site.put(METRICS, "7/1", PipelineMetrics(pipeline=1, generation=2, rates=FLOW))
@@ -112,23 +112,23 @@ def test_a_driver_that_was_killed_leaves_no_rate_and_no_average(site) -> None:
 )
 def test_a_job_without_a_driver_has_no_rate(site, status: JobStatus) -> None:
     flowing(site, status=status)
-    site.figures(7, rates=FLOW)
+    site.metrics(7, rates=FLOW)
     assert rates_everywhere(site) == [None, None, None, "0", "0", None]
 
 
 def test_idle_and_stalled_jobs_have_the_rate_zero(site) -> None:
     flowing(site)
-    site.figures(7, rates=PipelineRates())
+    site.metrics(7, rates=PipelineRates())
     assert rates_everywhere(site) == [0, 0, 0, "0", "0", "0"]
     flowing(site, 8, health=CheckpointHealth.STALLED)
-    site.figures(8, rates=FLOW)
+    site.metrics(8, rates=FLOW)
     assert rates_everywhere(site, 8) == [0, 0, 0, "0", "0", "0"]
 
 
 def test_a_change_of_the_rate_alone_is_seen_at_once(site) -> None:
     flowing(site)
     for rate in (5.0, 3.0, 0.0):
-        site.figures(7, rates=PipelineRates(rows_written=rate))
+        site.metrics(7, rates=PipelineRates(rows_written=rate))
         assert rates_everywhere(site)[0] == rate
 
 
@@ -199,7 +199,7 @@ def test_a_tombstone_that_is_gone_does_not_bring_a_pipeline_back(site) -> None:
 
 def test_an_idle_sink_shows_zero_and_unknown_values_are_empty(site) -> None:
     site.running(7)
-    site.place(
+    site.pipeline(
         7,
         checkpoint=1,
         checkpoints=1,
@@ -210,7 +210,7 @@ def test_an_idle_sink_shows_zero_and_unknown_values_are_empty(site) -> None:
     source, sink = site.get("/api/v1/jobs/7").json()["graph"]
     assert (source["rows"], sink["rows"]) == (42, 0)
     assert "42 rows" in site.get("/ui/jobs/7").text
-    site.place(
+    site.pipeline(
         7, checkpoint=1, checkpoints=1, rows_read=42, rows_written=42, volumes={}
     )  # of a release that did not count by operator
     assert [vertex["rows"] for vertex in site.get("/api/v1/jobs/7").json()["graph"]] == [None, None]
@@ -454,7 +454,7 @@ def test_numbers_sizes_and_times_have_one_form(site) -> None:
         "\u2013",
     )
     site.running(7)
-    site.place(7, checkpoint=1, checkpoints=1)
+    site.pipeline(7, checkpoint=1, checkpoints=1)
     assert 'title="2026-09-21 ' in site.get("/ui/jobs").text
     assert 'Z" data-ago' in site.get("/ui/jobs").text
 

@@ -1,6 +1,4 @@
-"""The typed API: shapes, cursors, roles, conditions, idempotency, and everything that a schema can
-ask.
-"""
+"""The typed API: models, cursors, roles, conditions, idempotency, generated requests."""
 
 import json
 from dataclasses import replace
@@ -41,7 +39,7 @@ def problem(answer: Any, status: int, condition: str) -> dict[str, Any]:
 
 def test_jobs_are_listed_with_numbers_and_times(site) -> None:
     site.running(7, name="stream", health=CheckpointHealth.LATE, health_reason="slow")
-    site.place(7, checkpoint=12, age_s=30, rows_read=100, rows_written=90, checkpoints=12)
+    site.pipeline(7, checkpoint=12, age_s=30, rows_read=100, rows_written=90, checkpoints=12)
     site.ended(8)
     seen = site.get("/api/v1/jobs").json()
     assert (seen["total"], seen["next"]) == (2, None)
@@ -126,8 +124,8 @@ def test_a_job_with_its_details(site) -> None:
             Failure(at_ms=NOW_MS + 1, generation=1, message="second"),
         ),
     )
-    site.place(7, checkpoint=3, checkpoints=3)
-    site.figures(7, rows_read=9, phase="writing", done=5, total=10, unit="rows")
+    site.pipeline(7, checkpoint=3, checkpoints=3)
+    site.metrics(7, rows_read=9, phase="writing", done=5, total=10, unit="rows")
     site.worker("w1", holds=(7,))
     answer = site.get("/api/v1/jobs/7")
     job = answer.json()
@@ -140,7 +138,7 @@ def test_a_job_with_its_details(site) -> None:
     assert [failure["message"] for failure in job["failures"]] == ["second", "first"]
     tag = answer.headers["etag"]
     assert site.get("/api/v1/jobs/7", headers={"If-None-Match": tag}).status_code == 304
-    site.figures(7, rows_read=10)
+    site.metrics(7, rows_read=10)
     assert site.get("/api/v1/jobs/7", headers={"If-None-Match": tag}).status_code == 200
     problem(site.get("/api/v1/jobs/99"), 404, "unknown-job")
     problem(site.get("/api/v1/jobs/abc"), 422, "invalid-request")
@@ -148,7 +146,7 @@ def test_a_job_with_its_details(site) -> None:
 
 def test_checkpoints_of_a_job(site) -> None:
     site.running(7)
-    site.place(7, checkpoint=3, checkpoints=3)
+    site.pipeline(7, checkpoint=3, checkpoints=3)
     refs = tuple(
         CheckpointRef(
             checkpoint=n,
@@ -324,7 +322,7 @@ def test_the_description_has_every_route_with_a_name_and_its_errors(site) -> Non
 
 def test_an_unreachable_store_is_a_503(site) -> None:
     site.get("/api/v1/jobs")
-    site.clock.turn(60)
+    site.clock.advance(60)
     problem(site.http.get("/api/v1/jobs"), 503, "out-of-date")
 
 
@@ -358,14 +356,14 @@ def test_a_restore_is_planned_before_it_is_done(site) -> None:
 def test_the_storage_is_inspected_collected_and_restored(site, tmp_path: Any) -> None:
     assert site.get("/api/v1/storage").json()["at"] is None
     (tmp_path / "checkpoints").mkdir(exist_ok=True)
-    (tmp_path / "checkpoints" / "stranger.txt").write_text("not ours")
+    (tmp_path / "checkpoints" / "foreign.txt").write_text("not ours")
     seen = site.http.post("/api/v1/storage/survey").json()
     assert [(each["path"], each["kind"], each["due"]) for each in seen["findings"]] == [
-        ("stranger.txt", "unknown", False)
+        ("foreign.txt", "unknown", False)
     ]
     after = site.http.post("/api/v1/storage/collect").json()
     assert after["at"] is not None
-    assert (tmp_path / "checkpoints" / "stranger.txt").exists()
+    assert (tmp_path / "checkpoints" / "foreign.txt").exists()
     problem(site.http.post("/api/v1/storage/quarantines/none/undo"), 404, "quarantine-missing")
 
 

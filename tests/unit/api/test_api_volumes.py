@@ -1,6 +1,4 @@
-"""Bytes, and rows by table: with the keys of the reference in v2, on the graph in v1 and on the
-page of a job.
-"""
+"""Bytes, and rows by table: SeaTunnel's keys in v2, the graph in v1, and the job page."""
 
 from tidegate.api.v1.models import Vertex
 from tidegate.model.throughput import PipelineRates, Rate, Volume
@@ -33,7 +31,7 @@ REFERENCE = {
 
 def test_a_job_has_the_metrics_of_seatunnel_as_text(site) -> None:
     site.running(7, at_ms=NOW_MS - 41_000)
-    site.place(
+    site.pipeline(
         7,
         checkpoint=2,
         checkpoints=2,
@@ -42,7 +40,7 @@ def test_a_job_has_the_metrics_of_seatunnel_as_text(site) -> None:
         volumes=PASSED,
         confirmed_ms=NOW_MS,
     )
-    site.figures(7, rates=RATES)
+    site.metrics(7, rates=RATES)
     metrics = site.get("/job-info/7").json()["metrics"]
     assert set(metrics) >= REFERENCE
     assert (
@@ -85,7 +83,7 @@ def test_a_single_table_has_totals_only(site) -> None:
 
 def test_each_vertex_shows_its_volume(site) -> None:
     site.running(7, at_ms=NOW_MS - 41_000)
-    site.place(
+    site.pipeline(
         7,
         checkpoint=2,
         checkpoints=2,
@@ -94,7 +92,7 @@ def test_each_vertex_shows_its_volume(site) -> None:
         volumes=PASSED,
         confirmed_ms=NOW_MS,
     )
-    site.figures(7, rates=RATES)
+    site.metrics(7, rates=RATES)
     site.ended(8, volumes=PASSED, checkpoints=2)
     for job in (site.get("/api/v1/jobs/7").json(), site.get("/api/v1/jobs/8").json()):
         source, sink = job["graph"]

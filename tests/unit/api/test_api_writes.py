@@ -1,4 +1,4 @@
-"""What the API takes in: jobs in three forms, wishes to stop, and everything that is refused."""
+"""SeaTunnel's write routes: jobs in three formats, stop requests, and rejected requests."""
 
 import json
 from typing import Any
@@ -95,7 +95,7 @@ def test_writes_do_not_wait_for_a_refresh_and_the_next_read_does(
     jobs = [site.http.post("/submit-job", json=JSON).json()["jobId"] for _ in range(3)]
     assert site.http.post("/stop-job", json={"jobId": jobs[0]}).status_code == 200
     assert turns == []
-    site.clock.turn(0.01)
+    site.clock.advance(0.01)
     assert site.http.get(f"/job-info/{jobs[2]}").json()["jobStatus"] == "CREATED"
     assert len(turns) == 1
     assert len(site.http.get("/running-jobs").json()) == 3
@@ -109,7 +109,7 @@ def test_readers_do_not_wait_for_a_store_that_hangs_after_a_write(
     assert site.http.post("/submit-job", json=JSON).status_code == 200
     asked: list[float] = []
     monkeypatch.setattr(site.context.cache, "refresh", asked.append)
-    site.clock.turn(1.1)
+    site.clock.advance(1.1)
     assert site.http.get("/running-jobs").json() == []
     assert asked == []
 
@@ -196,7 +196,7 @@ def test_an_invalid_parameter_is_rejected_by_name(site, query: str, word: str) -
 
 def test_an_unfinished_job_needs_a_restore_choice(site) -> None:
     site.running(5, JobStatus.RUNNING)
-    site.place(5, checkpoint=3)
+    site.pipeline(5, checkpoint=3)
     site.take(RUNNING_JOBS, 5)
     site.put(JOB_STATES, 5, JobState(job_id=5, status=JobStatus.CANCELED, generation=1))
     message = refusal(site.http.post("/submit-job?jobId=5", json=JSON))
@@ -211,7 +211,7 @@ def test_a_body_over_the_limit_is_not_read_to_its_end(site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "wish"),
+    ("body", "desired"),
     [
         ({"jobId": 5}, DesiredState.CANCEL),
         ({"jobId": "5", "isStopWithSavePoint": False}, DesiredState.CANCEL),
@@ -219,11 +219,11 @@ def test_a_body_over_the_limit_is_not_read_to_its_end(site) -> None:
         ({"jobId": 5, "force": "true"}, DesiredState.FORCE_STOP),
     ],
 )
-def test_a_stop_sets_the_desired_state(site, body: dict[str, Any], wish: DesiredState) -> None:
+def test_a_stop_sets_the_desired_state(site, body: dict[str, Any], desired: DesiredState) -> None:
     site.running(5)
     answer = site.http.post("/stop-job", json=body)
     assert (answer.status_code, answer.json()) == (200, {"jobId": "5"})
-    assert intent(site, 5) == wish.value
+    assert intent(site, 5) == desired.value
 
 
 def test_a_stop_of_an_unknown_or_ended_job_has_no_effect(site) -> None:

@@ -1,6 +1,4 @@
-"""Which connection goes where there is no room, and how many there may be: on sockets of this
-process, without a server.
-"""
+"""Connection limits: which connection is closed to make room; on sockets, without a server."""
 
 import resource
 import socket

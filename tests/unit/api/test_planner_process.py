@@ -1,4 +1,4 @@
-"""Large job texts are planned in a process of their own: the same answer, within limits."""
+"""Large job files are planned in a child process: the same result, within limits."""
 
 import json
 import threading

@@ -1,6 +1,4 @@
-"""Which requests a server serves: the names in Host, the pages that may act, and what clients
-without a browser send.
-"""
+"""Host and Origin checks: accepted names and pages, and clients other than browsers."""
 
 import logging
 from dataclasses import replace

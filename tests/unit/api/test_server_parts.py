@@ -1,4 +1,4 @@
-"""The parts of a server that need no process: its loops, its port, its address."""
+"""Components of a server that need no process: loops, port, address."""
 
 import logging
 import socket
@@ -25,7 +25,7 @@ LOCAL = HttpSettings(host="127.0.0.1", port=0)
 
 
 class Script:
-    """A step that does what it was told, turn by turn."""
+    """A step with a scripted result for each call."""
 
     def __init__(self, *turns: Exception | None) -> None:
         self.turns = list(turns)

@@ -1,4 +1,4 @@
-"""The client against servers that die, lose answers, refuse: real sockets on loopback."""
+"""The client with servers that die, lose responses, or reject: real sockets on loopback."""
 
 import json
 import socket

@@ -26,7 +26,7 @@ def format_of(text: str | None) -> Format:
 
 
 def strictness_of(lenient: str | None) -> Strictness:
-    """Parse the parameter `lenient`."""
+    """Parse the parameter `lenient`; false by default."""
     if (lenient or "false").lower() not in ("true", "false"):
         raise UserError(f"lenient={lenient} is invalid: use true or false")
     return Strictness.LENIENT if lenient and lenient.lower() == "true" else Strictness.NORMAL

@@ -96,7 +96,7 @@ class LogQueries:
             raise NoSuchLog(name) from None
 
     def _secrets(self, name: str) -> frozenset[str]:
-        """Return the secrets of the job that owns a file: a JVM or a library may have logged them."""
+        """Return the secrets of the job that owns a file: a library may have logged them."""
         word, cache = name.partition("/")[0], self.context.cache
         job_id = whole_number(word, 1, JOB_ID_MAX)
         if job_id is None:

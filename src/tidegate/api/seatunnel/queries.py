@@ -76,7 +76,7 @@ class JobQueries:
         )
 
     async def failures(self, request: Request) -> Response:
-        """List the failures of a job, newest first. Their number is limited where they are written."""
+        """List the failures of a job, newest first; their number is limited where they are written."""
         job_id, cache = job_id_of(request.path_params["job_id"]), self.context.current()
         limit = positive(request, "limit") or FAILURES_DEFAULT
         state, outcome = cache.state(job_id), cache.outcome(job_id)
@@ -123,7 +123,7 @@ def overview(
 
 
 def job_id_of(text: str) -> int:
-    """Parse a job id."""
+    """Parse a job id, a whole number from 1 to JOB_ID_MAX."""
     if not text:
         raise UserError("the jobId is missing")
     job_id = whole_number(text, 1, JOB_ID_MAX)

@@ -65,7 +65,7 @@ def restore_options(query: Mapping[str, str]) -> RestoreOptions:
 
 
 def _parse(query: Mapping[str, str]) -> RestoreOptions:
-    wish = replace(
+    options = replace(
         RestoreOptions.parse(query.get("restore")),
         takeover=_flag(query, "takeover"),
         duplicates=_flag(query, "allowDuplicates"),
@@ -87,11 +87,10 @@ def _parse(query: Mapping[str, str]) -> RestoreOptions:
     if _flag(query, "isStartWithSavePoint"):
         if "jobId" not in query:
             raise UserError("isStartWithSavePoint=true needs the jobId of the job to resume")
-        wish = (
-            replace(wish, start=RestoreSource.LATEST) if wish.start is RestoreSource.ASK else wish
-        )
+        if options.start is RestoreSource.ASK:
+            options = replace(options, start=RestoreSource.LATEST)
     own = job_id_of(query["jobId"]) if "jobId" in query else None
-    return wish.from_job(_source(query), own)
+    return options.from_job(_source(query), own)
 
 
 def _all(query: Mapping[str, str], name: str) -> list[str]:

@@ -67,7 +67,7 @@ class TypedApi(FastAPI):
     """FastAPI with our schema names in the OpenAPI document."""
 
     def openapi(self) -> dict[str, Any]:
-        """Generate the document once."""
+        """Generate the document once, with the public schema names."""
         if self.openapi_schema is None:
             self.openapi_schema = without_model_suffix(super().openapi())
         return self.openapi_schema
@@ -108,7 +108,7 @@ def typed_api(context: ApiContext) -> FastAPI:
 def problem(
     status: int, detail: str, condition: str, problems: list[str] | None = None
 ) -> Response:
-    """Build an error response."""
+    """Build an error response in the format of RFC 9457."""
     document = ProblemModel(
         title=TITLES.get(status, "error"),
         status=status,

@@ -12,7 +12,7 @@ from tidegate.model.table_changes import AcceptedChange
 
 
 def routes(context: ApiContext) -> APIRouter:
-    """Create the routes."""
+    """Create the routes for decisions about changes."""
     router = APIRouter(prefix="/jobs", tags=["jobs"])
     commands = JobCommands(context)
 

@@ -33,7 +33,7 @@ LAG_MAX = 8  # with more pending events a listener gets "everything has changed"
 
 
 def event(name: str, data: object) -> bytes:
-    """Serialize one event."""
+    """Serialize an event in the format of server-sent events."""
     return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
 
 

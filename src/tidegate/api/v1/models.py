@@ -35,7 +35,7 @@ class Model(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     old_names: ClassVar[Mapping[str, str]] = {}
-    """Deprecated fields and the fields that replace them: accepted in requests, sent in responses."""
+    """Deprecated fields, and those that replace them: accepted in requests, sent in responses."""
 
     @model_validator(mode="before")
     @classmethod
@@ -262,7 +262,7 @@ class CheckpointPage(Model):
 
 
 class SubmissionModel(Model):
-    """A job to submit."""
+    """A job to submit, with its restore options."""
 
     text: str = Field(
         description="the whole job file; it cannot include files", max_length=10 * 1024 * 1024
@@ -344,7 +344,7 @@ class ResumedJob(Model):
 
 
 class SubmissionAccepted(Model):
-    """A submitted job."""
+    """The response to a submission."""
 
     id: JobId
     name: str
@@ -412,7 +412,7 @@ class SavepointProgress(Model):
 
 
 class SavepointModel(Model):
-    """A completed savepoint."""
+    """A completed savepoint and its location."""
 
     old_names: ClassVar[Mapping[str, str]] = {"made": "created"}
 

@@ -188,7 +188,7 @@ def ended_details(cache: ClusterCache, outcome: JobOutcome) -> models.JobDetails
 
 
 def as_plan(report: RestoreReport) -> models.RestorePlan:
-    """Convert a restore report."""
+    """Convert a restore report to its model."""
     return models.RestorePlan(
         verdict=report.verdict.value,
         start=report.start,

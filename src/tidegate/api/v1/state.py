@@ -131,7 +131,7 @@ def savepoint_progress(request: SavepointRequest) -> models.SavepointProgress:
 
 
 def savepoint(found: Savepoint) -> models.SavepointModel:
-    """Convert a savepoint."""
+    """Convert a savepoint to its model."""
     return models.SavepointModel(
         id=found.id,
         job=str(found.job_id),
