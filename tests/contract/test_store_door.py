@@ -18,7 +18,7 @@ from tidegate.model.errors import Domain, UserError
 from tidegate.store import Put, StoreDamaged, StoreUnavailable, open_store
 from tidegate.store.backend import Retention
 from tidegate.store.memory import MemoryBackend
-from tidegate.store.sqlite.errors import StoreTooNew, translated
+from tidegate.store.sqlite.errors import StoreTooNew, translate_errors
 from tidegate.testing.servers.postgres import PostgresServer
 
 NO_ADDRESSES = [
@@ -136,7 +136,7 @@ def test_two_memory_stores_are_two() -> None:
 
 
 def test_a_missing_directory_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=f"the directory {tmp_path}/no of the store is not there"):
+    with pytest.raises(UserError, match=f"the directory {tmp_path}/no of the store does not exist"):
         open_store(f"sqlite:///{tmp_path}/no/store.db")
 
 
@@ -260,7 +260,7 @@ def test_a_full_disk_is_a_sentence(tmp_path: Path) -> None:
         pytest.raises(
             StoreUnavailable, match=r"the disk of the store /x is full .*, and nothing was written"
         ) as error,
-        translated(Path("/x")),
+        translate_errors(Path("/x")),
     ):
         database.execute("insert into t values (?)", ("x" * 20_000,))
     assert error.value.domain is Domain.EXTERNAL

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tidegate.store import DocumentDamaged, StoreRefused
 from tidegate.store.encoding import DEPTH_MAX, decode, encode
-from tidegate.store.sqlite.backend import _behind
+from tidegate.store.sqlite.backend import _prefix_end
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 LEAVES = (
@@ -100,7 +100,7 @@ def test_the_depth_is_limited_also_where_a_document_contains_itself() -> None:
 def test_a_key_lies_between_its_prefix_and_what_is_behind_it_and_no_other_does(
     prefix: str, rest: str, other: str
 ) -> None:
-    behind = _behind(prefix)
+    behind = _prefix_end(prefix)
     key = prefix + rest
     assert prefix <= key
     assert behind is None or key < behind

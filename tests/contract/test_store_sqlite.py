@@ -309,7 +309,7 @@ for thread in threads: thread.join()
 print("a b", *(f"child-{n}" for n in range(5)))
 """
 INSIDE = """
-with store.backend._file.writing():
+with store.backend._file.write_transaction():
     child = os.fork()
     if child == 0:
         for call in (lambda: put("b"), lambda: store.get("jobs", "a")):

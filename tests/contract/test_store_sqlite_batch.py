@@ -19,7 +19,7 @@ from tidegate.store.backend import (
 from tidegate.store.combine import Outcome
 from tidegate.store.errors import StoreUnavailable
 from tidegate.store.sqlite.backend import SqliteBackend
-from tidegate.store.sqlite.write_batch import decided
+from tidegate.store.sqlite.write_batch import decide_batch
 
 MAPS, KEYS = ("a", "b"), ("1", "2", "3")
 PLACES = [(map, key) for map in MAPS for key in KEYS]
@@ -83,8 +83,8 @@ def test_a_batch_is_the_same_as_one_after_the_other(tmp_path: Path, seed: int) -
             NotCommitted(),
             NotCommitted(),
         ] * len(late)
-        one_by_one = [outcome for each in batch for outcome in alone._write_all([each])]
-        at_once = together._write_all(batch)
+        one_by_one = [outcome for each in batch for outcome in alone._commit_batch([each])]
+        at_once = together._commit_batch(batch)
         assert told(at_once) == told(one_by_one)
         assert [isinstance(outcome, StoreUnavailable) for outcome in at_once] == [
             each.token in late for each in batch
@@ -105,7 +105,7 @@ def test_what_was_deleted_and_written_again_in_one_batch_is_there_once_and_told_
         Write("a", "1", None),
         Write("a", "1", None),
     ]
-    batch = decided(
+    batch = decide_batch(
         [Transaction(token=token, checks=(), writes=(write,)) for write in writes],
         7,
         {("a", "1"): 3},
@@ -117,4 +117,4 @@ def test_what_was_deleted_and_written_again_in_one_batch_is_there_once_and_told_
         (9, "put"),
         (10, "delete"),
     ]
-    assert (batch.put, batch.gone) == ([], [("a", "1")])
+    assert (batch.put, batch.deleted) == ([], [("a", "1")])

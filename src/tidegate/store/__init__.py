@@ -28,9 +28,9 @@ from tidegate.store.base import (
     MapSize,
     OutcomeUnknown,
     Put,
-    Question,
+    Query,
     Store,
-    sound,
+    undamaged,
 )
 from tidegate.store.errors import (
     Conflict,
@@ -59,7 +59,7 @@ __all__ = [
     "MapSize",
     "OutcomeUnknown",
     "Put",
-    "Question",
+    "Query",
     "Store",
     "StoreClosed",
     "StoreDamaged",
@@ -67,5 +67,5 @@ __all__ = [
     "StoreRefused",
     "StoreUnavailable",
     "open_store",
-    "sound",
+    "undamaged",
 ]

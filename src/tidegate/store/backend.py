@@ -1,8 +1,7 @@
-"""The seam between the front (base.py) and the backends: what a backend gets and what it must
-answer.
+"""The interface between `Store` (base.py) and its backends.
 
-A backend gets only what the front has checked and encoded: it never sees a document, only its text.
-It must not retry, sleep or log.
+A backend receives only validated and encoded input: it never sees a document, only its text. It
+must not retry, sleep or log.
 """
 
 from collections.abc import Collection, Sequence
@@ -13,7 +12,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A condition of a transaction: the entry is at this version; 0 = it is absent."""
+    """A condition of a transaction: the entry is at this version; 0 if it must be absent."""
 
     map: str
     key: str
@@ -22,7 +21,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A put of this text, or, without a text, a delete."""
+    """Put this text, or delete the entry if there is none."""
 
     map: str
     key: str
@@ -31,7 +30,7 @@ class Write:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TransactionName:
-    """The name of one transaction. Its revision, if it ever gets one, is above `since`."""
+    """The token of one transaction. Its revision, if it ever gets one, is above `since`."""
 
     id: bytes
     since: int
@@ -39,7 +38,7 @@ class TransactionName:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Transaction:
-    """All of it or nothing. The writes name each entry at most once."""
+    """An atomic set of writes under conditions; each entry is written at most once."""
 
     token: TransactionName
     checks: tuple[Check, ...]
@@ -48,7 +47,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """An entry as it is stored."""
+    """One stored entry with its undecoded text."""
 
     key: str
     text: str
@@ -63,26 +62,26 @@ class Get:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A question: the entries whose key begins so, ordered by code points."""
+    """A query for the entries whose key begins so, ordered by code points."""
 
     map: str
     prefix: str = ""
 
 
-Question: TypeAlias = Get | Listing
+Query: TypeAlias = Get | Listing
 
 
 class ChangeKind(StrEnum):
-    """What happened to an entry; stored, so never renamed."""
+    """What happened to an entry. The values are stored, so they never change."""
 
-    PUT = "put"  # written, new or again
-    DELETE = "delete"  # was there and is not any more
+    PUT = "put"  # created or replaced
+    DELETE = "delete"  # existed and was removed
 
 
 class Change(NamedTuple):  # half the cost of a dataclass: every server creates one for each write
-    """One change of one entry.
+    """One change of one entry, without its value.
 
-    The value is not kept: who wants it reads the entry, which may be newer by then.
+    A reader that needs the value reads the entry, which may be newer by then.
     """
 
     map: str
@@ -93,8 +92,9 @@ class Change(NamedTuple):  # half the cost of a dataclass: every server creates 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Everything that happened to some maps after `since`, ordered by revision, map and key, up to
-    `revision`: the next `since`.
+    """The changes of some maps after `since`, up to `revision`, which is the next `since`.
+
+    They are ordered by revision, map and key.
     """
 
     events: tuple[Change, ...]
@@ -103,14 +103,14 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What happened after `since` is no longer known. List the maps, then go on from `revision`."""
+    """The changes after `since` were pruned: list the maps, then continue from `revision`."""
 
     revision: int
 
 
 @dataclass(frozen=True, slots=True)
 class MapSize:
-    """How much a map holds: bytes of keys and of values."""
+    """Number of entries of a map, and bytes of their keys and values."""
 
     entries: int
     bytes: int
@@ -118,7 +118,7 @@ class MapSize:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The transaction was written, as this revision."""
+    """The transaction was written with this revision."""
 
     revision: int
 
@@ -130,54 +130,53 @@ class NotCommitted:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeForgotten:
-    """So much was written since that the token may have been pruned."""
+    """The token may have been pruned, because so much was written since."""
 
 
 class Backend(Protocol):
-    """One kind of store. All methods may be called by several threads at once."""
+    """One kind of store. All methods are thread-safe."""
 
     def read(self, map: str, key: str) -> StoredRow | None:
-        """The entry as of now."""
+        """Return the current entry, or None."""
 
     def scan(self, map: str, prefix: str) -> list[StoredRow]:
-        """The entries whose key begins so, as of one moment, ordered by code points."""
+        """Return a snapshot of the entries whose key begins so, ordered by code points."""
 
-    def ask(self, questions: Sequence[Question]) -> list[list[StoredRow]]:
-        """The rows of each question, all as of one moment; however many there are, no more round
-        trips than it needs.
+    def query(self, queries: Sequence[Query]) -> list[list[StoredRow]]:
+        """Return the rows of each query, all from one snapshot.
+
+        The number of round trips must not grow with the number of queries.
         """
 
     def revision(self) -> int:
-        """The revision of the newest transaction."""
+        """Return the revision of the newest transaction."""
 
     def apply(self, transaction: Transaction) -> int:
-        """Judge and write. Conflict, StoreUnavailable = not written; AnswerLost = who knows.
-        Without writes: the revision of that moment.
+        """Check and write. Conflict, StoreUnavailable: not written; AnswerLost: not known.
 
-        A token that was made void is turned away with StoreUnavailable.
+        Without writes it returns the revision at which the checks hold. A voided token is rejected
+        with StoreUnavailable.
         """
 
     def resolve_outcome(
         self, token: TransactionName
     ) -> Committed | NotCommitted | OutcomeForgotten:
-        """Was it written? If not, make the token void in the same step. May be repeated."""
+        """Return whether it was written; if not, void the token in the same step. Repeatable."""
 
     def feed(self, maps: Collection[str], since: int) -> Changes | Compacted:
-        """The change log of these maps.
+        """Read the change log of these maps.
 
-        A `since` that is ahead of the store is Compacted: it belongs to another store's life.
+        A `since` above the newest revision is Compacted: the store was replaced or restored.
         """
 
     def size_by_map(self) -> dict[str, MapSize]:
-        """The maps that have entries."""
+        """Return the size of each map that has entries."""
 
     def compact(self) -> None:
-        """Do now what the store otherwise does by and by: shorten the log and the tokens, give
-        space back.
-        """
+        """Prune the change log and the tokens now, and return free space."""
 
     def close(self) -> None:
-        """Let go of everything. May be repeated."""
+        """Release all resources; may be repeated."""
 
 
 DEFAULT_COMPACTION_THRESHOLD = 10_000
@@ -185,9 +184,7 @@ DEFAULT_COMPACTION_THRESHOLD = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long the change log and the tokens may get: at most `threshold` rows; a compaction leaves
-    nine tenths of that.
-    """
+    """Limit of the change log and of the tokens, in rows; a compaction keeps nine tenths of it."""
 
     threshold: int = DEFAULT_COMPACTION_THRESHOLD
 
@@ -197,5 +194,5 @@ class Retention:
         return self.threshold * 9 // 10
 
     def due(self, change_rows: int, token_rows: int) -> bool:
-        """Is it time to compact?"""
+        """Whether a compaction is due."""
         return max(change_rows, token_rows) > self.threshold

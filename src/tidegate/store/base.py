@@ -1,7 +1,7 @@
-"""The front of every store: checks what callers give, encodes it, and resolves lost answers.
-Backends do the rest (backend.py).
+"""The store that callers use: validates and encodes their input, and resolves lost answers.
 
-Callers get a `Store` from `open_store`. Nothing here may know which backend it stands on.
+Backends do the rest (backend.py). Callers get a `Store` from `open_store`. Nothing here may depend
+on a certain backend.
 """
 
 import os
@@ -25,7 +25,7 @@ from tidegate.store.backend import (
     MapSize,
     NotCommitted,
     OutcomeForgotten,
-    Question,
+    Query,
     StoredRow,
     Transaction,
     TransactionName,
@@ -55,17 +55,17 @@ __all__ = [
     "MapSize",
     "OutcomeUnknown",
     "Put",
-    "Question",
+    "Query",
     "Store",
-    "sound",
+    "undamaged",
 ]
 
-SETTLE_PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8)  # between the tries to read an outcome back
+OUTCOME_PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8)  # between the attempts to read an outcome back
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A document of a map. `version` is the revision of its last change."""
+    """One document of a map. `version` is the revision of its last change."""
 
     key: str
     value: dict[str, Any]
@@ -73,9 +73,10 @@ class Entry:
 
 
 class DamagedEntry(Entry):
-    """A document that is not what was written: its key and version may be used, and whoever asks
-    for its value is told. So one that is damaged keeps nobody from the others of a list, or from
-    taking it away.
+    """A document whose bytes are not those that were written.
+
+    Key and version are valid; reading `value` raises DocumentDamaged. So a damaged document blocks
+    neither listing the others nor deleting it.
     """
 
     __slots__ = ("damage",)
@@ -93,7 +94,7 @@ class DamagedEntry(Entry):
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Write a document, new or over the old one."""
+    """Create or replace a document."""
 
     map: str
     key: str
@@ -102,16 +103,16 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Take an entry away. Where there is none, nothing happens."""
+    """Delete an entry; it may be missing."""
 
     map: str
     key: str
 
 
 class OutcomeUnknown(TransientError):
-    """A transaction may or may not have been written, and the store could not be asked.
+    """A transaction may or may not have been written, and the store does not answer.
 
-    `Store.resolve_outcome(token)` asks again.
+    `Store.resolve_outcome(token)` finds out later.
     """
 
     condition = "store-outcome-unknown"
@@ -130,18 +131,18 @@ Answers = list[Entries]
 
 
 class Store:
-    """Named maps of versioned documents. Threads may share one."""
+    """Named maps of versioned documents. Thread-safe."""
 
     def __init__(self, backend: Backend, *, pause: Callable[[float], None] = time.sleep) -> None:
         self.backend = backend
         self._pause = pause
-        self._seen = backend.revision()  # a revision that surely came before the next transaction
+        self._newest_revision = backend.revision()
 
     def get(self, map: str, key: str) -> Entry | None:
-        """The entry, or nothing.
+        """Return the entry, or None.
 
-        Reading the value of one that is damaged is DocumentDamaged, here and in all that is read
-        below.
+        The value of a damaged entry raises DocumentDamaged when it is read; so for `list` and
+        `query`.
         """
         check_map(map)
         check_key(key)
@@ -149,50 +150,61 @@ class Store:
         return None if row is None else _entry(map, row)
 
     def list(self, map: str, prefix: str = "") -> Entries:
-        """The entries whose key begins with `prefix`, as of one moment, ordered by the code points
-        of their keys.
+        """Return a consistent snapshot of the entries whose key begins with `prefix`.
+
+        They are ordered by the code points of their keys.
         """
         check_map(map)
         check_prefix(prefix)
         return [_entry(map, row) for row in self.backend.scan(map, prefix)]
 
-    def ask(self, questions: Sequence[Question]) -> Answers:
-        """Several questions at once, all answered as of one moment: for a `Get` its entry, if there
-        is one; for a `Listing` what `list` gives.
+    def query(self, queries: Sequence[Query]) -> Answers:
+        """Run several queries on one consistent snapshot.
+
+        A `Get` returns its entry, if it exists; a `Listing` returns what `list` returns.
         """
-        for question in questions:
-            check_map(question.map)
-            if isinstance(question, Get):
-                check_key(question.key)
+        for query in queries:
+            check_map(query.map)
+            if isinstance(query, Get):
+                check_key(query.key)
             else:
-                check_prefix(question.prefix)
-        answers = self.backend.ask(questions)
+                check_prefix(query.prefix)
+        answers = self.backend.query(queries)
         return [
             [_entry(question.map, row) for row in rows]
-            for question, rows in zip(questions, answers, strict=True)
+            for question, rows in zip(queries, answers, strict=True)
         ]
 
     def transact(self, checks: Sequence[Check] = (), writes: Sequence[Put | Delete] = ()) -> int:
-        """If all checks hold, make all writes; the revision.
+        """If all checks hold, make all writes atomically; return the revision.
 
-        Conflict, StoreUnavailable, StoreRefused: nothing was written. OutcomeUnknown: could not be
-        found out. Without writes it is a question: did all checks hold at one moment?
+        Conflict, StoreUnavailable, StoreRefused: nothing was written. OutcomeUnknown: it could not
+        be found out. Without writes, it only verifies that all checks hold at one moment.
         """
         transaction = Transaction(
-            token=self._token(), checks=_checked(checks), writes=_encoded(writes)
+            token=TransactionName(id=os.urandom(16), since=self._newest_revision),
+            checks=_validate_checks(checks),
+            writes=_encode_writes(writes),
         )
         if not writes:
-            return self._saw(self.backend.apply(transaction))
+            return self._note_revision(self.backend.apply(transaction))
         failpoint("store.transact.before")
-        revision = self._apply(transaction)
+        try:
+            revision = self.backend.apply(transaction)
+        except AnswerLost as error:
+            outcome = self.resolve_outcome(transaction.token)
+            if isinstance(outcome, NotCommitted):
+                raise StoreUnavailable(f"the transaction was not written: {error}") from error
+            revision = outcome.revision
         failpoint("store.transact.after")
-        return self._saw(revision)
+        return self._note_revision(revision)
 
     def resolve_outcome(self, token: TransactionName) -> Committed | NotCommitted:
-        """What became of a transaction whose outcome was unknown; after `Void` it is sure that it
-        will never be written.
+        """Find out whether a transaction was written.
+
+        After `NotCommitted` it is certain that it will never be written.
         """
-        for pause_s in (*SETTLE_PAUSES_S, None):
+        for pause_s in (*OUTCOME_PAUSES_S, None):
             try:
                 outcome = self.backend.resolve_outcome(token)
             except StoreUnavailable as error:
@@ -201,61 +213,47 @@ class Store:
                 self._pause(pause_s)
                 continue
             if isinstance(outcome, OutcomeForgotten):
-                raise OutcomeUnknown(token, "so much was written since that its trace is gone")
+                raise OutcomeUnknown(token, "so much was written since that its token was pruned")
             return outcome
         raise AssertionError("unreachable")
 
     def revision(self) -> int:
-        """The revision of the newest transaction; 0 for a new store."""
-        return self._saw(self.backend.revision())
+        """Return the revision of the newest transaction; 0 for a new store."""
+        return self._note_revision(self.backend.revision())
 
     def changes(self, maps: str | Collection[str], since: int) -> Changes | Compacted:
-        """What happened to a map, or to several, after revision `since`.
+        """Return the changes of one or several maps after revision `since`.
 
-        To follow them: `revision()`, `list`, then this again and again.
+        To follow maps: `revision()`, `list`, then this repeatedly.
         """
         names = (maps,) if isinstance(maps, str) else maps
         for name in names:
             check_map(name)
         changes = self.backend.feed(names, since)
-        self._saw(changes.revision)
+        self._note_revision(changes.revision)
         return changes
 
     def size_by_map(self) -> dict[str, MapSize]:
-        """Entries and bytes of every map that has any."""
+        """Return entries and bytes of every map that is not empty."""
         return self.backend.size_by_map()
 
     def compact(self) -> None:
-        """Shorten the change log and give space back now.
+        """Prune the change log and return free space now.
 
-        Never needed for correctness: the store also does it by itself.
+        Not needed for correctness: the store also does it automatically.
         """
         self.backend.compact()
 
     def close(self) -> None:
-        """Let go of files and connections.
+        """Close files and connections; may be repeated.
 
-        May be repeated; any other call afterwards is StoreClosed.
+        Any other call afterwards raises StoreClosed.
         """
         self.backend.close()
 
-    def _apply(self, transaction: Transaction) -> int:
-        try:
-            return self.backend.apply(transaction)
-        except AnswerLost as error:
-            match self.resolve_outcome(transaction.token):
-                case Committed(revision):
-                    return revision
-                case NotCommitted():
-                    raise StoreUnavailable(f"the transaction was not written: {error}") from error
-
-    def _token(self) -> TransactionName:
-        return TransactionName(id=os.urandom(16), since=self._seen)
-
-    def _saw(self, revision: int) -> int:
-        # Two threads may race here; the loser leaves an older revision, which is as true and only
-        # less sharp.
-        self._seen = max(self._seen, revision)
+    def _note_revision(self, revision: int) -> int:
+        # Two threads may race here; an older revision is harmless.
+        self._newest_revision = max(self._newest_revision, revision)
         return revision
 
 
@@ -266,18 +264,18 @@ def _entry(map: str, row: StoredRow) -> Entry:
         return DamagedEntry(row, damage)
 
 
-def sound(entries: Iterable[Entry]) -> Entries:
-    """Those that are not damaged, for callers to whom one that is missing makes no difference.
+def undamaged(entries: Iterable[Entry]) -> Entries:
+    """Drop damaged entries, for callers that can do without them.
 
-    Follower.unreadable names the others.
+    Follower.unreadable names them.
     """
     return [entry for entry in entries if not isinstance(entry, DamagedEntry)]
 
 
-def _checked(checks: Sequence[Check]) -> tuple[Check, ...]:
+def _validate_checks(checks: Sequence[Check]) -> tuple[Check, ...]:
     if len(checks) > OPERATIONS_MAX:
         raise StoreRefused(
-            f"a transaction of {len(checks)} checks is too big; at most {OPERATIONS_MAX} are taken"
+            f"a transaction of {len(checks)} checks is too big; the limit is {OPERATIONS_MAX}"
         )
     for check in checks:
         check_map(check.map)
@@ -287,10 +285,10 @@ def _checked(checks: Sequence[Check]) -> tuple[Check, ...]:
     return tuple(checks)
 
 
-def _encoded(writes: Sequence[Put | Delete]) -> tuple[Write, ...]:
+def _encode_writes(writes: Sequence[Put | Delete]) -> tuple[Write, ...]:
     if len(writes) > OPERATIONS_MAX:
         raise StoreRefused(
-            f"a transaction of {len(writes)} writes is too big; at most {OPERATIONS_MAX} are taken"
+            f"a transaction of {len(writes)} writes is too big; the limit is {OPERATIONS_MAX}"
         )
     encoded: dict[tuple[str, str], Write] = {}
     for write in writes:

@@ -1,10 +1,9 @@
-"""Threads that write at the same moment share a turn of the store, and so its fsync. Called by the
-backends in which writers take turns.
+"""Group commit: threads that write at the same moment share one commit, and so its fsync.
 
-Everyone queues its transaction and waits for the turn. Whoever gets it carries out all that is
-queued, one after the other, durable together; the others find theirs done when their turn comes. A
-transaction of a batch that meets a conflict has written nothing, and the rest of the batch does not
-mind.
+Called by the backends that have one writer at a time. Each thread queues its transaction and waits
+for the mutex. The thread that gets it commits everything that is queued as one batch; the others
+find their outcome when they get the mutex. A conflict of one transaction does not affect the rest
+of its batch.
 """
 
 import os
@@ -20,13 +19,13 @@ from tidegate.store.errors import AnswerLost
 BATCH_MAX = 64
 
 Outcome: TypeAlias = int | TidegateError
-"""The revision, or why it was not written (AnswerLost: or who knows)."""
+"""The revision, or why it was not written (AnswerLost: it may or may not have been)."""
 
 
 class _Queued:
     """A transaction in the queue.
 
-    After a fork the child has copies of those of its parent: they are none of its business.
+    `process` identifies the copies that a forked child has of its parent's; they are dropped.
     """
 
     __slots__ = ("outcome", "process", "transaction")
@@ -38,64 +37,67 @@ class _Queued:
 
 
 class Combiner:
-    """The queue of one backend. `carry_out` makes a batch durable; what it raises holds for all of
-    the batch. The queue needs no lock: a deque's own operations are whole, and only who has the
-    turn takes from it, but for those who give up.
+    """The queue of one backend.
+
+    `commit` makes a batch durable; what it raises is the outcome of every transaction of the batch.
+    The queue needs no lock: the operations of a deque are atomic, and only the holder of the mutex
+    takes from it, except for a thread that withdraws its own transaction.
     """
 
-    def __init__(self, carry_out: Callable[[Sequence[Transaction]], Sequence[Outcome]]) -> None:
-        self._carry_out = carry_out
+    def __init__(self, commit: Callable[[Sequence[Transaction]], Sequence[Outcome]]) -> None:
+        self._commit = commit
         self._queue: deque[_Queued] = deque()
 
-    def apply(self, transaction: Transaction, turn: AbstractContextManager[None]) -> int:
-        """Carry it out, or have it carried out.
+    def apply(self, transaction: Transaction, mutex: AbstractContextManager[None]) -> int:
+        """Commit the transaction, or wait until another thread has committed it.
 
-        What entering the turn raises means that nothing was written.
+        If entering the mutex raises, nothing was written.
         """
-        mine, entered = _Queued(transaction), False
+        mine = _Queued(transaction)
+        entered = False
         self._queue.append(mine)
         try:
-            with turn:
+            with mutex:
                 entered = True
                 while mine.outcome is None:
-                    self._batch()
+                    self._commit_batch()
         except BaseException as error:
-            withdrawn = self._withdrawn(mine)
+            withdrawn = self._withdraw(mine)
             if entered or withdrawn or not isinstance(error, TidegateError):
                 raise
-            if mine.outcome is None:  # somebody else has it in hand
+            if mine.outcome is None:  # another thread is committing it
                 raise AnswerLost(f"another thread was writing the transaction: {error}") from error
         if isinstance(mine.outcome, int):
             return mine.outcome
         assert mine.outcome is not None
         raise mine.outcome
 
-    def _batch(self) -> None:
-        batch = self._taken()
+    def _commit_batch(self) -> None:
+        batch = self._take_batch()
         outcomes: Sequence[Outcome] = [
             AnswerLost("the thread that wrote the transaction was interrupted")
         ] * len(batch)
         try:
-            outcomes = self._carry_out([wanted.transaction for wanted in batch])
+            outcomes = self._commit([queued.transaction for queued in batch])
         except TidegateError as error:
             outcomes = [error] * len(batch)
         finally:
-            for wanted, outcome in zip(batch, outcomes, strict=True):
-                wanted.outcome = outcome
+            for queued, outcome in zip(batch, outcomes, strict=True):
+                queued.outcome = outcome
 
-    def _taken(self) -> list[_Queued]:
+    def _take_batch(self) -> list[_Queued]:
         batch: list[_Queued] = []
         while len(batch) < BATCH_MAX:
             try:
-                wanted = self._queue.popleft()
+                queued = self._queue.popleft()
             except IndexError:
                 break
-            if wanted.process == os.getpid():
-                batch.append(wanted)
+            if queued.process == os.getpid():
+                batch.append(queued)
         return batch
 
-    def _withdrawn(self, mine: _Queued) -> bool:
-        """Take it out of the queue, unless somebody has it in hand."""
+    def _withdraw(self, mine: _Queued) -> bool:
+        """Remove it from the queue; False if another thread has already taken it."""
         try:
             self._queue.remove(mine)
         except ValueError:

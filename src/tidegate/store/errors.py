@@ -1,13 +1,13 @@
-"""What can go wrong with a store.
+"""Errors of the store, raised by `Store` and by every backend.
 
-Raised by the front and by every backend; foreign exceptions never pass.
+Exceptions of libraries are translated and never reach a caller.
 """
 
 from tidegate.model.errors import Domain, TerminalError, TransientError
 
 
 class Conflict(TransientError):
-    """A check of a transaction did not hold; nothing was written. Read again, decide again."""
+    """A check of a transaction failed; nothing was written. Read again, then decide again."""
 
     condition = "store-conflict"
 
@@ -39,14 +39,14 @@ class AnswerLost(StoreUnavailable):
 
 
 class StoreDamaged(TerminalError):
-    """What is there is no longer a store that can be trusted."""
+    """The stored data is not a valid store, or not the one that was open."""
 
     condition = "store-damaged"
     domain = Domain.EXTERNAL
 
 
 class DocumentDamaged(StoreDamaged):
-    """One document of the store is not what was written there. It is never used; all others are."""
+    """One document is not what was written. It is never used; all others are."""
 
     def __init__(self, map: str, key: str, why: str) -> None:
         super().__init__(
@@ -60,16 +60,16 @@ class DocumentDamaged(StoreDamaged):
 
 
 class StoreLost(StoreUnavailable):
-    """The store is not where it was: removed, unmounted, or another one is in its place.
+    """The store was removed, unmounted or replaced by another one.
 
-    It is waited for, and never made anew.
+    Callers wait for it; it is never created again.
     """
 
     condition = "store-lost"
 
 
 class StoreRefused(TerminalError):
-    """A map name, key, value or transaction that no store takes: a mistake of the caller."""
+    """A map name, key, value or transaction that no store accepts: a bug of the caller."""
 
     condition = "store-refused"
 

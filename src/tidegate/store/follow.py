@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from tidegate.model.document import from_document
 from tidegate.store.backend import Change, StoredRow
-from tidegate.store.base import Changes, Get, Listing, Question, Store
+from tidegate.store.base import Changes, Get, Listing, Query, Store
 from tidegate.store.encoding import decode, verify
 
 LOG = logging.getLogger("tidegate.store")
@@ -131,14 +131,14 @@ class Follower:
         """These entries as of one moment, past the front of the store: it would decode a whole map
         where only some of it has changed.
         """
-        questions: list[Question] = []
+        questions: list[Query] = []
         for map, changed in keys.items():
             single = len(changed) <= max(
                 SINGLE_READS_MAX, len(self._maps[map]) // SINGLE_READS_SHARE
             )
             questions += [Get(map, key) for key in changed] if single else [Listing(map)]
         found: dict[str, dict[str, StoredRow]] = {map: {} for map in keys}
-        for question, rows in zip(questions, self.store.backend.ask(questions), strict=True):
+        for question, rows in zip(questions, self.store.backend.query(questions), strict=True):
             found[question.map].update((row.key, row) for row in rows)
         for map, changed in keys.items():
             fresh = dict(self._maps[map])
@@ -149,7 +149,7 @@ class Follower:
     def _load(self, revision: int) -> set[tuple[str, str]]:
         """All maps. The revision was read before: what is newer will be read once more."""
         told: set[tuple[str, str]] = set()
-        answers = self.store.backend.ask([Listing(map) for map in self.kinds])
+        answers = self.store.backend.query([Listing(map) for map in self.kinds])
         for map, listed in zip(self.kinds, answers, strict=True):
             before, fresh, rows = (
                 self._maps[map],

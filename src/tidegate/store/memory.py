@@ -17,7 +17,7 @@ from tidegate.store.backend import (
     MapSize,
     NotCommitted,
     OutcomeForgotten,
-    Question,
+    Query,
     Retention,
     StoredRow,
     Transaction,
@@ -51,12 +51,12 @@ class MemoryBackend:
             self._check_open()
             return self._scan(map, prefix)
 
-    def ask(self, questions: Sequence[Question]) -> list[list[StoredRow]]:
+    def query(self, queries: Sequence[Query]) -> list[list[StoredRow]]:
         with self._lock:
             self._check_open()
             return [
                 self._scan(each.map, each.prefix) if not isinstance(each, Get) else self._get(each)
-                for each in questions
+                for each in queries
             ]
 
     def revision(self) -> int:
@@ -144,7 +144,7 @@ class MemoryBackend:
     def _judge(self, transaction: Transaction) -> None:
         if transaction.token.id in self._voids:
             raise StoreUnavailable(
-                "the transaction came after it had been given up; nothing was written"
+                "the transaction arrived after its token was voided; nothing was written"
             )
         for check in transaction.checks:
             row = self._entries.get(check.map, {}).get(check.key)

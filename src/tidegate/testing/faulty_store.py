@@ -17,7 +17,7 @@ from tidegate.store.backend import (
     MapSize,
     NotCommitted,
     OutcomeForgotten,
-    Question,
+    Query,
     StoredRow,
     Transaction,
     TransactionName,
@@ -108,9 +108,9 @@ class FaultyBackend:
         self._simple(StoreCall.SCAN)
         return self.inner.scan(map, prefix)
 
-    def ask(self, questions: Sequence[Question]) -> list[list[StoredRow]]:
+    def query(self, queries: Sequence[Query]) -> list[list[StoredRow]]:
         self._simple(StoreCall.ASK)
-        return self.inner.ask(questions)
+        return self.inner.query(queries)
 
     def revision(self) -> int:
         self._simple(StoreCall.REVISION)

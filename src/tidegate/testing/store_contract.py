@@ -28,11 +28,11 @@ from tidegate.store import (
     Listing,
     MapSize,
     Put,
-    Question,
+    Query,
     Store,
     StoreClosed,
     StoreRefused,
-    sound,
+    undamaged,
 )
 from tidegate.store.backend import Transaction, TransactionName, Write
 from tidegate.store.follow import Follower
@@ -292,17 +292,17 @@ class StoreContract(OutcomeContract):
             ]
         )
         entry, listed = store.get("states", "a"), store.list("jobs", "a/")
-        assert store.ask([]) == []
-        assert store.ask(
+        assert store.query([]) == []
+        assert store.query(
             [Get("states", "a"), Get("states", "none"), Listing("jobs", "a/"), Get("states", "a")]
         ) == [[entry], [], listed, [entry]]
-        assert store.ask([Listing("jobs"), Listing("never-written"), Listing("states", "b")]) == [
+        assert store.query([Listing("jobs"), Listing("never-written"), Listing("states", "b")]) == [
             store.list("jobs"),
             [],
             [],
         ]
         prefixes = ["a", "a\ud7ff", "a\U0010ffff", "\U0010ffff", "%"]
-        assert store.ask([Listing("jobs", prefix) for prefix in prefixes]) == [
+        assert store.query([Listing("jobs", prefix) for prefix in prefixes]) == [
             store.list("jobs", prefix) for prefix in prefixes
         ]
 
@@ -311,13 +311,13 @@ class StoreContract(OutcomeContract):
             store.transact(
                 writes=[Put("jobs", f"{n:03d}", {"n": n}) for n in range(start, start + 100)]
             )
-        questions: list[Question] = [
+        questions: list[Query] = [
             *(Get("jobs", f"{n:03d}") for n in range(0, 700, 2)),
             Listing("jobs"),
             Get("jobs", "none"),
             Listing("jobs", "69"),
         ]
-        answers = store.ask(questions)
+        answers = store.query(questions)
         assert [[entry.value["n"] for entry in answer] for answer in answers[:350]] == [
             [n] for n in range(0, 700, 2)
         ]
@@ -336,7 +336,7 @@ class StoreContract(OutcomeContract):
             Listing("jobs", "a\n"),
         ):
             with pytest.raises(StoreRefused):
-                store.ask([Get("jobs", "a"), question])
+                store.query([Get("jobs", "a"), question])
 
     def test_a_revision_that_the_store_never_had_is_compacted(self, store: Store) -> None:
         revision = store.transact(writes=[Put("jobs", "a", {})])
@@ -475,8 +475,8 @@ class StoreContract(OutcomeContract):
             _write_behind(store, "jobs", "b", text)
             entries = store.list("jobs")
             assert [entry.key for entry in entries] == ["a", "b", "c"]
-            assert [entry.value["lineage"] for entry in sound(entries)] == ["a-19a0", "c-19a0"]
-            for found in (store.get("jobs", "b"), entries[1], *store.ask([Get("jobs", "b")])[0]):
+            assert [entry.value["lineage"] for entry in undamaged(entries)] == ["a-19a0", "c-19a0"]
+            for found in (store.get("jobs", "b"), entries[1], *store.query([Get("jobs", "b")])[0]):
                 assert found is not None
                 with pytest.raises(
                     DocumentDamaged, match="the stored document jobs/b is damaged and is not used"
@@ -595,7 +595,7 @@ class StoreContract(OutcomeContract):
             while not done.is_set():
                 sums.append(sum(e.value["amount"] for e in store.list("bank")))
                 sums.append(
-                    sum(e.value["amount"] for answer in store.ask(accounts) for e in answer)
+                    sum(e.value["amount"] for answer in store.query(accounts) for e in answer)
                 )
 
         watcher = threading.Thread(target=watch)
@@ -639,7 +639,7 @@ class StoreContract(OutcomeContract):
         for call in (
             lambda: store.get("jobs", "a"),
             lambda: store.list("jobs"),
-            lambda: store.ask([Get("jobs", "a")]),
+            lambda: store.query([Get("jobs", "a")]),
             lambda: store.revision(),
             lambda: store.changes("jobs", 0),
             lambda: store.transact(writes=[Put("jobs", "a", {})]),

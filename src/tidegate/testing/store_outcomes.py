@@ -107,7 +107,7 @@ class OutcomeContract:
             faulty.transact(writes=[Put("jobs", "a", {})])
         for _ in range(40):
             store.transact(writes=[Put("jobs", "b", {})])
-        with pytest.raises(OutcomeUnknown, match="its trace is gone"):
+        with pytest.raises(OutcomeUnknown, match="its token was pruned"):
             store.resolve_outcome(unknown.value.token)
         store.close()
 

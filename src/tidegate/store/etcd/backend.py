@@ -20,7 +20,7 @@ from tidegate.store.backend import (
     MapSize,
     NotCommitted,
     OutcomeForgotten,
-    Question,
+    Query,
     Retention,
     StoredRow,
     Transaction,
@@ -95,12 +95,12 @@ class EtcdBackend:
         self._pruner = Pruner(self._view, retention)
 
     def read(self, map: str, key: str) -> StoredRow | None:
-        return next(iter(self.ask([Get(map, key)])[0]), None)
+        return next(iter(self.query([Get(map, key)])[0]), None)
 
     def scan(self, map: str, prefix: str) -> list[StoredRow]:
-        return self.ask([Listing(map, prefix)])[0]
+        return self.query([Listing(map, prefix)])[0]
 
-    def ask(self, questions: Sequence[Question]) -> list[list[StoredRow]]:
+    def query(self, queries: Sequence[Query]) -> list[list[StoredRow]]:
         layout = self._layout
         asked = [
             (
@@ -108,12 +108,12 @@ class EtcdBackend:
                 if isinstance(each, Get)
                 else _all_of(layout.map(each.map) + each.prefix.encode())
             )
-            for each in questions
+            for each in queries
         ]
         charter, found = self._view.answers(asked)
         return [
             [layout.read_row(charter, layout.map(each.map), pair) for pair in pairs]
-            for each, pairs in zip(questions, found, strict=True)
+            for each, pairs in zip(queries, found, strict=True)
         ]
 
     def revision(self) -> int:
@@ -311,7 +311,7 @@ def _all_of(start: bytes) -> Json:
 def _judge(look: _Look, transaction: Transaction) -> None:
     if look.void:
         raise StoreUnavailable(
-            "the transaction came after it had been given up; nothing was written"
+            "the transaction arrived after its token was voided; nothing was written"
         )
     for check in transaction.checks:
         found = look.charter.number(look.mods[check.map, check.key])

@@ -15,7 +15,7 @@ from typing import Any
 from psycopg.errors import InsufficientPrivilege, QueryCanceled
 
 from tidegate.model.errors import TidegateError
-from tidegate.store import failpoints as places
+from tidegate.store import failpoints
 from tidegate.store.backend import (
     Change,
     ChangeKind,
@@ -27,7 +27,7 @@ from tidegate.store.backend import (
     MapSize,
     NotCommitted,
     OutcomeForgotten,
-    Question,
+    Query,
     Retention,
     StoredRow,
     Transaction,
@@ -98,17 +98,17 @@ class PostgresBackend:
             ).fetchall()
         return [StoredRow(*row) for row in found]
 
-    def ask(self, questions: Sequence[Question]) -> list[list[StoredRow]]:
+    def query(self, queries: Sequence[Query]) -> list[list[StoredRow]]:
         ranges = [
             (
                 (each.map, each.key, each.key)
                 if isinstance(each, Get)
                 else (each.map, each.prefix, each.prefix + _LAST)
             )
-            for each in questions
+            for each in queries
         ]
         maps, firsts, lasts = ([each[part] for each in ranges] for part in range(3))
-        answers: list[list[StoredRow]] = [[] for _ in questions]
+        answers: list[list[StoredRow]] = [[] for _ in queries]
         with self._connections.asking() as db:
             for place, key, text, version in db.execute(
                 _QUERIES["ask"], {"maps": maps, "firsts": firsts, "lasts": lasts}
@@ -167,12 +167,12 @@ class PostgresBackend:
             }
 
     def compact(self) -> None:
-        places.before_compaction()
+        failpoints.before_compaction()
         with self._connections.asking() as db:
             db.execute(_QUERIES["compact"], {"kept": self._retention.kept})
-        places.inside_compaction()
+        failpoints.inside_compaction()
         self._vacuum()
-        places.after_compaction()
+        failpoints.after_compaction()
 
     def close(self) -> None:
         self._connections.close()
@@ -189,7 +189,7 @@ class PostgresBackend:
             "kept": self._retention.kept,
         }
         with self._connections.writing() as db:
-            places.inside_transaction()
+            failpoints.inside_transaction()
             if len(transactions) == 1:
                 found = [
                     self._one(
@@ -275,7 +275,7 @@ class PostgresBackend:
         match outcome:
             case "void":
                 return StoreUnavailable(
-                    "the transaction came after it had been given up; nothing was written"
+                    "the transaction arrived after its token was voided; nothing was written"
                 )
             case "replaced":
                 return StoreLost(

@@ -11,7 +11,7 @@ from uuid import UUID
 from psycopg.rows import class_row
 
 from tidegate.model.errors import UserError
-from tidegate.store import failpoints as places
+from tidegate.store import failpoints
 from tidegate.store.errors import StoreLost
 from tidegate.store.postgres.address import PostgresAddress
 from tidegate.store.postgres.connection_pool import SQL, ConnectionPool, LimitedConnection
@@ -79,7 +79,7 @@ def _inspect(db: LimitedConnection, address: PostgresAddress) -> SchemaState:
 
 
 def _create(db: LimitedConnection, address: PostgresAddress) -> None:
-    places.before_creation()
+    failpoints.before_creation()
     with db.transaction():
         db.execute(SQL["lock_creation"].encode(), {"schema": address.schema})
         found = _inspect(db, address)  # someone else may have been quicker
@@ -90,5 +90,5 @@ def _create(db: LimitedConnection, address: PostgresAddress) -> None:
             db.execute(SQL["create_schema"].encode())
         db.execute(SQL["schema"].encode())
         db.execute(SQL["functions"].encode())
-        places.inside_creation()
-    places.after_creation()
+        failpoints.inside_creation()
+    failpoints.after_creation()

@@ -1,8 +1,8 @@
-"""The embedded store: one SQLite file, several processes of one host. Opened by open.py only.
+"""The backend of the embedded store: one SQLite file. Opened by open.py only.
 
-Every transaction that writes is alone in the store (sqlite_file.py), so the checks, the next
-revision and the writes are one moment, and revisions are in the order of commits. Those of several
-threads share a commit (combine.py). SQL is in sql/sqlite.sql.
+A transaction that writes has the store to itself (file.py), so checks, revision and writes are
+atomic, and revisions follow the order of commits. Transactions of several threads share a commit
+(combine.py). The SQL is in sql/sqlite.sql.
 """
 
 import json
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from tidegate.store import failpoints as places
+from tidegate.store import failpoints
 from tidegate.store.backend import (
     Change,
     ChangeKind,
@@ -22,7 +22,7 @@ from tidegate.store.backend import (
     MapSize,
     NotCommitted,
     OutcomeForgotten,
-    Question,
+    Query,
     Retention,
     StoredRow,
     Transaction,
@@ -30,7 +30,13 @@ from tidegate.store.backend import (
 )
 from tidegate.store.combine import Combiner, Outcome
 from tidegate.store.sqlite.file import SQL, StoreFile
-from tidegate.store.sqlite.write_batch import Place, WriteBatch, decided, judge, places_of
+from tidegate.store.sqlite.write_batch import (
+    EntryKey,
+    WriteBatch,
+    decide_batch,
+    entries_to_read,
+    require_checks,
+)
 
 BUSY_TIMEOUT_S = 30.0
 KINDS = {kind.value: kind for kind in ChangeKind}
@@ -38,7 +44,7 @@ T = TypeVar("T")
 
 
 class SqliteBackend:
-    """One file. `create`: make it where there is none."""
+    """One store file. `create`: create it if it is missing."""
 
     def __init__(
         self,
@@ -50,7 +56,7 @@ class SqliteBackend:
     ) -> None:
         self._retention = retention
         self._file = StoreFile(path, busy_timeout_s=busy_timeout_s, create=create)
-        self._writers = Combiner(self._write_all)
+        self._writers = Combiner(self._commit_batch)
 
     def read(self, map: str, key: str) -> StoredRow | None:
         return next(iter(self._rows(lambda db: _get(db, map, key))), None)
@@ -58,35 +64,35 @@ class SqliteBackend:
     def scan(self, map: str, prefix: str) -> list[StoredRow]:
         return self._rows(lambda db: _scan(db, map, prefix))
 
-    def ask(self, questions: Sequence[Question]) -> list[list[StoredRow]]:
+    def query(self, queries: Sequence[Query]) -> list[list[StoredRow]]:
         def answer(db: sqlite3.Connection) -> list[list[StoredRow]]:
-            found = _get_all(db, [each for each in questions if isinstance(each, Get)])
+            found = _get_all(db, [each for each in queries if isinstance(each, Get)])
             return [
                 (
                     found.get((each.map, each.key), [])
                     if isinstance(each, Get)
                     else _scan(db, each.map, each.prefix)
                 )
-                for each in questions
+                for each in queries
             ]
 
         return self._rows(answer)
 
     def revision(self) -> int:
-        with self._file.reading() as db:
-            return self._saw(_state(db)[0])
+        with self._file.read_transaction() as db:
+            return self._note_revision(_state(db)[0])
 
     def apply(self, transaction: Transaction) -> int:
         if not transaction.writes:
-            with self._file.reading() as db:
-                judge(transaction.checks, _versions(db, places_of([transaction])))
+            with self._file.read_transaction() as db:
+                require_checks(transaction.checks, _versions(db, entries_to_read([transaction])))
                 return _state(db)[0]
-        return self._writers.apply(transaction, self._file.turn())
+        return self._writers.apply(transaction, self._file.writer_mutex())
 
     def resolve_outcome(
         self, token: TransactionName
     ) -> Committed | NotCommitted | OutcomeForgotten:
-        with self._file.writing() as db:
+        with self._file.write_transaction() as db:
             found = db.execute(
                 SQL["find_outcome"], {"token": token.id, "since": token.since}
             ).fetchone()
@@ -101,9 +107,9 @@ class SqliteBackend:
             return NotCommitted()
 
     def feed(self, maps: Collection[str], since: int) -> Changes | Compacted:
-        with self._file.reading() as db:
+        with self._file.read_transaction() as db:
             revision, floor, _ = _state(db)
-            self._saw(revision)
+            self._note_revision(revision)
             if not floor <= since <= revision:
                 return Compacted(revision)
             found = (
@@ -117,68 +123,65 @@ class SqliteBackend:
         )
 
     def size_by_map(self) -> dict[str, MapSize]:
-        with self._file.reading() as db:
+        with self._file.read_transaction() as db:
             return {
                 map: MapSize(entries, size) for map, entries, size in db.execute(SQL["size_by_map"])
             }
 
     def compact(self) -> None:
-        places.before_compaction()
-        with self._file.writing() as db:
+        failpoints.before_compaction()
+        with self._file.write_transaction() as db:
             self._prune(db)
-            places.inside_compaction()
-        self._file.give_space_back()
-        places.after_compaction()
+            failpoints.inside_compaction()
+        self._file.return_free_pages()
+        failpoints.after_compaction()
 
     def close(self) -> None:
         self._file.close()
 
-    def _write_all(self, transactions: Sequence[Transaction]) -> list[Outcome]:
-        """All of them in one commit; those that meet a conflict write nothing. Few statements,
-        however many transactions there are and however much they write: around each statement this
-        thread gives way to all others, with the store in its hands.
+    def _commit_batch(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        """Commit transactions together; one with a conflict writes nothing.
+
+        The number of statements does not depend on the size of the batch: Python may switch threads
+        around each of them, while this one holds the store.
         """
-        with self._file.writing_in_turn() as db:
-            batch = decided(
+        with self._file.write_transaction_locked() as db:
+            batch = decide_batch(
                 transactions,
                 _state(db)[0],
-                _versions(db, places_of(transactions)),
-                _given_up(db, transactions),
+                _versions(db, entries_to_read(transactions)),
+                _voided(db, transactions),
             )
-            if batch.outcomes_written:
+            if batch.committed:
                 _write(db, batch)
-                self._prune_if_due(db)
-                places.inside_transaction()
-        self._saw(batch.revision)
+                revision, floor, change_rows = _state(db)
+                if self._retention.due(change_rows, revision - floor):
+                    self._prune(db)
+                failpoints.inside_transaction()
+        self._note_revision(batch.revision)
         return batch.outcomes
 
-    def _saw(self, revision: int) -> int:
-        """Remember. Threads may race here; the loser leaves an older revision, which is as true."""
-        self._file.revision_seen = max(self._file.revision_seen, revision)
+    def _note_revision(self, revision: int) -> int:
+        # Threads may race here; an older revision is harmless.
+        self._file.newest_revision = max(self._file.newest_revision, revision)
         return revision
 
-    def _rows(self, ask: Callable[[sqlite3.Connection], T]) -> T:
-        """Rows as of one moment.
+    def _rows(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """Run queries in one read transaction.
 
-        Bytes that are no text, which only damage leaves there, become text that its checksum does
-        not fit.
+        Bytes that are not UTF-8, which only damage leaves, become text that fails its checksum.
         """
-        with self._file.reading() as db:
+        with self._file.read_transaction() as db:
             try:
-                return ask(db)
+                return query(db)
             except sqlite3.OperationalError as error:
                 if "decode to UTF-8" not in str(error):
                     raise
             db.text_factory = _any_text
             try:
-                return ask(db)
+                return query(db)
             finally:
                 db.text_factory = str
-
-    def _prune_if_due(self, db: sqlite3.Connection) -> None:
-        revision, floor, change_rows = _state(db)
-        if self._retention.due(change_rows, revision - floor):
-            self._prune(db)
 
     def _prune(self, db: sqlite3.Connection) -> None:
         revision, floor, _ = _state(db)
@@ -202,13 +205,11 @@ def _get(db: sqlite3.Connection, map: str, key: str) -> list[StoredRow]:
     return [StoredRow(*row) for row in db.execute(SQL["read"], {"map": map, "key": key})]
 
 
-def _get_all(
-    db: sqlite3.Connection, asked: Sequence[Get]
-) -> dict[tuple[str, str], list[StoredRow]]:
-    """One statement, however many there are: each costs more by itself than a row does."""
-    if not asked:
+def _get_all(db: sqlite3.Connection, gets: Sequence[Get]) -> dict[tuple[str, str], list[StoredRow]]:
+    """Read many entries in one statement, because a statement costs more than a row."""
+    if not gets:
         return {}
-    pairs = json.dumps([(each.map, each.key) for each in asked])
+    pairs = json.dumps([(each.map, each.key) for each in gets])
     return {
         (map, key): [StoredRow(key, text, version)]
         for map, key, text, version in db.execute(SQL["read_many"], {"pairs": pairs})
@@ -216,45 +217,48 @@ def _get_all(
 
 
 def _scan(db: sqlite3.Connection, map: str, prefix: str) -> list[StoredRow]:
-    behind = _behind(prefix)
-    query = "scan_map" if not prefix else "scan_from" if behind is None else "scan_prefix"
+    above = _prefix_end(prefix)
+    query = "scan_prefix" if prefix else "scan_map"
+    if prefix and above is None:
+        query = "scan_from"
     return [
         StoredRow(*row)
-        for row in db.execute(SQL[query], {"map": map, "prefix": prefix, "behind": behind})
+        for row in db.execute(SQL[query], {"map": map, "prefix": prefix, "behind": above})
     ]
 
 
-def _versions(db: sqlite3.Connection, places: Collection[Place]) -> dict[Place, int]:
-    if not places:
+def _versions(db: sqlite3.Connection, keys: Collection[EntryKey]) -> dict[EntryKey, int]:
+    if not keys:
         return {}
     return {
         (map, key): version
-        for map, key, version in db.execute(SQL["versions"], {"pairs": json.dumps(list(places))})
+        for map, key, version in db.execute(SQL["versions"], {"pairs": json.dumps(list(keys))})
     }
 
 
-def _given_up(db: sqlite3.Connection, transactions: Sequence[Transaction]) -> set[bytes]:
+def _voided(db: sqlite3.Connection, transactions: Sequence[Transaction]) -> set[bytes]:
     tokens = json.dumps([transaction.token.id.hex().upper() for transaction in transactions])
     return {bytes.fromhex(token) for (token,) in db.execute(SQL["find_voids"], {"tokens": tokens})}
 
 
 def _write(db: sqlite3.Connection, batch: WriteBatch) -> None:
-    if batch.gone:
-        db.execute(SQL["delete"], {"pairs": json.dumps(batch.gone)})
+    if batch.deleted:
+        db.execute(SQL["delete"], {"pairs": json.dumps(batch.deleted)})
     if batch.put:
         db.execute(SQL["put"], {"entries": json.dumps(batch.put)})
     if batch.changes:
         db.execute(SQL["log_changes"], {"changes": json.dumps(batch.changes)})
-    db.executemany(SQL["log_outcome"], batch.outcomes_written)
+    db.executemany(SQL["log_outcome"], batch.committed)
     db.execute(SQL["advance"], {"revision": batch.revision, "rows": len(batch.changes)})
 
 
-def _behind(prefix: str) -> str | None:
-    """The smallest text that is behind every text with this prefix; none if the prefix is made of
-    the last code point only.
+def _prefix_end(prefix: str) -> str | None:
+    """Return the smallest text above every text with this prefix.
+
+    None if the prefix consists of the last code point only.
     """
     stem = prefix.rstrip("\U0010ffff")
     if not stem:
         return None
     following = ord(stem[-1]) + 1
-    return stem[:-1] + chr(0xE000 if following == 0xD800 else following)  # surrogates are no text
+    return stem[:-1] + chr(0xE000 if following == 0xD800 else following)  # skip the surrogates

@@ -1,7 +1,4 @@
-"""SQLite's and the file system's errors as sentences.
-
-Called by sqlite_file.py, where they enter.
-"""
+"""Translate errors of SQLite and of the file system into errors of the store. Called by file.py."""
 
 import errno
 import sqlite3
@@ -13,7 +10,7 @@ from tidegate.model.errors import TidegateError, UserError
 from tidegate.store.errors import StoreDamaged, StoreLost, StoreUnavailable
 
 SCHEMA_VERSION = 1
-# A COMMIT that failed so has written no commit mark: it is sure that nothing was written.
+# After these errors of a COMMIT it is certain that nothing was written.
 SURELY_NOT_WRITTEN = frozenset(
     {"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_BUSY", "SQLITE_READONLY"}
 )
@@ -23,7 +20,7 @@ _NO_WRITING = ("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH", "SQLITE_CANTOPEN
 
 
 class StoreTooNew(UserError):
-    """A store that a newer Tidegate has made."""
+    """The store was created by a newer release of Tidegate."""
 
     condition = "store-too-new"
 
@@ -37,11 +34,11 @@ class StoreTooNew(UserError):
 
 
 @contextmanager
-def translated(path: Path, *, opening: bool = False) -> Iterator[None]:
-    """Foreign exceptions become ours.
+def translate_errors(path: Path, *, opening: bool = False) -> Iterator[None]:
+    """Translate exceptions of the body.
 
-    What is a mistake in the settings when a store is opened is an outage of one that was open
-    before.
+    When a store is opened, a missing or read-only file is a mistake in the settings; later it is an
+    outage.
     """
     try:
         yield
@@ -52,7 +49,7 @@ def translated(path: Path, *, opening: bool = False) -> Iterator[None]:
 
 
 def error_name(error: sqlite3.Error) -> str:
-    """SQLite's name of an error; empty for those of Python's own."""
+    """Return SQLite's name of an error; empty for an error of Python's module."""
     return getattr(error, "sqlite_errorname", None) or ""
 
 
@@ -64,7 +61,7 @@ def _from_sqlite(path: Path, error: sqlite3.Error, *, opening: bool) -> Tidegate
         )
     if name.startswith("SQLITE_CORRUPT"):
         return StoreDamaged(
-            f"the store {path} is damaged ({error}): restore it from a copy, or begin with a new"
+            f"the store {path} is damaged ({error}): restore it from a copy, or use a new"
             " home; checkpoints are not in it"
         )
     if name == "SQLITE_READONLY_DBMOVED":
@@ -78,7 +75,7 @@ def _from_sqlite(path: Path, error: sqlite3.Error, *, opening: bool) -> Tidegate
         return _full(path)
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StoreUnavailable(
-            f"the store {path} is held by another process that does not let go: is one of them"
+            f"the store {path} is locked by another process that does not release it: is it"
             " stopped?"
         )
     if name.startswith("SQLITE_IOERR"):
@@ -96,7 +93,8 @@ def _from_system(path: Path, error: OSError, *, opening: bool) -> TidegateError:
                 " back"
             )
         return UserError(
-            f"the directory {path.parent} of the store is not there: make it, or use another home"
+            f"the directory {path.parent} of the store does not exist: create it, or use another"
+            " home"
         )
     if error.errno in _NOT_ALLOWED:
         return _not_writable(path, error.strerror or str(error), opening=opening)

@@ -1,6 +1,6 @@
-"""What a batch of transactions comes to, decided in memory: one after the other, each as if those
-before it were written. Called by sqlite.py, with the store in its hands; it writes the whole of it
-in a few statements.
+"""Decide a batch of transactions in memory, each as if those before it were written. Pure.
+
+Called by backend.py, which holds the store meanwhile and writes the result in a few statements.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,41 +11,40 @@ from tidegate.store.backend import ChangeKind, Check, Transaction
 from tidegate.store.combine import Outcome
 from tidegate.store.errors import Conflict, StoreUnavailable
 
-Place: TypeAlias = tuple[str, str]
+EntryKey: TypeAlias = tuple[str, str]
 """Map and key."""
 
 
 @dataclass(slots=True)
 class WriteBatch:
-    """What there is to write.
+    """What a batch writes.
 
-    An entry that is written more than once is here as it is in the end, and in `changes` every
-    time.
+    An entry that is written more than once is in `entries` in its last version, and in `changes`
+    every time.
     """
 
-    revision: int  # the newest
+    revision: int  # of the last transaction
     outcomes: list[Outcome] = field(default_factory=list)  # one for each transaction
-    outcomes_written: list[tuple[int, bytes]] = field(
-        default_factory=list
-    )  # revision and token of those that are written
+    # revision and token of each transaction that is written
+    committed: list[tuple[int, bytes]] = field(default_factory=list)
     changes: list[tuple[int, str, str, str]] = field(default_factory=list)
-    entries: dict[Place, tuple[int, str] | None] = field(
-        default_factory=dict
-    )  # version and text; None: taken away
+    # version and text; None for a deleted entry
+    entries: dict[EntryKey, tuple[int, str] | None] = field(default_factory=dict)
 
     @property
     def put(self) -> list[tuple[str, str, int, str]]:
         """Map, key, version and text."""
-        return [(*place, *entry) for place, entry in self.entries.items() if entry is not None]
+        return [(*key, *entry) for key, entry in self.entries.items() if entry is not None]
 
     @property
-    def gone(self) -> list[Place]:
-        return [place for place, entry in self.entries.items() if entry is None]
+    def deleted(self) -> list[EntryKey]:
+        return [key for key, entry in self.entries.items() if entry is None]
 
 
-def places_of(transactions: Iterable[Transaction]) -> set[Place]:
-    """Whose versions must be known: what is checked, and what is deleted, as a deletion of nothing
-    is no change.
+def entries_to_read(transactions: Iterable[Transaction]) -> set[EntryKey]:
+    """Return the entries whose versions must be known: those that are checked or deleted.
+
+    Deleted ones, because deleting a missing entry is not a change.
     """
     checked = {
         (check.map, check.key) for transaction in transactions for check in transaction.checks
@@ -58,45 +57,47 @@ def places_of(transactions: Iterable[Transaction]) -> set[Place]:
     }
 
 
-def judge(checks: Iterable[Check], versions: Mapping[Place, int]) -> None:
-    """Conflict where one of them does not hold."""
+def require_checks(checks: Iterable[Check], versions: Mapping[EntryKey, int]) -> None:
+    """Raise Conflict if a check does not hold."""
     for check in checks:
         found = versions.get((check.map, check.key), 0)
         if found != check.version:
             raise Conflict(check.map, check.key, check.version, found)
 
 
-def decided(
+def decide_batch(
     transactions: Sequence[Transaction],
     revision: int,
-    versions: Mapping[Place, int],
-    given_up: Collection[bytes],
+    versions: Mapping[EntryKey, int],
+    voided: Collection[bytes],
 ) -> WriteBatch:
-    """All of them on top of this revision, with these versions there (none: no entry)."""
-    batch, now = WriteBatch(revision), dict(versions)
+    """Apply transactions on top of this revision; an entry without a version does not exist."""
+    batch = WriteBatch(revision)
+    current = dict(versions)
     for transaction in transactions:
         try:
-            if transaction.token.id in given_up:
+            if transaction.token.id in voided:
                 raise StoreUnavailable(
-                    "the transaction came after it had been given up; nothing was written"
+                    "the transaction arrived after its token was voided; nothing was written"
                 )
-            judge(transaction.checks, now)
+            require_checks(transaction.checks, current)
         except (Conflict, StoreUnavailable) as error:
             batch.outcomes.append(error)
         else:
-            _add(batch, transaction, now)
+            _add(batch, transaction, current)
     return batch
 
 
-def _add(batch: WriteBatch, transaction: Transaction, now: dict[Place, int]) -> None:
+def _add(batch: WriteBatch, transaction: Transaction, current: dict[EntryKey, int]) -> None:
     batch.revision += 1
     for write in transaction.writes:
-        place = (write.map, write.key)
+        key = (write.map, write.key)
         if write.text is not None:
-            now[place], batch.entries[place] = batch.revision, (batch.revision, write.text)
-            batch.changes.append((batch.revision, *place, ChangeKind.PUT.value))
-        elif now.pop(place, 0):
-            batch.entries[place] = None
-            batch.changes.append((batch.revision, *place, ChangeKind.DELETE.value))
+            current[key] = batch.revision
+            batch.entries[key] = (batch.revision, write.text)
+            batch.changes.append((batch.revision, *key, ChangeKind.PUT.value))
+        elif current.pop(key, 0):
+            batch.entries[key] = None
+            batch.changes.append((batch.revision, *key, ChangeKind.DELETE.value))
     batch.outcomes.append(batch.revision)
-    batch.outcomes_written.append((batch.revision, transaction.token.id))
+    batch.committed.append((batch.revision, transaction.token.id))

@@ -26,7 +26,7 @@ from tidegate.store.backend import (
     MapSize,
     NotCommitted,
     OutcomeForgotten,
-    Question,
+    Query,
     Retention,
     StoredRow,
     Transaction,
@@ -91,10 +91,10 @@ class WatchedBackend:
         rows = self.entries.get(map, {})
         return [rows[key] for key in sorted(rows) if key.startswith(prefix)]
 
-    def ask(self, questions: Sequence[Question]) -> list[list[StoredRow]]:
+    def query(self, queries: Sequence[Query]) -> list[list[StoredRow]]:
         return [
             self.scan(each.map, each.prefix) if not isinstance(each, Get) else self._get(each)
-            for each in questions
+            for each in queries
         ]
 
     def revision(self) -> int:
@@ -103,7 +103,7 @@ class WatchedBackend:
     def apply(self, transaction: Transaction) -> int:
         if transaction.token.id in self._voids:
             raise StoreUnavailable(
-                "the transaction came after it had been given up; nothing was written"
+                "the transaction arrived after its token was voided; nothing was written"
             )
         for check in transaction.checks:
             row = self.read(check.map, check.key)
@@ -201,16 +201,16 @@ class QuickStore(Store):
             if isinstance(row, ReadRow)
         ]
 
-    def ask(self, questions: Sequence[Question]) -> Answers:
+    def query(self, queries: Sequence[Query]) -> Answers:
         return [
             [Entry(row.key, row.value, row.version) for row in rows if isinstance(row, ReadRow)]
-            for rows in self.backend.ask(questions)
+            for rows in self.backend.query(queries)
         ]
 
     def changes(self, maps: str | Collection[str], since: int) -> Changes | Compacted:
         """What happened to some maps after revision `since`."""
         changes = self.backend.feed((maps,) if isinstance(maps, str) else maps, since)
-        self._saw(changes.revision)
+        self._note_revision(changes.revision)
         return changes
 
     def transact(self, checks: Sequence[Check] = (), writes: Sequence[Put | Delete] = ()) -> int:
@@ -224,7 +224,7 @@ class QuickStore(Store):
             "no store takes an entry twice"
         )
         transaction = Transaction(token=self._token(), checks=tuple(checks), writes=encoded)
-        return self._saw(self._apply(transaction) if writes else self.backend.apply(transaction))
+        return self._note_revision(self._apply(transaction) if writes else self.backend.apply(transaction))
 
     def _token(self) -> TransactionName:
-        return TransactionName(id=next(TOKENS).to_bytes(8), since=self._seen)
+        return TransactionName(id=next(TOKENS).to_bytes(8), since=self._newest_revision)

@@ -17,7 +17,7 @@ from tidegate.store.backend import (
     MapSize,
     NotCommitted,
     OutcomeForgotten,
-    Question,
+    Query,
     StoredRow,
     Transaction,
     TransactionName,
@@ -28,7 +28,7 @@ from tidegate.testing.simulation.processes import Host, Process
 from tidegate.testing.simulation.scheduler import Actor
 
 if TYPE_CHECKING:
-    from tidegate.testing.simulation.world import World
+    from tidegate.testing.simulation.world import SimulatedCluster
 
 FAULTS = (Fault.UNAVAILABLE, Fault.REQUEST_LOST, Fault.ANSWER_LOST, Fault.HELD_BACK, Fault.SLOW)
 
@@ -65,12 +65,12 @@ class FaultRates:
         )
 
 
-class Front:
+class FaultyBackendView:
     """A process's way to the store, which fails as the weather is (see testing/faulty_store for the
     kinds). What is held back remembers who sent it.
     """
 
-    def __init__(self, world: "World", process: Process) -> None:
+    def __init__(self, world: "SimulatedCluster", process: Process) -> None:
         self.world = world
         self.process = process
         self.inner = world.backend
@@ -96,9 +96,9 @@ class Front:
         self._gate("scan")
         return self.inner.scan(map, prefix)
 
-    def ask(self, questions: Sequence[Question]) -> list[list[StoredRow]]:
+    def query(self, queries: Sequence[Query]) -> list[list[StoredRow]]:
         self._gate("ask")
-        return self.inner.ask(questions)
+        return self.inner.query(queries)
 
     def revision(self) -> int:
         self._gate("revision")
@@ -169,10 +169,10 @@ class Front:
         return fault
 
 
-class Blows:
+class ClusterFaults:
     """What happens to whole processes and hosts, one blow after the other."""
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self, world: "SimulatedCluster") -> None:
         self.world = world
         self.rng = world.rng
 
