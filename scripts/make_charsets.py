@@ -1,15 +1,14 @@
-"""Write the tables of characters of src/tidegate/databases/binlog/charsets.xz, as MariaDB and MySQL
-have them.
+"""Write the character tables of MariaDB and MySQL to binlog_charsets.xz.
 
-Run by hand, when a server gets a new character set: `.venv/bin/python scripts/make_charsets.py`. It
-starts a MariaDB and a MySQL of its own, as the tests do, asks both for every sequence of bytes that
-they would store, and stops where they differ. tests/databases/test_mysql_charsets.py holds the file
-against both.
+Run it manually when a server gets a new character set: `.venv/bin/python scripts/make_charsets.py`.
+It starts a MariaDB and a MySQL, as the tests do, queries both for every sequence of bytes that they
+would store, and stops if they differ. tests/databases/test_mysql_charsets.py compares the file with
+both.
 
-The file is the tables of SINGLE and MULTI (charsets.py) one after the other, a UTF-16 unit for each
-sequence of bytes, NUL where there is none: 256 for single bytes, then 128 times 256 for two bytes
-of which the first is 128 or more, then 128 times 128 for the two after 0x8F. First all low bytes,
-then all high bytes, compressed.
+The file has the tables of SINGLE and MULTI (binlog_charsets.py) one after the other, a UTF-16 unit
+for each sequence of bytes, NUL for none: 256 for single bytes, then 128 times 256 for two bytes of
+which the first is 128 or more, then 128 times 128 for the two after 0x8F. First all low bytes, then
+all high bytes, compressed.
 """
 
 import lzma
@@ -26,7 +25,7 @@ ONLY_MYSQL = ("gb18030",)
 
 
 def sequences(charset: str) -> Iterator[bytes]:
-    """All sequences of bytes that the tables have a cell for, in their order."""
+    """Yield all sequences of bytes that the tables have a cell for, in their order."""
     yield from (bytes([byte]) for byte in range(256))
     if charset in charsets.MULTI:
         yield from (bytes([lead, byte]) for lead in range(128, 256) for byte in range(256))
@@ -37,7 +36,7 @@ def sequences(charset: str) -> Iterator[bytes]:
 
 
 def load(server: BinlogServer) -> None:
-    """A table with all sequences of all sets."""
+    """Create a table with all sequences of all character sets."""
     wanted = sorted(
         {
             sequence
@@ -53,8 +52,8 @@ def load(server: BinlogServer) -> None:
         server.execute(f"insert into charsets.b values {rows}")
 
 
-def asked(server: BinlogServer, charset: str) -> dict[bytes, str]:
-    """The characters of a set: sequences that the server keeps whole and that are one character."""
+def characters_of(server: BinlogServer, charset: str) -> dict[bytes, str]:
+    """Return the sequences that the server stores unchanged as one character."""
     as_text = f"cast(v as char character set {charset})"
     rows = server.execute(
         "set sql_mode = ''",
@@ -74,10 +73,11 @@ def asked(server: BinlogServer, charset: str) -> dict[bytes, str]:
     return single | longer
 
 
-def agreed(servers: list[BinlogServer], charset: str) -> dict[bytes, str]:
-    """What all servers that have the set would store and read in the same way."""
+def common_characters(servers: list[BinlogServer], charset: str) -> dict[bytes, str]:
+    """Return what all servers that have the set store and read in the same way."""
     found = [
-        asked(server, charset) for server in (servers[-1:] if charset in ONLY_MYSQL else servers)
+        characters_of(server, charset)
+        for server in (servers[-1:] if charset in ONLY_MYSQL else servers)
     ]
     both = {sequence for sequence in found[0] if all(sequence in other for other in found)}
     if wrong := [
@@ -94,7 +94,7 @@ def main() -> int:
             load(server)
         cells = []
         for charset in (*charsets.SINGLE, *charsets.MULTI):
-            table = agreed(servers, charset)
+            table = common_characters(servers, charset)
             cells += [table.get(sequence, "\0") for sequence in sequences(charset)]
             print(charset, len(table), flush=True)
     units = "".join(cells).encode("utf-16-le")

@@ -83,7 +83,7 @@ class CatalogCheckingSource(PartitionCheckingSource):
         }
 
     def _schemas(self) -> list[str]:
-        return sorted({captured.info.name.schema for captured in self.cdc_tables.values()})
+        return sorted({table.info.name.schema for table in self.cdc_tables.values()})
 
     def check_publication(
         self, session: Session, found: Mapping[str, CatalogTable], *, members: bool = True
