@@ -93,7 +93,7 @@ def test_a_decision_resumes_the_job_and_lists_manual_steps(site) -> None:
     answer = site.http.post("/api/v1/jobs/5/accept-change", json=DECISION)
     assert answer.status_code == 202, answer.text
     assert any(
-        "rows that it no longer has stay in the target" in note for note in answer.json()["notes"]
+        "rows that the table no longer has stay in the target" in note for note in answer.json()["notes"]
     )
     record = site.solid.get(RUNNING_JOBS, "5").value
     assert record["accepted_changes"] == [
@@ -153,7 +153,7 @@ def test_a_submit_can_carry_decisions(site) -> None:
     }
     sink = {"transform": [], "sink": [{"plugin_name": "Console", "plugin_input": "t"}]}
     assert (
-        "acceptChange='x' is not understood"
+        "acceptChange='x' is invalid"
         in site.http.post("/submit-job?acceptChange=x", json={**body, **sink}).json()["message"]
     )
     answer = site.http.post(f"/submit-job?{query}", json={**body, **sink})
@@ -185,7 +185,7 @@ def test_the_job_page_offers_each_choice_and_the_next_page_applies_it(
     assert (
         "tidegate accept-change 5 --at bin.4:120 --table shop.orders --choice reread" in asked.text
     )
-    assert "rows that it no longer has stay in the target" in asked.text
+    assert "rows that the table no longer has stay in the target" in asked.text
     done = site.http.post("/ui/jobs/5/accept-change", data=DECISION)
     assert (done.status_code, done.headers["location"]) == (303, "/ui/jobs/5")
     assert site.solid.get(RUNNING_JOBS, "5").value["accepted_changes"] == [DECISION]

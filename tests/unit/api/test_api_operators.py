@@ -227,7 +227,7 @@ def test_log_levels_can_be_read_set_and_reset(site) -> None:
         )
         assert site.http.delete(f"/loggers/{name}").json()["level"] is None
         assert "LOUD" not in refusal(site.http.post(f"/loggers/{name}?level=LOUD"))
-        assert "no logger" in refusal(site.get("/loggers/psycopg"))
+        assert "does not exist" in refusal(site.get("/loggers/psycopg"))
         assert "cluster" in refusal(site.get(f"/loggers/{name}?scope=cluster"))
     finally:
         logging.getLogger(name).setLevel(before)

@@ -165,7 +165,7 @@ def test_request_parameters_are_parsed_as_restore_options(
     ("query", "word"),
     [
         ("restoreMode=CHECKPOINT", "restoreSourceJobId"),
-        ("restoreMode=YESTERDAY&restoreSourceJobId=5", "restoreMode=YESTERDAY is not known"),
+        ("restoreMode=YESTERDAY&restoreSourceJobId=5", "restoreMode=YESTERDAY is unknown"),
         ("restoreSourceJobId=5", "restoreMode=CHECKPOINT"),
         ("restoreFrom=abc", "not a jobId"),
         ("skipFile=b.csv", "skipFile='b.csv' is not an absolute path"),
@@ -173,7 +173,7 @@ def test_request_parameters_are_parsed_as_restore_options(
         ("onMissing=perhaps", "onMissing='perhaps' is invalid: use fail or fresh"),
         ("takeover=perhaps", "takeover"),
         ("jobId=9&restore=savepoint:1", "there is no savepoint '1' of job 9"),
-        ("jobId=9&restore=latest", "say onMissing=fresh"),
+        ("jobId=9&restore=latest", "use onMissing=fresh"),
         ("jobId=9&restoreFrom=8", "job 8 has never run here"),
     ],
 )

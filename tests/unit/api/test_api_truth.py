@@ -336,7 +336,7 @@ def test_an_unknown_page_is_a_not_found_page(site) -> None:
             404,
             "text/html; charset=utf-8",
         )
-        assert f"there is no page {path} here" in answer.text
+        assert f"Not found: {path}" in answer.text
 
 
 def test_nothing_is_collected_before_it_is_confirmed(site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,14 +43,14 @@ def ask_sink(plan: Plan, action: Action, pipeline: int, resume: SinkRestore) -> 
         parallelism=action.parallelism,
     )
     values = unpacked(action.options)
-    memory: TargetRecord | None = (
+    record: TargetRecord | None = (
         registry.find(action.kind, action.plugin)
         .of(values)
         .load()(values, context)
         .committer()
-        .memory(resume)
+        .target_record(resume)
     )
-    return memory
+    return record
 
 
 def ask_recorded(
