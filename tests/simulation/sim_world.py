@@ -142,9 +142,9 @@ class World:
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
-        self.weather = Weather.drawn(self.rng)
+        self.fault_rates = Weather.drawn(self.rng)
         self.calm = False
-        self.turns = Turns(random.Random(self.seed + 1), self.weather.switching)
+        self.turns = Turns(random.Random(self.seed + 1), self.fault_rates.switching)
         self.clock = VirtualClock(self.turns)
         self.store = open_store("memory:", compaction_threshold=self.rng.choice([20, 10_000]))
         self.place = self.root / "checkpoints"
@@ -157,7 +157,7 @@ class World:
             rng=random.Random(self.seed + 2),
             at=self.at,
             broken=self.broken,
-            losing=self.weather.stumble,
+            losing=self.fault_rates.stumble,
             available=15,
         )
         sim_parts.open_scene(self.scene)
@@ -202,22 +202,22 @@ class World:
         self.ahead += place == "ledger.repeat.after"
         if not self.calm:
             luck = self.rng.random()
-            if luck < self.weather.kill:
+            if luck < self.fault_rates.kill:
                 self.turns.note(actor.name, f"KILLED at {place}")
                 actor.process.alive = False
                 raise Killed
-            if luck < self.weather.kill + self.weather.stumble:
+            if luck < self.fault_rates.kill + self.fault_rates.stumble:
                 self.turns.note(actor.name, f"stumbles at {place}")
                 raise RuntimeError(f"stumbled at {place}")
             if (
-                luck > 1 - self.weather.freeze
+                luck > 1 - self.fault_rates.freeze
             ):  # as a long pause of the machine: others may have done much when it ends
                 self.turns.note(actor.name, f"frozen at {place}")
                 self.turns.pause(self.rng.choice([0.02, 0.2, 2.0, 10.0]))
         self.turns.here(place)
 
     def front(self) -> Front:
-        faults = seeded(self.rng.randrange(1 << 30), self.weather.store_fault)
+        faults = seeded(self.rng.randrange(1 << 30), self.fault_rates.store_fault)
 
         def choose(operation: StoreCall) -> Fault:
             self.turns.here(f"store.{operation.value}")
@@ -368,18 +368,18 @@ class World:
         while len(self.processes) < GENERATIONS_MAX and not self.ended and steps < STEPS_MAX:
             steps += 1
             idle = not self.turns.alive()
-            if idle or self.rng.random() < self.weather.takeover:
+            if idle or self.rng.random() < self.fault_rates.takeover:
                 self._damage()
                 self._lose_store()
                 self.begin(self._wish())
             if self.rng.random() < 0.02:
                 self.scene.available += 3
                 self._deliver()
-            if self.rng.random() < self.weather.power_cut:
+            if self.rng.random() < self.fault_rates.power_cut:
                 self.turns.note("world", "the power is cut")
                 for process in self.processes:
                     process.alive = False
-            if not idle and self.rng.random() < self.weather.savepoint:
+            if not idle and self.rng.random() < self.fault_rates.savepoint:
                 self._ask_for_savepoint()
             self.turns.step()
             self._judge()
@@ -422,7 +422,7 @@ class World:
         """From where the next one begins: where it stands, from the beginning, or, if nobody is
         alive, at an older checkpoint.
         """
-        if self.rng.random() < self.weather.fresh:
+        if self.rng.random() < self.fault_rates.fresh:
             return "fresh"
         saved = [savepoint.id for savepoint in self.savepoints.list(JOB)]
         if saved and not self.turns.alive() and self.rng.random() < 0.5:
@@ -433,14 +433,14 @@ class World:
             for pipeline in read_job(self.store, JOB).pipelines
             for ref in pipeline.value.retained[:-1]
         ]
-        if self.turns.alive() or not retained or self.rng.random() >= self.weather.back:
+        if self.turns.alive() or not retained or self.rng.random() >= self.fault_rates.back:
             return "auto"
         self.backs += 1
         return f"checkpoint:{self.rng.choice(retained)}"
 
     def _damage(self) -> None:
         """Empty the manifests of the newest checkpoints, where there is an older one."""
-        if self.turns.alive() or self.rng.random() >= self.weather.damage:
+        if self.turns.alive() or self.rng.random() >= self.fault_rates.damage:
             return
         for pipeline in read_job(self.store, JOB).pipelines:
             retained = pipeline.value.retained
@@ -461,7 +461,7 @@ class World:
 
         Nobody is alive: who still writes into a store that is gone, no fence can reach.
         """
-        if self.turns.alive() or self.rng.random() >= self.weather.lost_store or not self.processes:
+        if self.turns.alive() or self.rng.random() >= self.fault_rates.lost_store or not self.processes:
             return
         self.turns.note("world", "lost the store")
         self.lost_stores += 1

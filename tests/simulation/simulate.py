@@ -23,7 +23,7 @@ def live(seed: int, place: Path, trace: bool) -> dict[str, int]:
         world.live()
     except Broken as error:
         print(world.turns.trace(100_000 if trace else 60), file=sys.stderr)
-        print(f"seed {seed} ({world.weather}): {error}", file=sys.stderr)
+        print(f"seed {seed} ({world.fault_rates}): {error}", file=sys.stderr)
         raise SystemExit(1) from (error if trace else None)
     return {
         "processes": len(world.processes),

@@ -143,7 +143,7 @@ class FilesContract:
             [1],
             [(1, "5/1/1"), (2, "5/1/2"), (10, "5/1/10")],
         )
-        assert (storage.newest(5).checkpoint, storage.newest(5).generation) == (10, 1)
+        assert (storage.highest_ids(5).checkpoint, storage.highest_ids(5).generation) == (10, 1)
         storage.delete(paths[0], 1)
         assert paths[1] in storage.sweep(5, 1, {paths[2]}, 1)
         assert [storage.damage(path) == "" for path in paths] == [False, False, True]

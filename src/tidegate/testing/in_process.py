@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 
 from tidegate.checkpoints.savepoints import Savepoints
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.cli.job_file import planned
+from tidegate.cli.job_file import load_plan
 from tidegate.clock import SystemClock
 from tidegate.coordinator.claim import Claim, Claimant, Submission
 from tidegate.coordinator.job_snapshot import read_job
-from tidegate.coordinator.restore.options import RestoreOptions, StartMode, changes_of
+from tidegate.coordinator.restore.options import RestoreOptions, StartMode, parse_changes
 from tidegate.coordinator.restore.sink_checks import ask_recorded
-from tidegate.coordinator.savepoint_requests import ask, request_of
-from tidegate.coordinator.terminal_transaction import Owned, end, status_of
+from tidegate.coordinator.savepoint_requests import request_of, request_savepoint
+from tidegate.coordinator.terminal_transaction import OwnedGeneration, end_job, status_of
 from tidegate.driver.main import Driver
 from tidegate.driver.registration import register
 from tidegate.home import Home
@@ -28,7 +28,7 @@ from tidegate.model.restore import OnSinkLost
 from tidegate.pipeline.engine import Batch, Engine, TaskCount, Written
 from tidegate.pipeline.graph import Graph
 from tidegate.runner.driver_spec import driver_spec
-from tidegate.runner.process import reference
+from tidegate.runner.process import process_ref
 from tidegate.store.base import Store
 from tidegate.store.open import open_store
 
@@ -83,7 +83,7 @@ def run_in_process(
     """
     clock = SystemClock()
     home.create()
-    plan = planned(file, variables, strict=Strictness.NORMAL)
+    plan = load_plan(file, variables, strict=Strictness.NORMAL)
     store, storage = (
         open_store(home.store_url, compaction_threshold=compaction_threshold),
         CheckpointStorage(home.checkpoints),
@@ -95,20 +95,20 @@ def run_in_process(
             plan=plan,
             file=file,
             options=replace(
-                RestoreOptions.parse(restore).of_job(restore_from, job_id),
+                RestoreOptions.parse(restore).from_job(restore_from, job_id),
                 skip_files=tuple(skip_files),
                 accept_files=tuple(accept_files),
-                accept_changes=changes_of(accept_changes),
+                accept_changes=parse_changes(accept_changes),
                 on_sink_lost=OnSinkLost(on_sink_lost),
             ),
-            me=reference(os.getpid()),
+            me=process_ref(os.getpid()),
             now_ms=clock.now_ms(),
-            ask=ask_recorded,
+            ask_sink=ask_recorded,
         )
         claim = Claimant(store, storage, home).claim(submission)
         there = Savepoints(storage.files)
         if save and not there.list(job_id):
-            ask(store, there, clock, job_id, stop=True)
+            request_savepoint(store, there, clock, job_id, stop=True)
         if claim.start is not StartMode.NOTHING:
             _drive(
                 store,
@@ -126,7 +126,9 @@ def run_in_process(
             and request.value.status is SavepointStatus.DONE
         ):
             status = JobStatus.SAVEPOINT_DONE
-        outcome = end(store, storage, Owned(job_id, claim.generation), status, clock.now_ms())
+        outcome = end_job(
+            store, storage, OwnedGeneration(job_id, claim.generation), status, clock.now_ms()
+        )
         store.compact()
         return Ran(claim, outcome)
     finally:

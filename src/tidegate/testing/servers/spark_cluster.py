@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tidegate.runner.java import find_java
-from tidegate.runner.process import kill_session, reference
+from tidegate.runner.process import kill_session, process_ref
 from tidegate.spark import gateway, startup_cache
 
 LOOPBACK = "127.0.0.1"
@@ -66,7 +66,7 @@ class SparkProcess:
                 stderr=log,
                 start_new_session=True,
             )
-        self.reference = reference(self.process.pid)
+        self.reference = process_ref(self.process.pid)
 
     def says(self, pattern: str) -> str:
         """Wait until this is in the log; the group of the pattern."""

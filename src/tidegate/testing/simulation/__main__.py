@@ -34,7 +34,7 @@ def main() -> int:
             {**os.environ, **ENVIRONMENT},
         )
     from tidegate.testing.simulation import installed, mutations
-    from tidegate.testing.simulation.world import World
+    from tidegate.testing.simulation.cluster import SimulatedCluster
 
     installed.prepare()
     if options.mutation:
@@ -48,24 +48,24 @@ def main() -> int:
         _watch_over(seed)
         if (seed - options.seed) % SWEPT_EVERY == 0:
             gc.collect()
-        world = World(seed, trace=options.trace)
-        complaint = world.live()
+        cluster = SimulatedCluster(seed, trace=options.trace)
+        complaint = cluster.live()
         if complaint:
             if options.trace:
-                print("\n".join(world.said), file=sys.stderr)
-            print(f"seed {seed}, {world.weather}\n{complaint}", file=sys.stderr)
+                print("\n".join(cluster.said), file=sys.stderr)
+            print(f"seed {seed}, {cluster.fault_rates}\n{complaint}", file=sys.stderr)
             mutation = f" --mutation {options.mutation}" if options.mutation else ""
             print(
                 f"again: python -m tidegate.testing.simulation --seed {seed}{mutation} --trace",
                 file=sys.stderr,
             )
             return 1
-        totals.update(world.checker.counts)
+        totals.update(cluster.checker.counts)
         totals.update(
-            transactions=world.checker.transactions,
-            processes=world.next_number() - 1,
-            seconds=round(world.turns.now_s),
-            switches=world.turns.switches,
+            transactions=cluster.checker.transactions,
+            processes=cluster.next_number() - 1,
+            seconds=round(cluster.scheduler.now_s),
+            switches=cluster.scheduler.switches,
         )
     took_s = time.monotonic() - began_s
     print(

@@ -224,7 +224,9 @@ class QuickStore(Store):
             "no store takes an entry twice"
         )
         transaction = Transaction(token=self._token(), checks=tuple(checks), writes=encoded)
-        return self._note_revision(self._apply(transaction) if writes else self.backend.apply(transaction))
+        return self._note_revision(
+            self._apply(transaction) if writes else self.backend.apply(transaction)
+        )
 
     def _token(self) -> TransactionName:
         return TransactionName(id=next(TOKENS).to_bytes(8), since=self._newest_revision)

@@ -40,7 +40,7 @@ from tidegate.testing.simulation.processes import (
 from tidegate.testing.simulation.scheduler import Actor
 
 if TYPE_CHECKING:
-    from tidegate.testing.simulation.world import World
+    from tidegate.testing.simulation.cluster import SimulatedCluster
 
 Row = ReadRow | None
 Seen = Mapping[tuple[str, str], tuple[Row, Row]]
@@ -58,7 +58,7 @@ class Incarnation:
     began_s: float
     ended: str = ""
     resumable: bool = False
-    wish: str = DesiredState.RUN
+    desired: str = DesiredState.RUN
     row_failures: int = 0  # deaths of drivers without progress between them
     progress: int = 0
     progress_counted: int = -1
@@ -82,7 +82,7 @@ class RequestedSavepoint:
 class Checker:
     """Judges every transaction of one world."""
 
-    world: "World"
+    cluster: "SimulatedCluster"
     incarnations: dict[tuple[int, int], Incarnation] = field(default_factory=dict)
     submitted: dict[Actor, tuple[int, int]] = field(default_factory=dict)
     begun: dict[tuple[str, str, int], Any] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Checker:
 
     def see(self, seen: Seen) -> None:
         self.transactions += 1
-        actor = self.world.writer()
+        actor = self.cluster.writer()
         if actor is None:
             return  # somebody's hand
         for (map, key), (before, after) in seen.items():
@@ -109,11 +109,11 @@ class Checker:
                 judge(self, actor, key, before, after, seen)
 
     def broken(self, what: str) -> None:
-        self.world.broken(what)
+        self.cluster.broken(what)
 
     def row(self, map: str, key: str) -> Row:
         """What the store has now."""
-        return self.world.backend.read(map, key)
+        return self.cluster.backend.read(map, key)
 
     def gone(self, path: str) -> None:
         """A checkpoint is being deleted: nobody may need it any more."""
@@ -192,7 +192,7 @@ class Checker:
     def _moved(self, key: str, old: dict[str, Any], new: dict[str, Any], seen: Seen) -> None:
         status = JobStatus(new["status"])
         self.count(status)
-        self.world.note(
+        self.cluster.note(
             f"job {key}",
             f"{old['status']} -> {status}, generation {new['generation']}, restarts"
             f" {new['restarts']}: {new['reason']}",
@@ -212,20 +212,20 @@ class Checker:
     ) -> None:
         if new["generation"] <= old["generation"]:
             self.broken(f"job {key} was started again under generation {old['generation']}")
-        if incarnation.wish in STOPS:
+        if incarnation.desired in STOPS:
             self.broken(f"job {key} was started although it was to stop")
         if incarnation.ended:
             self.broken(f"job {key} was started after it had ended")
         worker = self._worker_of(key)
         taken = sum(
             isinstance(row, ReadRow) and row.value["worker"] == worker
-            for row in self.world.backend.scan(ASSIGNMENTS, "")
+            for row in self.cluster.backend.scan(ASSIGNMENTS, "")
         )
-        if taken > self.world.slots:
+        if taken > self.cluster.slots:
             self.count("overbooked")  # adopted drivers may be more than there are slots for
         stale = [
             p
-            for p in self.world.backend.scan(PIPELINES, f"{key}/")
+            for p in self.cluster.backend.scan(PIPELINES, f"{key}/")
             if isinstance(p, ReadRow) and p.value["generation"] != new["generation"]
         ]
         if stale:
@@ -245,7 +245,7 @@ class Checker:
         driver = self.row(DRIVERS, key)
         statuses = {
             p.value["status"]
-            for p in self.world.backend.scan(PIPELINES, f"{key}/")
+            for p in self.cluster.backend.scan(PIPELINES, f"{key}/")
             if isinstance(p, ReadRow)
         }
         if (
@@ -321,21 +321,21 @@ class Checker:
             if name in self.incarnations or actor in self.submitted:
                 self.broken(f"one submit made two incarnations of job {key}, or one twice")
             self.submitted[actor] = name
-            self.incarnations[name] = Incarnation(*name, after.value, self.world.turns.now_s)
+            self.incarnations[name] = Incarnation(*name, after.value, self.cluster.scheduler.now_s)
             self.count("submitted")
         elif before.value["initialization_ms"] != after.value["initialization_ms"]:
             return self.broken(f"job {key} was submitted over the incarnation that runs")
-        wish = DesiredState(after.value["intent"]["wish"])
+        desired = DesiredState(after.value["intent"]["wish"])
         known = self.incarnations.get(name)
         if known is None or known.ended:
             return  # made by hand
-        if STRENGTH[wish] < STRENGTH[DesiredState(known.wish)] or (
-            before is None and wish is not DesiredState.RUN
+        if STRENGTH[desired] < STRENGTH[DesiredState(known.desired)] or (
+            before is None and desired is not DesiredState.RUN
         ):
-            self.broken(f"what was wanted of job {key} became {wish} after {known.wish}")
-        if wish != known.wish:
+            self.broken(f"what was wanted of job {key} became {desired} after {known.desired}")
+        if desired != known.desired:
             self.count("wishes")
-        known.wish = wish
+        known.desired = desired
 
     # -- running-pipeline-state
     # ----------------------------------------------------------------------------------------------------------------
@@ -415,7 +415,7 @@ class Checker:
             )
         if old["pending"] is None or old["pending"]["checkpoint"] != ref["checkpoint"]:
             self.broken(f"checkpoint {name} was completed without having begun")
-        if ref["path"] not in self.world.storage.directories:
+        if ref["path"] not in self.cluster.storage.directories:
             self.broken(f"checkpoint {name} was completed and is not there")
 
     # -- drivers, assignments, leases, what is left
@@ -448,7 +448,7 @@ class Checker:
 
     def _registered(self, driver: SimulatedDriver, key: str, new: dict[str, Any]) -> None:
         state = self.row(JOB_STATES, key)
-        self.heard_s[driver.number] = self.world.turns.now_s
+        self.heard_s[driver.number] = self.cluster.scheduler.now_s
         if (
             state is None
             or state.value["generation"] != new["generation"]
@@ -458,7 +458,7 @@ class Checker:
                 f"{driver.name} registered, and the job is"
                 f" {state.value['status'] if state else 'gone'}"
             )
-        for other in self.world.drivers.values():
+        for other in self.cluster.drivers.values():
             if (
                 other is not driver
                 and other.alive
@@ -469,7 +469,7 @@ class Checker:
                 self.broken(f"{driver.name} registered while {other.name} lives")
 
     def _buried(self, actor: Actor, key: str, new: dict[str, Any]) -> None:
-        driver, proof = self.world.drivers[new["process"]["pid"]], new["end"]["proof"]
+        driver, proof = self.cluster.drivers[new["process"]["pid"]], new["end"]["proof"]
         self.count(f"ended: {proof}")
         if proof != "lease expired":
             if driver.alive:
@@ -478,8 +478,8 @@ class Checker:
                 )
             return
         self.leads(actor, f"the end of {driver.name}")
-        silent_s = self.world.turns.now_s - self.heard_s.get(driver.number, 0.0)
-        if driver.alive and silent_s < self.world.settings.worker.lease_ms / 1000 / CLOCKS:
+        silent_s = self.cluster.scheduler.now_s - self.heard_s.get(driver.number, 0.0)
+        if driver.alive and silent_s < self.cluster.settings.worker.lease_ms / 1000 / CLOCKS:
             self.broken(
                 f"{driver.name} of job {key} counts as dead after a silence of {silent_s:.2f} s"
             )
@@ -497,7 +497,7 @@ class Checker:
             or driver.value["end"] is not None
         ):
             self.broken(f"{actor.name} wrote figures without being the driver on record")
-        self.heard_s[actor.owner.number] = self.world.turns.now_s
+        self.heard_s[actor.owner.number] = self.cluster.scheduler.now_s
 
     def assignment(self, actor: Actor, key: str, _before: Row, after: Row, _seen: Seen) -> None:
         """The leader's, and of a job that is there."""
@@ -518,11 +518,11 @@ class Checker:
             self.count("terms" if key == COORDINATOR else "worker terms")
         if old is None or old["holder"] == name:
             return
-        settings = self.world.settings
+        settings = self.cluster.settings
         lease_s = (
             settings.coordinator.lease_ms if key == COORDINATOR else settings.worker.lease_ms
         ) / 1000
-        silent_s = self.world.turns.now_s - self.beat_s.get(key, 0.0)
+        silent_s = self.cluster.scheduler.now_s - self.beat_s.get(key, 0.0)
         if silent_s < lease_s / CLOCKS:
             self.broken(
                 f"{actor.name} took {key} from {old['holder']} after a silence of {silent_s:.2f} s"
@@ -538,7 +538,7 @@ class Checker:
             or lease.value["holder"] != actor.owner.name
         ):
             self.broken(f"{actor.name} renewed {key}, which it does not hold")
-        self.beat_s[key] = self.world.turns.now_s
+        self.beat_s[key] = self.cluster.scheduler.now_s
 
     def left(self, actor: Actor, key: str, _before: Row, after: Row, seen: Seen) -> None:
         """What belongs to a job is not taken away while an incarnation of it is there."""
@@ -584,7 +584,7 @@ class Checker:
             if (
                 known.job_id == job_id
                 and known.status != SavepointStatus.WANTED
-                and not self.world.savepoints.stands(job_id, known.id)
+                and not self.cluster.savepoints.stands(job_id, known.id)
             ):
                 known.forgotten = True
 
@@ -632,9 +632,11 @@ class Checker:
 
     def _whole(self, key: str, new: dict[str, Any]) -> None:
         """Every pipeline is in it, with a checkpoint that was completed."""
-        parts = self.world.savepoints.sealed.get((int(key), new["id"]))
+        parts = self.cluster.savepoints.sealed.get((int(key), new["id"]))
         pipelines = [
-            p.value for p in self.world.backend.scan(PIPELINES, f"{key}/") if isinstance(p, ReadRow)
+            p.value
+            for p in self.cluster.backend.scan(PIPELINES, f"{key}/")
+            if isinstance(p, ReadRow)
         ]
         if parts is None or {p["pipeline"] for p in pipelines} - set(parts):
             return self.broken(

@@ -4,7 +4,7 @@ Handed to everything that asks for the time.
 
 import threading
 
-from tidegate.testing.simulation.scheduler import Turns
+from tidegate.testing.simulation.scheduler import Scheduler
 
 EPOCH_MS = 1_700_000_000_000
 
@@ -12,8 +12,8 @@ EPOCH_MS = 1_700_000_000_000
 class HostClock:
     """The time on one host. `rate` is how fast it runs; `wall_ms` how far its hands are off."""
 
-    def __init__(self, turns: Turns, rate: float, offset_s: float) -> None:
-        self.turns = turns
+    def __init__(self, scheduler: Scheduler, rate: float, offset_s: float) -> None:
+        self.turns = scheduler
         self.rate = rate
         self.offset_s = offset_s
         self.wall_ms = 0

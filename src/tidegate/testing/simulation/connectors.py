@@ -27,10 +27,10 @@ from tidegate.plugin.contract import (
     Limit,
     OperatorContext,
     Sink,
-    SinkMemory,
     SinkRestore,
     Source,
     Split,
+    TargetRecord,
     Writer,
     WriteTask,
 )
@@ -113,10 +113,10 @@ class SimCommitter(Committer):
         self.shelf = MemoryTable()
         self.generation = 0
 
-    def memory(self, resume: SinkRestore) -> SinkMemory:
+    def target_record(self, resume: SinkRestore) -> TargetRecord:
         """The newest batch that is there."""
         shelf = self.target.shelves.get((resume.lineage, self.pipeline, self.sink), MemoryTable())
-        return SinkMemory(place=self.sink, checkpoint=max(shelf.rows, default=0))
+        return TargetRecord(target=self.sink, checkpoint=max(shelf.rows, default=0))
 
     def open(self, resume: SinkRestore) -> None:
         """Fence, and drop what is newer."""
@@ -237,17 +237,17 @@ class SimEngine:
     """Runs batches in simulated time. `pause` and `leave` are the process's."""
 
     def __init__(
-        self, mood: FaultPlan, pause: Callable[[float], None], leave: Callable[[int], None]
+        self, fault_plan: FaultPlan, pause: Callable[[float], None], leave: Callable[[int], None]
     ) -> None:
-        self.mood = mood
+        self.fault_plan = fault_plan
         self.pause = pause
         self.leave = leave
         self.cancelled: set[int] = set()
 
     def run(self, graph: Graph, batch: Batch) -> Written:
         """Read, stage: or whatever the mood says."""
-        act = self.mood.next()
-        self.pause(self.mood.rng.choice([0.05, 0.2, 0.7]))
+        act = self.fault_plan.next()
+        self.pause(self.fault_plan.rng.choice([0.05, 0.2, 0.7]))
         while act == "hang":
             self._heed(batch.pipeline)
             self.pause(1.0)
@@ -272,7 +272,7 @@ class SimEngine:
 
     def cancel(self, pipeline: int) -> None:
         """The running batch raises soon, if it listens."""
-        if not self.mood.deaf:
+        if not self.fault_plan.deaf:
             self.cancelled.add(pipeline)
 
     def close(self) -> None:

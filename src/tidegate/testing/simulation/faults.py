@@ -28,7 +28,7 @@ from tidegate.testing.simulation.processes import Host, Process
 from tidegate.testing.simulation.scheduler import Actor
 
 if TYPE_CHECKING:
-    from tidegate.testing.simulation.world import SimulatedCluster
+    from tidegate.testing.simulation.cluster import SimulatedCluster
 
 FAULTS = (Fault.UNAVAILABLE, Fault.REQUEST_LOST, Fault.ANSWER_LOST, Fault.HELD_BACK, Fault.SLOW)
 
@@ -70,10 +70,10 @@ class FaultyBackendView:
     kinds). What is held back remembers who sent it.
     """
 
-    def __init__(self, world: "SimulatedCluster", process: Process) -> None:
-        self.world = world
+    def __init__(self, cluster: "SimulatedCluster", process: Process) -> None:
+        self.cluster = cluster
         self.process = process
-        self.inner = world.backend
+        self.inner = cluster.backend
         self.armed = False
         self.held: list[tuple[Transaction, Actor]] = []
 
@@ -82,7 +82,7 @@ class FaultyBackendView:
         held, self.held = self.held, []
         for transaction, sender in held:
             with contextlib.suppress(Conflict, StoreUnavailable):
-                self.world.turns.inline(
+                self.cluster.scheduler.inline(
                     Actor(sender.owner, sender.name, functools.partial(self._arrive, transaction))
                 )
 
@@ -112,7 +112,7 @@ class FaultyBackendView:
     def apply(self, transaction: Transaction) -> int:
         """Judge and write; perhaps later, perhaps never, perhaps without an answer."""
         fault = self._fault("apply")
-        sender = self.world.turns.current
+        sender = self.cluster.scheduler.current
         if fault is Fault.HELD_BACK and sender is not None:
             self.held.append((transaction, sender))
         if fault in (Fault.REQUEST_LOST, Fault.HELD_BACK):
@@ -121,7 +121,7 @@ class FaultyBackendView:
         if fault is Fault.ANSWER_LOST:
             raise AnswerLost("the answer was lost on purpose")
         if self.armed:
-            self.world.at("applied")
+            self.cluster.at("applied")
         return revision
 
     def resolve_outcome(
@@ -151,20 +151,20 @@ class FaultyBackendView:
 
         One that is known to be refused is raised here, a slow one waits here.
         """
-        world = self.world
+        cluster = self.cluster
         if not self.armed:
             return Fault.NONE
-        world.at(operation)
-        if self.process.cut_s > world.turns.now_s:
+        cluster.at(operation)
+        if self.process.cut_s > cluster.scheduler.now_s:
             raise StoreUnavailable("out of reach")
-        if world.kind or world.rng.random() >= world.weather.store_fault:
+        if cluster.quiet or cluster.rng.random() >= cluster.fault_rates.store_fault:
             return Fault.NONE
-        fault = world.rng.choice(FAULTS)
+        fault = cluster.rng.choice(FAULTS)
         if fault is Fault.UNAVAILABLE:
             raise StoreUnavailable("unavailable on purpose")
         if fault is Fault.SLOW:
-            if world.turns.can_pause:
-                world.turns.pause(world.rng.choice([0.1, 0.5, 2.0]))
+            if cluster.scheduler.can_pause:
+                cluster.scheduler.pause(cluster.rng.choice([0.1, 0.5, 2.0]))
             return Fault.NONE
         return fault
 
@@ -172,22 +172,23 @@ class FaultyBackendView:
 class ClusterFaults:
     """What happens to whole processes and hosts, one blow after the other."""
 
-    def __init__(self, world: "SimulatedCluster") -> None:
-        self.world = world
-        self.rng = world.rng
+    def __init__(self, cluster: "SimulatedCluster") -> None:
+        self.cluster = cluster
+        self.rng = cluster.rng
 
     def begin(self) -> None:
         """The first one comes soon."""
         self._again()
 
     def _again(self) -> None:
-        self.world.turns.at(
-            self.world.turns.now_s + self.world.weather.events_s * 2 * self.rng.random(),
-            self.world.event(self._blow),
+        self.cluster.scheduler.at(
+            self.cluster.scheduler.now_s
+            + self.cluster.fault_rates.events_s * 2 * self.rng.random(),
+            self.cluster.event(self._blow),
         )
 
     def _blow(self) -> None:
-        if self.world.kind:
+        if self.cluster.quiet:
             return
         self._again()
         blows = [
@@ -200,42 +201,42 @@ class ClusterFaults:
             self._hang,
         ]
         blows += [self._cut, self._cut_all, self._host, self._part, self._everything]
-        if self.world.weather.clock_steps:
+        if self.cluster.fault_rates.clock_steps:
             blows += [self._clock, self._clock]
         self.rng.choice(blows)()
 
     def _victims(self) -> list[Process]:
-        return [p for p in self.world.processes if p.alive]
+        return [p for p in self.cluster.processes if p.alive]
 
     def _kill(self) -> None:
         if victims := self._victims():
-            self.world.kill(self.rng.choice(victims), "SIGKILL")
+            self.cluster.kill(self.rng.choice(victims), "SIGKILL")
 
     def _leaders(self) -> None:
         """The leader, and often the next one too."""
         for _ in range(self.rng.choice([1, 2])):
-            leading = [s for s in self.world.servers if s.alive and s.leading]
+            leading = [s for s in self.cluster.servers if s.alive and s.leading]
             for server in leading:
-                self.world.kill(server, "SIGKILL of the leader")
+                self.cluster.kill(server, "SIGKILL of the leader")
 
     def _freeze(self) -> None:
         victims = self._victims()
-        leading: list[Process] = [s for s in self.world.servers if s.alive and s.leading]
+        leading: list[Process] = [s for s in self.cluster.servers if s.alive and s.leading]
         victim = (
             self.rng.choice(leading if leading and self.rng.random() < 0.5 else victims)
             if victims
             else None
         )
         if victim is not None:
-            victim.frozen_s = self.world.turns.now_s + self.rng.choice([1.0, 4.0, 8.0, 15.0])
-            self.world.note(victim.name, f"frozen until {victim.frozen_s:.1f}")
+            victim.frozen_s = self.cluster.scheduler.now_s + self.rng.choice([1.0, 4.0, 8.0, 15.0])
+            self.cluster.note(victim.name, f"frozen until {victim.frozen_s:.1f}")
 
     def _hang(self) -> None:
         """A driver that neither works nor dies."""
         if drivers := [p for p in self._victims() if p.kind == "driver"]:
             victim = self.rng.choice(drivers)
-            victim.frozen_s = self.world.turns.now_s + self.rng.choice([10.0, 20.0])
-            self.world.note(victim.name, f"hangs until {victim.frozen_s:.1f}")
+            victim.frozen_s = self.cluster.scheduler.now_s + self.rng.choice([10.0, 20.0])
+            self.cluster.note(victim.name, f"hangs until {victim.frozen_s:.1f}")
 
     def _cut(self) -> None:
         if victims := self._victims():
@@ -246,45 +247,45 @@ class ClusterFaults:
 
     def _part(self) -> None:
         """A host that nobody can reach: what runs there goes on without the store."""
-        host = self.rng.choice(self.world.hosts)
+        host = self.rng.choice(self.cluster.hosts)
         self._cut_off([p for p in self._victims() if p.host is host])
 
     def _cut_off(self, victims: list[Process]) -> None:
-        until_s = self.world.turns.now_s + self.rng.choice([1.0, 4.0, 8.0, 15.0])
+        until_s = self.cluster.scheduler.now_s + self.rng.choice([1.0, 4.0, 8.0, 15.0])
         for victim in victims:
             victim.cut_s = until_s
-            self.world.note(victim.name, f"cut off until {until_s:.1f}")
+            self.cluster.note(victim.name, f"cut off until {until_s:.1f}")
 
     def _host(self) -> None:
         """A host loses its power; it comes back later, as another boot."""
-        host = self.rng.choice(self.world.hosts)
+        host = self.rng.choice(self.cluster.hosts)
         if host.up:
             self._power_cut(host)
 
     def _power_cut(self, host: Host) -> None:
         host.up = False
-        self.world.note(host.name, "power cut")
-        for process in [p for p in self.world.processes if p.alive and p.host is host]:
-            self.world.kill(process, "power cut")
-        self.world.turns.at(
-            self.world.turns.now_s + self.rng.choice([2.0, 6.0, 15.0]),
-            self.world.event(lambda: self._power_on(host)),
+        self.cluster.note(host.name, "power cut")
+        for process in [p for p in self.cluster.processes if p.alive and p.host is host]:
+            self.cluster.kill(process, "power cut")
+        self.cluster.scheduler.at(
+            self.cluster.scheduler.now_s + self.rng.choice([2.0, 6.0, 15.0]),
+            self.cluster.event(lambda: self._power_on(host)),
         )
 
     def _power_on(self, host: Host) -> None:
         if not host.up:
             host.up, host.boots = True, host.boots + 1
-            self.world.note(host.name, "is back")
+            self.cluster.note(host.name, "is back")
 
     def _everything(self) -> None:
         """Servers and workers, sometimes the drivers too."""
         drivers = self.rng.random() < 0.5
         for process in self._victims():
             if drivers or process.kind != "driver":
-                self.world.kill(process, "everything is restarted")
+                self.cluster.kill(process, "everything is restarted")
 
     def _clock(self) -> None:
-        host = self.rng.choice(self.world.hosts)
+        host = self.rng.choice(self.cluster.hosts)
         host.clock.wall_ms += self.rng.choice([-40_000, -5_000, 5_000, 40_000])
         host.clock.wall_ms = max(-60_000, min(60_000, host.clock.wall_ms))
-        self.world.note(host.name, f"its clock was moved to {host.clock.wall_ms} ms")
+        self.cluster.note(host.name, f"its clock was moved to {host.clock.wall_ms} ms")

@@ -40,7 +40,7 @@ from tidegate.testing.simulation.checkers import Incarnation
 from tidegate.testing.simulation.connectors import MemoryTable, expected
 
 if TYPE_CHECKING:
-    from tidegate.testing.simulation.world import World
+    from tidegate.testing.simulation.cluster import SimulatedCluster
 
 REST_WITHIN_S = 250.0
 STOP_WITHIN_S = 150.0
@@ -66,51 +66,51 @@ MAPS = (
 )
 
 
-class Reckoning:
+class FinalChecks:
     """The end of one world."""
 
-    def __init__(self, world: "World") -> None:
-        self.world = world
+    def __init__(self, cluster: "SimulatedCluster") -> None:
+        self.cluster = cluster
         self.again = False  # the ids have been used once more
 
     def begin(self) -> None:
         """The world has just become kind."""
-        self.world.leisure = KIND_LEISURE
+        self.cluster.leisure = KIND_LEISURE
         self._until(self._unrested, REST_WITHIN_S, self._rested)
 
     def _until(
         self, open_questions: Callable[[], list[str]], within_s: float, then: Callable[[], None]
     ) -> None:
-        world, end_s = self.world, self.world.turns.now_s + within_s
+        cluster, end_s = self.cluster, self.cluster.scheduler.now_s + within_s
 
         def look() -> None:
             left = open_questions()
             if not left:
                 return then()
-            if world.turns.now_s > end_s:
-                world.broken(f"not within {within_s:.0f} s of kindness: {'; '.join(left[:4])}")
-            world.turns.at(world.turns.now_s + LOOK_S, world.event(look))
+            if cluster.scheduler.now_s > end_s:
+                cluster.broken(f"not within {within_s:.0f} s of kindness: {'; '.join(left[:4])}")
+            cluster.scheduler.at(cluster.scheduler.now_s + LOOK_S, cluster.event(look))
 
-        world.turns.at(world.turns.now_s + LOOK_S, world.event(look))
+        cluster.scheduler.at(cluster.scheduler.now_s + LOOK_S, cluster.event(look))
 
     def _unrested(self) -> list[str]:
         """Jobs that are neither ended, nor healthy, nor waiting for a slot with a reason."""
         left = [
             f"{actor.name} has not been answered"
-            for actor in self.world.users.waiting
+            for actor in self.cluster.users.waiting
             if actor.owner.alive
         ]
-        for key, row in self.world.backend.entries.get(RUNNING_JOBS, {}).items():
-            state = self.world.backend.read(JOB_STATES, key)
-            wish = DesiredState(row.value["intent"]["wish"])
+        for key, row in self.cluster.backend.entries.get(RUNNING_JOBS, {}).items():
+            state = self.cluster.backend.read(JOB_STATES, key)
+            desired = DesiredState(row.value["intent"]["wish"])
             if (
                 state is None
-                or wish is not DesiredState.RUN
+                or desired is not DesiredState.RUN
                 or not self._settled(key, state.value, row.value)
             ):
                 left.append(
                     f"job {key} is {state.value['status'] if state else 'without a state'}"
-                    f" ({state.value['reason'] if state else ''}), wanted: {wish}"
+                    f" ({state.value['reason'] if state else ''}), wanted: {desired}"
                 )
         return left
 
@@ -118,11 +118,11 @@ class Reckoning:
         if state["status"] == JobStatus.PENDING:
             return "slots" in str(state["reason"])
         streaming = record["plan"]["env"]["mode"] == JobMode.STREAMING
-        driver = self.world.backend.read(DRIVERS, key)
+        driver = self.cluster.backend.read(DRIVERS, key)
         lives = (
             driver is not None
             and driver.value["generation"] == state["generation"]
-            and self.world.drivers[driver.value["process"]["pid"]].alive
+            and self.cluster.drivers[driver.value["process"]["pid"]].alive
         )
         moody = record["plan"]["env"]["custom_parameters"]["mood"] == "hanging"
         return (
@@ -135,10 +135,10 @@ class Reckoning:
 
     def _rested(self) -> None:
         self.nothing_ended_is_listed()
-        self.world.note("WORLD", "all jobs are at rest or healthy")
-        if self.world.rng.random() < LINGERING:
-            self.world.turns.at(
-                self.world.turns.now_s + LINGER_S, self.world.event(self._still_rested)
+        self.cluster.note("WORLD", "all jobs are at rest or healthy")
+        if self.cluster.rng.random() < LINGERING:
+            self.cluster.scheduler.at(
+                self.cluster.scheduler.now_s + LINGER_S, self.cluster.event(self._still_rested)
             )
         else:
             self._stop()
@@ -146,7 +146,7 @@ class Reckoning:
     def _still_rested(self) -> None:
         """Nothing happened for longer than the history lasts: nothing may have changed."""
         if left := self._unrested():
-            self.world.broken(f"was at rest or healthy, and is not any more: {left[0]}")
+            self.cluster.broken(f"was at rest or healthy, and is not any more: {left[0]}")
         self._stop()
 
     def _stop(self) -> None:
@@ -157,15 +157,18 @@ class Reckoning:
         """People repeat themselves until it is done: a job may come to its turn only after another
         one has ended.
         """
-        if self.world.backend.entries.get(RUNNING_JOBS):
-            self.world.users.stop_all()
-            self.world.turns.at(self.world.turns.now_s + 10.0, self.world.event(self._stop_again))
+        if self.cluster.backend.entries.get(RUNNING_JOBS):
+            self.cluster.users.stop_all()
+            self.cluster.scheduler.at(
+                self.cluster.scheduler.now_s + 10.0, self.cluster.event(self._stop_again)
+            )
 
     def _unstopped(self) -> list[str]:
         jobs = [
-            f"job {key} is still there" for key in self.world.backend.entries.get(RUNNING_JOBS, {})
+            f"job {key} is still there"
+            for key in self.cluster.backend.entries.get(RUNNING_JOBS, {})
         ]
-        return jobs or [f"{d.name} still lives" for d in self.world.drivers.values() if d.alive]
+        return jobs or [f"{d.name} still lives" for d in self.cluster.drivers.values() if d.alive]
 
     def _stopped(self) -> None:
         self.nothing_ended_is_listed()
@@ -173,20 +176,20 @@ class Reckoning:
         self._every_savepoint_was_answered()
         self._nothing_fails_without_a_reason()
         self._rows_are_exact()
-        self.world.note("WORLD", "all jobs have ended")
-        self.world.leisure = 4.0
-        self.world.server_count = self.world.worker_count = 1
-        for processes in (self.world.servers, self.world.workers):
+        self.cluster.note("WORLD", "all jobs have ended")
+        self.cluster.leisure = 4.0
+        self.cluster.server_count = self.cluster.worker_count = 1
+        for processes in (self.cluster.servers, self.cluster.workers):
             for process in [p for p in processes if p.alive][1:]:
-                self.world.kill(process, "no longer needed")
+                self.cluster.kill(process, "no longer needed")
         self._until(self._untidy, TIDY_WITHIN_S, self._tidy)
 
     def _untidy(self) -> list[str]:
-        entries = self.world.backend.entries
+        entries = self.cluster.backend.entries
         left = [f"{map}/{key}" for map in MAPS for key in entries.get(map, {})]
-        named = {w.name for w in self.world.workers if w.alive}
+        named = {w.name for w in self.cluster.workers if w.alive}
         left += [f"{WORKERS}/{key}" for key in entries.get(WORKERS, {}) if key not in named]
-        serving = {s.name for s in self.world.servers if s.alive}
+        serving = {s.name for s in self.cluster.servers if s.alive}
         left += [f"{SERVERS}/{key}" for key in entries.get(SERVERS, {}) if key not in serving]
         offices = {"coordinator", *(f"worker/{name}" for name in named)}
         return left + [
@@ -197,16 +200,16 @@ class Reckoning:
         ]
 
     def _tidy(self) -> None:
-        self.world.note("WORLD", "nothing is left")
+        self.cluster.note("WORLD", "nothing is left")
         self._checkpoints_are_owned()
-        if self.again or self.world.rng.random() >= AGAIN:
-            return self.world.turns.end()
+        if self.again or self.cluster.rng.random() >= AGAIN:
+            return self.cluster.scheduler.end()
         self.again = True
-        self.world.leisure = KIND_LEISURE
-        self.world.users.submit_again()
-        self.world.turns.at(
-            self.world.turns.now_s + AGAIN_S,
-            self.world.event(lambda: self._until(self._unrested, REST_WITHIN_S, self._stop)),
+        self.cluster.leisure = KIND_LEISURE
+        self.cluster.users.submit_again()
+        self.cluster.scheduler.at(
+            self.cluster.scheduler.now_s + AGAIN_S,
+            self.cluster.event(lambda: self._until(self._unrested, REST_WITHIN_S, self._stop)),
         )
 
     # -- the questions
@@ -214,47 +217,47 @@ class Reckoning:
 
     def nothing_ended_is_listed(self) -> None:
         """By a picture of the store as any server has one, and the rule of the API."""
-        from tidegate.api.running_jobs import going
+        from tidegate.api.running_jobs import running_jobs
 
-        cache = ClusterCache(QuickStore(self.world.backend), self.world.hosts[0].clock)
+        cache = ClusterCache(QuickStore(self.cluster.backend), self.cluster.hosts[0].clock)
         cache.refresh()
-        for job in going(cache):
+        for job in running_jobs(cache):
             if job.state.status in TERMINAL:
-                self.world.broken(f"job {job.state.job_id} has ended and is listed")
+                self.cluster.broken(f"job {job.state.job_id} has ended and is listed")
 
     def _every_wish_was_granted(self) -> None:
-        checker = self.world.checker
-        for accepted in self.world.users.accepted:
+        checker = self.cluster.checker
+        for accepted in self.cluster.users.accepted:
             known = checker.incarnations.get((accepted.job_id, accepted.initialization_ms))
             if known is None or not known.ended:
-                self.world.broken(f"job {accepted.job_id} was accepted and never came to an end")
+                self.cluster.broken(f"job {accepted.job_id} was accepted and never came to an end")
         for incarnation in checker.incarnations.values():
             if not incarnation.ended:
-                self.world.broken(
+                self.cluster.broken(
                     f"an incarnation of job {incarnation.job_id} never came to an end"
                 )
 
     def _every_savepoint_was_answered(self) -> None:
         """Done once, and still there; or given up, with the reason."""
-        for known in self.world.checker.savepoints.values():
-            whole = (known.job_id, known.id) in self.world.savepoints.sealed
+        for known in self.cluster.checker.savepoints.values():
+            whole = (known.job_id, known.id) in self.cluster.savepoints.sealed
             if known.status == SavepointStatus.WANTED:
-                self.world.broken(
+                self.cluster.broken(
                     f"savepoint {known.id} of job {known.job_id} was asked for, and nobody has said"
                     " what became of it"
                 )
             if known.status == SavepointStatus.DONE and not whole:
-                self.world.broken(
+                self.cluster.broken(
                     f"savepoint {known.id} of job {known.job_id} is done, and is not there"
                 )
 
     def _checkpoints_are_owned(self) -> None:
         """What can be resumed keeps its checkpoints; of anything else none is left."""
-        last = {i.job_id: i for i in self.world.checker.incarnations.values()}
-        for path in self.world.storage.directories:
+        last = {i.job_id: i for i in self.cluster.checker.incarnations.values()}
+        for path in self.cluster.storage.directories:
             job_id = int(path.partition("/")[0])
             if not last[job_id].resumable:
-                self.world.broken(
+                self.cluster.broken(
                     f"checkpoint {path} is left, and job {job_id} ended as {last[job_id].ended}"
                 )
 
@@ -262,25 +265,25 @@ class Reckoning:
         """What was begun in a kind world, and behaves, comes to a good end, whatever there was
         under its id before.
         """
-        for incarnation in self.world.checker.incarnations.values():
-            mood = incarnation.document["plan"]["env"]["custom_parameters"]["mood"]
-            behaves = mood in ("good", "moody", "deaf")
+        for incarnation in self.cluster.checker.incarnations.values():
+            fault_plan = incarnation.document["plan"]["env"]["custom_parameters"]["mood"]
+            behaves = fault_plan in ("good", "moody", "deaf")
             if (
-                incarnation.began_s > self.world.kind_s
+                incarnation.began_s > self.cluster.kind_s
                 and behaves
                 and incarnation.ended == JobStatus.FAILED
             ):
-                self.world.broken(f"job {incarnation.job_id} failed in a kind world")
+                self.cluster.broken(f"job {incarnation.job_id} failed in a kind world")
 
     def _rows_are_exact(self) -> None:
-        for (lineage, pipeline), initial in self.world.checker.initial.items():
-            finished = self.world.checker.finished_lineages.get(lineage)
+        for (lineage, pipeline), initial in self.cluster.checker.initial.items():
+            finished = self.cluster.checker.finished_lineages.get(lineage)
             if finished is not None:
                 self._finished(finished, lineage, pipeline, initial)
-        for (lineage, pipeline, sink), shelf in self.world.target.shelves.items():
+        for (lineage, pipeline, sink), shelf in self.cluster.target.shelves.items():
             rows = [i for ids in shelf.rows.values() for i in ids]
             if len(rows) != len(set(rows)):
-                self.world.broken(f"{sink} of {lineage}/{pipeline} holds rows twice")
+                self.cluster.broken(f"{sink} of {lineage}/{pipeline} holds rows twice")
 
     def _finished(
         self,
@@ -291,12 +294,12 @@ class Reckoning:
     ) -> None:
         job = from_document(JobRecord, incarnation.document)
         if job.plan.env.mode is JobMode.STREAMING:
-            self.world.broken(f"job {job.job_id} has no end, and has finished")
+            self.cluster.broken(f"job {job.job_id} has no end, and has finished")
         plan = next(p for p in job.plan.pipelines if p.id == pipeline)
         for sink in plan.of_kind(BlockKind.SINK):
             held = sorted(
                 i
-                for ids in self.world.target.shelves.get(
+                for ids in self.cluster.target.shelves.get(
                     (lineage, pipeline, sink.operator), MemoryTable()
                 ).rows.values()
                 for i in ids
@@ -304,7 +307,7 @@ class Reckoning:
             wanted = expected(job, pipeline, initial)
             if held != wanted:
                 lost, strange = sorted(set(wanted) - set(held)), sorted(set(held) - set(wanted))
-                self.world.broken(
+                self.cluster.broken(
                     f"{sink.operator} of job {job.job_id}/{pipeline}: {len(held)} rows of"
                     f" {len(wanted)}; lost {lost[:5]}, strange {strange[:5]}"
                 )

@@ -47,7 +47,7 @@ def from_document(kind: type[T], data: Mapping[str, Any], what: str = "") -> T:
     return result
 
 
-class _Ear(logging.Handler):
+class _LogHandler(logging.Handler):
     """Hears what is logged as an error."""
 
     def __init__(self, logged: Logged) -> None:
@@ -77,7 +77,7 @@ def prepare() -> None:
     logger.propagate = False
 
 
-class _Chance:
+class _SeededRandom:
     """In place of `secrets`, where a job gets its id."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -88,7 +88,7 @@ class _Chance:
 
 
 @contextlib.contextmanager
-def world(
+def cluster(
     at: Callable[[str], None],
     target: parts.MemoryTarget,
     me: Callable[[], Any],
@@ -100,14 +100,14 @@ def world(
     def build(job: JobRecord, plan: PipelinePlan) -> Graph:
         return parts.build(job, plan, target)
 
-    ear = _Ear(logged)
+    ear = _LogHandler(logged)
     logging.getLogger("tidegate").addHandler(ear)
     replaced: dict[tuple[Any, str], Any] = {
         (failpoint, "_act"): at,
         (registration, "reference"): lambda _: me(),
         (metrics, "reference"): lambda _: me(),
         (attempts, "build"): build,
-        (commands, "secrets"): _Chance(rng),
+        (commands, "secrets"): _SeededRandom(rng),
         (follow, "decode"): lambda _map, _key, text: document_of(text),
     }
     before = {place: getattr(*place) for place in replaced}

@@ -158,7 +158,9 @@ def zombie_is_left_alone() -> None:
 def end_without_a_cleanup_record() -> None:
     """The terminal transaction forgets who cleans up."""
 
-    def ending(snapshot: JobSnapshot, status: JobStatus, now_ms: int, **more: Any) -> TerminalTransaction:
+    def ending(
+        snapshot: JobSnapshot, status: JobStatus, now_ms: int, **more: Any
+    ) -> TerminalTransaction:
         made = terminal_transaction(snapshot, status, now_ms, **more)
         return replace(made, writes=tuple(w for w in made.writes if w.map != PENDING_CLEANUPS))
 
@@ -187,7 +189,7 @@ def stay_does_not_repeat_its_order() -> None:
     real = TransitionWriter.write_no_transition
     _put(
         TransitionWriter,
-        "stay",
+        "write_no_transition",
         lambda self, lease, known, view, decision: real(
             self, lease, known, view, NoTransition(reason=decision.reason)
         ),
@@ -307,7 +309,7 @@ def unfinished_turn_forgets_what_it_saw() -> None:
         try:
             return real(self)
         except StoreUnavailable:
-            self._since = self.store._seen
+            self._since = self.store._newest_revision
             raise
 
     real = Follower.refresh
@@ -382,7 +384,11 @@ def savepoint_is_sealed_without_the_others() -> None:
 
 def savepoint_is_forgotten_when_the_job_ends() -> None:
     """The end of a job does not answer what is still wanted of it."""
-    _everywhere("savepoint_at_end", savepoint_requests.savepoint_at_end, lambda *_: savepoint_requests.SavepointReply())
+    _everywhere(
+        "savepoint_at_end",
+        savepoint_requests.savepoint_at_end,
+        lambda *_: savepoint_requests.SavepointReply(),
+    )
 
 
 class _Keeps(CheckpointStorage):

@@ -13,12 +13,14 @@ MOODS = ("good", "good", "good", "moody", "moody", "doomed", "dying", "hanging",
 def drawn_plan(rng: random.Random, name: str) -> Plan:
     """Small batches, few retries: a life is short. The mood of its drivers is in its env."""
     streaming = rng.random() < 0.4
-    mood = rng.choice(MOODS)
-    interval = streaming or mood == "hanging" or rng.random() < 0.8
+    fault_plan = rng.choice(MOODS)
+    interval = streaming or fault_plan == "hanging" or rng.random() < 0.8
     env = JobEnv(
         mode=JobMode.STREAMING if streaming else JobMode.BATCH,
         retry_times=(
-            rng.choice([0, 1, 2, 3, 20]) if mood in ("good", "moody") else rng.choice([0, 1, 2])
+            rng.choice([0, 1, 2, 3, 20])
+            if fault_plan in ("good", "moody")
+            else rng.choice([0, 1, 2])
         ),
         retry_interval_s=rng.choice([0, 1]),
         checkpoint_interval_ms=rng.choice([1000, 2000]) if interval else None,
@@ -26,7 +28,7 @@ def drawn_plan(rng: random.Random, name: str) -> Plan:
         checkpoints_retained_max=rng.choice([1, 2, 3]),
         batch_rows_max=rng.choice([4, 8, 15]) if interval else None,
         retain_after_cancel=rng.choice([None, True, False, False]),
-        custom_parameters={"mood": mood},
+        custom_parameters={"mood": fault_plan},
     )
     return Plan(
         job_name=name,

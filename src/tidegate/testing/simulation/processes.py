@@ -41,8 +41,8 @@ from tidegate.model.records import (
     WorkerRecord,
 )
 from tidegate.pipeline.attempts import run_pipeline
-from tidegate.pipeline.ledger import Ledger, pipeline_key
 from tidegate.pipeline.context import PipelineContext
+from tidegate.pipeline.ledger import Ledger, pipeline_key
 from tidegate.pipeline.progress import PipelineProgress
 from tidegate.pipeline.savepoints import SavepointCoordinator
 from tidegate.retry import retry
@@ -55,7 +55,7 @@ from tidegate.worker.agent import Worker
 from tidegate.worker.driver_handle import Alive, DriverHandle, Exited
 
 if TYPE_CHECKING:
-    from tidegate.testing.simulation.world import World
+    from tidegate.testing.simulation.cluster import SimulatedCluster
 
 T = TypeVar("T")
 HOME = Home(Path("/simulated"))
@@ -96,7 +96,7 @@ class Host:
 class Process:
     """One simulated process, with a way of its own to the store."""
 
-    world: "World"
+    cluster: "SimulatedCluster"
     kind: str
     name: str
     host: Host
@@ -115,23 +115,25 @@ class Process:
         self.ref = ProcessRef(
             pid=self.number, started=self.number, boot=self.host.boot, host=self.host.name
         )
-        self.born_s = self.world.turns.now_s
-        self.store = self.world.front(self)
+        self.born_s = self.cluster.scheduler.now_s
+        self.store = self.cluster.front(self)
 
     def every(self, name: str, period_s: float, step: Callable[[], None]) -> None:
         """Take a turn again and again, for the life of this process."""
-        world, turns = self.world, self.world.turns
+        cluster, steps = self.cluster, self.cluster.scheduler
 
         def due() -> None:
             if not self.alive or self.leaving:
                 return
-            if self.frozen_s > turns.now_s:
-                turns.at(self.frozen_s, due)
+            if self.frozen_s > steps.now_s:
+                steps.at(self.frozen_s, due)
                 return
-            world.take_turn(Actor(self, f"{self.name}.{name}", step), again)
+            cluster.take_turn(Actor(self, f"{self.name}.{name}", step), again)
 
         def again() -> None:
-            turns.at(turns.now_s + period_s * (0.8 + 0.4 * world.rng.random()) * world.leisure, due)
+            steps.at(
+                steps.now_s + period_s * (0.8 + 0.4 * cluster.rng.random()) * cluster.leisure, due
+            )
 
         again()
 
@@ -141,27 +143,27 @@ class ServerProcess(Process):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        world, clock, settings = self.world, self.host.clock, self.world.settings
+        cluster, clock, settings = self.cluster, self.host.clock, self.cluster.settings
         self.cache = ClusterCache(self.store, clock)
-        self.commands = Commands(self.store, world.storage, settings, clock)
-        self.commands.savepoints = world.savepoints
+        self.commands = Commands(self.store, cluster.storage, settings, clock)
+        self.commands.savepoints = cluster.savepoints
         self.elector = Elector(
             self.store, COORDINATOR, self.name, "", settings.coordinator.lease_ms, clock
         )
         self.announcement = ServerHeartbeat(
             self.store, ServerRecord(id=self.name), settings.coordinator.lease_ms, clock
         )
-        recorder = TransitionWriter(self.store, world.storage, settings, clock, EventLog())
+        recorder = TransitionWriter(self.store, cluster.storage, settings, clock, EventLog())
         self.reconciler = Reconciler(self.cache, recorder, settings, clock, lambda _: None)
         self.reconciler.limits = LIMITS
-        self.housekeeper = Housekeeper(self.cache, world.storage, settings, clock)
+        self.housekeeper = Housekeeper(self.cache, cluster.storage, settings, clock)
         self.every("election", settings.coordinator.lease_ms / 6000, self._elect)
         self.every("leader", 0.6, self._lead)
 
     @property
     def announces(self) -> bool:
         """Whether it tells the others that it is there."""
-        return self.world.seed % ANNOUNCING == 0
+        return self.cluster.seed % ANNOUNCING == 0
 
     @property
     def leading(self) -> bool:
@@ -191,7 +193,7 @@ class ServerProcess(Process):
         if isinstance(leading, Leader):
             self.reconciler.step(leading)
             self.housekeeper.step(leading)
-        elif self.world.rng.random() < 0.2:
+        elif self.cluster.rng.random() < 0.2:
             self.cache.refresh()
 
 
@@ -205,10 +207,10 @@ class WorkerProcess(Process):
             host=self.host.name,
             boot=self.host.boot,
             process=self.ref,
-            slots=self.world.slots,
+            slots=self.cluster.slots,
         )
         self.worker = Worker(
-            self.store, self.world.settings, me, HOME, SimLauncher(self), self.host.clock
+            self.store, self.cluster.settings, me, HOME, SimLauncher(self), self.host.clock
         )
         self.every("turn", 0.6, self._turn)
 
@@ -234,26 +236,28 @@ class SimLauncher:
         self.worker = worker
 
     def start(self, order: DriverSpec, *, plain: bool) -> DriverHandle:  # noqa: ARG002  # none waits here
-        world = self.worker.world
+        cluster = self.worker.cluster
         driver = SimulatedDriver(
-            world,
+            cluster,
             "driver",
             f"driver-{order.job_id}-g{order.generation}",
             self.worker.host,
-            world.next_number(),
+            cluster.next_number(),
             order=order,
         )
-        world.join(driver)
-        return SimGrip(driver.ref, driver, self.worker, child=True)
+        cluster.join(driver)
+        return SimDriverHandle(driver.ref, driver, self.worker, child=True)
 
     def adopt(self, process: ProcessRef, job_id: int) -> DriverHandle:  # noqa: ARG002  # has no logs
-        return SimGrip(process, self.worker.world.drivers[process.pid], self.worker, child=False)
+        return SimDriverHandle(
+            process, self.worker.cluster.drivers[process.pid], self.worker, child=False
+        )
 
     def clear(self, job_id: int, generation: int, process: ProcessRef) -> None:
         """Only the scratch files of the dead may go."""
-        driver = self.worker.world.drivers[process.pid]
+        driver = self.worker.cluster.drivers[process.pid]
         if driver.alive:
-            self.worker.world.broken(
+            self.worker.cluster.broken(
                 f"the scratch files of {driver.name} were removed while it lived (job {job_id},"
                 f" generation {generation})"
             )
@@ -266,7 +270,7 @@ class SimLauncher:
 
 
 @dataclass(slots=True)
-class SimGrip:
+class SimDriverHandle:
     """A driver in the hands of a worker."""
 
     ref: ProcessRef
@@ -283,7 +287,7 @@ class SimGrip:
 
     def terminate(self) -> None:
         """SIGTERM: a stop, for those that listen."""
-        if not self.driver.mood.deaf:
+        if not self.driver.fault_plan.deaf:
             self.driver.stop.set()
 
     def kill(self) -> None:
@@ -291,7 +295,7 @@ class SimGrip:
         self.driver.kill_soon()
 
 
-class SimDesk(SavepointCoordinator):
+class SimSavepoints(SavepointCoordinator):
     """Waits as everybody does here."""
 
     def wait(self, stop: threading.Event, seconds: float) -> None:
@@ -311,41 +315,43 @@ class SimulatedDriver(Process):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        world = self.world
+        cluster = self.cluster
         self.stop = threading.Event()
         self.abandon = threading.Event()
         self.registered = self.dying = False
         self.results: dict[int, PipelineStatus | Exception] = {}
         self.meters: list[PipelineProgress] = []
-        self.mood = FaultPlan(random.Random(world.rng.random()), lambda: world.kind)
-        self.engine = SimEngine(self.mood, self._work, self._leave)
-        self._main = world.turns.spawn(
+        self.fault_plan = FaultPlan(random.Random(cluster.rng.random()), lambda: cluster.quiet)
+        self.engine = SimEngine(self.fault_plan, self._work, self._leave)
+        self._main = cluster.scheduler.spawn(
             self,
             f"{self.name}.main",
-            world.contained(self, self._drive),
-            world.rng.choice([0.2, 0.2, 0.5, 2.0, 6.0]),
+            cluster.contained(self, self._drive),
+            cluster.rng.choice([0.2, 0.2, 0.5, 2.0, 6.0]),
         )
 
     def kill_soon(self) -> None:
         """At once, mostly; a process that hangs in the kernel takes its time."""
         if not self.dying:
             self.dying = True
-            delay_s = self.world.rng.choice(
-                [0.01, 0.01, 0.05, 1.0, 3.0] if self.world.kind else [0.01, 0.05, 3.0, 10.0, 25.0]
+            delay_s = self.cluster.rng.choice(
+                [0.01, 0.01, 0.05, 1.0, 3.0]
+                if self.cluster.quiet
+                else [0.01, 0.05, 3.0, 10.0, 25.0]
             )
-            self.world.turns.at(
-                self.world.turns.now_s + delay_s, lambda: self.world.kill(self, "SIGKILL")
+            self.cluster.scheduler.at(
+                self.cluster.scheduler.now_s + delay_s, lambda: self.cluster.kill(self, "SIGKILL")
             )
 
     def _leave(self, code: int) -> None:
         self.code = code
-        self.world.note(self.name, f"exits with {code}")
-        self.world.kill(self, "exit")
+        self.cluster.note(self.name, f"exits with {code}")
+        self.cluster.kill(self, "exit")
         raise Exit
 
     def _work(self, seconds: float) -> None:
-        self.world.turns.pause(seconds)
-        self.world.at("engine.run")
+        self.cluster.scheduler.pause(seconds)
+        self.cluster.at("engine.run")
 
     def _drive(self) -> None:
         try:
@@ -354,16 +360,16 @@ class SimulatedDriver(Process):
             job = self._retry(self._job)
             self._run(job)
         except Fenced as error:
-            self.world.note(self.name, str(error))
+            self.cluster.note(self.name, str(error))
             self._leave(DriverExit.FENCED)
         except TerminalError as error:
-            self.world.note(self.name, str(error))
+            self.cluster.note(self.name, str(error))
             self._leave(1)
         self._leave(DriverExit.ENDED)
 
     def _retry(self, act: Callable[[], T]) -> T:
         def pause(_: int) -> bool:
-            self.world.turns.pause(0.5)
+            self.cluster.scheduler.pause(0.5)
             return True
 
         return retry(act, OUTAGE_ERRORS, pause)
@@ -375,11 +381,13 @@ class SimulatedDriver(Process):
         return from_document(JobRecord, entry.value)
 
     def _run(self, job: JobRecord) -> None:
-        self.mood.become(job.plan.env)
-        if self.mood.name == "dying" and self.mood.rng.random() < 0.5:
+        self.fault_plan.become(job.plan.env)
+        if self.fault_plan.name == "dying" and self.fault_plan.rng.random() < 0.5:
             self._leave(1)
-        self.desk = SimDesk(self.store, job, self.world.savepoints, self.host.clock)
-        self._retry(self.desk.step)
+        self.savepoints_step = SimSavepoints(
+            self.store, job, self.cluster.savepoints, self.host.clock
+        )
+        self._retry(self.savepoints_step.step)
         plans = [
             plan for plan in job.plan.pipelines if not self._retry(partial(self._finished, plan.id))
         ]
@@ -392,12 +400,16 @@ class SimulatedDriver(Process):
             self.host.clock,
         )
         metrics = MetricsWriter(self.store, self.order, self.meters, self.host.clock)
-        turns = [metrics.step] if self.mood.deaf else [watch.step, metrics.step, self.desk.step]
+        steps = (
+            [metrics.step]
+            if self.fault_plan.deaf
+            else [watch.step, metrics.step, self.savepoints_step.step]
+        )
         while len(self.results) < len(plans):
-            self.mood.rng.shuffle(turns)  # they are threads
-            for turn in turns:
+            self.fault_plan.rng.shuffle(steps)  # they are threads
+            for turn in steps:
                 self._guarded(turn)
-            self.world.turns.pause(0.7)
+            self.cluster.scheduler.pause(0.7)
         self._judge()
 
     def _judge(self) -> None:
@@ -415,7 +427,7 @@ class SimulatedDriver(Process):
             return
 
     def _asked(self) -> None:
-        if not self.mood.deaf:
+        if not self.fault_plan.deaf:
             self.stop.set()
 
     def _interrupt(self) -> None:
@@ -443,20 +455,20 @@ class SimulatedDriver(Process):
         )
         context = PipelineContext(
             job=job,
-            storage=self.world.storage,
+            storage=self.cluster.storage,
             engine=self.engine,
             clock=self.host.clock,
             stop=self.stop,
             retained_max=job.plan.env.checkpoints_retained_max or 3,
             interval_s=1.0,
-            savepoints=self.desk,
+            savepoints=self.savepoints_step,
         )
 
         def work() -> None:
             try:
                 self.results[plan.id] = run_pipeline(context, plan, ledger, progress)
             except Exception as error:
-                self.world.expected(self, error)
+                self.cluster.expected(self, error)
                 self.results[plan.id] = error
             if (
                 self.results[plan.id] is not PipelineStatus.FINISHED
@@ -464,4 +476,6 @@ class SimulatedDriver(Process):
             ):
                 self.stop.set()
 
-        self.world.turns.spawn(self, f"{self.name}.{plan.id}", self.world.contained(self, work))
+        self.cluster.scheduler.spawn(
+            self, f"{self.name}.{plan.id}", self.cluster.contained(self, work)
+        )

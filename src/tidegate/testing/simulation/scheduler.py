@@ -19,7 +19,7 @@ class Killed(BaseException):
     """As SIGKILL: no handler of the product may see it."""
 
 
-class Over(Killed):
+class SimulationEnded(Killed):
     pass
 
 
@@ -30,7 +30,7 @@ class Owner(Protocol):
     frozen_s: float  # until then it cannot go on
 
 
-class _Seat:
+class _Place:
     """A thread that is used again and again, by one actor after the other."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Actor:
         self.owner = owner
         self.name = name
         self.work = work
-        self.seat: _Seat | None = None
+        self.seat: _Place | None = None
 
 
 class _Always:
@@ -58,7 +58,7 @@ class _Always:
     frozen_s = 0.0
 
 
-class Turns:
+class Scheduler:
     """The baton, and the queue of what is due."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Turns:
         self._over = False
         self._seated: set[Actor] = set()
         self._main = Actor(_Always(), "main", lambda: None)
-        self._main.seat = _Seat()
+        self._main.seat = _Place()
 
     def at(self, when_s: float, act: Work) -> None:
         self._push(when_s, act)
@@ -87,12 +87,12 @@ class Turns:
         assert me is not None, "only an actor can pause"
         assert me.seat is not None, "and only in a thread of its own"
         if self._over:
-            raise Over
+            raise SimulationEnded
         self._push(self.now_s + max(0.0, seconds), me)
         self._run(me)
         self.current = me
         if self._over:
-            raise Over
+            raise SimulationEnded
         if not me.owner.alive:
             raise Killed
 
@@ -176,7 +176,7 @@ class Turns:
             _TURNS[seat] = self
         actor.seat.gate.release()
 
-    def _live(self, seat: _Seat) -> None:
+    def _live(self, seat: _Place) -> None:
         """In a thread of the pool: the whole life of an actor, then on with what is due."""
         actor = seat.actor
         assert actor is not None
@@ -192,8 +192,8 @@ class Turns:
         self._run(None)
 
 
-_IDLE: list[_Seat] = []
-_TURNS: dict[_Seat, Turns] = {}
+_IDLE: list[_Place] = []
+_TURNS: dict[_Place, Scheduler] = {}
 
 
 def _gate(actor: Actor) -> threading.Lock:
@@ -201,8 +201,8 @@ def _gate(actor: Actor) -> threading.Lock:
     return actor.seat.gate
 
 
-def _new_seat() -> _Seat:
-    seat = _Seat()
+def _new_seat() -> _Place:
+    seat = _Place()
 
     def body() -> None:
         while True:

@@ -13,7 +13,7 @@ from typing import Any
 from tidegate.checkpoints import paths
 from tidegate.checkpoints.manifest import Damaged, Manifest
 from tidegate.checkpoints.savepoints import SavedPoint, Savepoint, Savepoints
-from tidegate.checkpoints.storage import Checkpoint, CheckpointStorage, Newest, Published
+from tidegate.checkpoints.storage import Checkpoint, CheckpointStorage, HighestIds, Published
 from tidegate.model.errors import Fenced
 
 
@@ -149,13 +149,13 @@ class MemoryStorage(CheckpointStorage):
             self.delete(path, generation, token)
         return swept
 
-    def newest(self, job_id: int) -> Newest:
+    def newest(self, job_id: int) -> HighestIds:
         """The highest numbers of a job."""
         prefix = paths.job_directory(job_id).as_posix() + "/"
         manifests = [
             there.manifest for path, there in self.directories.items() if path.startswith(prefix)
         ]
-        return Newest(
+        return HighestIds(
             checkpoint=max((m.checkpoint for m in manifests), default=0),
             generation=max((m.generation for m in manifests), default=0),
         )

@@ -28,7 +28,7 @@ from tidegate.testing.simulation.processes import ServerProcess, WorkerProcess
 from tidegate.testing.simulation.scheduler import Actor
 
 if TYPE_CHECKING:
-    from tidegate.testing.simulation.world import World
+    from tidegate.testing.simulation.cluster import SimulatedCluster
 
 STARTS = (
     RestoreSource.ASK,
@@ -56,9 +56,9 @@ class Accepted:
 class Users:
     """What they want, and what they were told."""
 
-    def __init__(self, world: "World") -> None:
-        self.world = world
-        self.rng = random.Random(world.rng.random())
+    def __init__(self, cluster: "SimulatedCluster") -> None:
+        self.cluster = cluster
+        self.rng = random.Random(cluster.rng.random())
         self.plans: dict[int, Plan] = {
             n: drawn_plan(self.rng, f"job-{n}") for n in range(1, self.rng.choice([1, 2, 3]) + 1)
         }
@@ -70,13 +70,14 @@ class Users:
 
     def begin(self) -> None:
         """The first wish comes at once."""
-        self.world.turns.at(0.5, self.world.event(self._wish))
+        self.cluster.scheduler.at(0.5, self.cluster.event(self._wish))
 
     def _wish(self) -> None:
-        if self.world.kind:
+        if self.cluster.quiet:
             return
-        self.world.turns.at(
-            self.world.turns.now_s + self.rng.choice([0.3, 1.0, 4.0]), self.world.event(self._wish)
+        self.cluster.scheduler.at(
+            self.cluster.scheduler.now_s + self.rng.choice([0.3, 1.0, 4.0]),
+            self.cluster.event(self._wish),
         )
         luck = self.rng.random()
         if luck < 0.64:
@@ -92,7 +93,7 @@ class Users:
 
     def stop_all(self) -> None:
         """Nothing shall run any more."""
-        for key in self.world.backend.entries.get(RUNNING_JOBS, {}):
+        for key in self.cluster.backend.entries.get(RUNNING_JOBS, {}):
             self._stop(int(key), DesiredState.CANCEL)
 
     def submit_again(self) -> None:
@@ -101,7 +102,7 @@ class Users:
             self._submit_as(plan, job_id, RestoreOptions(RestoreSource.AUTO))
 
     def _any_job(self) -> int:
-        there = [int(key) for key in self.world.backend.entries.get(RUNNING_JOBS, {})]
+        there = [int(key) for key in self.cluster.backend.entries.get(RUNNING_JOBS, {})]
         return (
             self.rng.choice(sorted(there))
             if there and self.rng.random() < 0.8
@@ -109,18 +110,18 @@ class Users:
         )
 
     def _at_a_server(self, name: str, command: Callable[[ServerProcess], None]) -> None:
-        servers = [s for s in self.world.servers if s.alive]
+        servers = [s for s in self.cluster.servers if s.alive]
         if not servers:
             return
         server = self.rng.choice(servers)
-        self.world.note("users", f"{name} at {server.name}")
-        act = self.world.contained(server, lambda: command(server))
+        self.cluster.note("users", f"{name} at {server.name}")
+        act = self.cluster.contained(server, lambda: command(server))
 
         def work() -> None:
             act()
             self.waiting.remove(actor)
 
-        actor = self.world.turns.spawn(server, f"{server.name}.command", work)
+        actor = self.cluster.scheduler.spawn(server, f"{server.name}.command", work)
         self.waiting.append(actor)
 
     def _stop_and_perhaps_go_on(self) -> None:
@@ -135,11 +136,13 @@ class Users:
             self._stop(job_id, self.rng.choice(STOPS))
         plan = self.plans.get(job_id)
         if plan is not None and self.rng.random() < 0.5:
-            wish = RestoreOptions(self.rng.choice([RestoreSource.AUTO, RestoreSource.LATEST]))
-            again = self.world.event(
-                lambda: None if self.world.kind else self._submit_as(plan, job_id, wish)
+            desired = RestoreOptions(self.rng.choice([RestoreSource.AUTO, RestoreSource.LATEST]))
+            again = self.cluster.event(
+                lambda: None if self.cluster.quiet else self._submit_as(plan, job_id, desired)
             )
-            self.world.turns.at(self.world.turns.now_s + self.rng.choice([2.0, 4.0, 8.0]), again)
+            self.cluster.scheduler.at(
+                self.cluster.scheduler.now_s + self.rng.choice([2.0, 4.0, 8.0]), again
+            )
 
     def _submit(self) -> None:
         job_id: int | None = self.rng.choice(list(self.plans))
@@ -154,34 +157,36 @@ class Users:
         start = self.rng.choice(STARTS)
         if start is not RestoreSource.CHECKPOINT:
             return RestoreOptions(start)
-        place = self.world.backend.read(PIPELINES, f"{job_id}/1")
+        place = self.cluster.backend.read(PIPELINES, f"{job_id}/1")
         retained = [int(ref["checkpoint"]) for ref in place.value["retained"]] if place else []
         return RestoreOptions(start, self.rng.choice(retained or [1]))
 
-    def _submit_as(self, plan: Plan, job_id: int | None, wish: RestoreOptions) -> None:
+    def _submit_as(self, plan: Plan, job_id: int | None, desired: RestoreOptions) -> None:
         self._at_a_server(
-            f"submit {job_id} {wish.start} {wish.checkpoint}",
-            lambda server: self._submitted(server, plan, job_id, wish),
+            f"submit {job_id} {desired.start} {desired.checkpoint}",
+            lambda server: self._submitted(server, plan, job_id, desired),
         )
 
     def _submitted(
-        self, server: ServerProcess, plan: Plan, job_id: int | None, wish: RestoreOptions
+        self, server: ServerProcess, plan: Plan, job_id: int | None, desired: RestoreOptions
     ) -> None:
-        me = self.world.turns.current
+        me = self.cluster.scheduler.current
         assert me is not None
         try:
-            record = server.commands.submit(plan, file="", job_id=job_id, name=None, restore=wish)
+            record = server.commands.submit(
+                plan, file="", job_id=job_id, name=None, restore=desired
+            )
         except UserError as error:
-            self.world.note("users", f"refused: {str(error)[:100]}")
+            self.cluster.note("users", f"refused: {str(error)[:100]}")
             self.refused.append(me)
-            if me in self.world.checker.submitted:
-                self.world.broken(f"a submit was refused ({error}), and is there")
+            if me in self.cluster.checker.submitted:
+                self.cluster.broken(f"a submit was refused ({error}), and is there")
             return
         except TransientError:
             return  # who knows
         self.accepted.append(Accepted(record.job_id, record.initialization_ms))
-        if self.world.checker.submitted.get(me) != (record.job_id, record.initialization_ms):
-            self.world.broken(
+        if self.cluster.checker.submitted.get(me) != (record.job_id, record.initialization_ms):
+            self.cluster.broken(
                 f"the submit of job {record.job_id} was accepted, and is not in the store"
             )
 
@@ -196,32 +201,34 @@ class Users:
             request = server.commands.savepoint(job_id, stop=stop)
         except (UserError, TransientError):
             return
-        known = self.world.checker.savepoints.get((job_id, request.id))
+        known = self.cluster.checker.savepoints.get((job_id, request.id))
         if known is None or (stop and not known.stop):
-            self.world.broken(
+            self.cluster.broken(
                 f"savepoint {request.id} of job {job_id} was accepted and is not in the store"
             )
 
-    def _stop(self, job_id: int, wish: DesiredState) -> None:
-        self._at_a_server(f"{wish} {job_id}", lambda server: self._stopped(server, job_id, wish))
+    def _stop(self, job_id: int, desired: DesiredState) -> None:
+        self._at_a_server(
+            f"{desired} {job_id}", lambda server: self._stopped(server, job_id, desired)
+        )
 
-    def _stopped(self, server: ServerProcess, job_id: int, wish: DesiredState) -> None:
+    def _stopped(self, server: ServerProcess, job_id: int, desired: DesiredState) -> None:
         before = self._standing(job_id)
         try:
-            server.commands.stop(job_id, wish)
+            server.commands.stop(job_id, desired)
         except (UserError, TransientError):
             return
         after = self._standing(job_id)
-        if job_id in self.world.checker.by_hand:
+        if job_id in self.cluster.checker.by_hand:
             return  # what stands there may be the hand's
-        if before is not None and before == after and STRENGTH[before[1]] < STRENGTH[wish]:
-            self.world.broken(
-                f"the wish {wish} for job {job_id} was accepted and is not in the store"
+        if before is not None and before == after and STRENGTH[before[1]] < STRENGTH[desired]:
+            self.cluster.broken(
+                f"the wish {desired} for job {job_id} was accepted and is not in the store"
             )
 
     def _standing(self, job_id: int) -> tuple[int, DesiredState] | None:
         """Which incarnation there is, and what is wanted of it."""
-        row = self.world.backend.read(RUNNING_JOBS, str(job_id))
+        row = self.cluster.backend.read(RUNNING_JOBS, str(job_id))
         return (
             (int(row.value["initialization_ms"]), DesiredState(row.value["intent"]["wish"]))
             if row
@@ -231,8 +238,8 @@ class Users:
     def _leave(self) -> None:
         """Somebody ends a server or a worker in good order."""
         alive: list[ServerProcess | WorkerProcess] = [
-            *(server for server in self.world.servers if server.alive),
-            *(worker for worker in self.world.workers if worker.alive),
+            *(server for server in self.cluster.servers if server.alive),
+            *(worker for worker in self.cluster.workers if worker.alive),
         ]
         if not alive:
             return
@@ -247,17 +254,17 @@ class Users:
 
         def leave() -> None:
             process.leave()
-            self.world.kill(process, "it leaves in order")
+            self.cluster.kill(process, "it leaves in order")
 
-        self.world.turns.spawn(
-            process, f"{process.name}.leave", self.world.contained(process, leave)
+        self.cluster.scheduler.spawn(
+            process, f"{process.name}.leave", self.cluster.contained(process, leave)
         )
 
     def _by_hand(self) -> None:
         """Entries among the running jobs that belong to none."""
         ended: dict[str, Any] = {
             key: row.value
-            for key, row in self.world.backend.entries.get(JOB_STATES, {}).items()
+            for key, row in self.cluster.backend.entries.get(JOB_STATES, {}).items()
             if row.value["status"] in TERMINAL and self._free(key)
         }
         record: JobRecord | None = None
@@ -267,19 +274,19 @@ class Users:
             record = self._record(job_id, ended[str(job_id)]["initialization_ms"])
         elif (
             self._free(str(job_id := 900 + self.rng.randrange(3)))
-            and self.world.backend.read(JOB_STATES, str(job_id)) is None
+            and self.cluster.backend.read(JOB_STATES, str(job_id)) is None
         ):
-            record = self._record(job_id, self.world.hosts[0].clock.now_ms())
+            record = self._record(job_id, self.cluster.hosts[0].clock.now_ms())
         if record is not None:
-            self.world.note("users", f"a hand puts job {job_id} among the running ones")
-            self.world.checker.by_hand.add(job_id)
-            self.world.by_hand([Put(RUNNING_JOBS, str(job_id), to_document(record))])
+            self.cluster.note("users", f"a hand puts job {job_id} among the running ones")
+            self.cluster.checker.by_hand.add(job_id)
+            self.cluster.by_hand([Put(RUNNING_JOBS, str(job_id), to_document(record))])
 
     def _free(self, key: str) -> bool:
-        return self.world.backend.read(RUNNING_JOBS, key) is None
+        return self.cluster.backend.read(RUNNING_JOBS, key) is None
 
     def _record(self, job_id: int, initialization_ms: int) -> JobRecord:
-        outcome = self.world.backend.read(JOB_OUTCOMES, str(job_id))
+        outcome = self.cluster.backend.read(JOB_OUTCOMES, str(job_id))
         plan = self.plans.get(job_id, next(iter(self.plans.values())))
         lineage = str(outcome.value["lineage"]) if outcome else f"{job_id}-hand"
         intent = JobIntent(at_ms=initialization_ms)

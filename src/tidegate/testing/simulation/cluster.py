@@ -25,8 +25,8 @@ from tidegate.testing.simulation.backend import QuickStore, WatchedBackend
 from tidegate.testing.simulation.checkers import Checker
 from tidegate.testing.simulation.clock import HostClock
 from tidegate.testing.simulation.connectors import MemoryTarget
-from tidegate.testing.simulation.faults import Blows, FaultRates, Front
-from tidegate.testing.simulation.final_checks import Reckoning
+from tidegate.testing.simulation.faults import ClusterFaults, FaultRates, FaultyBackendView
+from tidegate.testing.simulation.final_checks import FinalChecks
 from tidegate.testing.simulation.processes import (
     Host,
     Process,
@@ -34,7 +34,7 @@ from tidegate.testing.simulation.processes import (
     SimulatedDriver,
     WorkerProcess,
 )
-from tidegate.testing.simulation.scheduler import Actor, Killed, Over, Owner, Turns
+from tidegate.testing.simulation.scheduler import Actor, Killed, Owner, Scheduler, SimulationEnded
 from tidegate.testing.simulation.storage import MemorySavepoints, MemoryStorage
 from tidegate.testing.simulation.users import Users
 
@@ -43,11 +43,11 @@ DECIDED = "transition.record.before"  # a leader has decided, and not yet writte
 LOOKS = 2  # at what an API would list, in the middle of everything
 
 
-class Broken(Killed):
+class InvariantBroken(Killed):
     """A promise was not kept."""
 
 
-class World:
+class SimulatedCluster:
     """One world, from its beginning to its end."""
 
     def __init__(self, seed: int, *, trace: bool = False) -> None:
@@ -56,14 +56,14 @@ class World:
         self.trace = trace
         self.said: deque[str] = deque(maxlen=TRACE_LINES_MAX)
         self.complaint = ""
-        self.kind = False
+        self.quiet = False
         self.kind_s = 0.0
         self.leisure = 1.0
-        self.weather = FaultRates.drawn(self.rng)
+        self.fault_rates = FaultRates.drawn(self.rng)
         self._steady = 1 - max(
-            self.weather.freeze, self.weather.switch
+            self.fault_rates.freeze, self.fault_rates.switch
         )  # with no more luck than this nobody waits
-        self.turns = Turns()
+        self.scheduler = Scheduler()
         self.settings = EngineSettings(
             state_cleanup_delay_ms=self.rng.choice([2_000, 8_000, 15_000]),
             history_expire_minutes=1,
@@ -78,7 +78,7 @@ class World:
         self.storage = MemoryStorage(self.at, self.checker.gone)
         self.savepoints = MemorySavepoints(self.storage)
         self.target = MemoryTarget(
-            random.Random(self.rng.random()), self.at, self.broken, lambda: self.turns.now_s
+            random.Random(self.rng.random()), self.at, self.broken, lambda: self.scheduler.now_s
         )
         self.hosts = [self._host(n) for n in range(self.rng.choice([1, 2, 2]))]
         self.server_count, self.worker_count, self.slots = (
@@ -90,29 +90,29 @@ class World:
         self.servers: list[ServerProcess] = []
         self.workers: list[WorkerProcess] = []
         self.drivers: dict[int, SimulatedDriver] = {}
-        self.fronts: list[Front] = []
+        self.fronts: list[FaultyBackendView] = []
         self._numbers = 0
         self._hand = False
         self.users = Users(self)
-        self.blows = Blows(self)
-        self.reckoning = Reckoning(self)
+        self.blows = ClusterFaults(self)
+        self.final_checks = FinalChecks(self)
 
     def live(self) -> str:
         """All of it; what was broken, or nothing."""
-        with installed.world(
+        with installed.cluster(
             self.at, self.target, self.current_ref, random.Random(self.seed), self._logged
         ):
             self._staff()
             self.users.begin()
             self.blows.begin()
             for _ in range(LOOKS):
-                self.turns.at(
-                    self.weather.chaos_s * self.rng.random(),
-                    self.event(self.reckoning.nothing_ended_is_listed),
+                self.scheduler.at(
+                    self.fault_rates.chaos_s * self.rng.random(),
+                    self.event(self.final_checks.nothing_ended_is_listed),
                 )
-            self.turns.at(self.weather.chaos_s, self.event(self._be_kind))
-            self.turns.run()
-            self.turns.unwind()
+            self.scheduler.at(self.fault_rates.chaos_s, self.event(self._stop_faults))
+            self.scheduler.run()
+            self.scheduler.unwind()
         return self.complaint
 
     # -- what the parts ask for
@@ -120,7 +120,7 @@ class World:
 
     def at(self, place: str) -> None:
         """A place where a process may be killed, frozen, or made to wait for others."""
-        actor = self.turns.current
+        actor = self.scheduler.current
         if actor is None:
             return
         process = actor.owner
@@ -128,10 +128,10 @@ class World:
             raise Killed
         if self.trace:
             self.note(actor.name, f"  {place}")
-        if self.kind:
+        if self.quiet:
             return
         luck = self.rng.random()
-        if luck < self.weather.kill:
+        if luck < self.fault_rates.kill:
             assert isinstance(process, Process)
             self.kill(process, place)
             raise Killed
@@ -141,19 +141,19 @@ class World:
     def _dawdle(self, process: Owner, place: str, luck: float) -> None:
         """Others may go on here; sometimes for long."""
         freeze_s = 0.0
-        if place == DECIDED and self.rng.random() < self.weather.hesitation:
+        if place == DECIDED and self.rng.random() < self.fault_rates.hesitation:
             freeze_s = self.rng.uniform(0.8, 1.6) * self.settings.coordinator.lease_ms / 1000
-        elif luck > 1 - self.weather.freeze:
+        elif luck > 1 - self.fault_rates.freeze:
             freeze_s = self.rng.choice([0.5, 4.0, 8.0])
         if freeze_s:
-            process.frozen_s = self.turns.now_s + freeze_s
+            process.frozen_s = self.scheduler.now_s + freeze_s
             self.note("WORLD", f"freezes who is at {place} until {process.frozen_s:.1f}")
-        if freeze_s or luck > 1 - self.weather.switch:
-            self.turns.pause(self.rng.random() * 0.2)
+        if freeze_s or luck > 1 - self.fault_rates.switch:
+            self.scheduler.pause(self.rng.random() * 0.2)
 
     def front(self, process: Process) -> Store:
         """A way to the store that fails as the weather is."""
-        front = Front(self, process)
+        front = FaultyBackendView(self, process)
         self.fronts.append(front)
         store = QuickStore(front)
         front.armed = True
@@ -163,8 +163,8 @@ class World:
         """Who makes the transaction that is being seen; None for somebody's hand."""
         if self._hand:
             return None
-        assert self.turns.current is not None, "somebody writes"
-        return self.turns.current
+        assert self.scheduler.current is not None, "somebody writes"
+        return self.scheduler.current
 
     def by_hand(self, writes: Sequence[Put | Delete]) -> None:
         """Somebody writes into the store with his own hands."""
@@ -176,9 +176,9 @@ class World:
 
     def current_ref(self) -> Any:
         """The name of the process that runs now."""
-        assert self.turns.current is not None
-        assert isinstance(self.turns.current.owner, Process)
-        return self.turns.current.owner.ref
+        assert self.scheduler.current is not None
+        assert isinstance(self.scheduler.current.owner, Process)
+        return self.scheduler.current.owner.ref
 
     def next_number(self) -> int:
         self._numbers += 1
@@ -198,22 +198,22 @@ class World:
     def kill(self, process: Process, why: str) -> None:
         """It is gone, at once."""
         if process.alive:
-            process.alive, process.died_s = False, self.turns.now_s
+            process.alive, process.died_s = False, self.scheduler.now_s
             self.processes.remove(process)
             self.note(process.name, f"dies: {why}")
 
     def note(self, who: str, what: str) -> None:
         """For the one who looks into a world that went wrong."""
         if self.trace:
-            self.said.append(f"{self.turns.now_s:9.3f} {who}: {what}")
+            self.said.append(f"{self.scheduler.now_s:9.3f} {who}: {what}")
 
     def broken(self, what: str) -> None:
         """A promise was not kept: the world ends here."""
         if not self.complaint:
-            self.complaint = f"at {self.turns.now_s:.3f} s: {what}"
+            self.complaint = f"at {self.scheduler.now_s:.3f} s: {what}"
             self.note("WORLD", f"BROKEN: {what}")
-        self.turns.end()
-        raise Broken(what)
+        self.scheduler.end()
+        raise InvariantBroken(what)
 
     # -- containment
     # -----------------------------------------------------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ class World:
         def act() -> None:
             try:
                 work()
-            except Over:
+            except SimulationEnded:
                 raise
             except Killed:
                 return
@@ -258,10 +258,10 @@ class World:
             after()
 
         actor.work = turn
-        if not self.kind and self.rng.random() < self.weather.interleaving:
-            self.turns.spawn(actor.owner, actor.name, turn)
+        if not self.quiet and self.rng.random() < self.fault_rates.interleaving:
+            self.scheduler.spawn(actor.owner, actor.name, turn)
         else:
-            self.turns.inline(actor)
+            self.scheduler.inline(actor)
 
     def expected(self, process: Process, error: Exception) -> None:
         """A pipeline may end with our own errors; anything else is a mistake."""
@@ -274,10 +274,10 @@ class World:
         lines = "".join(traceback.format_exception(error)[-6:])
         if not self.complaint:
             self.complaint = (
-                f"at {self.turns.now_s:.3f} s: {who} made a mistake: {type(error).__name__}:"
+                f"at {self.scheduler.now_s:.3f} s: {who} made a mistake: {type(error).__name__}:"
                 f" {error}\n{lines}"
             )
-        self.turns.end()
+        self.scheduler.end()
 
     def _logged(self, name: str, text: str, error: BaseException | None) -> None:
         """What the product calls an error in its log."""
@@ -288,7 +288,7 @@ class World:
     # ----------------------------------------------------------------------------------------------------------------------------
 
     def _host(self, number: int) -> Host:
-        clock = HostClock(self.turns, self.rng.uniform(0.96, 1.04), self.rng.uniform(0, 1000))
+        clock = HostClock(self.scheduler, self.rng.uniform(0.96, 1.04), self.rng.uniform(0, 1000))
         return Host(f"host{number}", clock)
 
     def _staff(self) -> None:
@@ -301,10 +301,10 @@ class World:
             self._hire(
                 WorkerProcess,
                 "worker",
-                fewest if self.kind or self.rng.random() < 0.7 else self.rng.choice(up),
+                fewest if self.quiet or self.rng.random() < 0.7 else self.rng.choice(up),
             )
-        self.turns.at(
-            self.turns.now_s + (0.5 if self.kind else self.rng.choice([0.1, 1.0, 3.0])),
+        self.scheduler.at(
+            self.scheduler.now_s + (0.5 if self.quiet else self.rng.choice([0.1, 1.0, 3.0])),
             self.event(self._staff),
         )
 
@@ -315,9 +315,9 @@ class World:
     # -- kindness
     # ----------------------------------------------------------------------------------------------------------------------------------
 
-    def _be_kind(self) -> None:
+    def _stop_faults(self) -> None:
         """From now on nothing goes wrong any more."""
-        self.kind, self.kind_s = True, self.turns.now_s
+        self.quiet, self.kind_s = True, self.scheduler.now_s
         self.note("WORLD", "is kind from now on")
         for process in self.processes:
             process.frozen_s = process.cut_s = 0.0
@@ -327,4 +327,4 @@ class World:
                 host.up, host.boots = True, host.boots + 1
         for front in self.fronts:
             front.deliver()
-        self.reckoning.begin()
+        self.final_checks.begin()
