@@ -152,7 +152,7 @@ def test_a_verb_that_does_nothing_says_so_and_ends_with_3(pair: Pair) -> None:
         "seatunnel -s 12",
     ):
         assert (
-            "job 12 'ended' has ended already, as CANCELED: there is nothing to stop"
+            "job 12 'ended' has already ended as CANCELED: there is nothing to stop"
             in pair.say(*words(verb), code=3)
         )
     home = ("--home", str(pair.home))
@@ -182,7 +182,7 @@ def test_a_state_that_there_is_not_is_refused_with_those_that_there_are(pair: Pa
 
 def test_mistakes_are_sentences_with_their_exit_code(pair: Pair) -> None:
     assert "rows" in pair.say("submit", "job.conf", code=2)
-    assert "there is no job file" in pair.say("submit", "none.conf", code=2)
+    assert "does not exist" in pair.say("submit", "none.conf", code=2)
     assert "exclude each other" in pair.say(*words("stop 1 --force --savepoint"), code=2)
     assert "--server" in pair.say("jobs", "--server", f"http://127.0.0.1:{free_port()}", code=1)
 
@@ -202,7 +202,7 @@ def test_the_reference_s_own_letters(pair: Pair) -> None:
     end = time.monotonic() + WITHIN_S
     while json.loads(pair.say(*words("seatunnel -j 21")))["jobStatus"] != "CANCELED":
         assert time.monotonic() < end
-    assert "say what to do" in pair.say("seatunnel", code=2)
+    assert "no action given" in pair.say("seatunnel", code=2)
 
 
 def test_secrets_of_a_job_file_are_shaded_and_shown(pair: Pair) -> None:

@@ -1,10 +1,9 @@
-"""From a job file to a JobSpec: HOCON in the reference's dialect, JSON and the SQL form, with the
-line of every key.
+"""From a job file to a JobSpec: HOCON in SeaTunnel's dialect, JSON, and the SQL form.
 
-Callers: cli, api, coordinator. No clock, no process environment, no pyspark: what a job file may
-depend on comes in as arguments, so that `tidegate validate` is quick and always gives the same
-answer.
+Callers: cli, api, coordinator. Every key keeps its line. No clock, no process environment, no
+pyspark: what a job file may depend on is an argument, so that `tidegate validate` is fast and
+always gives the same result.
 
-The way of a file: text -> (hocon | jsonform | sqlform) -> Document -> variables -> encryption -> structure -> JobSpec. Every step collects
-problems and goes on; `load` raises them all at once.
+Steps: text -> (hocon | json_form | sql_form) -> Document -> variables -> encryption -> structure ->
+JobSpec. Every step collects problems and continues; `load` raises them all at once.
 """

@@ -1,8 +1,7 @@
-"""What every form of job file becomes: plain data, the line of every key and element, and what was
-wrong.
+"""The common result of parsing a job file: plain data, line numbers and problems.
 
-Callers: hocon, jsonform, sqlform write it; variables, encryption, structure and load read it. It
-knows no syntax.
+hocon, json_form and sql_form write it; variables, encryption, structure and load read it. It knows
+no syntax.
 """
 
 from dataclasses import dataclass, field
@@ -14,13 +13,13 @@ from tidegate.model.problem import Location, Problem, ProblemKind
 Data: TypeAlias = "dict[str, Data] | list[Data] | str | int | float | bool | None"
 Positions: TypeAlias = dict[Path, Location]
 
-# A person repairs a handful of mistakes at a time; a binary file would otherwise give thousands.
+# Users correct a few mistakes at a time; a binary file would otherwise cause thousands.
 PROBLEMS_MAX = 25
 
 
 @dataclass(kw_only=True, slots=True)
 class Document:
-    """A parsed job file. `data` is usable even where there are problems: what could be read."""
+    """A parsed job file. If there are problems, `data` holds what could be read."""
 
     name: str
     data: dict[str, Data]
@@ -29,7 +28,7 @@ class Document:
     referenced: frozenset[str] = frozenset()  # top-level keys that substitutions point to
 
     def at(self, path: Path) -> Location:
-        """The place of a path, or of the nearest thing around it."""
+        """Return the location of a path, or of its nearest parent."""
         for length in range(len(path), 0, -1):
             if (found := self.positions.get(path[:length])) is not None:
                 return found
@@ -38,13 +37,13 @@ class Document:
 
 @dataclass(slots=True)
 class SyntaxProblems:
-    """Collects mistakes of one file: each line and message once, and not without end."""
+    """Collects the problems of one file: each line and message once, up to a limit."""
 
     problems: list[Problem] = field(default_factory=list)
     _seen: set[tuple[Location, str]] = field(default_factory=set)
 
     def add(self, at: Location, message: str) -> None:
-        """Remember a mistake, unless it was already said or there are too many."""
+        """Add a problem, unless it is a duplicate or there are too many."""
         if len(self.problems) >= PROBLEMS_MAX or (at, message) in self._seen:
             return
         self._seen.add((at, message))
@@ -52,7 +51,7 @@ class SyntaxProblems:
 
 
 def path_text(path: Path) -> str:
-    """A path as people write it: `source[0].schema.fields.id`."""
+    """Format a path for users: `source[0].schema.fields.id`."""
     text = ""
     for part in path:
         if isinstance(part, int):

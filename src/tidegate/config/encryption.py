@@ -1,7 +1,7 @@
-"""Shaded job files: `env { shade.identifier = "base64" }` says that sensitive options are stored
-encoded; they are decoded on load.
+"""Shaded job files: sensitive options are stored encoded and decoded on load.
 
-Callers: load (decode), the CLI (encode, for `--encrypt`). A value never gets into a message.
+`env { shade.identifier = "base64" }` declares it. Callers: load (decode), the CLI (encode, for
+`--encrypt`). Messages never contain a value.
 """
 
 import base64
@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from tidegate.config.document import Data, Document, path_text
 from tidegate.model.job import Path
-from tidegate.model.problem import Problem, ProblemKind, Severity, nearest
+from tidegate.model.problem import Problem, ProblemKind, Severity, closest_match
 
 SENSITIVE_KEYS = ("password", "username", "auth", "token", "access_key", "secret_key")
 IDENTIFIERS = ("default", "base64")
@@ -19,13 +19,13 @@ _Change: TypeAlias = Callable[[str], str]
 
 
 def decode(document: Document) -> Document:
-    """The document with its shaded options in clear."""
-    return _changed(document, _from_base64)
+    """Decode the shaded options of a document."""
+    return _transformed(document, _from_base64)
 
 
 def encode(document: Document) -> Document:
-    """The document with its sensitive options shaded, as its env block asks for."""
-    return _changed(document, _to_base64)
+    """Encode the sensitive options of a document, as its env block requests."""
+    return _transformed(document, _to_base64)
 
 
 def _from_base64(text: str) -> str:
@@ -36,7 +36,7 @@ def _to_base64(text: str) -> str:
     return base64.b64encode(text.encode("utf-8")).decode("ascii")
 
 
-def _changed(document: Document, change: _Change) -> Document:
+def _transformed(document: Document, change: _Change) -> Document:
     env = document.data.get("env")
     identifier = _option(env, "shade.identifier")
     if identifier is None or identifier == "default":
@@ -58,7 +58,7 @@ def _changed(document: Document, change: _Change) -> Document:
 
 
 def _option(env: Data, key: str) -> Data:
-    """An option of env by its flat key, else by walking its blocks."""
+    """Read an option of env by its flat key, else through its blocks."""
     if not isinstance(env, dict) or key in env:
         return env.get(key) if isinstance(env, dict) else None
     head, dot, rest = key.partition(".")
@@ -73,19 +73,17 @@ def _unknown(document: Document, identifier: str) -> Problem:
     )
     return Problem(
         kind=ProblemKind.OPTION,
-        message=f"the shade {identifier} is not known here: values are used as they stand",
+        message=f"unknown shade.identifier {identifier}: values are used unchanged",
         at=document.at(path),
         path="env.shade.identifier",
         expected=f"one of {', '.join(IDENTIFIERS)}",
-        suggestion=nearest(identifier, list(IDENTIFIERS)),
-        severity=Severity.WARNING,  # the reference takes them as they stand too, without a word
+        suggestion=closest_match(identifier, list(IDENTIFIERS)),
+        severity=Severity.WARNING,  # SeaTunnel silently uses them unchanged too
     )
 
 
 def _change_at(document: Document, node: Data, path: Path, key: list[str], change: _Change) -> None:
-    """Change the value at a key below a node, flat or nested, and in every element of a list on the
-    way.
-    """
+    """Change the value at a key below a node, flat or nested, also in lists on the path."""
     if isinstance(node, list):
         for i, item in enumerate(node):
             _change_at(document, item, (*path, i), key, change)
@@ -111,7 +109,7 @@ def _one(document: Document, value: Data, path: Path, change: _Change) -> Data:
         document.problems.append(
             Problem(
                 kind=ProblemKind.OPTION,
-                message="the value is not base64, though env.shade.identifier says so",
+                message="the value is not base64, as env.shade.identifier requires",
                 at=document.at(path),
                 path=path_text(path),
             )

@@ -1,9 +1,8 @@
-"""The `env` block -> JobEnv: its options as data, old names understood, and a notice for each one
-that has no meaning on Spark.
+"""Read the `env` block as JobEnv.
 
-Callers: structure; the reference docs and `tidegate connectors` read OPTIONS. Options that only
-another engine can obey are accepted and named, never refused: a job file that runs there has to
-load here.
+Caller: structure; the generated docs and `tidegate connectors` read OPTIONS. Old names are
+accepted. Options that only another engine supports cause a notice, never an error: a job file that
+runs there must load here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,18 +14,18 @@ from tidegate.plugin.option import Block, Option, OptionKind, OptionSet, Values,
 
 OPTIONS = OptionSet(
     (
-        Option("job.name", OptionKind.TEXT, "name of the job; the command line wins"),
+        Option("job.name", OptionKind.TEXT, "name of the job; the command line overrides it"),
         Option(
             "job.mode",
             OptionKind.ENUM,
-            "BATCH ends when its sources do, STREAMING goes on",
+            "BATCH ends when its sources are exhausted, STREAMING runs until it is stopped",
             default="BATCH",
             choices=("BATCH", "STREAMING"),
         ),
         Option(
             "parallelism",
             OptionKind.INT,
-            "tasks side by side, unless a block says otherwise",
+            "parallel tasks, unless a block sets its own number",
             default=1,
             fallbacks=("execution.parallelism",),
         ),
@@ -47,8 +46,8 @@ OPTIONS = OptionSet(
         Option(
             "checkpoint.interval",
             OptionKind.LONG,
-            "milliseconds between checkpoints; a stream that is behind does not wait for it, a"
-            " BATCH job without it is one batch",
+            "milliseconds between checkpoints; a streaming job with a backlog does not wait for"
+            " it, a BATCH job without it is one batch",
             minimum=10,
             fallbacks=("execution.checkpoint.interval",),
         ),
@@ -62,7 +61,8 @@ OPTIONS = OptionSet(
         Option(
             "min-pause",
             OptionKind.LONG,
-            "milliseconds at least between two batches, behind or not; else the engine's value",
+            "minimum milliseconds between two batches, also with a backlog; else the engine's"
+            " value",
             fallbacks=("execution.checkpoint.min-pause",),
         ),
         Option(
@@ -91,20 +91,20 @@ OPTIONS = OptionSet(
         Option(
             "batch.max-rows",
             OptionKind.LONG,
-            "rows of one batch at most, where a source can tell",
+            "maximum rows of one batch, if the source can count them",
             minimum=1,
         ),
         Option(
             "batch.max-bytes",
             OptionKind.LONG,
-            "bytes of one batch at most, where a source can tell",
+            "maximum bytes of one batch, if the source can count them",
             minimum=1,
         ),
-        Option("batch.max-files", OptionKind.LONG, "files of one batch at most", minimum=1),
+        Option("batch.max-files", OptionKind.LONG, "maximum files of one batch", minimum=1),
         Option(
             "pipeline_concurrency",
             OptionKind.INT,
-            "pipelines of the job that run side by side",
+            "pipelines of the job that run in parallel",
             minimum=1,
         ),
         Option("jars", OptionKind.TEXT, "jars to add, separated by ;"),
@@ -123,8 +123,7 @@ OPTIONS = OptionSet(
 
 _KEYS = frozenset(OPTIONS.keys())
 _OTHER_ENGINE = "belongs to another engine and is ignored on Spark"
-# Accepted and ignored: the beginning of the key, how loud, why. Longest match first where they
-# overlap.
+# Accepted and ignored: key prefix, severity, reason. Of overlapping prefixes, the longest is first.
 _IGNORED: tuple[tuple[str, Severity, str], ...] = (
     ("flink", Severity.NOTICE, _OTHER_ENGINE),
     ("execution", Severity.NOTICE, _OTHER_ENGINE),
@@ -151,7 +150,7 @@ _IGNORED: tuple[tuple[str, Severity, str], ...] = (
 
 
 def read_env(block: Block, *, strict: bool = False) -> tuple[JobEnv, list[Problem]]:
-    """The env block as JobEnv, and all problems and notices in it."""
+    """Read the env block as JobEnv, with all problems and notices."""
     spark: dict[str, str] = {}
     rest: dict[str, Any] = {}
     problems: list[Problem] = []
@@ -196,9 +195,7 @@ def _job_env(values: Values, spark: Mapping[str, str]) -> JobEnv:
 
 
 def _leaves(data: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Every value with its path: nested blocks are opened, except those that are an option by
-    themselves.
-    """
+    """Yield every value with its path, opening nested blocks except options of kind MAP."""
     whole = {option.key for option in OPTIONS.options if option.kind is OptionKind.MAP} | {
         "error_handler",
         "transform_error_handler",
@@ -222,7 +219,7 @@ def _ignored(dotted: str) -> tuple[Severity, str] | None:
 
 
 def _put(data: dict[str, Any], path: Path, value: Any) -> None:
-    """Set a value at a path, as nested as it was written, so that its place is found again."""
+    """Set a value at a path, nested as in the file, so that its location is found again."""
     for key in path[:-1]:
         data = data.setdefault(str(key), {})
     data[str(path[-1])] = value

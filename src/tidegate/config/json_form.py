@@ -1,8 +1,8 @@
-"""JSON text -> Document: by a quick way where the text is plain and correct, else by the grammar of
-HOCON held to the rules of JSON, so that all mistakes are found at once, with their lines.
+"""Parse a JSON job file.
 
-Caller: load. Keys stay as they are (`"row.num"` is one key), nothing is substituted here, and
-`source` is a list already.
+Caller: load. Plain, correct JSON is read by quick_json; anything else by the HOCON grammar
+restricted to JSON, so that all mistakes are found at once, with their lines. Keys stay unchanged
+(`"row.num"` is one key), nothing is substituted, and `source` is a list already.
 """
 
 from tidegate.config.document import Document, SyntaxProblems
@@ -12,12 +12,12 @@ from tidegate.config.quick_json import read_plain
 
 
 def parse_json(text: str, name: str) -> Document:
-    """A JSON file as data, with the line of every key."""
+    """Parse a JSON file, with the line of every key."""
     return read_plain(text, name) or parse_strictly(text, name)
 
 
 def parse_strictly(text: str, name: str) -> Document:
-    """The same, whatever the text is like."""
+    """Parse by the grammar, which reports every mistake."""
     problems = SyntaxProblems()
     if not text.strip():
         return Document(name=name, data={}, positions={})

@@ -1,8 +1,8 @@
-"""A job file -> JobSpec, or all that is wrong with it.
+"""Load a job file as a JobSpec, or report everything that is wrong with it.
 
-Callers: cli, api, coordinator. `load_job` raises BadJob with every problem at once; `read_job`
-gives what could be read together with the problems, so that `tidegate validate` can go on to the
-planner's. Nothing here reads the process environment: it is an argument.
+Callers: cli, api, coordinator. `load_job` raises BadJob with all problems; `read_job` returns what
+could be read together with the problems, so that `tidegate validate` can add the planner's. Nothing
+here reads the process environment: it is an argument.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from tidegate.config.document import Document
 from tidegate.config.encryption import decode
-from tidegate.config.hocon.parse import Read, Unreadable, parse_hocon, read_nothing
+from tidegate.config.hocon.parse import Read, Unreadable, no_includes, parse_hocon
 from tidegate.config.json_form import parse_json
 from tidegate.config.sql_form import parse_sql
 from tidegate.config.structure import Structure
@@ -37,24 +37,24 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadResult:
-    """What came out of a job file. `spec` is None where the text itself could not be understood."""
+    """Result of reading a job file. `spec` is None if the text could not be parsed."""
 
     spec: JobSpec | None
     problems: tuple[Problem, ...]
 
     @property
     def errors(self) -> list[Problem]:
-        """The problems that stop the job."""
+        """The problems that prevent the job from starting."""
         return [problem for problem in self.problems if problem.severity is Severity.ERROR]
 
 
 def read_bytes(path: str) -> bytes:
-    """The bytes of a file on disk."""
+    """Read a file from disk."""
     return FilePath(path).read_bytes()
 
 
 def format_of(path: str) -> Format:
-    """By the suffix; HOCON for all that are neither .json nor .sql."""
+    """Determine the form by the suffix; HOCON if it is neither .json nor .sql."""
     suffix = FilePath(path).suffix.lower()
     return {".json": Format.JSON, ".sql": Format.SQL}.get(suffix, Format.HOCON)
 
@@ -67,7 +67,7 @@ def load_job(
     read: ReadBytes = read_bytes,
     strict: bool = False,
 ) -> JobSpec:
-    """The job of a file; BadJob with all problems, UserError where there is no such file."""
+    """Load the job of a file; BadJob with all problems, UserError if the file does not exist."""
     return _spec_of(
         read_job(path, variables=variables, environment=environment, read=read, strict=strict)
     )
@@ -82,7 +82,7 @@ def load_text(
     environment: Mapping[str, str] = NO_VALUES,
     strict: bool = False,
 ) -> JobSpec:
-    """The job of a text that came without a file, as by REST; it can include nothing."""
+    """Load the job of a text without a file, as submitted by REST; it cannot include anything."""
     return _spec_of(
         read_text(text, name, format, variables=variables, environment=environment, strict=strict)
     )
@@ -96,7 +96,7 @@ def read_job(
     read: ReadBytes = read_bytes,
     strict: bool = False,
 ) -> LoadResult:
-    """What a file holds and what is wrong with it."""
+    """Read a job file and its problems."""
     try:
         text = _decoded(_bytes_of(path, read))
     except Unreadable as error:
@@ -123,8 +123,9 @@ def resolved_json(
     environment: Mapping[str, str] = NO_VALUES,
     read: ReadBytes = read_bytes,
 ) -> str:
-    """A good job file as one JSON text, with includes and variables in their places: it can be sent
-    where none of them are. What is shaded stays so.
+    """Return a valid job file as one JSON text, with includes and variables resolved.
+
+    It can be sent to hosts that lack them. Shaded values stay shaded.
     """
     sources = Variables(variables, environment)
     document = _parse(
@@ -146,14 +147,14 @@ def read_text(
     *,
     variables: Mapping[str, str] = NO_VALUES,
     environment: Mapping[str, str] = NO_VALUES,
-    read: Read = read_nothing,
+    read: Read = no_includes,
     strict: bool = False,
 ) -> LoadResult:
-    """What a text holds and what is wrong with it."""
+    """Read the text of a job file and its problems."""
     if "\x00" in text:
         problem = Problem(
             kind=ProblemKind.SYNTAX,
-            message="the file holds NUL characters: it is binary, not a job file",
+            message="the file contains NUL characters: it is binary, not a job file",
             at=Location(name),
         )
         return LoadResult(spec=None, problems=(problem,))
@@ -164,7 +165,7 @@ def read_text(
     document = decode(fill(document, sources))
     structure = Structure(document, strict)
     spec = structure.spec()
-    # Where a variable is missing, that its text is no number is no news.
+    # A missing variable would also be reported as a value of the wrong type.
     missing = {problem.path for problem in document.problems if problem.path}
     problems = _sorted(
         [
@@ -200,7 +201,7 @@ def _bytes_of(path: str, read: ReadBytes) -> bytes:
     try:
         return read(path)
     except FileNotFoundError:
-        raise UserError(f"there is no job file {path}") from None
+        raise UserError(f"the job file {path} does not exist") from None
     except IsADirectoryError:
         raise UserError(f"{path} is a directory, not a job file") from None
     except OSError as error:
@@ -218,7 +219,7 @@ def _include_reader(read: ReadBytes) -> Read:
 
 
 def _decoded(raw: bytes) -> str:
-    """The text of a file; Unreadable with a sentence for anything else."""
+    """Decode a file; Unreadable with the reason if it is not text."""
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise Unreadable("the file is UTF-16 text: save it as UTF-8")
     try:

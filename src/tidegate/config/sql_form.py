@@ -1,8 +1,8 @@
-"""The SQL form of a job file -> Document, as if the same job had been written as HOCON.
+"""Parse the SQL form of a job file, as if the same job had been written in HOCON.
 
-Caller: load. `/* config ... */` holds the env block; CREATE TABLE ... WITH makes sources and sinks;
-CREATE TABLE ... AS SELECT and INSERT INTO ... SELECT ... FROM make Sql transforms; INSERT INTO sink
-SELECT source wires without one.
+Caller: load. `/* config ... */` holds the env block; CREATE TABLE ... WITH declares sources and
+sinks; CREATE TABLE ... AS SELECT and INSERT INTO ... SELECT ... FROM declare Sql transforms; INSERT
+INTO sink SELECT source connects them without one.
 """
 
 import re
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from tidegate.config.document import Document, SyntaxProblems
 from tidegate.config.hocon.lexer import join_surrogates
-from tidegate.config.hocon.parse import Read, look_nowhere, read_nothing, resolve_document
+from tidegate.config.hocon.parse import Read, no_includes, no_lookup, resolve_document
 from tidegate.config.hocon.parser import Parser
 from tidegate.config.hocon.resolve import Lookup
-from tidegate.config.hocon.syntax import Assignment, Include, Leaf, ListNode, ObjectNode, Written
+from tidegate.config.hocon.syntax import Assignment, Include, Leaf, ListNode, ObjectNode, SyntaxNode
 from tidegate.config.sql_text import SqlStatement, SqlText, SqlToken
 from tidegate.model.problem import Location, Problem, ProblemKind, Severity
 
@@ -24,7 +24,7 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", '"': '"', "\\
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table that was created: a source, a sink or the result of a SELECT."""
+    """A created table: a source, a sink or the result of a SELECT."""
 
     kind: str
     name: str
@@ -34,21 +34,20 @@ class _Table:
 
 
 def parse_sql(
-    text: str, name: str, *, lookup: Lookup = look_nowhere, read: Read = read_nothing
+    text: str, name: str, *, lookup: Lookup = no_lookup, read: Read = no_includes
 ) -> Document:
-    """A file of the SQL form as data."""
+    """Parse a file of the SQL form."""
     problems = SyntaxProblems()
-    cut = SqlText(text, name, problems)
-    cut.cut()
+    sql = SqlText(text, name, problems)
+    sql.split()
     form = _Form(name, problems)
-    for statement in (
-        cut.statements
-    ):  # as in the reference, a table may be created after the INSERT that uses it
+    # As in SeaTunnel, a table may be created after the INSERT that uses it.
+    for statement in sql.statements:
         form.create(statement)
-    for statement in cut.statements:
+    for statement in sql.statements:
         form.select(statement)
     fields: list[Assignment | Include] = []
-    for config, line in cut.configs:
+    for config, line in sql.configs:
         fields += Parser(config, name, problems, first_line=line).root().fields
     root = ObjectNode(Location(name, 1), (*fields, *form.blocks()))
     document = resolve_document(root, name, problems, lookup=lookup, read=read)
@@ -58,7 +57,7 @@ def parse_sql(
 
 @dataclass(slots=True)
 class _Form:
-    """Collects the tables and the flows between them."""
+    """Collects the tables and the data flows between them."""
 
     file: str
     problems: SyntaxProblems
@@ -67,48 +66,48 @@ class _Form:
     sinks: list[_Table] = field(default_factory=list)
     temporary: int = 0
 
-    def _complain(self, token: SqlToken, message: str) -> None:
+    def _add_problem(self, token: SqlToken, message: str) -> None:
         self.problems.add(Location(self.file, token.line), message)
 
     # --- CREATE TABLE ... WITH
 
     def create(self, statement: SqlStatement) -> None:
-        """Take up a CREATE TABLE with options; other statements are for `select`."""
+        """Read a CREATE TABLE with options; other statements are read by `select`."""
         tokens = statement.tokens
         body = _after_table_name(tokens)
         if body is None or (body < len(tokens) and tokens[body].is_word("AS")):
             return
-        place = _after_columns(tokens, body)
-        if place >= len(tokens) or not tokens[place].is_word("WITH"):
-            self._complain(
+        index = _after_columns(tokens, body)
+        if index >= len(tokens) or not tokens[index].is_word("WITH"):
+            self._add_problem(
                 tokens[0],
                 "CREATE TABLE needs WITH ('connector' = '...', 'type' = 'source', ...) or AS"
                 " SELECT ...",
             )
             return
-        options = self._options(tokens, place + 1)
+        options = self._options(tokens, index + 1)
         self._add_table(tokens[body - 1], options)
 
     def _options(
-        self, tokens: tuple[SqlToken, ...], place: int
+        self, tokens: tuple[SqlToken, ...], index: int
     ) -> dict[str, tuple[SqlToken, SqlToken]]:
-        """The 'key' = 'value' pairs between parentheses."""
+        """Read the 'key' = 'value' pairs between parentheses."""
         options: dict[str, tuple[SqlToken, SqlToken]] = {}
-        inside = tokens[place + 1 : -1]
-        if place >= len(tokens) or tokens[place].text != "(" or tokens[-1].text != ")":
-            self._complain(
-                tokens[place - 1],
-                "the options after WITH stand in parentheses: WITH ('key' = 'value', ...)",
+        inside = tokens[index + 1 : -1]
+        if index >= len(tokens) or tokens[index].text != "(" or tokens[-1].text != ")":
+            self._add_problem(
+                tokens[index - 1],
+                "the options after WITH must be in parentheses: WITH ('key' = 'value', ...)",
             )
             return options
         while inside:
             key, equals, value = (*inside, inside[-1], inside[-1])[:3]
             if key.kind != "string" or equals.text != "=" or value.kind != "string":
-                self._complain(key, f"expected 'key' = 'value', found {key.text[:40]}")
+                self._add_problem(key, f"expected 'key' = 'value', found {key.text[:40]}")
                 return options
             options[key.value.strip()] = (key, value)
             if len(inside) > 3 and inside[3].text != ",":
-                self._complain(
+                self._add_problem(
                     inside[3],
                     f"expected a comma after the option {key.value}, found {inside[3].text[:40]}",
                 )
@@ -120,14 +119,14 @@ class _Form:
         kind = options["type"][1].value.strip().lower() if "type" in options else ""
         connector = options["connector"][1].value.strip() if "connector" in options else ""
         if kind not in ("source", "sink"):
-            self._complain(
+            self._add_problem(
                 name,
                 f"the table {name.value} needs the option 'type' = 'source' or 'type' = 'sink'",
             )
         if not connector:
-            self._complain(name, f"the table {name.value} needs the option 'connector'")
+            self._add_problem(name, f"the table {name.value} needs the option 'connector'")
         if name.value in self.tables:
-            self._complain(name, f"the table {name.value} is created twice")
+            self._add_problem(name, f"the table {name.value} is created twice")
         dropped = {"type", "connector", "result_table_name", "plugin_output"}
         if kind == "sink":
             dropped |= {"source_table_name", "plugin_input"}
@@ -143,7 +142,7 @@ class _Form:
 
     def _field(self, key: SqlToken, value: SqlToken) -> Assignment:
         at = Location(self.file, key.line)
-        node: Written
+        node: SyntaxNode
         text = value.value.strip()
         if (text.startswith("{") and text.endswith("}")) or (
             text.startswith("[") and text.endswith("]")
@@ -157,14 +156,14 @@ class _Form:
     # --- CREATE TABLE ... AS SELECT, INSERT INTO ... SELECT
 
     def select(self, statement: SqlStatement) -> None:
-        """Take up the statements that move data; what is none of ours is a problem."""
+        """Read a statement that moves data; unknown statements are problems."""
         tokens = statement.tokens
         if tokens[0].is_word("INSERT"):
             self._insert(statement)
             return
         body = _after_table_name(tokens)
         if body is None:
-            self._complain(
+            self._add_problem(
                 tokens[0], f"expected CREATE TABLE or INSERT INTO, found {tokens[0].text[:40]}"
             )
         elif body < len(tokens) and tokens[body].is_word("AS"):
@@ -173,25 +172,25 @@ class _Form:
     def _create_as(self, statement: SqlStatement, body: int) -> None:
         name = statement.tokens[body - 1]
         origin = self._from(statement, body + 1)
-        if origin is None or not self._known(origin, ("source", "transform")):
+        if origin is None or not self._check_table(origin, ("source", "transform")):
             return
         if name.value in self.tables:
-            self._complain(name, f"the table {name.value} is created twice")
+            self._add_problem(name, f"the table {name.value} is created twice")
             return
         self.tables[name.value] = self._transform(statement, body + 1, origin.value, name.value)
 
     def _insert(self, statement: SqlStatement) -> None:
         tokens = statement.tokens
         if len(tokens) < 5 or not tokens[1].is_word("INTO") or not tokens[2].is_name():
-            self._complain(tokens[0], "expected INSERT INTO sink SELECT ... FROM source")
+            self._add_problem(tokens[0], "expected INSERT INTO sink SELECT ... FROM source")
             return
         if tokens[3].text == "(":
-            self._complain(
+            self._add_problem(
                 tokens[3], "INSERT INTO takes no list of columns: name and order them in the SELECT"
             )
             return
         if len(tokens) == 5 and tokens[3].is_word("SELECT") and tokens[4].is_name():
-            if self._known(tokens[4], ("source", "transform")) and self._known(
+            if self._check_table(tokens[4], ("source", "transform")) and self._check_table(
                 tokens[2], ("sink",)
             ):
                 self._sink(tokens[2], tokens[4].value)
@@ -199,8 +198,8 @@ class _Form:
         origin = self._from(statement, 3)
         if (
             origin is None
-            or not self._known(origin, ("source", "transform"))
-            or not self._known(tokens[2], ("sink",))
+            or not self._check_table(origin, ("source", "transform"))
+            or not self._check_table(tokens[2], ("sink",))
         ):
             return
         self.temporary += 1
@@ -209,10 +208,10 @@ class _Form:
         self._sink(tokens[2], result)
 
     def _from(self, statement: SqlStatement, first: int) -> SqlToken | None:
-        """The one table that a SELECT reads."""
+        """Return the one table that a SELECT reads."""
         tokens = statement.tokens
         if first >= len(tokens) or not tokens[first].is_word("SELECT"):
-            self._complain(tokens[min(first, len(tokens) - 1)], "expected SELECT here")
+            self._add_problem(tokens[min(first, len(tokens) - 1)], "expected SELECT here")
             return None
         depth = 0
         for i, token in enumerate(tokens[first:-1], first):
@@ -221,13 +220,13 @@ class _Form:
                 if tokens[i + 1].is_name():
                     return tokens[i + 1]
                 break
-        self._complain(tokens[first], "the SELECT has to read FROM one table, by its name")
+        self._add_problem(tokens[first], "the SELECT has to read FROM one table, by its name")
         return None
 
-    def _known(self, name: SqlToken, kinds: tuple[str, ...]) -> bool:
+    def _check_table(self, name: SqlToken, kinds: tuple[str, ...]) -> bool:
         table = self.tables.get(name.value)
         if table is None or table.kind not in kinds:
-            self._complain(
+            self._add_problem(
                 name, f"there is no {'sink' if kinds == ('sink',) else 'source'} table {name.value}"
             )
             return False
@@ -252,7 +251,7 @@ class _Form:
     # --- the result
 
     def blocks(self) -> list[Assignment]:
-        """source, transform and sink as fields of the file's root."""
+        """Return source, transform and sink as fields of the file's root."""
         sources = [table for table in self.tables.values() if table.kind == "source"]
         made = {"source": sources, "transform": self.transforms, "sink": self.sinks}
         return [
@@ -262,7 +261,7 @@ class _Form:
         ]
 
     def warnings(self) -> list[Problem]:
-        """Sink tables that nothing is inserted into: they are left out."""
+        """Warn about sink tables that nothing is inserted into."""
         used = {table.name for table in self.sinks}
         unused = [
             table
@@ -272,7 +271,7 @@ class _Form:
         return [
             Problem(
                 kind=ProblemKind.WIRING,
-                message=f"nothing is inserted into the table {table.name}: it is left out",
+                message=f"nothing is inserted into the table {table.name}: it is ignored",
                 at=table.at,
                 severity=Severity.WARNING,
             )
@@ -281,19 +280,19 @@ class _Form:
 
 
 def _after_table_name(tokens: tuple[SqlToken, ...]) -> int | None:
-    """The place behind CREATE TABLE [IF NOT EXISTS] name, or None if it is another statement."""
+    """Return the index after CREATE TABLE [IF NOT EXISTS] name; None for other statements."""
     if len(tokens) < 3 or not tokens[0].is_word("CREATE") or not tokens[1].is_word("TABLE"):
         return None
     name = 5 if len(tokens) > 5 and tokens[2].is_word("IF") and tokens[3].is_word("NOT") else 2
     return name + 1 if tokens[name].is_name() else None
 
 
-def _after_columns(tokens: tuple[SqlToken, ...], place: int) -> int:
-    """The place behind a list of columns, which says nothing to us."""
-    if place >= len(tokens) or tokens[place].text != "(":
-        return place
+def _after_columns(tokens: tuple[SqlToken, ...], index: int) -> int:
+    """Return the index after a list of columns, which is ignored."""
+    if index >= len(tokens) or tokens[index].text != "(":
+        return index
     depth = 0
-    for i, token in enumerate(tokens[place:], place):
+    for i, token in enumerate(tokens[index:], index):
         depth += (token.text == "(" and token.kind == "other") - (
             token.text == ")" and token.kind == "other"
         )
@@ -306,7 +305,7 @@ def _text_field(key: str, text: str, at: Location) -> Assignment:
     return Assignment(at, (key,), Leaf(at, text, text))
 
 
-def _plugins(tables: list[_Table]) -> Written:
+def _plugins(tables: list[_Table]) -> SyntaxNode:
     items = [
         ObjectNode(table.at, (_text_field("plugin_name", table.connector, table.at), *table.fields))
         for table in tables
@@ -315,7 +314,7 @@ def _plugins(tables: list[_Table]) -> Written:
 
 
 def _unescaped(text: str) -> str:
-    """Backslash escapes as in a quoted HOCON string, where they are ones; the rest stays as it is."""
+    """Resolve backslash escapes as in a quoted HOCON string; other backslashes stay."""
     done = _ESCAPE.sub(
         lambda found: chr(int(found[1][1:], 16)) if found[1][0] == "u" else _ESCAPES[found[1]], text
     )

@@ -1,7 +1,7 @@
-"""The SQL form cut into statements and tokens, with lines: comments, quotes and `;` understood,
-nothing else.
+"""Split the SQL form into statements and tokens, with lines.
 
-Caller: sqlform. It is not a SQL parser: a SELECT stays the text that the Sql transform will read.
+Caller: sql_form. Handles comments, quotes and `;`, nothing else. It is not a SQL parser: a SELECT
+stays the text that the Sql transform will read.
 """
 
 import re
@@ -11,7 +11,8 @@ from tidegate.config.document import SyntaxProblems
 from tidegate.model.problem import Location
 
 _TOKEN = re.compile(
-    r"""(?P<config>/\*\s*config\b)|(?P<comment>--[^\n]*|/\*)|(?P<string>'(?:[^']|'')*')|(?P<name>`[^`\n]*`|"(?:[^"]|"")*")"""
+    r"""(?P<config>/\*\s*config\b)|(?P<comment>--[^\n]*|/\*)|(?P<string>'(?:[^']|'')*')"""
+    r"""|(?P<name>`[^`\n]*`|"(?:[^"]|"")*")"""
     r"""|(?P<word>[A-Za-z_][\w$]*)|(?P<space>\s+)|(?P<other>[0-9][\w.]*|.)""",
     re.DOTALL,
 )
@@ -19,9 +20,9 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SqlToken:
-    """One token; `value` is a string's or name's inside.
+    """One token; `value` is the inside of a string or name.
 
-    `start` and `end` are its place in the text.
+    `start` and `end` are its offsets in the text.
     """
 
     kind: str  # string, name, word or other
@@ -32,27 +33,27 @@ class SqlToken:
     end: int
 
     def is_word(self, word: str) -> bool:
-        """Whether it is this keyword, in any case."""
+        """Report whether it is this keyword, ignoring case."""
         return self.kind == "word" and self.text.upper() == word
 
     def is_name(self) -> bool:
-        """Whether it can be the name of a table."""
+        """Report whether it can be the name of a table."""
         return self.kind in ("word", "name")
 
 
 @dataclass(frozen=True, slots=True)
 class SqlStatement:
-    """The tokens of one statement, without its `;`."""
+    """Tokens of one statement, without its `;`."""
 
     tokens: tuple[SqlToken, ...]
-    text: str  # of the whole file: tokens know their places in it
+    text: str  # of the whole file: tokens have offsets in it
 
     @property
     def line(self) -> int:
         return self.tokens[0].line
 
     def source(self, first: int) -> str:
-        """The text from a token on, as it was written, comments taken out."""
+        """Return the text from a token on as it was written, without comments."""
         out = ""
         end = self.tokens[first].start
         for token in self.tokens[first:]:
@@ -64,8 +65,9 @@ class SqlStatement:
 
 @dataclass(slots=True)
 class SqlText:
-    """A file of the SQL form: its statements, and the text of its `/* config */` comments with
-    their first lines.
+    """A file of the SQL form: its statements and its `/* config */` comments.
+
+    Comments have the number of their first line.
     """
 
     text: str
@@ -73,13 +75,13 @@ class SqlText:
     problems: SyntaxProblems
     statements: list[SqlStatement] = field(default_factory=list)
     configs: list[tuple[str, int]] = field(default_factory=list)
-    _place: int = 0
+    _position: int = 0
     _line: int = 1
 
-    def cut(self) -> None:
-        """Fill in `statements` and `configs`."""
+    def split(self) -> None:
+        """Fill `statements` and `configs`."""
         tokens: list[SqlToken] = []
-        while self._place < len(self.text):
+        while self._position < len(self.text):
             token = self._next()
             if token is None:
                 continue
@@ -95,7 +97,7 @@ class SqlText:
             self.statements.append(SqlStatement(tuple(tokens), self.text))
 
     def _next(self) -> SqlToken | None:
-        found = _TOKEN.match(self.text, self._place)
+        found = _TOKEN.match(self.text, self._position)
         assert found is not None, "the pattern matches any character"
         kind, text, line = str(found.lastgroup), found.group(), self._line
         if kind == "config" or text == "/*":
@@ -108,13 +110,13 @@ class SqlText:
             self.problems.add(
                 Location(self.file, line), "the string that begins with ' here is never closed"
             )
-            self._place = len(self.text)
+            self._position = len(self.text)
             return None
         return SqlToken(kind, text, _inside(kind, text), line, found.start(), found.end())
 
-    def _move(self, place: int) -> None:
-        self._line += self.text.count("\n", self._place, place)
-        self._place = place
+    def _move(self, position: int) -> None:
+        self._line += self.text.count("\n", self._position, position)
+        self._position = position
 
     def _comment(self, start: int, config: bool) -> None:
         opened = self._line

@@ -1,8 +1,7 @@
-"""A document -> JobSpec: the four top-level blocks, the plugins in them, and what every plugin
-block has in common.
+"""Build the JobSpec from a document.
 
-Caller: load. It checks that the structure is there; whether plugins and datasets exist is the
-planner's question.
+Caller: load. Reads the four top-level blocks, the plugins in them, and the options that all plugin
+blocks share. Checks only the structure; the planner checks whether plugins and datasets exist.
 """
 
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 from tidegate.config.document import Data, Document, Positions
 from tidegate.config.env import read_env
 from tidegate.model.job import BlockKind, JobSpec, Path, PluginBlock
-from tidegate.model.problem import Location, Problem, ProblemKind, Severity, nearest
+from tidegate.model.problem import Location, Problem, ProblemKind, Severity, closest_match
 from tidegate.plugin.option import Block, Option, OptionKind, OptionSet
 
 TOP_LEVEL = ("env", "source", "transform", "sink")
@@ -22,7 +21,7 @@ COMMON_OPTIONS = OptionSet(
         Option(
             "plugin_output",
             OptionKind.TEXT,
-            "name of the dataset that the block makes",
+            "name of the dataset that the block produces",
             fallbacks=("result_table_name",),
         ),
         Option(
@@ -31,11 +30,11 @@ COMMON_OPTIONS = OptionSet(
             "datasets that the block reads",
             fallbacks=("source_table_name",),
         ),
-        Option("parallelism", OptionKind.INT, "tasks side by side; else the env block's value"),
+        Option("parallelism", OptionKind.INT, "parallel tasks; else the env block's value"),
         Option("name", OptionKind.ANY, "operator id, under which the block's state is kept"),
     )
 )
-"""What every plugin block may have, beside the options of its connector."""
+"""Options of every plugin block, besides those of its connector."""
 
 COMMON_KEYS = frozenset(COMMON_OPTIONS.keys())
 
@@ -44,7 +43,7 @@ COMMON_KEYS = frozenset(COMMON_OPTIONS.keys())
 class Structure:
     """Reads one document.
 
-    `spec` is the only thing to call, once; `problems` then holds what is wrong.
+    Call `spec` once; `problems` then holds what is wrong.
     """
 
     document: Document
@@ -52,11 +51,11 @@ class Structure:
     problems: list[Problem] = field(default_factory=list)
 
     def spec(self) -> JobSpec:
-        """The job, as far as it could be read."""
+        """Return the job, as far as it could be read."""
         self.problems += self._unknown_keys()
         env = self.document.data.get("env")
         if env is not None and not isinstance(env, dict):
-            self._complain(("env",), "env is not a block { ... }")
+            self._add_problem(("env",), "env is not a block { ... }")
             env = None
         block = Block(env or {}, lambda path: self.document.at(("env", *path)), "env")
         job_env, found = read_env(block, strict=self.strict)
@@ -71,7 +70,7 @@ class Structure:
             sinks=blocks[BlockKind.SINK],
         )
 
-    def _complain(self, path: Path, message: str) -> None:
+    def _add_problem(self, path: Path, message: str) -> None:
         self.problems.append(
             Problem(
                 kind=ProblemKind.WIRING,
@@ -95,7 +94,7 @@ class Structure:
                 at=self.document.at((key,)),
                 path=key,
                 expected=f"one of {', '.join(TOP_LEVEL)}",
-                suggestion=nearest(key, list(TOP_LEVEL)) if not hint else "",
+                suggestion=closest_match(key, list(TOP_LEVEL)) if not hint else "",
                 severity=Severity.ERROR if self.strict else Severity.WARNING,
             )
 
@@ -104,19 +103,19 @@ class Structure:
         if found is None or found == []:
             if kind is not BlockKind.TRANSFORM:
                 empty = "the file is empty: " if not self.document.data else ""
-                self._complain(
+                self._add_problem(
                     (kind.value,),
                     f"{empty}there is no {kind.value}: add a block {kind.value} {{ ... }} with at"
                     " least one plugin",
                 )
             return
         if not isinstance(found, list):
-            self._complain((kind.value,), f"{kind.value} is not a list of plugins")
+            self._add_problem((kind.value,), f"{kind.value} is not a list of plugins")
             return
         for index, data in enumerate(found):
             path = (kind.value, index)
             if not isinstance(data, dict):
-                self._complain(
+                self._add_problem(
                     path,
                     f"every entry of {kind.value} is a plugin with its options: Name {{ ... }}",
                 )
@@ -155,7 +154,7 @@ def _first(path: Path) -> str:
 
 
 def _by_block(positions: Positions) -> dict[Path, Positions]:
-    """The places of every plugin block, relative to it."""
+    """Group locations by plugin block, relative to it."""
     blocks: dict[Path, dict[Path, Location]] = {}
     for path, at in positions.items():
         if len(path) > 2:

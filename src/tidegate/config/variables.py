@@ -1,10 +1,10 @@
-"""`${name}` and `${name:default}` in the values of a job file: `-i name=value` first, then the
-environment, then the default.
+"""Variables in job files: `${name}` and `${name:default}`.
 
-Caller: load. Two ways lead here: HOCON's own `${name}` outside of quotes asks `Variables.lookup`
-while it is resolved; what stands inside of quoted text is replaced by `fill` afterwards. Names that
-a sink or a template fills in for every table, file or row are left alone. The environment comes in
-as a mapping: this module never reads the process's own.
+Caller: load. Values come from `-i name=value`, then from the environment, then from the default.
+HOCON's own `${name}` outside of quotes calls `Variables.lookup` while it is resolved; inside quoted
+text `fill` replaces them afterwards. Placeholders that a sink or a template replaces for every
+table, file or row are left unchanged. The environment is an argument: this module never reads the
+process's own.
 """
 
 import re
@@ -16,7 +16,7 @@ from tidegate.model.errors import UserError
 from tidegate.model.job import Path
 from tidegate.model.problem import Problem, ProblemKind
 
-# Filled in for every table by the sink; -i may not set them.
+# Replaced by the sink for every table; -i may not set them.
 SYSTEM_PLACEHOLDERS = frozenset(
     {
         "database_name",
@@ -31,7 +31,7 @@ SYSTEM_PLACEHOLDERS = frozenset(
         "partition_keys",
     }
 )
-# Filled in by save-mode templates, file names, request bodies, pages of HTTP sources: -i may set
+# Replaced by save-mode templates, file names, request bodies, pages of HTTP sources: -i may set
 # them, the environment may not.
 _TEMPLATE_PLACEHOLDERS = frozenset(
     {
@@ -74,13 +74,13 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """Where values come from: what was given with -i, and the environment."""
+    """Sources of values: those given with -i, and the environment."""
 
     given: Mapping[str, str]
     environment: Mapping[str, str]
 
     def text(self, name: str) -> str | None:
-        """The text of a variable, or None where it is not set or not ours to fill in."""
+        """Return the text of a variable, or None if it is not set or replaced elsewhere."""
         if name in SYSTEM_PLACEHOLDERS:
             return None
         if name in self.given:
@@ -88,7 +88,7 @@ class Variables:
         return None if is_placeholder(name) else self.environment.get(name)
 
     def lookup(self, name: str) -> str | list[str] | None:
-        """As `text`, for a variable that stands outside of quotes: `[a,b]` is a list there."""
+        """Return the value of a variable outside of quotes: `[a,b]` is a list there."""
         text = self.text(name)
         if text is not None and text.startswith("[") and text.endswith("]"):
             return [_unquoted(item) for item in text[1:-1].split(",")]
@@ -96,7 +96,7 @@ class Variables:
 
 
 def is_placeholder(name: str) -> bool:
-    """Whether something else than a variable fills in this name, later."""
+    """Report whether a name is replaced later, by something else than a variable."""
     return (
         name in SYSTEM_PLACEHOLDERS
         or name in _TEMPLATE_PLACEHOLDERS
@@ -105,8 +105,9 @@ def is_placeholder(name: str) -> bool:
 
 
 def read_variables(items: Iterable[str]) -> dict[str, str]:
-    """`-i` arguments: `k=v`, several in one separated by commas that are not inside of "..." or
-    [...].
+    """Parse `-i` arguments: `k=v`, several separated by commas.
+
+    Commas inside of "..." or [...] do not separate.
     """
     given: dict[str, str] = {}
     for item in items:
@@ -114,13 +115,12 @@ def read_variables(items: Iterable[str]) -> dict[str, str]:
             name, equals, value = pair.partition("=")
             if not equals or not name.strip():
                 raise UserError(
-                    f"-i {pair}: expected name=value (a value that holds a comma goes into double"
-                    " quotes)"
+                    f"-i {pair}: expected name=value (put a value with a comma into double quotes)"
                 )
             if name in SYSTEM_PLACEHOLDERS:
                 raise UserError(
-                    f"-i {name}=...: ${{{name}}} is filled in by the sink for every table and"
-                    " cannot be set as a variable"
+                    f"-i {name}=...: the sink replaces ${{{name}}} for every table, so it cannot"
+                    " be set as a variable"
                 )
             given[name.strip()] = value
     return given
@@ -144,7 +144,7 @@ def _unquoted(item: str) -> str:
 
 
 def fill(document: Document, variables: Variables) -> Document:
-    """The document with its variables filled in; each one that is not set is a problem."""
+    """Replace the variables of a document; each one that is not set is a problem."""
     filler = _Filler(document, variables, list(document.problems))
     data = {key: filler.value(value, (key,)) for key, value in document.data.items()}
     return Document(
@@ -174,7 +174,7 @@ class _Filler:
     def _one(self, found: re.Match[str], path: Path) -> str:
         name, default = found.group(1), found.group(2)
         text = self.variables.text(name)
-        # An empty -i value gives way to a default, as in the reference.
+        # A default overrides an empty -i value, as in SeaTunnel.
         if text or (text is not None and default is None):
             return text
         if default is not None and not is_placeholder(name):
@@ -191,7 +191,7 @@ class _Filler:
         problem = Problem(
             kind=ProblemKind.OPTION,
             message=(
-                f"the variable {name} is not set: give it with -i {name}=..., in the environment,"
+                f"the variable {name} is not set: set it with -i {name}=... or in the environment,"
                 f" or write ${{{name}:default}}"
             ),
             at=self.document.at(path),

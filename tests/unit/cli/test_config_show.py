@@ -140,7 +140,7 @@ def test_an_unknown_key_alone_is_no_error_unless_asked(home: Path) -> None:
 def test_a_file_that_is_not_there_is_said_in_a_sentence(home: Path) -> None:
     result = show("--config", str(home / "no.yaml"))
     assert result.exit_code == BAD_INPUT
-    assert f"there is no engine's file {home / 'no.yaml'}" in result.stderr
+    assert f"the engine's file {home / 'no.yaml'} does not exist" in result.stderr
 
 
 def test_the_home_of_the_command_line_is_looked_into(home: Path) -> None:

@@ -112,7 +112,7 @@ def test_a_printed_job_validates_and_runs(tmp_path: Path, kind: str, rows: int) 
     job = tmp_path / "job.conf"
     job.write_text(printed.stdout)
     judged = run("validate", str(job), "--sample", "--strict")
-    assert (judged.exit_code, judged.output) == (FINISHED, f"{job}: good: no problems\n")
+    assert (judged.exit_code, judged.output) == (FINISHED, f"{job}: valid: no problems\n")
     ran = run_in_process(str(job), Home(tmp_path / "home"), PlainEngine())
     assert [failure.message for failure in ran.outcome.failures] == []
     assert (ran.outcome.status, ran.outcome.rows_read) == (JobStatus.FINISHED, rows)

@@ -37,7 +37,7 @@ def run(*arguments: str) -> Result:
 def test_a_good_file_is_good(folder: Path) -> None:
     (folder / "good.conf").write_text(GOOD)
     result = run("validate", "good.conf")
-    assert (result.exit_code, result.output) == (FINISHED, "good.conf: good: no problems\n")
+    assert (result.exit_code, result.output) == (FINISHED, "good.conf: valid: no problems\n")
 
 
 def test_all_problems_are_shown_by_line_with_the_line(folder: Path) -> None:
@@ -62,17 +62,17 @@ def test_all_problems_are_shown_by_line_with_the_line(folder: Path) -> None:
         in result.output
     )
     assert "; did you mean 'FakeSource'?\n       3 | FakeSorce { }\n" in result.output
-    assert result.output.endswith("bad.conf: not good: 5 errors\n")
+    assert result.output.endswith("bad.conf: invalid: 5 errors\n")
 
 
 def test_many_files_are_judged_in_one_go(folder: Path) -> None:
     for name in ("a", "b"):
         (folder / f"{name}.conf").write_text(GOOD)
     (folder / "c.conf").write_text(BAD)
-    assert run("validate", "a.conf", "b.conf").output == "2 files, all good: no problems\n"
+    assert run("validate", "a.conf", "b.conf").output == "2 files, all valid: no problems\n"
     result = run("validate", "a.conf", "b.conf", "c.conf")
     assert result.exit_code == BAD_INPUT
-    assert result.output.endswith("3 files, 1 of them not good: 5 errors\n")
+    assert result.output.endswith("3 files, 1 invalid: 5 errors\n")
 
 
 def test_machines_get_every_fact_of_a_problem(folder: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_misspelt_option_of_a_connector_is_an_error_unless_lenient(folder: Pat
     (folder / "job.conf").write_text(GOOD.replace("row.num", "row.nom"))
     lenient = run("validate", "job.conf", "--lenient")
     assert lenient.exit_code == FINISHED
-    assert lenient.output.endswith("job.conf: good: 1 warning\n")
+    assert lenient.output.endswith("job.conf: valid: 1 warning\n")
     for refused in (run("validate", "job.conf"), run("validate", "job.conf", "--strict")):
         assert refused.exit_code == BAD_INPUT
         assert (
@@ -154,7 +154,7 @@ def test_a_file_that_is_not_there_does_not_hide_the_others(folder: Path) -> None
     missing, good = json.loads(run("validate", "--json", "nowhere.conf", "good.conf").output)
     assert (missing["ok"], good["ok"]) == (False, True)
     assert [problem["message"] for problem in missing["problems"]] == [
-        "there is no job file nowhere.conf"
+        "the job file nowhere.conf does not exist"
     ]
 
 
@@ -178,7 +178,7 @@ def test_a_good_file_is_planned_for_the_verbs_that_run_it(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "good.conf").write_text(GOOD)
-    assert job_file.planned("good.conf", ("rows=3",), strict=Strictness.STRICT).job_name == "good"
+    assert job_file.load_plan("good.conf", ("rows=3",), strict=Strictness.STRICT).job_name == "good"
     assert capsys.readouterr() == ("", "")
 
 
@@ -187,7 +187,7 @@ def test_a_bad_file_ends_the_verbs_that_run_it_before_anything_started(
 ) -> None:
     (folder / "bad.conf").write_text(BAD)
     with pytest.raises(SystemExit) as ended:
-        job_file.planned("bad.conf", (), strict=False)
+        job_file.load_plan("bad.conf", (), strict=False)
     out, err = capsys.readouterr()
     assert (ended.value.code, out) == (BAD_INPUT, "")
     assert err.endswith("bad.conf: 5 errors; nothing was started\n")
@@ -224,4 +224,4 @@ except SystemExit as ended:
         cwd=folder,
         check=False,
     )
-    assert answer.stdout.splitlines() == ["good.conf: good: no problems", "0"], answer.stderr
+    assert answer.stdout.splitlines() == ["good.conf: valid: no problems", "0"], answer.stderr

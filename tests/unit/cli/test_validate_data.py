@@ -73,7 +73,7 @@ def judged(file: str, *more: str) -> list[tuple[str, str, str]]:
                 " field_delimiter"
             ),
         ),
-        ("id,name\n1,a\n", {}, "line 1: this row holds the names of the columns"),
+        ("id,name\n1,a\n", {}, "line 1: this row contains the names of the columns"),
         (
             "name,id\na,1\n",
             {"skip_header_row_number": 1},
@@ -161,7 +161,7 @@ def test_a_bad_header_does_not_keep_a_job_from_being_planned(tmp_path: Path) -> 
     """A person who leaves a bad file out of a batch must be able to start the job."""
     (tmp_path / "data").write_text("key,label\n1,a\n")
     assert (
-        job_file.planned(
+        job_file.load_plan(
             job(tmp_path, csv_use_header_line=True), (), strict=False, here=True
         ).job_name
         == "job"

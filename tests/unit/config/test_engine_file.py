@@ -422,7 +422,7 @@ class TestWhichFile:
             settings, _, problems = load_engine(path, environ, home=home)
             assert settings == EngineSettings()
             assert [(problem.message, problem.severity) for problem in problems] == [
-                (f"there is no engine's file {home.root / 'no.yaml'}", Severity.ERROR)
+                (f"the engine's file {home.root / 'no.yaml'} does not exist", Severity.ERROR)
             ]
 
     def test_one_that_cannot_be_read_is_a_problem(self, home: Home) -> None:

@@ -31,7 +31,7 @@ def test_all_problems_are_told_at_once_in_file_order() -> None:
 """
     assert told(text) == [
         (
-            "e.yaml:2: error: tidegate.state.url: the variable NOT_SET is not set: give it in the"
+            "e.yaml:2: error: tidegate.state.url: the variable NOT_SET is not set: set it in the"
             " environment, or write ${NOT_SET:default}"
         ),
         "e.yaml:4: error: tidegate.http.port: 99999 is too large: at most 65535 (expected int)",
@@ -44,7 +44,7 @@ def test_all_problems_are_told_at_once_in_file_order() -> None:
             " long)"
         ),
         (
-            "e.yaml:8: error: tidegate.checkpoint.interval: checkpoint.interval is given twice,"
+            "e.yaml:8: error: tidegate.checkpoint.interval: checkpoint.interval is set twice,"
             " first on line 6"
         ),
         (
@@ -125,7 +125,7 @@ def test_a_file_without_the_engine_in_it_is_refused(text: str, suggestion: str) 
 )
 def test_a_value_where_a_block_belongs_is_an_error_that_does_not_show_it(text: str) -> None:
     problem = one(text)
-    assert "is a block: its keys stand below it" in problem
+    assert "is a block: write its keys below it" in problem
     assert "hunter2" not in problem
 
 
@@ -151,7 +151,7 @@ def test_a_value_where_a_block_belongs_is_an_error_that_does_not_show_it(text: s
         (
             "{type: s3, plugin-config: {s3.bucket: b, fs.s3a.access.key: hunter2}}",
             "s3",
-            "belong together: give both",
+            "belong together: set both",
         ),
     ],
 )
@@ -180,7 +180,7 @@ def test_a_storage_that_cannot_be_is_kept_and_refused_by_name(
             "{http.enable-https: true}",
             "error: tidegate.http.enable-https: https needs http.certificate-file",
         ),
-        ("{checkpoint.storage.plugin-config.namespace: here}", "has to be an absolute path"),
+        ("{checkpoint.storage.plugin-config.namespace: here}", "must be an absolute path"),
         ("{event-report-http.url: 'ftp://x'}", "has to begin with http:// or https://"),
         (
             "{event-report-http.headers: {a: b}}",

@@ -73,8 +73,8 @@ def test_an_empty_file_says_nothing_and_is_no_mistake(text: str) -> None:
 def test_all_keys_that_are_given_twice_are_named_and_the_first_ones_hold() -> None:
     text = "a: 1\nb: 2\na: 3\nc:\n  d: 4\n  d: 5\n"
     assert told(text) == [
-        "e.yaml:3: error: a is given twice, first on line 1",
-        "e.yaml:6: error: d is given twice, first on line 5",
+        "e.yaml:3: error: a is set twice, first on line 1",
+        "e.yaml:6: error: d is set twice, first on line 5",
     ]
     assert parse(text).data == {"a": 1, "b": 2, "c": {"d": 4}}
 
@@ -88,8 +88,8 @@ def test_all_keys_that_are_given_twice_are_named_and_the_first_ones_hold() -> No
         ("- 1", 1, "a block of keys and values"),
         ("just words", 1, "a block of keys and values"),
         ("a: 1\n---\nb: 2", 2, "expected a single document"),
-        ("a: 1\nb: \x01", 2, "a character here that YAML does not allow"),
-        ("? [a, b]\n: c", 1, "a key has to be a single word"),
+        ("a: 1\nb: \x01", 2, "a character that YAML does not allow"),
+        ("? [a, b]\n: c", 1, "a key must be a single word"),
         ("a: 1\n<<: {b: 2}", 2, "merging blocks"),
         ("a: !!int x", 1, "does not fit its tag !!int"),
         ("a: !!bool x", 1, "does not fit its tag !!bool"),

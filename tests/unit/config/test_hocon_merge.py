@@ -94,7 +94,7 @@ def test_plus_equals_appends_to_a_list_and_begins_one():
 
 
 def test_plus_equals_on_text_is_a_problem():
-    assert "needs a list" in problems("a = x\na += 2")[0]
+    assert "requires a list" in problems("a = x\na += 2")[0]
 
 
 # --- substitutions
@@ -159,11 +159,11 @@ def test_names_that_are_not_in_the_file_are_asked_outside_with_a_default_last():
     "text", ["a = ${b}\nb = ${a}", "a { b = ${a} }", "a = [${a}]", "a = ${b}\nb = ${c}\nc = ${a}"]
 )
 def test_a_value_that_needs_itself_is_a_problem(text):
-    assert any("leads back to itself" in problem for problem in problems(text))
+    assert any("refers to itself" in problem for problem in problems(text))
 
 
 def test_text_and_lists_do_not_join():
-    assert "cannot be joined" in problems("a = [1] ${b}\nb = x")[0]
+    assert "cannot be concatenated" in problems("a = [1] ${b}\nb = x")[0]
     assert "${b} is not set" in problems("a = [1] ${b}")[0]
 
 
@@ -229,7 +229,7 @@ def test_an_include_inside_of_source_adds_its_plugins():
 def test_a_missing_include_is_nothing_unless_it_is_required():
     assert read('include "gone.conf"\na = 1') == {"a": 1}
     assert problems('\ninclude required("gone.conf")') == [
-        "job.conf:2: error: the included file gone.conf is not there"
+        "job.conf:2: error: the included file gone.conf does not exist"
     ]
     assert "gone.conf" in problems('include required(file("gone.conf"))')[0]
 

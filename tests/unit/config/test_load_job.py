@@ -179,7 +179,7 @@ def test_bytes_that_are_no_text_are_one_clear_problem(tmp_path, raw, words):
 
 
 def test_a_file_that_is_not_there_is_said_in_a_sentence(tmp_path):
-    with pytest.raises(UserError, match=r"no job file .*gone\.conf"):
+    with pytest.raises(UserError, match=r"the job file .*gone\.conf does not exist"):
         load_job(str(tmp_path / "gone.conf"))
     with pytest.raises(UserError, match="directory"):
         load_job(str(tmp_path))

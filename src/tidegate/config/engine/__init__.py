@@ -1,1 +1,1 @@
-"""The engine's settings file (seatunnel.yaml): read, checked, shown."""
+"""The engine's settings file (seatunnel.yaml or tidegate.yaml): read, check, show."""

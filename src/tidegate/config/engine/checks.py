@@ -1,5 +1,4 @@
-"""What the values of the engine's file mean together: how many slots there are, what is refused or
-should be known.
+"""Check the settings of the engine's file against each other.
 
 Caller: engine. Pure: values in, settings or problems out.
 """
@@ -9,7 +8,7 @@ from collections.abc import Iterator
 from tidegate.config.engine.options import DYNAMIC_SLOT, HTTPS, SLOT_NUM, STATE_URL
 from tidegate.config.engine.storage import storage_problems
 from tidegate.model.engine import EngineSettings, HttpSettings
-from tidegate.model.problem import Problem, Severity, nearest
+from tidegate.model.problem import Problem, Severity, closest_match
 from tidegate.model.url_authority import parse_authority, parse_origin
 from tidegate.plugin.option import Block, Values
 
@@ -18,22 +17,22 @@ _STORES = ("sqlite", "postgresql", "postgres", "etcd")
 
 
 def slots(values: Values, cores: int) -> int | None:
-    """How many jobs a worker runs at a time; None: as its memory allows."""
+    """Return how many jobs a worker runs at a time; None if its memory decides."""
     return None if values[DYNAMIC_SLOT] else values[SLOT_NUM] or SLOTS_OF_A_CORE * cores
 
 
 def check(settings: EngineSettings, values: Values, block: Block) -> Iterator[Problem]:
-    """What no single value tells."""
+    """Yield the problems that involve several values."""
     scheme, _, rest = settings.store_url.partition(":")
     if settings.store_url and (scheme not in _STORES or not rest.startswith("//")):
-        # Without the value: it may hold a password.
+        # Without the value: it may contain a password.
         text = "this is not the address of a store that several processes can use"
         expected = "sqlite:///path, postgresql://... or etcd://..."
         yield block.problem(
             (STATE_URL,),
             text,
             expected=expected,
-            suggestion=nearest(scheme, list(_STORES)) if scheme not in _STORES else "",
+            suggestion=closest_match(scheme, list(_STORES)) if scheme not in _STORES else "",
         )
     for path, text in storage_problems(values):
         yield block.problem(path, text)

@@ -1,8 +1,7 @@
-"""The engine's file as one level of keys: `checkpoint.interval`, whether it was written flat or
-nested, below `seatunnel.engine`, `tidegate` or `engine`.
+"""Flatten the engine's file to one level of keys such as `checkpoint.interval`.
 
-Caller: engine. Fills in variables on the way, and finds keys that are given twice, blocks that have
-a value and values that are blocks.
+Caller: engine. Keys may be flat or nested, below `seatunnel.engine`, `tidegate` or `engine`. Also
+substitutes variables, and reports duplicate keys, blocks with a value and values that are blocks.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,20 +9,20 @@ from dataclasses import dataclass, field
 
 from tidegate.config.document import Data, Document, path_text
 from tidegate.config.engine.options import OPTIONS, SPARK
-from tidegate.config.engine.variables import NotFilled, fill_in
+from tidegate.config.engine.variables import UnresolvedVariable, substitute
 from tidegate.model.job import Path
-from tidegate.model.problem import Location, Problem, ProblemKind, Severity, nearest
+from tidegate.model.problem import Location, Problem, ProblemKind, Severity, closest_match
 from tidegate.plugin.option import OptionKind
 
-# What is below them is the engine's. The longer one of two that fit comes first.
+# Parents of the engine's keys. The longer one of two that match comes first.
 ROOTS = ("seatunnel.engine", "tidegate.engine", "tidegate", "engine")
-_OF_THE_CLUSTER = ("hazelcast", "hazelcast-client")
+_CLUSTER_BLOCKS = ("hazelcast", "hazelcast-client")
 _BLOCKS = {SPARK, *(option.key for option in OPTIONS.options if option.kind is OptionKind.MAP)}
 
 
 @dataclass(frozen=True, slots=True)
 class FlatValue:
-    """A value that is no block. `names` are the variables that it was filled in from."""
+    """A scalar value or list. `names` are the variables that were substituted in it."""
 
     value: Data
     at: Location
@@ -32,7 +31,7 @@ class FlatValue:
 
 
 @dataclass(slots=True)
-class Flat:
+class FlatSettings:
     """All values by key, without the root, in file order."""
 
     file: str
@@ -41,7 +40,7 @@ class Flat:
     problems: list[Problem] = field(default_factory=list)
 
     def locate(self, path: Path) -> Location:
-        """The place of a key, else of the first one below it, else the file."""
+        """Return the location of a key, else of the first one below it, else the file."""
         key = ".".join(map(str, path))
         found = self.leaves.get(key) or next(
             (leaf for name, leaf in self.leaves.items() if name.startswith(f"{key}.")), None
@@ -49,23 +48,25 @@ class Flat:
         return found.at if found else Location(self.file)
 
 
-def flatten(document: Document, environ: Mapping[str, str], *, strict: bool) -> Flat:
-    """Every value of the engine's blocks. Problems of the text come first."""
-    flat = Flat(document.name, problems=list(document.problems))
-    strangers: list[Path] = []
+def flatten(document: Document, environ: Mapping[str, str], *, strict: bool) -> FlatSettings:
+    """Collect the values of the engine's blocks. Problems of the text come first."""
+    flat = FlatSettings(document.name, problems=list(document.problems))
+    foreign: list[Path] = []
     for path, value in _leaves(document.data):
         dotted = ".".join(map(str, path))
         root = next(
             (root for root in ROOTS if dotted == root or dotted.startswith(f"{root}.")), None
         )
         if root is None:
-            strangers.append(path)
+            foreign.append(path)
             continue
         flat.root = flat.root or root
         key = dotted[len(root) + 1 :]
         if key or value is not None:
             _add(flat, document, key, path, value, environ)
-    flat.problems += _strange(document, strangers, rooted=bool(flat.root), strict=strict)
+    flat.problems += _foreign_block_problems(
+        document, foreign, rooted=bool(flat.root), strict=strict
+    )
     return flat
 
 
@@ -79,26 +80,31 @@ def _leaves(data: Mapping[str, Data], above: Path = ()) -> Iterator[tuple[Path, 
 
 
 def _add(
-    flat: Flat, document: Document, key: str, path: Path, value: Data, environ: Mapping[str, str]
+    flat: FlatSettings,
+    document: Document,
+    key: str,
+    path: Path,
+    value: Data,
+    environ: Mapping[str, str],
 ) -> None:
     at, shown = document.at(path), path_text(path)
     if key in flat.leaves:
         flat.problems.append(
-            _problem(at, shown, f"{key} is given twice, first on line {flat.leaves[key].at.line}")
+            _problem(at, shown, f"{key} is set twice, first on line {flat.leaves[key].at.line}")
         )
     elif key in _BLOCKS or not key or any(known.startswith(f"{key}.") for known in OPTIONS.keys()):  # noqa: SIM118  # not a mapping
         if value is not None:
             flat.problems.append(
-                _problem(at, shown, f"{key or 'this'} is a block: its keys stand below it")
+                _problem(at, shown, f"{key or 'this'} is a block: write its keys below it")
             )
     elif value is not None:
         try:
             filled = (
-                fill_in(value, environ, for_spark=key.startswith(f"{SPARK}."))
+                substitute(value, environ, for_spark=key.startswith(f"{SPARK}."))
                 if isinstance(value, str)
                 else None
             )
-        except NotFilled as error:
+        except UnresolvedVariable as error:
             flat.problems.append(_problem(at, shown, str(error)))
             return
         flat.leaves[key] = (
@@ -108,15 +114,16 @@ def _add(
         )
 
 
-def _strange(
+def _foreign_block_problems(
     document: Document, paths: list[Path], *, rooted: bool, strict: bool
 ) -> Iterator[Problem]:
-    """One problem for each block that is not the engine's; where there is no other, the file is not
-    what it was taken for.
+    """Yield one problem for each block that is not the engine's.
+
+    If there is no other block, the file is probably not an engine's file.
     """
     blocks = list(dict.fromkeys(path[:2] if path[0] == "seatunnel" else path[:1] for path in paths))
     if blocks and not rooted:
-        close = nearest(path_text(blocks[0]), ["tidegate", "seatunnel.engine"])
+        close = closest_match(path_text(blocks[0]), ["tidegate", "seatunnel.engine"])
         text = (
             "there is no block `tidegate:` (or `seatunnel: engine:`) in this file: is it an"
             " engine's file?"
@@ -125,16 +132,16 @@ def _strange(
         return
     for block in blocks:
         shown = path_text(block)
-        if shown in _OF_THE_CLUSTER:
+        if shown in _CLUSTER_BLOCKS:
             yield _problem(
                 document.at(block),
                 shown,
-                f"{shown} is of no use here: the state is kept where `state.url` says",
+                f"{shown} is ignored: `state.url` determines where the state is stored",
                 severity=Severity.NOTICE,
             )
         else:
             text = (
-                f"{shown} is none of the engine's blocks: its keys stand below `tidegate:` or"
+                f"{shown} is not a block of the engine, whose keys are below `tidegate:` or"
                 " `seatunnel: engine:`"
             )
             yield _problem(

@@ -1,8 +1,7 @@
-"""Every key of the engine's file as data: its type, its bounds, and which setting it is. The
-defaults are those of model/engine.
+"""Every key of the engine's file: its type, its bounds, and the setting that it is.
 
-Callers: engine (reads by them), engine_view (shows by them), the reference docs. Reads nothing.
-Where a default is not the reference's, `DIFFERENCES` says why.
+Callers: engine (reads by them), view (shows by them), the generated docs. Reads nothing. Defaults
+are those of model/engine; `SEATUNNEL_DIFFERENCES` explains where they differ from SeaTunnel's.
 """
 
 from dataclasses import dataclass, replace
@@ -23,14 +22,14 @@ SPARK = "spark"
 
 
 def value_at(settings: Any, field: str) -> Any:
-    """A setting by its dotted name: `http.port`."""
+    """Return a setting by its dotted name: `http.port`."""
     for name in field.split("."):
         settings = getattr(settings, name)
     return settings
 
 
 def with_value(settings: Any, field: str, value: Any) -> Any:
-    """The settings with one of them changed."""
+    """Return the settings with one of them changed."""
     head, dot, rest = field.partition(".")
     return replace(
         settings, **{head: with_value(getattr(settings, head), rest, value) if dot else value}
@@ -39,14 +38,14 @@ def with_value(settings: Any, field: str, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key and the setting it is; `field` is empty for a key that only decides over others."""
+    """A key and its setting; `field` is empty for a key that only controls others."""
 
     option: Option
     field: str
 
     @property
     def name(self) -> str:
-        """As it stands in the file, without the root."""
+        """The key in the file, without the root."""
         return self.option.key
 
 
@@ -57,7 +56,7 @@ def _key(key: str, kind: OptionKind, field: str, description: str, **more: Any) 
 
 
 def _plain(default: Any) -> Any:
-    """As it would stand in the file. No text is no default; 0 and false are."""
+    """Format a default as in the file. An empty text is no default; 0 and false are."""
     return (
         str(default) if isinstance(default, StrEnum) else None if default in ("", ()) else default
     )
@@ -68,23 +67,23 @@ _STATE = (
         STATE_URL,
         OptionKind.TEXT,
         "store_url",
-        "where the state of all jobs is kept: `sqlite:///path` (one host), `postgresql://...` or"
-        " `etcd://...` (several hosts); the home's own file without it",
+        "where the state of all jobs is stored: `sqlite:///path` (one host), `postgresql://...` or"
+        " `etcd://...` (several hosts); by default a file in the home",
         secret=True,
     ),
     _key(
         "state.compaction-threshold",
         OptionKind.INT,
         "compaction_threshold",
-        "changes that the store keeps for those who follow it",
+        "changes that the store keeps for clients that follow it",
         minimum=1,
     ),
     _key(
         "state.write-behind-delay",
         OptionKind.INT,
         "write_behind_ms",
-        "milliseconds that metrics may wait to be written; they are a driver's sign of life, so it"
-        " cannot be long",
+        "milliseconds by which writing metrics may be delayed; they are also a driver's heartbeat,"
+        " so it must be short",
         minimum=0,
         maximum=2_000,
     ),
@@ -92,14 +91,14 @@ _STATE = (
         "state-cleanup-delay-ms",
         OptionKind.LONG,
         "state_cleanup_delay_ms",
-        "how long the traces of an ended job stay, so that late reports find them",
+        "how long records of an ended job are kept for late reports",
         minimum=0,
     ),
     _key(
         "history-job-expire-minutes",
         OptionKind.INT,
         "history_expire_minutes",
-        "how long an ended job is in the history and can be resumed",
+        "how long an ended job stays in the history and can be resumed",
         minimum=1,
     ),
 )
@@ -109,8 +108,8 @@ _CHECKPOINT = (
         "checkpoint.interval",
         OptionKind.LONG,
         "checkpoint.interval_ms",
-        "milliseconds between checkpoints of a streaming job whose env gives none; 10000 where the"
-        " file gives none either",
+        "milliseconds between checkpoints of a streaming job whose env does not set it; by default"
+        " 10000",
         minimum=10,
     ),
     _key(
@@ -124,7 +123,7 @@ _CHECKPOINT = (
         "checkpoint.min-pause",
         OptionKind.LONG,
         "checkpoint.pause_ms_min",
-        "milliseconds at least between two checkpoints; -1 is none",
+        "minimum milliseconds between two checkpoints; -1 is none",
         minimum=-1,
     ),
     _key(
@@ -143,15 +142,15 @@ _CHECKPOINT = (
     _key(
         "checkpoint.runway-interval",
         OptionKind.LONG,
-        "checkpoint.runway_interval_ms",
-        "milliseconds between two questions to a source what it still holds",
+        "checkpoint.log_retention_interval_ms",
+        "milliseconds between two queries of what a source still retains",
         minimum=100,
     ),
     _key(
         "checkpoint.runway-warning",
         OptionKind.LONG,
-        "checkpoint.runway_warning_ms",
-        "warn where a source will hold what the oldest retained checkpoint needs for fewer"
+        "checkpoint.log_retention_warning_ms",
+        "warn if a source will retain the data that the oldest retained checkpoint needs for fewer"
         " milliseconds than this",
         minimum=0,
     ),
@@ -166,22 +165,22 @@ _CHECKPOINT = (
         "checkpoint.orphan-ttl",
         OptionKind.INT,
         "checkpoint.orphan_ttl_minutes",
-        "minutes that state of a job that the store has forgotten stays, before it is put into"
-        " quarantine; 0: for ever",
+        "minutes until checkpoints of a job that is not in the store are moved to quarantine; 0:"
+        " never",
         minimum=0,
     ),
     _key(
         "checkpoint.quarantine-delay",
         OptionKind.INT,
         "checkpoint.quarantine_minutes",
-        "minutes that state in quarantine can be taken back",
+        "minutes for which checkpoints in quarantine can be restored",
         minimum=0,
     ),
     _key(
         "checkpoint.storage.quota-mb",
         OptionKind.INT,
         "checkpoint.quota_mb",
-        "how big the namespace may be, in millions of bytes; above it orphans go before their time,"
+        "maximum size of the namespace, in millions of bytes; above it orphans are removed early,"
         " the oldest first. 0: no limit",
         minimum=0,
     ),
@@ -189,7 +188,7 @@ _CHECKPOINT = (
         "checkpoint.storage.quota-warning-percent",
         OptionKind.INT,
         "checkpoint.quota_warning_percent",
-        "from which part of the quota on it is warned",
+        "percentage of the quota above which a warning is logged",
         minimum=1,
         maximum=100,
     ),
@@ -197,15 +196,15 @@ _CHECKPOINT = (
         STORAGE_TYPE,
         OptionKind.TEXT,
         "checkpoint.storage_type",
-        "`localfile`, `s3`, `gcs`, `oss`, or `hdfs`, which also stands for the others, as"
-        " `storage.type` or `fs.defaultFS` say (`file:///`: local files)",
+        "`localfile`, `s3`, `gcs`, `oss`, or `hdfs`, which can mean any of the others, depending"
+        " on `storage.type` or `fs.defaultFS` (`file:///`: local files)",
     ),
     _key(
         NAMESPACE,
         OptionKind.TEXT,
         "checkpoint.storage_root",
-        "the directory for checkpoints: an absolute path (`checkpoints` in the home without it), a"
-        " folder of the bucket, or a whole address that fsspec knows",
+        "the directory for checkpoints: an absolute path (by default `checkpoints` in the home), a"
+        " folder of the bucket, or a full address that fsspec supports",
     ),
     _key(
         PLUGIN_CONFIG,
@@ -222,7 +221,7 @@ _HTTP = (
         "http.host",
         OptionKind.TEXT,
         "http.host",
-        "address to listen on; `0.0.0.0` for all of the host's",
+        "address to listen on; `0.0.0.0` for all addresses of the host",
     ),
     _key(
         "http.port",
@@ -236,7 +235,7 @@ _HTTP = (
         "http.enable-dynamic-port",
         OptionKind.BOOL,
         "http.dynamic_port",
-        "take the next free port where the port is taken",
+        "use the next free port if the port is taken",
     ),
     _key(
         "http.port-range",
@@ -250,22 +249,22 @@ _HTTP = (
         "http.context-path",
         OptionKind.TEXT,
         "http.context_path",
-        "path in front of every address: `/tidegate`",
+        "prefix of every path: `/tidegate`",
     ),
-    _key("http.enable-basic-auth", OptionKind.BOOL, "http.basic_auth", "ask for user and password"),
+    _key("http.enable-basic-auth", OptionKind.BOOL, "http.basic_auth", "require user and password"),
     _key("http.basic-auth-username", OptionKind.TEXT, "http.username", "the user"),
     _key("http.basic-auth-password", OptionKind.TEXT, "http.password", "the password", secret=True),
     _key(
         "http.enable-token-auth",
         OptionKind.BOOL,
         "http.tokens",
-        "ask for a token (`tidegate token create`); always on where others than this host can come",
+        "require a token (`tidegate token create`); always on if other hosts can connect",
     ),
     _key(
         HTTPS,
         OptionKind.BOOL,
         "http.https",
-        "serve the API by https, on https-port, and not by http",
+        "serve the API with https, on https-port, instead of http",
     ),
     _key(
         "http.https-port",
@@ -279,41 +278,42 @@ _HTTP = (
         "http.certificate-file",
         OptionKind.TEXT,
         "http.certificate",
-        "PEM file with the server's certificate, and those between it and its authority",
+        "PEM file with the server's certificate and the intermediate ones",
     ),
     _key(
         "http.private-key-file",
         OptionKind.TEXT,
         "http.private_key",
-        "PEM file with the key of the certificate, without a pass phrase, for its owner only",
+        "PEM file with the key of the certificate, without a pass phrase, readable only by its"
+        " owner",
     ),
     _key(
         "http.client-authorities-file",
         OptionKind.TEXT,
         "http.client_authorities",
-        "PEM file of authorities: clients must show a certificate of one of them",
+        "PEM file of authorities: clients must present a certificate of one of them",
     ),
     _key(
         "http.allowed-hosts",
         OptionKind.LIST,
         "http.allowed_hosts",
         "names, with or without a port, that requests may have in `Host`, besides loopback names"
-        " and the address of the server; others are refused with 421, so that no web page can point"
-        " a name of its own at this server",
+        " and the address of the server; others are refused with 421, which prevents DNS rebinding"
+        " by web pages",
     ),
     _key(
         "http.external-url",
         OptionKind.TEXT,
         "http.external_url",
         "`https://name[:port]` under which browsers reach this server through a proxy; its pages"
-        " may act, and its name is an allowed host",
+        " may change jobs, and its name is an allowed host",
     ),
     _key(
         "http.header-timeout-ms",
         OptionKind.INT,
         "http.header_timeout_ms",
-        "milliseconds for the TLS handshake, and again for the head of the first request; then the"
-        " connection is closed",
+        "milliseconds for the TLS handshake, and again for the headers of the first request; then"
+        " the connection is closed",
         minimum=100,
         maximum=600_000,
     ),
@@ -337,8 +337,8 @@ _HTTP = (
         "http.max-connections",
         OptionKind.INT,
         "http.connections_max",
-        "open connections at most; 0: what the limit of descriptors allows after a reserve for"
-        " drivers and the store. At the limit the oldest one that waits for a request is closed",
+        "maximum open connections; 0: what the limit of descriptors allows after a reserve for"
+        " drivers and the store. At the limit the connection that is idle longest is closed",
         minimum=0,
         maximum=1_000_000,
     ),
@@ -346,8 +346,8 @@ _HTTP = (
         "http.max-connections-per-peer",
         OptionKind.INT,
         "http.connections_per_peer_max",
-        "open connections of one address (IPv6: one /64 network) at most; 0: half of"
-        " `max-connections`. Raise it behind a proxy",
+        "maximum open connections of one address (IPv6: one /64 network); 0: half of"
+        " `max-connections`. Increase it behind a proxy",
         minimum=0,
         maximum=1_000_000,
     ),
@@ -358,14 +358,14 @@ _PROCESSES = (
         "job-schedule-strategy",
         OptionKind.ENUM,
         "coordinator.schedule",
-        "what becomes of a job that finds no slot: it waits, or it is refused",
+        "whether a job without a free slot waits or is refused",
         choices=tuple(strategy.value for strategy in ScheduleStrategy),
     ),
     _key(
         "coordinator.lease-ms",
         OptionKind.INT,
         "coordinator.lease_ms",
-        "milliseconds without a sign of life until another coordinator takes the lead",
+        "milliseconds without a heartbeat until another coordinator becomes leader",
         minimum=200,
     ),
     _key(
@@ -386,34 +386,34 @@ _PROCESSES = (
         "worker.lease-ms",
         OptionKind.INT,
         "worker.lease_ms",
-        "milliseconds without a sign of life until a worker counts as gone",
+        "milliseconds without a heartbeat until a worker counts as lost",
         minimum=200,
     ),
     _key(
         "worker.tags",
         OptionKind.MAP,
         "worker.tags",
-        "what this worker is; a job's `tag_filter` asks for it",
+        "attributes of this worker that a job's `tag_filter` can require",
     ),
     _key(
         DYNAMIC_SLOT,
         OptionKind.BOOL,
         "",
-        "as many jobs at a time on a worker as its memory allows; false: `slot-num`",
+        "run as many jobs at a time on a worker as its memory allows; false: `slot-num`",
         default=True,
     ),
     _key(
         SLOT_NUM,
         OptionKind.INT,
         "worker.slots",
-        "jobs at a time on a worker, where `dynamic-slot` is false; 2 for each core without it",
+        "jobs at a time on a worker if `dynamic-slot` is false; by default 2 for each core",
         minimum=1,
     ),
     _key(
         "driver.warm",
         OptionKind.INT,
         "worker.warm",
-        "drivers that wait on each worker with a started JVM",
+        "idle drivers with a started JVM on each worker",
         minimum=0,
         maximum=64,
     ),
@@ -421,7 +421,7 @@ _PROCESSES = (
         "event-report-http.url",
         OptionKind.TEXT,
         "events.url",
-        "where changes of jobs are reported by POST",
+        "URL to which job state changes are sent by POST",
     ),
     _key(
         "event-report-http.headers",
@@ -442,16 +442,15 @@ _PROCESSES = (
 KEYS: tuple[Key, ...] = (*_STATE, *_CHECKPOINT, *_HTTP, *_PROCESSES)
 OPTIONS = OptionSet(tuple(key.option for key in KEYS))
 
-# Accepted, without a meaning here, named once at start: the key (or the block, with all below it)
-# and why.
+# Accepted without effect, logged once at start: the key (or the block, with all below it) and why.
 IGNORED: dict[str, str] = {
-    "backup-count": "the store keeps its own copies",
+    "backup-count": "the store has its own replication",
     "queue-type": "rows do not pass through queues",
-    "print-execution-info-interval": "the API and the metrics tell at any time",
-    "print-job-metrics-info-interval": "the API and the metrics tell at any time",
+    "print-execution-info-interval": "the API and the metrics show it at any time",
+    "print-job-metrics-info-interval": "the API and the metrics show it at any time",
     "job-metrics-backup-interval": "`state.write-behind-delay` decides",
     "job-metrics-partition-count": "every pipeline has a record of its own",
-    "health-metrics-timeout-seconds": "nobody is asked for metrics: they are in the store",
+    "health-metrics-timeout-seconds": "metrics are read from the store",
     "task_execution_thread_share_mode": "Spark runs the tasks",
     "slot-service.slot-allocate-strategy": "the coordinator chooses the worker",
     "slot-service.slot-allocation-strategy": "the coordinator chooses the worker",
@@ -462,19 +461,19 @@ IGNORED: dict[str, str] = {
     "checkpoint.restore-progress-timeout": "deadlines are always on",
     "checkpoint.restore-progress-fail-fast": "deadlines are always on",
     "http.key-store-path": (
-        "PEM files stand in its place: certificate-file, private-key-file, client-authorities-file"
+        "PEM files replace it: certificate-file, private-key-file, client-authorities-file"
     ),
     "http.key-store-password": (
-        "PEM files stand in its place: certificate-file, private-key-file, client-authorities-file"
+        "PEM files replace it: certificate-file, private-key-file, client-authorities-file"
     ),
     "http.key-manager-password": (
-        "PEM files stand in its place: certificate-file, private-key-file, client-authorities-file"
+        "PEM files replace it: certificate-file, private-key-file, client-authorities-file"
     ),
     "http.trust-store-path": (
-        "PEM files stand in its place: certificate-file, private-key-file, client-authorities-file"
+        "PEM files replace it: certificate-file, private-key-file, client-authorities-file"
     ),
     "http.trust-store-password": (
-        "PEM files stand in its place: certificate-file, private-key-file, client-authorities-file"
+        "PEM files replace it: certificate-file, private-key-file, client-authorities-file"
     ),
     "http.upload-max-file-size-mb": "the limit is fixed",
     "http.upload-max-request-size-mb": "the limit is fixed",
@@ -485,29 +484,29 @@ IGNORED: dict[str, str] = {
     "stain-trace": "there are no stain traces",
     "metadata": "there is no external metadata centre",
     "managed-source-runtime": "Spark runs the sources",
-    "map": "`state.url` is where the state is kept",
-    "map-store": "`state.url` is where the state is kept",
+    "map": "`state.url` determines where the state is stored",
+    "map-store": "`state.url` determines where the state is stored",
 }
 
-# Where a default is not the one of the reference: why.
-DIFFERENCES: dict[str, str] = {
+# Why a default differs from SeaTunnel's.
+SEATUNNEL_DIFFERENCES: dict[str, str] = {
     "job-schedule-strategy": (
         "WAIT, not REJECT: a job that is submitted during a failover must not fail for it."
     ),
     "checkpoint.retain-after-job-cancelled": "true, not false: every stop can be resumed.",
     "checkpoint.storage.max-retained": "3, as in the packaged file, not 20.",
     "checkpoint.interval": "10 s, as in the packaged file, not 5 minutes.",
-    "checkpoint.tolerable-failure": "Understood; elsewhere it is ignored.",
+    "checkpoint.tolerable-failure": "Supported; SeaTunnel ignores it.",
     "http.enable-http": "true, as in the packaged file.",
     "http.host": (
-        "A key of ours: who submits a job runs code, so only this host can reach the API unless the"
-        " file says otherwise."
+        "Not a key of SeaTunnel: submitting a job means running code, so only this host can reach"
+        " the API by default."
     ),
 }
 
 
 def ignored_by(key: str) -> str:
-    """The entry of IGNORED that a key falls under, or nothing.
+    """Return the entry of IGNORED that a key belongs to, or an empty text.
 
     Keys of the stain trace are written with and without a block.
     """

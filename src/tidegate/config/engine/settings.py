@@ -1,8 +1,8 @@
-"""The engine's file -> EngineSettings, where every value came from, and all that is wrong with it.
+"""Load the engine's file as EngineSettings, with the source of every value and all problems.
 
-Callers: cli (server, worker, run, config show). Reads the file and what `${file:...}` names; the
-environment is an argument. Starts nothing, and never raises for what it reads: who uses the
-settings looks for problems of Severity.ERROR first.
+Callers: cli (server, worker, run, config show). Reads the file and those that `${file:...}` names;
+the environment is an argument. Starts nothing, and never raises for what it reads: callers must
+check for problems of Severity.ERROR first.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.config.engine.checks import check, slots
-from tidegate.config.engine.flat_keys import Flat, flatten
+from tidegate.config.engine.flat_keys import FlatSettings, flatten
 from tidegate.config.engine.options import (
     IGNORED,
     KEYS,
@@ -24,12 +24,12 @@ from tidegate.config.engine.options import (
     ignored_by,
     with_value,
 )
-from tidegate.config.engine.storage import storage
+from tidegate.config.engine.storage import checkpoint_storage
 from tidegate.config.engine.yaml_reader import parse_yaml
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings, ScheduleStrategy
 from tidegate.model.errors import UserError
-from tidegate.model.problem import Location, Problem, ProblemKind, Severity, nearest
+from tidegate.model.problem import Location, Problem, ProblemKind, Severity, closest_match
 from tidegate.plugin.option import Block, OptionKind, Values, as_text, coerce
 
 CONFIG_VARIABLE = "TIDEGATE_CONFIG"
@@ -39,13 +39,13 @@ FILE_NAMES = ("tidegate.yaml", "seatunnel.yaml")
 class ValueOrigin(StrEnum):
     DEFAULT = "default"
     FILE = "file"
-    ENVIRONMENT = "environment"  # by a variable, or another file, that the file names
+    ENVIRONMENT = "environment"  # a variable, or another file, that the file refers to
     COMMAND_LINE = "command line"
 
 
 @dataclass(frozen=True, slots=True)
 class ValueSource:
-    """Where one value came from."""
+    """Where a value came from."""
 
     origin: ValueOrigin = ValueOrigin.DEFAULT
     at: Location | None = None
@@ -61,53 +61,53 @@ class ValueSource:
 class EngineSources:
     """Where the settings came from.
 
-    `file` is empty where there is none; `ignored` are its keys without a meaning here.
+    `file` is empty if there is none; `ignored` are its keys without effect.
     """
 
     file: str = ""
-    places: Mapping[str, ValueSource] = field(default_factory=dict)
+    origins: Mapping[str, ValueSource] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
 
     def of(self, key: str) -> ValueSource:
-        """The source of a key: `http.port`, or an entry of a block: `spark.master`."""
-        return self.places.get(key, ValueSource())
+        """Return the source of a key: `http.port`, or an entry of a block: `spark.master`."""
+        return self.origins.get(key, ValueSource())
 
 
-Loaded = tuple[EngineSettings, EngineSources, list[Problem]]
+LoadedSettings = tuple[EngineSettings, EngineSources, list[Problem]]
 
 
 def load_engine(
     path: Path | None, environ: Mapping[str, str], *, home: Home | None = None, strict: bool = False
-) -> Loaded:
-    """The settings in force: of `path`, else TIDEGATE_CONFIG, else `tidegate.yaml` or
-    `seatunnel.yaml` of the home, else defaults.
+) -> LoadedSettings:
+    """Load the settings in effect.
 
-    `home` is found in the environment where none is given; `strict` makes unknown keys errors. A
-    file that is missing is a problem too.
+    They come from `path`, else TIDEGATE_CONFIG, else `tidegate.yaml` or `seatunnel.yaml` in the
+    home, else defaults. Without `home`, it is determined by the environment. `strict` makes unknown
+    keys errors. A missing file is a problem too.
     """
-    place = find_file(path, environ, home or Home.find(None, environ))
-    if place is None:
+    file = find_file(path, environ, home or Home.find(None, environ))
+    if file is None:
         return EngineSettings(), EngineSources(), []
     try:
-        text = _text_of(place)
+        text = _text_of(file)
     except UserError as error:
-        problem = Problem(kind=ProblemKind.SYNTAX, message=str(error), at=Location(str(place)))
-        return EngineSettings(), EngineSources(file=str(place)), [problem]
-    return read_engine(text, str(place), environ, strict=strict)
+        problem = Problem(kind=ProblemKind.SYNTAX, message=str(error), at=Location(str(file)))
+        return EngineSettings(), EngineSources(file=str(file)), [problem]
+    return read_engine(text, str(file), environ, strict=strict)
 
 
 def find_file(path: Path | None, environ: Mapping[str, str], home: Home) -> Path | None:
-    """The engine's file. One that was asked for need not be there; those of the home are."""
-    wanted = path or (Path(environ[CONFIG_VARIABLE]) if environ.get(CONFIG_VARIABLE) else None)
-    return wanted or next(
+    """Find the engine's file. A requested one need not exist; those of the home must."""
+    requested = path or (Path(environ[CONFIG_VARIABLE]) if environ.get(CONFIG_VARIABLE) else None)
+    return requested or next(
         (file for name in FILE_NAMES if (file := home.root / name).is_file()), None
     )
 
 
 def read_engine(
     text: str, name: str, environ: Mapping[str, str], *, strict: bool = False
-) -> Loaded:
-    """The settings of a text."""
+) -> LoadedSettings:
+    """Read the settings of a text."""
     flat = flatten(parse_yaml(text, name), environ, strict=strict)
     ours = {key: leaf for key, leaf in flat.leaves.items() if not ignored_by(key)}
     block = Block(
@@ -120,17 +120,18 @@ def read_engine(
     ignored = tuple(dict.fromkeys(entry for key in flat.leaves if (entry := ignored_by(key))))
     found = [*flat.problems, *problems, *check(settings, values, block), *_notice(flat, ignored)]
     refused = {problem.path for problem in problems if problem.severity is Severity.ERROR}
-    sources = EngineSources(file=name, places=_places(flat, refused), ignored=ignored)
+    sources = EngineSources(file=name, origins=_origins(flat, refused), ignored=ignored)
     return settings, sources, sorted(found, key=lambda problem: problem.at.line)
 
 
 def override(
     settings: EngineSettings, sources: EngineSources, given: Mapping[str, Any]
 ) -> tuple[EngineSettings, EngineSources]:
-    """The settings with what the command line gives for keys such as `http.port`; None means: not
-    given. UserError for a value that cannot be.
+    """Apply the command line's values for keys such as `http.port`; None means not set.
+
+    UserError for an invalid value.
     """
-    places = dict(sources.places)
+    origins = dict(sources.origins)
     for name, raw in given.items():
         if raw is None:
             continue
@@ -141,37 +142,37 @@ def override(
             settings = with_value(settings, key.field, _converted(key, coerce(key.option, raw)))
         except ValueError as error:
             raise UserError(f"{name}: {error}") from None
-        places[name] = ValueSource(ValueOrigin.COMMAND_LINE)
-    return settings, replace(sources, places=places)
+        origins[name] = ValueSource(ValueOrigin.COMMAND_LINE)
+    return settings, replace(sources, origins=origins)
 
 
 def _hint(name: str) -> str:
-    close = nearest(name, [key.name for key in KEYS])
+    close = closest_match(name, [key.name for key in KEYS])
     return f"; did you mean {close!r}?" if close else ""
 
 
-def _text_of(place: Path) -> str:
+def _text_of(path: Path) -> str:
     try:
-        return place.read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise UserError(f"there is no engine's file {place}") from None
+        raise UserError(f"the engine's file {path} does not exist") from None
     except IsADirectoryError:
-        raise UserError(f"{place} is a directory, not an engine's file") from None
+        raise UserError(f"{path} is a directory, not an engine's file") from None
     except OSError as error:
         raise UserError(
-            f"the engine's file {place} cannot be read: {error.strerror or error}"
+            f"the engine's file {path} cannot be read: {error.strerror or error}"
         ) from None
     except UnicodeDecodeError:
-        raise UserError(f"the engine's file {place} is not UTF-8 text") from None
+        raise UserError(f"the engine's file {path} is not UTF-8 text") from None
 
 
 def _settings(values: Values, block: Block) -> EngineSettings:
-    """What the file gives; all else is as it was."""
+    """Apply the file's values to the defaults."""
     settings = EngineSettings()
     for key in KEYS:
         if key.field and any(block.find(name) for name in (key.name, *key.option.fallbacks)):
             settings = with_value(settings, key.field, _converted(key, values[key.name]))
-    where = storage(values)
+    where = checkpoint_storage(values)
     settings = with_value(settings, "worker.slots", slots(values, os.cpu_count() or 1))
     settings = with_value(settings, "checkpoint.storage_type", where.type)
     return with_value(settings, "checkpoint.storage_root", where.root)  # type: ignore[no-any-return]  # with_value keeps the type
@@ -186,7 +187,7 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
 
 
 def _converted(key: Key, value: Any) -> Any:
-    """The setting from the value of an option."""
+    """Convert the value of an option to the setting."""
     if key.option.kind is OptionKind.MAP:
         return {
             name: as_text(inner)
@@ -196,8 +197,11 @@ def _converted(key: Key, value: Any) -> Any:
     return _CONVERTERS[key.name](value) if key.name in _CONVERTERS else value
 
 
-def _spark(flat: Flat) -> dict[str, str]:
-    """All below `spark`, with its prefix, which may be written twice: `spark: {spark.master: ...}`."""
+def _spark(flat: FlatSettings) -> dict[str, str]:
+    """Collect all keys below `spark`, with that prefix.
+
+    It may be written twice: `spark: {spark.master: ...}`.
+    """
     found: dict[str, str] = {}
     for key, leaf in flat.leaves.items():
         if key.startswith(f"{SPARK}."):
@@ -213,21 +217,21 @@ def _spark_key(key: str) -> str:
     return f"{SPARK}.{key.removeprefix(f'{SPARK}.').removeprefix(f'{SPARK}.')}"
 
 
-def _places(flat: Flat, refused: set[str]) -> dict[str, ValueSource]:
-    """The sources of what the file gives. A value that was refused is not in force."""
+def _origins(flat: FlatSettings, refused: set[str]) -> dict[str, ValueSource]:
+    """Return the sources of the file's values, except those that were refused."""
     names = {fallback: key.name for key in KEYS for fallback in key.option.fallbacks}
-    places: dict[str, ValueSource] = {}
+    origins: dict[str, ValueSource] = {}
     for key, leaf in flat.leaves.items():
         name = _spark_key(key) if key.startswith(f"{SPARK}.") else names.get(key, key)
         if f"{flat.root}.{key}" not in refused:
-            places[name] = ValueSource(
+            origins[name] = ValueSource(
                 ValueOrigin.ENVIRONMENT if leaf.names else ValueOrigin.FILE, leaf.at, leaf.names
             )
-    return places
+    return origins
 
 
-def _notice(flat: Flat, ignored: tuple[str, ...]) -> Iterator[Problem]:
-    """One for all keys that mean nothing here: a person wants to know it once."""
+def _notice(flat: FlatSettings, ignored: tuple[str, ...]) -> Iterator[Problem]:
+    """Report all keys without effect in a single notice."""
     if ignored:
         listed = ", ".join(f"{key} (line {flat.locate((key,)).line})" for key in ignored)
         text = f"these keys have no meaning here and are ignored: {listed}"

@@ -1,8 +1,8 @@
-"""Where checkpoints go, from the words of the engine's file: a path, or an address such as
-s3://bucket/folder. Caller: engine. Pure.
+"""Determine where checkpoints are stored, from the keys of the engine's file.
 
-`hdfs` is also the name for all file systems of Hadoop, the local one and S3 among them. An address
-as the namespace says everything by itself.
+Caller: engine. Pure. The result is a path, or an address such as s3://bucket/folder. `hdfs` also
+means all file systems of Hadoop, the local one and S3 among them. An address as the namespace is
+sufficient by itself.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,32 +13,32 @@ from tidegate.config.engine.options import NAMESPACE, PLUGIN_CONFIG, STORAGE_TYP
 from tidegate.plugin.option import Values
 
 LOCAL, HDFS = "localfile", "hdfs"
-FOLDER = "tidegate/checkpoints"  # in a bucket, where no namespace is given
+FOLDER = "tidegate/checkpoints"  # in a bucket, by default
 # The scheme of every storage that has buckets, and the key that names one.
 BUCKETS: Mapping[str, tuple[str, str]] = {
     "s3": ("s3", "s3.bucket"),
     "gcs": ("gs", "gcs.bucket"),
     "oss": ("oss", "oss.bucket"),
 }
-SAME = {"local": LOCAL, "file": LOCAL, "s3a": "s3", "s3n": "s3", "gs": "gcs"}
+ALIASES = {"local": LOCAL, "file": LOCAL, "s3a": "s3", "s3n": "s3", "gs": "gcs"}
 KEY, SECRET = "fs.s3a.access.key", "fs.s3a.secret.key"
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStorageSettings:
-    """Where checkpoints go. An empty root: below the home, or not told."""
+    """Where checkpoints are stored. The root is empty if it is below the home or unknown."""
 
     type: str
     root: str
 
 
-def storage(values: Values) -> CheckpointStorageSettings:
-    """The storage that is meant."""
+def checkpoint_storage(values: Values) -> CheckpointStorageSettings:
+    """Determine the storage that the options mean."""
     options: Mapping[str, Any] = values[PLUGIN_CONFIG] or {}
     given = str(values[NAMESPACE] or "")
     scheme, separator, _ = given.partition("://")
     if separator and scheme != "file":
-        return CheckpointStorageSettings(SAME.get(scheme, scheme), given.rstrip("/"))
+        return CheckpointStorageSettings(ALIASES.get(scheme, scheme), given.rstrip("/"))
     kind, default_fs = _kind(str(values[STORAGE_TYPE]).lower(), options)
     if kind in BUCKETS:
         return CheckpointStorageSettings(kind, _in_bucket(kind, default_fs, given, options))
@@ -51,13 +51,13 @@ def storage(values: Values) -> CheckpointStorageSettings:
 
 
 def _kind(kind: str, options: Mapping[str, Any]) -> tuple[str, str]:
-    """The kind, and the address that `fs.defaultFS` gives."""
+    """Return the kind, and the address of `fs.defaultFS`."""
     default_fs = str(options.get("fs.defaultFS", "")).rstrip("/")
     if kind == HDFS:
         kind = str(options.get("storage.type", kind)).lower()
     if kind == HDFS and default_fs:
         kind = default_fs.partition(":")[0]
-    return SAME.get(kind, kind), default_fs
+    return ALIASES.get(kind, kind), default_fs
 
 
 def _in_bucket(kind: str, default_fs: str, given: str, options: Mapping[str, Any]) -> str:
@@ -67,16 +67,16 @@ def _in_bucket(kind: str, default_fs: str, given: str, options: Mapping[str, Any
 
 
 def storage_problems(values: Values) -> Iterator[tuple[tuple[str, ...], str]]:
-    """(key, what is wrong with it)."""
+    """Yield pairs of a key and what is wrong with it."""
     options: Mapping[str, Any] = values[PLUGIN_CONFIG] or {}
-    where = storage(values)
+    where = checkpoint_storage(values)
     if where.type == LOCAL:
         if where.root and not where.root.startswith("/"):
             yield (
                 (NAMESPACE,),
                 (
-                    "the directory for checkpoints has to be an absolute path: several processes"
-                    " use it, each from its own place"
+                    "the directory for checkpoints must be an absolute path: several processes"
+                    " use it, each with its own working directory"
                 ),
             )
         return
@@ -105,7 +105,7 @@ def storage_problems(values: Values) -> Iterator[tuple[tuple[str, ...], str]]:
         yield (
             (PLUGIN_CONFIG,),
             (
-                f"{KEY} and {SECRET} belong together: give both, or neither to use the host's own"
+                f"{KEY} and {SECRET} belong together: set both, or neither to use the host's own"
                 " credentials"
             ),
         )

@@ -1,5 +1,6 @@
-"""The settings in force as rows for people and machines: every key, its value, where it came from;
-secrets masked. Caller: `tidegate config show`.
+"""The settings in effect as rows: every key, its value, its source; secrets masked.
+
+Caller: `tidegate config show`.
 """
 
 from collections.abc import Iterator
@@ -26,19 +27,24 @@ WEBHOOK = "event-report-http.url"
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownSetting:
     key: str
     value: Any
     source: ValueSource
 
 
-def in_force(settings: EngineSettings, sources: EngineSources, home: Home) -> list[Shown]:
-    """Every key, in the order of the reference page; blocks with free keys by entry, Spark's last."""
+def effective_settings(
+    settings: EngineSettings, sources: EngineSources, home: Home
+) -> list[ShownSetting]:
+    """List every key, in the order of the reference page.
+
+    Blocks with free keys are listed by entry, Spark's last.
+    """
     rows = [row for key in KEYS if key.name != HTTPS for row in _rows(key, settings, sources, home)]
     return [
         *rows,
         *(
-            Shown(name, mask_value(name, value), sources.of(name))
+            ShownSetting(name, mask_value(name, value), sources.of(name))
             for name, value in sorted(settings.spark.items())
         ),
     ]
@@ -46,25 +52,27 @@ def in_force(settings: EngineSettings, sources: EngineSources, home: Home) -> li
 
 def _rows(
     key: Key, settings: EngineSettings, sources: EngineSources, home: Home
-) -> Iterator[Shown]:
+) -> Iterator[ShownSetting]:
     value = _value(key, settings, home)
     if key.option.kind is OptionKind.MAP:
         for name, inner in sorted(value.items()):
             full = f"{key.name}.{name}"
-            yield Shown(
+            yield ShownSetting(
                 full,
-                MASK if key.option.secret else mask_value(full, inner, free=full.startswith(STORAGE)),
+                MASK
+                if key.option.secret
+                else mask_value(full, inner, free=full.startswith(STORAGE)),
                 sources.of(full),
             )
         return
-    hidden = key.option.secret and key.name != STATE_URL  # an address is worth seeing
-    free = key.name == WEBHOOK  # the path of such an address is a password
+    hidden = key.option.secret and key.name != STATE_URL  # the address is useful to see
+    free = key.name == WEBHOOK  # the path of such an address can be a secret
     seen = mask_value("", value, free=free) if isinstance(value, str) else value
-    yield Shown(key.name, MASK if hidden and value else seen, sources.of(key.name))
+    yield ShownSetting(key.name, MASK if hidden and value else seen, sources.of(key.name))
 
 
 def _value(key: Key, settings: EngineSettings, home: Home) -> Any:
-    """The setting; where it is empty, what is used instead."""
+    """Return the setting, or what is used instead if it is empty."""
     if key.name == DYNAMIC_SLOT:
         return settings.worker.slots is None
     value = value_at(settings, key.field)

@@ -1,9 +1,8 @@
-"""YAML text -> Document: plain data with the line of every key, and every mistake. Caller: engine.
-It knows no key.
+"""Parse YAML as a Document: plain data with the line of every key, and every mistake.
 
-Values are those of YAML 1.2, as the reference reads them: `on`, `off`, `yes`, `no`, `12:30` and
-dates are text. Nothing is ever constructed: a tag other than those of plain values is a mistake,
-and what aliases blow up is cut off.
+Caller: engine. It knows no key. Values are those of YAML 1.2, as in SeaTunnel: `on`, `off`, `yes`,
+`no`, `12:30` and dates are text. No objects are constructed: tags other than those of plain values
+are mistakes, and the expansion of aliases is limited.
 """
 
 import re
@@ -56,9 +55,9 @@ _SCALARS: dict[str, Callable[[str], Data]] = {
 
 
 def parse_yaml(text: str, name: str) -> Document:
-    """The document of a text.
+    """Parse a text.
 
-    `data` is what could be read; with a mistake of syntax it is empty.
+    `data` is what could be read; it is empty after a syntax error.
     """
     problems = SyntaxProblems()
     reading = _YamlReader(name, problems)
@@ -69,12 +68,12 @@ def parse_yaml(text: str, name: str) -> Document:
             f"the file has more than {CHARS_MAX:,} characters: it is not an engine's file",
         )
     else:
-        data = reading.whole(text)
+        data = reading.read(text)
     return Document(name=name, data=data, positions=reading.positions, problems=problems.problems)
 
 
-class _TooMuch(Exception):
-    """More nodes, or deeper, than any settings need."""
+class _LimitExceeded(Exception):
+    """More nodes, or deeper nesting, than any settings need."""
 
 
 class _YamlReader:
@@ -84,14 +83,14 @@ class _YamlReader:
         self.positions: Positions = {}
         self._nodes = 0
 
-    def whole(self, text: str) -> dict[str, Data]:
+    def read(self, text: str) -> dict[str, Data]:
         try:
             root = yaml.compose(text, Loader=_PlainLoader)
             if root is None or (isinstance(root, yaml.ScalarNode) and root.tag == _TAG + "null"):
                 return {}
             if not isinstance(root, yaml.MappingNode):
                 self.problems.add(
-                    self._at(root), "an engine's file is a block of keys and values, this is none"
+                    self._at(root), "an engine's file must be a block of keys and values"
                 )
                 return {}
             return self._mapping(root, ())
@@ -104,9 +103,9 @@ class _YamlReader:
             position = getattr(error, "position", 0)
             self.problems.add(
                 Location(self.name, text.count("\n", 0, position) + 1),
-                "there is a character here that YAML does not allow",
+                "this line has a character that YAML does not allow",
             )
-        except (_TooMuch, RecursionError):
+        except (_LimitExceeded, RecursionError):
             self.problems.add(
                 Location(self.name),
                 f"the file is nested too deep or, with its aliases, has more than {NODES_MAX:,}"
@@ -117,7 +116,7 @@ class _YamlReader:
     def _value(self, node: Any, path: Path) -> Data:
         self._nodes += 1
         if self._nodes > NODES_MAX or len(path) > DEPTH_MAX:
-            raise _TooMuch
+            raise _LimitExceeded
         if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode) and node.tag == _TAG + "seq":
@@ -128,19 +127,19 @@ class _YamlReader:
         data: dict[str, Data] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
-                self.problems.add(self._at(key_node), "a key has to be a single word")
+                self.problems.add(self._at(key_node), "a key must be a single word")
                 continue
             key = str(key_node.value)
             here: Path = (*path, key)
             if key == "<<":
                 self.problems.add(
                     self._at(key_node),
-                    "`<<` (merging blocks) is not understood: write the keys out",
+                    "`<<` (merging blocks) is not supported: write the keys out",
                 )
             elif key in data:
                 self.problems.add(
                     self._at(key_node),
-                    f"{key} is given twice, first on line {self.positions[here].line}",
+                    f"{key} is set twice, first on line {self.positions[here].line}",
                 )
             else:
                 self.positions[here] = self._at(key_node)
@@ -148,12 +147,12 @@ class _YamlReader:
         return data
 
     def _scalar(self, node: Any) -> Data:
-        """A plain value. What stands there may be a secret: no message shows it."""
+        """Convert a scalar. It may be a secret: no message shows it."""
         kind = str(node.tag).removeprefix(_TAG)
         if not isinstance(node, yaml.ScalarNode) or kind not in _SCALARS:
             self.problems.add(
                 self._at(node),
-                "a value with a tag (!...) is not understood: a text that begins with ! needs"
+                "a value with a tag (!...) is not supported: a text that begins with ! needs"
                 " quotes",
             )
             return None
@@ -168,16 +167,17 @@ class _YamlReader:
 
 
 def _sentence(error: yaml.MarkedYAMLError) -> str:
-    """What is wrong, without the words of the file: `*word` and `&word` are unquoted values far
-    more often than aliases, passwords among them.
+    """Describe a syntax error without quoting the file.
+
+    `*word` and `&word` are unquoted values far more often than aliases, passwords among them.
     """
-    told = error.problem or "this is not YAML"
-    if "alias" in told or "anchor" in told:
+    problem = error.problem or "this is not YAML"
+    if "alias" in problem or "anchor" in problem:
         return (
-            "there is an alias (*...) or anchor (&...) here that does not fit: a text that begins"
-            " with * or & needs quotes"
+            "this line has an invalid alias (*...) or anchor (&...): a text that begins with * or &"
+            " needs quotes"
         )
-    if "'\\t'" in told:
-        return "there is a tab here: YAML is indented with spaces"
-    told = re.sub(r"(['\"])[^'\"\s<>]{2,}\1", "...", told)
-    return f"this is not YAML: {error.context + ', ' if error.context else ''}{told}"
+    if "'\\t'" in problem:
+        return "this line has a tab: YAML is indented with spaces"
+    problem = re.sub(r"(['\"])[^'\"\s<>]{2,}\1", "...", problem)
+    return f"this is not YAML: {error.context + ', ' if error.context else ''}{problem}"

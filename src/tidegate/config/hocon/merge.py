@@ -1,11 +1,10 @@
-"""What was written -> one tree with later fields merged over earlier ones; substitutions are not
-yet filled in.
+"""Merge the fields of a syntax tree; substitutions are resolved later.
 
-Caller: hocon. Here are the two things in which the reference's dialect differs from HOCON: a dot in
-a key does not nest (`->` does), and an object under `source`, `transform` or `sink` is a list of
-its children, in file order, each with its key as `plugin_name`. Two differences from the reference,
-where that one loses what was written: a nested key of such a name becomes a list only if all its
-children are blocks, and an include inside of such a block adds its plugins.
+Caller: hocon. Implements the two differences of SeaTunnel's dialect from HOCON: a dot in a key does
+not nest (`->` does), and an object under `source`, `transform` or `sink` is a list of its children,
+in file order, each with its key as `plugin_name`. Two differences from SeaTunnel, which loses parts
+of the file there: a nested key of such a name becomes a list only if all its children are blocks,
+and an include inside of such a block adds its plugins.
 """
 
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from tidegate.config.hocon.syntax import (
     ListNode,
     ObjectNode,
     Reference,
-    Written,
+    SyntaxNode,
 )
 from tidegate.model.job import Path
 from tidegate.model.problem import Location
@@ -31,16 +30,16 @@ PLUGIN_NAME = "plugin_name"
 
 @dataclass(slots=True)
 class Branch:
-    """An object: values and the place of each key, in file order."""
+    """An object: values and the location of each key, in file order."""
 
     at: Location
     entries: "dict[str, Value]" = field(default_factory=dict)
-    places: dict[str, Location] = field(default_factory=dict)
+    locations: dict[str, Location] = field(default_factory=dict)
 
     def put(self, key: str, value: "Value", at: Location) -> None:
-        """Set a key; it keeps its first place in the order and takes the new line."""
+        """Set a key; it keeps its first position in the order and gets the new line."""
         self.entries[key] = value
-        self.places[key] = at
+        self.locations[key] = at
 
 
 @dataclass(slots=True)
@@ -51,7 +50,7 @@ class Sequence:
 
 @dataclass(slots=True)
 class Joined:
-    """Values side by side, of which at least one may be a substitution."""
+    """Values on one line, of which at least one may be a substitution."""
 
     at: Location
     parts: "list[Value]"
@@ -59,9 +58,7 @@ class Joined:
 
 @dataclass(slots=True)
 class Stack:
-    """Values of one key, earliest first, that can be merged only when their substitutions are
-    known.
-    """
+    """Values of one key, earliest first, that can only be merged after substitution."""
 
     at: Location
     layers: "list[Value]"
@@ -82,19 +79,19 @@ Warn: TypeAlias = Callable[[Location, str], None]
 
 @dataclass(slots=True)
 class Builder:
-    """Builds the tree of one file and of what it includes. `dialect` is off for JSON."""
+    """Builds the tree of one file and its includes. `dialect` is off for JSON."""
 
     load: Loader
     warn: Warn
     dialect: bool = True
-    _prefix: Path = ()  # where the file that is being read was included
+    _prefix: Path = ()  # where the current file was included
 
     def root(self, node: ObjectNode) -> Branch:
-        """The tree of a whole file."""
+        """Build the tree of a complete file."""
         return self._branch(node, ())
 
-    def value(self, node: Written, path: Path) -> Value:
-        """Any value; `path` is where it stands."""
+    def value(self, node: SyntaxNode, path: Path) -> Value:
+        """Build any value; `path` is its position in the tree."""
         match node:
             case Leaf():
                 return node
@@ -115,7 +112,7 @@ class Builder:
                     else self._branch(node, path)
                 )
 
-    def _element(self, node: Written, path: Path) -> Value:
+    def _element(self, node: SyntaxNode, path: Path) -> Value:
         # The elements of `source = [ { plugin_name = X } ]` are plugins already: the last key on
         # the path is an index here.
         return self._branch(node, path) if isinstance(node, ObjectNode) else self.value(node, path)
@@ -147,14 +144,14 @@ class Builder:
         ):
             self.warn(
                 each.at,
-                f"`{key}` was already given on line {branch.places[key].line}: this one"
-                " replaces it",
+                f"`{key}` was already set on line {branch.locations[key].line}: this one replaces"
+                " it",
             )
         branch.put(key, merged(existing, built, in_place=True), each.at)
 
     def _nested(self, each: Assignment, path: Path) -> Value:
-        """The value under its first name: `a->b = 1` is an object with b."""
-        # As in the reference, only the first name of a key decides whether it holds plugins.
+        """Build the value under its first name: `a->b = 1` is an object with b."""
+        # As in SeaTunnel, only the first name of a key decides whether it holds plugins.
         first = (*path, each.path[0])
         value = self.value(
             each.value, first if each.path[0] in PLUGIN_KEYS else (*path, *each.path)
@@ -176,7 +173,7 @@ class Builder:
         self._prefix = outer
         for key, value in inner.entries.items():
             existing = branch.entries.get(key)
-            branch.put(key, merged(existing, value, in_place=True), inner.places[key])
+            branch.put(key, merged(existing, value, in_place=True), inner.locations[key])
 
     def _plugins(self, node: ObjectNode, path: Path) -> Sequence:
         items: list[Value] = []
@@ -192,7 +189,7 @@ class Builder:
 
 
 def _joined(at: Location, parts: list[Value]) -> Value:
-    """Values side by side; plain text is put together at once."""
+    """Join values on one line; plain text is concatenated immediately."""
     texts = [part.text for part in parts if isinstance(part, Leaf)]
     if len(texts) < len(parts):
         return Joined(at, parts)
@@ -200,7 +197,7 @@ def _joined(at: Location, parts: list[Value]) -> Value:
 
 
 def _named(value: Value, each: Assignment) -> Value:
-    """A plugin with its key as name, unless it says another one itself."""
+    """Give a plugin its key as name, unless it sets another one itself."""
     name = Leaf(each.at, each.path[0], each.path[0])
     if isinstance(value, Branch):
         if PLUGIN_NAME not in value.entries:
@@ -214,10 +211,11 @@ def _named(value: Value, each: Assignment) -> Value:
 
 
 def merged(existing: Value | None, new: Value, *, in_place: bool = False) -> Value:
-    """A later value over an earlier one: objects merge, other values replace, unknown ones wait.
+    """Put a later value over an earlier one: objects merge, other values replace.
 
-    `in_place` changes `existing` instead of copying it, for a caller that owns it: the builder,
-    whose cost must not grow with the square of how often a key is given.
+    Unresolved values wait in a Stack. `in_place` changes `existing` instead of copying it, for a
+    caller that owns it: the builder, whose cost must not grow with the square of how often a key
+    occurs.
     """
     if existing is None and not isinstance(new, Append):
         return new
@@ -244,9 +242,9 @@ def _stacked(existing: Value, new: Value, *, in_place: bool) -> Stack:
 
 
 def merge_branches(below: Branch, above: Branch, *, in_place: bool = False) -> Branch:
-    """An object with the keys of both; those of `above` win."""
-    result = below if in_place else Branch(below.at, dict(below.entries), dict(below.places))
+    """Return an object with the keys of both; those of `above` win."""
+    result = below if in_place else Branch(below.at, dict(below.entries), dict(below.locations))
     for key, value in above.entries.items():
         existing = result.entries.get(key)
-        result.put(key, merged(existing, value, in_place=in_place), above.places[key])
+        result.put(key, merged(existing, value, in_place=in_place), above.locations[key])
     return result

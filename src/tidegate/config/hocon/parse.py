@@ -1,8 +1,7 @@
-"""HOCON text -> Document, in the reference's dialect: lexer, parser, merge, resolve, and the files
-that it includes.
+"""Parse HOCON text in SeaTunnel's dialect, including the files that it includes.
 
-Callers: load, sqlform. It reads files only through the function that the caller gives, and never
-raises for bad text: problems are in the document.
+Runs lexer, parser, merge and resolve. Callers: load, sql_form. Reads files only through the
+function that the caller passes, and never raises for bad text: problems are in the document.
 """
 
 import posixpath
@@ -18,23 +17,22 @@ from tidegate.config.hocon.syntax import Include, ObjectNode
 from tidegate.model.problem import Location, Problem, ProblemKind, Severity
 
 Read: TypeAlias = Callable[[str], str | None]
-"""Gives the text of a file by its path, or None where there is none; raises Unreadable for what is
-no text.
+"""Returns the text of a file by its path, or None if it does not exist.
+
+Raises Unreadable if it is not text.
 """
 
 
 class Unreadable(Exception):
-    """A file that is no text, with a sentence that says why; it becomes a problem and never leaves
-    the package.
-    """
+    """A file that is not text, with the reason; it never leaves the package."""
 
 
-def read_nothing(_path: str) -> str | None:
-    """For texts that come without a place on disk: includes find nothing."""
+def no_includes(_path: str) -> str | None:
+    """Find no includes, for texts without a path on disk."""
     return None
 
 
-def look_nowhere(_name: str) -> str | list[str] | None:
+def no_lookup(_name: str) -> str | list[str] | None:
     return None
 
 
@@ -42,11 +40,11 @@ def parse_hocon(
     text: str,
     name: str,
     *,
-    lookup: Lookup = look_nowhere,
-    read: Read = read_nothing,
+    lookup: Lookup = no_lookup,
+    read: Read = no_includes,
     first_line: int = 1,
 ) -> Document:
-    """A HOCON file as data. What `lookup` does not know stays as `${name}`."""
+    """Parse a HOCON file. Names that `lookup` does not know stay as `${name}`."""
     problems = SyntaxProblems()
     node = Parser(text, name, problems, first_line=first_line).root()
     return resolve_document(node, name, problems, lookup=lookup, read=read)
@@ -57,11 +55,11 @@ def resolve_document(
     name: str,
     problems: SyntaxProblems,
     *,
-    lookup: Lookup = look_nowhere,
-    read: Read = read_nothing,
+    lookup: Lookup = no_lookup,
+    read: Read = no_includes,
     dialect: bool = True,
 ) -> Document:
-    """The written tree of a file as data, with its includes and substitutions."""
+    """Merge and resolve the syntax tree of a file, with its includes and substitutions."""
     warnings: list[Problem] = []
 
     def warn(at: Location, message: str) -> None:
@@ -69,7 +67,7 @@ def resolve_document(
             Problem(kind=ProblemKind.WIRING, message=message, at=at, severity=Severity.WARNING)
         )
 
-    includer = _Includer(read, problems)
+    includer = _IncludeLoader(read, problems)
     tree = Builder(includer.load, warn, dialect).root(node)
     resolver = Resolver(tree, lookup, problems)
     data, positions = resolver.data()
@@ -84,10 +82,8 @@ def resolve_document(
 
 
 @dataclass(slots=True)
-class _Includer:
-    """Loads what `include` names, relative to the file that says it; a circle of includes is a
-    problem.
-    """
+class _IncludeLoader:
+    """Loads included files, relative to the including one; a cycle is a problem."""
 
     read: Read
     problems: SyntaxProblems
@@ -95,8 +91,8 @@ class _Includer:
     _count: int = 0
 
     def load(self, include: Include) -> ObjectNode | None:
-        """The parsed file, or None where there is nothing to merge."""
-        if include.how in ("url", "classpath") or "://" in include.name:
+        """Return the parsed file, or None if there is nothing to merge."""
+        if include.scheme in ("url", "classpath") or "://" in include.name:
             self.problems.add(
                 include.at,
                 f"include {include.name}: only files can be included, not URLs or the class path",
@@ -105,7 +101,7 @@ class _Includer:
         found = self._find(include)
         if found is None:
             if include.required:
-                self.problems.add(include.at, f"the included file {include.name} is not there")
+                self.problems.add(include.at, f"the included file {include.name} does not exist")
             return None
         path, text = found
         return self._parse(include, path, text)
@@ -128,9 +124,9 @@ class _Includer:
         return None
 
     def _parse(self, include: Include, path: str, text: str) -> ObjectNode | None:
-        if path in self._around(include.at.file):
+        if path in self._including_files(include.at.file):
             self.problems.add(
-                include.at, f"{include.name} includes itself, by way of {include.at.file}"
+                include.at, f"{include.name} includes itself through {include.at.file}"
             )
             return None
         self._count += 1
@@ -140,8 +136,8 @@ class _Includer:
         self._parents[path] = include.at.file
         return Parser(text, path, self.problems, strict_json=path.endswith(".json")).root()
 
-    def _around(self, file: str) -> list[str]:
-        """A file and those that include it, the outermost last."""
+    def _including_files(self, file: str) -> list[str]:
+        """List a file and those that include it, the outermost last."""
         chain = [file]
         while (outer := self._parents.get(chain[-1])) is not None:
             chain.append(outer)

@@ -1,8 +1,8 @@
-"""Tokens -> a tree of what was written. After a mistake it goes on at the next line or brace, so
-that one run finds many.
+"""Build the syntax tree of a HOCON text from its tokens.
 
-Callers: hocon, jsonform, sqlform. With `strict_json` the same grammar holds a text to the rules of
-JSON. It merges nothing and substitutes nothing: that is resolve's.
+Callers: hocon, json_form, sql_form. After a mistake it resumes at the next line or brace, so that
+one run finds many. With `strict_json` the same grammar accepts only JSON. It merges and substitutes
+nothing: that is done by merge and resolve.
 """
 
 from dataclasses import dataclass, field
@@ -17,14 +17,14 @@ from tidegate.config.hocon.syntax import (
     ListNode,
     ObjectNode,
     Reference,
-    Written,
+    SyntaxNode,
 )
 from tidegate.model.problem import Location
 
-# Deeper than any job file, and far from the end of Python's own stack.
+# Deeper than any job file, and far below Python's recursion limit.
 DEPTH_MAX = 60
 KEY_TOKENS_MAX = 200
-PATH_SEPARATOR = "->"  # the reference's: a dot does not nest
+PATH_SEPARATOR = "->"  # SeaTunnel's: a dot does not nest
 _SEPARATORS = (TokenKind.COLON, TokenKind.EQUALS, TokenKind.PLUS_EQUALS)
 _KEYS = (TokenKind.STRING, TokenKind.TEXT, TokenKind.NUMBER, TokenKind.WORD)
 _OPENING = {
@@ -37,7 +37,7 @@ _INCLUDE_KINDS = {"file(": "file", "url(": "url", "classpath(": "classpath"}
 
 @dataclass(slots=True)
 class Parser:
-    """Reads one text. `root` reads a whole file, `value` one value and nothing after it."""
+    """Parses one text. `root` reads a complete file, `value` one value and nothing after it."""
 
     text: str
     file: str
@@ -45,81 +45,75 @@ class Parser:
     strict_json: bool = False
     first_line: int = 1
     _tokens: list[Token] = field(init=False)
-    _place: int = 0
+    _position: int = 0
     _open: list[tuple[Token, str]] = field(default_factory=list)
-    _said_unclosed: bool = False
+    _unclosed_reported: bool = False
 
     def __post_init__(self) -> None:
-        before = len(self.problems.problems)
-        tokens = Lexer(self.text, self.file, self.problems, self.first_line).tokenize()
-        # A string that swallowed the rest of the file is said already; that its braces are open too
-        # would only confuse.
-        self._said_unclosed = any(
-            '"""' in problem.message and "never" in problem.message
-            for problem in self.problems.problems[before:]
-        )
+        lexer = Lexer(self.text, self.file, self.problems, self.first_line)
+        tokens = lexer.tokenize()
+        # An unclosed """ string is reported already; reporting its open braces would only confuse.
+        self._unclosed_reported = lexer.has_unclosed_text
         if self.strict_json:
             self._check_json_tokens(tokens)
         self._tokens = [token for token in tokens if token.kind is not TokenKind.COMMENT]
 
     def root(self) -> ObjectNode:
-        """The whole file as one object, with or without braces around it."""
+        """Parse the complete file as one object, with or without braces."""
         self._skip_newlines()
         first = self._peek()
         if first.kind is TokenKind.OPEN_SQUARE:
-            self._complain(
+            self._add_problem(
                 first,
                 "the file is a list; a job file is an object with env, source, transform and sink",
             )
             return ObjectNode(self._at(first), ())
         if first.kind is not TokenKind.OPEN_CURLY:
             if self.strict_json and first.kind is not TokenKind.END:
-                self._complain(first, "JSON begins with `{`")
+                self._add_problem(first, "JSON begins with `{`")
             return self._object(None, "")
         node = self._braced("")
         self._skip_newlines()
         if (rest := self._peek()).kind is not TokenKind.END:
-            self._complain(
+            self._add_problem(
                 rest,
-                f"the file goes on with {_shown(rest)} after the `}}` that closes the `{{` of line"
-                f" {first.line}",
+                f"the file continues with {_shown(rest)} after the `}}` that closes the `{{` of"
+                f" line {first.line}",
             )
         return node
 
-    def value(self) -> Written:
-        """One value and nothing more, as in an option of the SQL form."""
+    def value(self) -> SyntaxNode:
+        """Parse one value and nothing more, as in an option of the SQL form."""
         node = self._value("")
         self._skip_newlines()
         if (rest := self._peek()).kind is not TokenKind.END:
-            self._complain(rest, f"expected the end of the value, found {_shown(rest)}")
+            self._add_problem(rest, f"expected the end of the value, found {_shown(rest)}")
         return node if node is not None else Leaf(Location(self.file, self.first_line), None, "")
 
     # --- tokens
 
     def _peek(self, ahead: int = 0) -> Token:
-        return self._tokens[min(self._place + ahead, len(self._tokens) - 1)]
+        return self._tokens[min(self._position + ahead, len(self._tokens) - 1)]
 
     def _next(self) -> Token:
         token = self._peek()
-        self._place += 1
+        self._position += 1
         return token
 
     def _at(self, token: Token) -> Location:
         return Location(self.file, token.line)
 
-    def _complain(self, token: Token, message: str) -> None:
+    def _add_problem(self, token: Token, message: str) -> None:
         self.problems.add(self._at(token), message)
 
     def _skip_newlines(self) -> bool:
-        start = self._place
+        start = self._position
         while self._peek().kind is TokenKind.NEWLINE:
-            self._place += 1
-        return self._place > start
+            self._position += 1
+        return self._position > start
 
     def _skip_line(self) -> None:
-        """Recover: go to the end of the line or to a brace that closes something around, over whole
-        blocks.
-        """
+        """Recover: skip to the end of the line or to an enclosing brace, over nested blocks."""
         depth = 0
         while (kind := self._peek().kind) is not TokenKind.END:
             if depth == 0 and kind in (
@@ -129,7 +123,7 @@ class Parser:
             ):
                 return
             depth += (kind in _OPENING) - (kind in _ENDS)
-            self._place += 1
+            self._position += 1
 
     # --- objects
 
@@ -144,9 +138,9 @@ class Parser:
             self._open.pop()
 
     def _too_deep(self, opened: Token) -> ObjectNode:
-        self._complain(opened, f"braces and brackets are nested more than {DEPTH_MAX} deep")
-        self._place = len(self._tokens) - 1
-        self._said_unclosed = True
+        self._add_problem(opened, f"braces and brackets are nested more than {DEPTH_MAX} deep")
+        self._position = len(self._tokens) - 1
+        self._unclosed_reported = True
         return ObjectNode(self._at(opened), ())
 
     def _object(self, opened: Token | None, name: str) -> ObjectNode:
@@ -168,7 +162,7 @@ class Parser:
         return ObjectNode(at, tuple(fields))
 
     def _object_ends(self, opened: Token | None, name: str) -> bool:
-        """Whether the object ends here; says and passes over what cannot stand here."""
+        """Report whether the object ends here; reports and skips misplaced tokens."""
         while True:
             self._skip_newlines()
             token = self._peek()
@@ -177,36 +171,36 @@ class Parser:
                     self._unclosed()
                 return True
             if token.kind is TokenKind.CLOSE_CURLY and opened:
-                self._place += 1
+                self._position += 1
                 return True
             if (
                 token.kind is TokenKind.CLOSE_SQUARE
                 and opened
                 and self._inside(TokenKind.OPEN_SQUARE)
             ):
-                self._complain(
+                self._add_problem(
                     token,
                     f"`]` found where the `{{` of {_block(name, opened)} has to be closed with `}}`"
                     " first",
                 )
                 return True
             if token.kind is TokenKind.COMMA:
-                self._complain(token, "a comma with nothing before it")
+                self._add_problem(token, "a comma with nothing before it")
             elif token.kind in _ENDS:
-                self._complain(token, f"`{token.text}` closes nothing that is open")
+                self._add_problem(token, f"`{token.text}` closes nothing that is open")
             else:
                 return False
-            self._place += 1
+            self._position += 1
 
     def _inside(self, kind: TokenKind) -> bool:
         return any(token.kind is kind for token, _ in self._open)
 
     def _unclosed(self) -> None:
-        if self._said_unclosed:
+        if self._unclosed_reported:
             return
-        self._said_unclosed = True
+        self._unclosed_reported = True
         blocks = [f"`{token.text}` of {_block(name, token)}" for token, name in self._open]
-        self._complain(
+        self._add_problem(
             self._open[0][0],
             f"the file ends, but {' and '.join(blocks)} {'is' if len(blocks) == 1 else 'are'} still"
             " open",
@@ -224,38 +218,41 @@ class Parser:
             return None
         separator = self._peek()
         if separator.kind is not TokenKind.OPEN_CURLY:
-            self._place += 1
+            self._position += 1
         value = self._value(name)
         if value is None:
-            self._complain(first, f"`{name}` has no value")
+            self._add_problem(first, f"`{name}` has no value")
             return None
         return Assignment(
             self._at(first), path, value, append=separator.kind is TokenKind.PLUS_EQUALS
         )
 
     def _separated(self, first: Token, name: str) -> bool:
-        """Whether `=`, `:` or `{` follows the key, perhaps on the next line; stands before it then."""
-        key_end = self._place
+        """Report whether `=`, `:` or `{` follows the key, perhaps on the next line.
+
+        If so, the position is before it.
+        """
+        key_end = self._position
         self._skip_newlines()
         found = self._peek()
         if found.kind in _SEPARATORS or found.kind is TokenKind.OPEN_CURLY:
             if self.strict_json and found.kind is not TokenKind.COLON:
-                self._complain(found, f"JSON has `:` after a key, not {_shown(found)}")
+                self._add_problem(found, f"JSON has `:` after a key, not {_shown(found)}")
             return True
-        self._place = key_end
-        self._complain(
+        self._position = key_end
+        self._add_problem(
             first, f"expected `=`, `:` or `{{` after the key `{name}`, found {_shown(self._peek())}"
         )
         return False
 
     def _key(self) -> tuple[str, ...] | None:
-        """The names of a key: quoted ones as they are, the others cut at `->`."""
-        first, start = self._peek(), self._place
+        """Parse the names of a key: quoted ones unchanged, others split at `->`."""
+        first, start = self._peek(), self._position
         names, fixed = [""], [False]
         while (token := self._peek()).kind in _KEYS:
-            self._place += 1
-            if self._place - start > KEY_TOKENS_MAX:
-                self._complain(
+            self._position += 1
+            if self._position - start > KEY_TOKENS_MAX:
+                self._add_problem(
                     first, f"a key of more than {KEY_TOKENS_MAX} words: is a quote missing?"
                 )
                 return None
@@ -270,18 +267,18 @@ class Parser:
             names += tail
             fixed += [False] * len(tail)
         if token.kind is TokenKind.SUBSTITUTION:
-            self._complain(token, f"{token.text} cannot be part of a key")
+            self._add_problem(token, f"{token.text} cannot be part of a key")
             return None
-        if self._place == start:
-            self._complain(token, f"expected a key, found {_shown(token)}")
+        if self._position == start:
+            self._add_problem(token, f"expected a key, found {_shown(token)}")
             return None
         if not all(name or was for name, was in zip(names, fixed, strict=True)):
-            self._complain(
+            self._add_problem(
                 first, f"the key `{PATH_SEPARATOR.join(names)[:60]}` has an empty name in it"
             )
             return None
         if len(names) + len(self._open) > DEPTH_MAX:
-            self._complain(first, f"keys are nested more than {DEPTH_MAX} deep")
+            self._add_problem(first, f"keys are nested more than {DEPTH_MAX} deep")
             return None
         return tuple(names)
 
@@ -315,8 +312,8 @@ class Parser:
             or closing != words.count("(")
             or (how and how not in _INCLUDE_KINDS)
         ):
-            self._place -= 1
-            self._complain(
+            self._position -= 1
+            self._add_problem(
                 keyword, 'expected include "file", include file("file") or include required("file")'
             )
             return None
@@ -324,33 +321,32 @@ class Parser:
 
     # --- values
 
-    def _value(self, name: str) -> Written | None:
-        """Everything up to the end of the line, comma or brace; None if nothing is there."""
-        before = self._place
+    def _value(self, name: str) -> SyntaxNode | None:
+        """Parse everything up to the end of the line, comma or brace; None if there is nothing."""
+        before = self._position
         if self._skip_newlines() and self._looks_like_field():
-            self._place = before
+            self._position = before
             return None
         first = self._peek()
-        parts: list[Written] = []
+        parts: list[SyntaxNode] = []
         simple = False
         while (token := self._peek()).kind in SIMPLE or token.kind in _OPENING:
             if parts and not simple and token.kind in _KEYS:
-                # text behind an object or a list is never its continuation: the comma between two
-                # fields is missing
+                # Text after an object or a list never continues it: a comma is missing.
                 break
             if parts and simple and token.kind in SIMPLE and token.space:
                 parts.append(Leaf(self._at(token), token.space, token.space, blank=True))
             simple = token.kind in SIMPLE
             parts.append(self._part(name))
         if self.strict_json and len(parts) > 1:
-            self._complain(first, "two values with no comma between them")
+            self._add_problem(first, "two values with no comma between them")
         if not parts:
-            self._place = before
+            self._position = before
             return None
         return parts[0] if len(parts) == 1 else Concat(self._at(first), tuple(parts))
 
     def _looks_like_field(self) -> bool:
-        """Whether the line is a field by itself, so that the value before it was forgotten."""
+        """Report whether the line is a field, so that the value before it is missing."""
         ahead = 0
         while self._peek(ahead).kind in _KEYS:
             ahead += 1
@@ -358,13 +354,13 @@ class Parser:
             self._peek(ahead).kind in _SEPARATORS or self._peek(ahead).kind is TokenKind.OPEN_CURLY
         )
 
-    def _part(self, name: str) -> Written:
+    def _part(self, name: str) -> SyntaxNode:
         token = self._peek()
         if token.kind is TokenKind.OPEN_CURLY:
             return self._braced(name)
         if token.kind is TokenKind.OPEN_SQUARE:
             return self._list(name)
-        self._place += 1
+        self._position += 1
         if isinstance(token.value, Substitution):
             inside = token.value
             return Reference(
@@ -378,11 +374,11 @@ class Parser:
         try:
             if len(self._open) > DEPTH_MAX:
                 return self._too_deep(opened)
-            items: list[Written] = []
+            items: list[SyntaxNode] = []
             while not self._list_ends(opened, name):
                 item = self._value(name)
                 if item is None:
-                    self._complain(
+                    self._add_problem(
                         self._peek(),
                         f"expected a value in the list of {_block(name, opened)}, found"
                         f" {_shown(self._peek())}",
@@ -403,10 +399,10 @@ class Parser:
                 self._unclosed()
                 return True
             if token.kind is TokenKind.CLOSE_SQUARE:
-                self._place += 1
+                self._position += 1
                 return True
             if token.kind is TokenKind.CLOSE_CURLY:
-                self._complain(
+                self._add_problem(
                     token,
                     f"`}}` found where the `[` of {_block(name, opened)} has to be closed with `]`"
                     " first",
@@ -414,23 +410,24 @@ class Parser:
                 if self._inside(TokenKind.OPEN_CURLY):
                     return True
             elif token.kind is TokenKind.COMMA:
-                self._complain(token, "a comma with no value before it")
+                self._add_problem(token, "a comma with no value before it")
             else:
                 return False
-            self._place += 1
+            self._position += 1
 
     def _separator(self, what: str, end: str) -> None:
-        """Pass the comma or the line end behind an element; say so if there is neither, and go on
-        with the next line.
+        """Skip the comma or line end after an element.
+
+        If there is neither, that is a problem, and parsing resumes on the next line.
         """
         newline = self._skip_newlines()
         token = self._peek()
         if token.kind is TokenKind.COMMA:
-            self._place += 1
+            self._position += 1
             if self.strict_json:
                 self._skip_newlines()
                 if self._peek().kind in _ENDS:
-                    self._complain(token, f"JSON has no comma before {_shown(self._peek())}")
+                    self._add_problem(token, f"JSON has no comma before {_shown(self._peek())}")
             return
         if token.kind in _ENDS or (newline and not self.strict_json):
             return
@@ -440,25 +437,27 @@ class Parser:
             if token.kind in _SEPARATORS
             else ""
         )
-        self._complain(token, f"expected {ways} or {end} after {what}, found {_shown(token)}{hint}")
+        self._add_problem(
+            token, f"expected {ways} or {end} after {what}, found {_shown(token)}{hint}"
+        )
         if not newline and not self._looks_like_field():
             self._skip_line()
 
-    # --- what JSON does not allow
+    # --- restrictions of JSON
 
     def _check_json_tokens(self, tokens: list[Token]) -> None:
         for token in tokens:
             if token.kind is TokenKind.COMMENT:
-                self._complain(token, "JSON has no comments")
+                self._add_problem(token, "JSON has no comments")
             elif token.kind is TokenKind.TEXT or token.kind is TokenKind.SUBSTITUTION:
-                self._complain(token, f"`{token.text[:40]}` has to be in double quotes in JSON")
+                self._add_problem(token, f"`{token.text[:40]}` has to be in double quotes in JSON")
             elif token.triple:
-                self._complain(token, 'JSON has no """ strings')
+                self._add_problem(token, 'JSON has no """ strings')
 
     def _check_json_duplicate(self, made: Assignment, seen: set[str]) -> None:
         key = made.path[0]
         if key in seen:
-            self.problems.add(made.at, f"the key `{key}` is there twice in one object")
+            self.problems.add(made.at, f"the key `{key}` occurs twice in one object")
         seen.add(key)
 
 

@@ -1,8 +1,8 @@
-"""Fills in substitutions: the tree of merge -> plain data with places.
+"""Resolve substitutions: from the tree of merge to plain data with locations.
 
-Caller: hocon. A name is looked for in the file (what stands before in the same key first, for
-self-references), then by the `lookup` that the caller gives (variables, environment). What is found
-nowhere stays as text, as `${name}`: the variables step judges it.
+Caller: hocon. A name is searched in the file (earlier values of the same key first, for
+self-references), then by the `lookup` of the caller (variables, environment). An unknown name stays
+as text, as `${name}`: the variables step decides about it.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,8 @@ from tidegate.model.problem import Location
 Lookup: TypeAlias = Callable[[str], str | list[str] | None]
 Resolved: TypeAlias = Leaf | Branch | Sequence
 
-# Substitutions can double a value again and again; a job file is small. Every limit is checked
-# before a value is made, so that a file of a few hundred bytes cannot fill the memory.
+# Substitutions can double a value repeatedly; a job file is small. Every limit is checked before a
+# value is made, so that a file of a few hundred bytes cannot exhaust the memory.
 VALUES_MAX = 100_000
 COPIES_MAX = 10 * VALUES_MAX
 """Keys that merging may copy in one file; elements of lists cost a twentieth of that."""
@@ -40,13 +40,13 @@ DEPTH_MAX = 150
 NAME_DOTS_MAX = 50
 
 
-class TooBig(Exception):
-    """Substitutions blow the file up or go too deep; never leaves this module."""
+class SubstitutionLimitExceeded(Exception):
+    """Substitutions expand the file too far or nest too deeply; never leaves this module."""
 
 
 @dataclass(slots=True)
 class Resolver:
-    """Resolves one tree. `data` is the only thing to call, once."""
+    """Resolves one tree. `data` is the only public method; call it once."""
 
     root: Branch
     lookup: Lookup
@@ -56,7 +56,7 @@ class Resolver:
     _folded: dict[int, Resolved | None] = field(default_factory=dict)
     _done: dict[int, tuple[Value, Resolved | None]] = field(
         default_factory=dict
-    )  # with the value, so that its id stays its own
+    )  # holds the value, so that its id is not reused
     _steps: int = 0
     _texts: int = 0
     _copies: float = 0
@@ -64,12 +64,12 @@ class Resolver:
     _result_chars: int = 0
 
     def data(self) -> tuple[dict[str, Data], Positions]:
-        """Plain data and the place of every key and element."""
+        """Return plain data, and the location of every key and element."""
         positions: Positions = {}
         try:
             resolved = self._branch(self.root)
             flat = self._flatten(resolved, (), positions)
-        except TooBig as error:
+        except SubstitutionLimitExceeded as error:
             self.problems.add(self.root.at, str(error))
             return {}, {}
         return (flat if isinstance(flat, dict) else {}), positions
@@ -77,11 +77,13 @@ class Resolver:
     def _flatten(self, value: Value, path: Path, positions: Positions) -> Data:
         self._result_values += 1
         if self._result_values > VALUES_MAX:
-            raise TooBig(f"with its substitutions this file has more than {VALUES_MAX} values")
+            raise SubstitutionLimitExceeded(
+                f"with its substitutions this file has more than {VALUES_MAX} values"
+            )
         if isinstance(value, Leaf):
             self._result_chars += len(value.text)
             if self._result_chars > RESULT_CHARS_MAX:
-                raise TooBig(
+                raise SubstitutionLimitExceeded(
                     f"with its substitutions this file has more than {RESULT_CHARS_MAX} characters"
                 )
             return value.value
@@ -94,40 +96,38 @@ class Resolver:
         assert isinstance(value, Branch), "only resolved values are flattened"
         result: dict[str, Data] = {}
         for key, entry in value.entries.items():
-            positions[(*path, key)] = value.places[key]
+            positions[(*path, key)] = value.locations[key]
             result[key] = self._flatten(entry, (*path, key), positions)
         return result
 
     # --- one value
 
     def _resolve(self, value: Value) -> Resolved | None:
-        """The value without substitutions; None where an optional one is missing."""
+        """Return the value without substitutions; None if an optional one is missing."""
         if isinstance(value, Leaf):
             return value
         if id(value) in self._done:
             return self._done[id(value)][1]
-        if self._is_active(
-            value
-        ):  # met again inside of an object that a substitution below it asks for
+        if self._is_active(value):  # reached again through a substitution inside of it
             return self._folded.get(id(value))
         self._steps += 1
         if self._steps > VALUES_MAX or len(self._active) > DEPTH_MAX:
-            raise TooBig(
+            raise SubstitutionLimitExceeded(
                 f"this file has more than {VALUES_MAX} values, or its substitutions nest more than"
                 f" {DEPTH_MAX} deep"
             )
         self._active.append(value)
         try:
-            result = self._inside(value)
+            result = self._resolve_parts(value)
         finally:
             self._active.pop()
         if (
             not self._folded
-        ):  # while a key is being put together, what it sees of itself is only true for that moment
+        ):  # while a key is being merged, what it sees of itself is only temporary
             self._done[id(value)] = (value, result)
         return result
 
-    def _inside(self, value: Value) -> Resolved | None:
+    def _resolve_parts(self, value: Value) -> Resolved | None:
         match value:
             case Branch():
                 return self._branch(value)
@@ -159,15 +159,16 @@ class Resolver:
         for key, entry in branch.entries.items():
             resolved = self._resolve(entry)
             if resolved is not None:
-                result.put(key, resolved, branch.places[key])
+                result.put(key, resolved, branch.locations[key])
         return result
 
     def _fold(self, stack: Stack) -> Resolved | None:
-        """The layers of a key over one another; while one is resolved, a reference to the key
-        itself sees those before.
+        """Merge the values of a key, earliest first.
+
+        While one is resolved, a reference to the key itself sees those before.
         """
         result: Resolved | None = None
-        owned = False  # whether `result` is a list of this call's own that nothing else refers to
+        owned = False  # whether `result` is a list that nothing else refers to
         for layer in stack.layers:
             self._folded[id(stack)] = result
             new = self._resolve(layer)
@@ -193,7 +194,7 @@ class Resolver:
         if isinstance(before, Sequence):
             return self._concatenated(before, new)
         self.problems.add(
-            layer.at, "`+=` needs a list on its left side, and this key has another value before"
+            layer.at, "`+=` requires a list, but the previous value of this key is not one"
         )
         return before
 
@@ -208,10 +209,10 @@ class Resolver:
         return self._branch(merge_branches(below, above))
 
     def _count_copies(self, count: int, cost: float) -> None:
-        """Refuse a copy before it is made."""
+        """Check the limits before a copy is made."""
         self._copies += cost
         if count > VALUES_MAX or self._copies > COPIES_MAX:
-            raise TooBig(
+            raise SubstitutionLimitExceeded(
                 f"the substitutions of this file make more than {VALUES_MAX} values, or copy more"
                 f" than {COPIES_MAX}"
             )
@@ -219,28 +220,29 @@ class Resolver:
     # --- concatenation
 
     def _join(self, at: Location, parts: list[Resolved]) -> Resolved | None:
-        solid = [part for part in parts if isinstance(part, Branch | Sequence)]
-        if not solid:
+        containers = [part for part in parts if isinstance(part, Branch | Sequence)]
+        if not containers:
             return self._join_text(at, [part for part in parts if isinstance(part, Leaf)])
-        loose = [part for part in parts if isinstance(part, Leaf) and not part.blank]
-        if loose and loose[0].missing:
+        scalars = [part for part in parts if isinstance(part, Leaf) and not part.blank]
+        if scalars and scalars[0].missing:
             self.problems.add(
-                loose[0].at,
-                f"{loose[0].text} is not set, so it cannot be joined with a list or an object",
+                scalars[0].at,
+                f"{scalars[0].text} is not set, so it cannot be concatenated with a list or an"
+                " object",
             )
-            return solid[0]
-        result = solid[0]
-        for part in solid[1:]:
+            return containers[0]
+        result = containers[0]
+        for part in containers[1:]:
             if isinstance(result, Branch) and isinstance(part, Branch):
                 result = self._merged(result, part)
             elif isinstance(result, Sequence) and isinstance(part, Sequence):
                 result = self._concatenated(result, part)
             else:
-                loose.append(Leaf(part.at, None, ""))
-        if loose:
+                scalars.append(Leaf(part.at, None, ""))
+        if scalars:
             self.problems.add(
                 at,
-                "a list, an object and text cannot be joined with one another: is a comma missing?",
+                "a list, an object and text cannot be concatenated: is a comma missing?",
             )
         return result
 
@@ -251,7 +253,9 @@ class Resolver:
             return parts[0]
         self._texts += sum(len(part.text) for part in parts)
         if self._texts > TEXT_MAX:
-            raise TooBig("the substitutions of this file make more than a million characters")
+            raise SubstitutionLimitExceeded(
+                "the substitutions of this file make more than a million characters"
+            )
         text = "".join(part.text for part in parts)
         return Leaf(
             at, text, text, missing=next((part.missing for part in parts if part.missing), "")
@@ -283,7 +287,7 @@ class Resolver:
             target = self._find((*prefix, *reference.path))
             if target is None:
                 continue
-            self._remember(reference.path[0])
+            self._mark_referenced(reference.path[0])
             if id(target) in self._folded:
                 return self._folded[id(target)]
             if self._is_active(target):
@@ -292,17 +296,19 @@ class Resolver:
             return self._resolve(target)
         return None
 
-    def _remember(self, name: str) -> None:
-        """That a top-level key serves as a variable of the file; with dots in the name, whichever
-        of its beginnings is there.
+    def _mark_referenced(self, name: str) -> None:
+        """Record that a top-level key is used as a variable of the file.
+
+        For a name with dots, these are all of its prefixes that exist.
         """
         self.referenced.update(
             head for head in (name, *(head for head, _ in _cuts(name))) if head in self.root.entries
         )
 
     def _check_cycle(self, reference: Reference, target: Value) -> None:
-        """`path = ${path}` looks outside of the file; a value that needs itself to be known is a
-        mistake.
+        """Report a value that depends on itself.
+
+        `path = ${path}` is no cycle: it refers to a variable from outside of the file.
         """
         start = next(i for i, each in enumerate(self._active) if each is target)
         between = [
@@ -311,10 +317,10 @@ class Resolver:
             if isinstance(each, Reference) and each is not reference
         ]
         if not reference.optional and (between or isinstance(target, Branch | Sequence)):
-            self.problems.add(reference.at, f"{reference.raw} leads back to itself")
+            self.problems.add(reference.at, f"{reference.raw} refers to itself")
 
     def _find(self, path: Path) -> Value | None:
-        """The value at a path; a name with dots is also tried as several names, as in plain HOCON."""
+        """Find the value at a path; a name with dots is also tried as several names, as in HOCON."""
         nodes: list[tuple[Value, Path]] = [(self.root, path)]
         tries = 0
         while nodes and (tries := tries + 1) < 100:
@@ -352,7 +358,7 @@ class Resolver:
 
 
 def _cuts(name: str) -> list[tuple[str, str]]:
-    """`a.b.c` as (a, b.c) and (a.b, c); nothing for a name with more dots than any key has."""
+    """Split `a.b.c` as (a, b.c) and (a.b, c); empty for names with too many dots."""
     if name.count(".") > NAME_DOTS_MAX:
         return []
     return [(name[:i], name[i + 1 :]) for i in range(1, len(name) - 1) if name[i] == "."]

@@ -1,7 +1,6 @@
-"""The shapes that the parser gives to the resolver: a tree of what was written, before anything is
-merged or substituted.
+"""Syntax tree of a file, before anything is merged or substituted.
 
-Callers: parser makes them; resolve reads them.
+The parser builds it; merge and resolve read it.
 """
 
 from dataclasses import dataclass
@@ -14,9 +13,9 @@ Scalar: TypeAlias = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A value without an inside.
+    """A scalar value.
 
-    `text` is what it is in a concatenation; `missing` names an unset variable that stays as text.
+    `text` is its text in a concatenation; `missing` names an unset variable that stays as text.
     """
 
     at: Location
@@ -28,7 +27,10 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """`${a->b}`, `${?a}`, `${a:default}`. `prefix` is where the file that holds it was included."""
+    """`${a->b}`, `${?a}` or `${a:default}`.
+
+    `prefix` is where the file that contains it was included.
+    """
 
     at: Location
     path: tuple[str, ...]
@@ -43,22 +45,22 @@ class Concat:
     """Values side by side on one line."""
 
     at: Location
-    parts: "tuple[Written, ...]"
+    parts: "tuple[SyntaxNode, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class ListNode:
     at: Location
-    items: "tuple[Written, ...]"
+    items: "tuple[SyntaxNode, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """One `key = value`; `append` for `+=`."""
+    """One `key = value`; `append` means `+=`."""
 
     at: Location
     path: tuple[str, ...]
-    value: "Written"
+    value: "SyntaxNode"
     append: bool = False
 
 
@@ -68,7 +70,7 @@ class Include:
 
     at: Location
     name: str
-    how: str  # "relative", "file", "url" or "classpath"
+    scheme: str  # "relative", "file", "url" or "classpath"
     required: bool
 
 
@@ -80,4 +82,4 @@ class ObjectNode:
     fields: tuple[Assignment | Include, ...]
 
 
-Written: TypeAlias = Leaf | Reference | Concat | ListNode | ObjectNode
+SyntaxNode: TypeAlias = Leaf | Reference | Concat | ListNode | ObjectNode
