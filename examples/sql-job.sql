@@ -1,4 +1,5 @@
--- The same job format as SQL: tables are sources and sinks, INSERT ... SELECT wires them, the env block stands in the comment.
+-- The same job in SQL: tables are sources and sinks, INSERT ... SELECT connects them, and the env
+-- block is in the comment.
 
 /* config
 env {
