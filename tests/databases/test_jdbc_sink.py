@@ -472,7 +472,7 @@ def remembered(place: Place, checkpoint: int, lineage: str = "L") -> int:
     return made.checkpoint
 
 
-def test_the_target_remembers_its_newest_checkpoint_until_it_is_told_to_forget(
+def test_target_keeps_its_newest_checkpoint_until_forget(
     place: Place,
 ) -> None:
     assert remembered(place, 1) == 0
@@ -492,7 +492,7 @@ def test_the_target_remembers_its_newest_checkpoint_until_it_is_told_to_forget(
 @pytest.mark.parametrize(
     "statement", ["delete from tidegate_sink_record", "drop table tidegate_sink_record"]
 )
-def test_a_record_that_vanishes_under_a_driver_stops_it_before_the_commit(
+def test_lost_record_stops_the_driver_before_the_commit(
     place: Place, statement: str
 ) -> None:
     driven = Driven(sink(place, table="orders"))
@@ -504,7 +504,7 @@ def test_a_record_that_vanishes_under_a_driver_stops_it_before_the_commit(
     assert rows(place) == FIRST[:1]
 
 
-def test_of_two_drivers_of_one_generation_the_database_takes_the_first(place: Place) -> None:
+def test_first_of_two_drivers_of_one_generation_wins(place: Place) -> None:
     first = Driven(sink(place, table="orders"), 8, token="aa")
     with pytest.raises(OtherCopy, match="another copy of this installation"):
         Driven(sink(place, table="orders"), 8, token="bb")
@@ -520,7 +520,7 @@ def test_of_two_drivers_of_one_generation_the_database_takes_the_first(place: Pl
     assert place.execute("select generation, token from tidegate_sink_record") == [(9, "cc")]
 
 
-def test_a_record_table_of_an_older_release_gets_its_columns(place: Place) -> None:
+def test_record_table_of_an_older_release_is_migrated(place: Place) -> None:
     text = "longtext" if place.dialect.system is System.MYSQL else "text"
     place.execute(
         "create table tidegate_sink_record (id varchar(64) primary key, lineage varchar(200), job"

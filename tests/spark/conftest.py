@@ -1,6 +1,6 @@
-"""One JVM for all tests that need Spark, opened by the product's own code.
+"""One Spark session for all tests, opened by Tidegate's own code.
 
-What tests send to the workers from modules beside this file is found there too.
+Workers can import the modules beside this file too.
 """
 
 import os
@@ -21,15 +21,17 @@ sys.path.insert(0, HERE)
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The session of the whole suite: two cores, full settings, no start-up cache."""
+    """The session of the whole suite: two cores, full settings, no startup cache."""
     before = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join([HERE, *filter(None, [before])])
-    with tempfile.TemporaryDirectory(prefix="tidegate-spark-", ignore_cleanup_errors=True) as place:
+    with tempfile.TemporaryDirectory(
+        prefix="tidegate-spark-", ignore_cleanup_errors=True
+    ) as directory:
         session = open_session(
             SessionSettings(
                 name="tests",
-                work=Path(place, "work"),
-                logs=Path(place, "logs"),
+                work=Path(directory, "work"),
+                logs=Path(directory, "logs"),
                 conf={"spark.master": "local[2]"},
             )
         )
@@ -42,5 +44,5 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def engine(spark: SparkSession) -> SparkEngine:
-    """An engine of its own over the session."""
+    """A new engine on the shared session."""
     return SparkEngine(spark)

@@ -1,5 +1,6 @@
-"""A source, transforms and sinks that the tests of the engine are made of: real ones, as small as
-they can be. Workers import this module too.
+"""A small source, transforms and sinks for the tests of the engine.
+
+Spark's Python workers import this module too.
 """
 
 import json
@@ -49,9 +50,7 @@ def table(path: str = "numbers", kinds: bool = False, **columns: str) -> Table:
 
 
 class Numbers(Source):
-    """Rows (id, "name <id>") of ids (start, end], in every table of `tables`; each read leaves a
-    line in the file `log`.
-    """
+    """Rows (id, "name <id>") in every table of `tables`; each read appends a line to `log`."""
 
     def tables(self) -> tuple[Table, ...]:
         return self.values["tables"]
@@ -76,7 +75,7 @@ class Numbers(Source):
         if log := self.values.get("log"):
             with open(log, "a") as stream:
                 stream.write(f"{split.table} {low} {high}\n")
-        self.misbehave(low)
+        self.inject_fault(low)
         ids = pa.array(range(low, high), pa.int64())
         columns = [ids, pc.binary_join_element_wise("name ", ids.cast(pa.string()), "")]
         which = next(t for t in self.tables() if t.path == split.table)
@@ -84,7 +83,7 @@ class Numbers(Source):
             columns.append(pc.bit_wise_and(ids, 3).cast(pa.int8()))
         yield pa.RecordBatch.from_arrays(columns, schema=table_schema(which))
 
-    def misbehave(self, low: int) -> None:
+    def inject_fault(self, low: int) -> None:
         if error := self.values.get("error"):
             raise error
         if (crash := self.values.get("crash_once")) and low == 0:
@@ -94,12 +93,12 @@ class Numbers(Source):
                 return
             os._exit(1)
         if hang := self.values.get("hang"):
-            with open(hang, "w") as fifo:  # until somebody reads it, or the worker is killed
+            with open(hang, "w") as fifo:  # blocks until a reader opens it or the worker is killed
                 fifo.write("x")
 
 
 class Rows(Source):
-    """One table with the given Arrow batch, as one split."""
+    """A source of one given Arrow batch, as one split."""
 
     def tables(self) -> tuple[Table, ...]:
         return (self.values["table"],)
@@ -107,18 +106,23 @@ class Rows(Source):
     def initial(self) -> int:
         return 0
 
-    def latest(self, start: int, limit: Limit) -> int:  # noqa: ARG002  # the signature is the contract's
+    def latest(self, start: int, limit: Limit) -> int:  # noqa: ARG002  # contract
         return 1
 
-    def splits(self, start: int, end: int, count: int) -> Sequence[Split]:  # noqa: ARG002  # the signature is the contract's
+    def splits(
+        self,
+        start: int,  # noqa: ARG002  # contract
+        end: int,  # noqa: ARG002  # contract
+        count: int,  # noqa: ARG002  # contract
+    ) -> Sequence[Split]:
         return [Split(self.values["table"].path, None)]
 
-    def read(self, split: Split) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  # the signature is the contract's
+    def read(self, split: Split) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  # contract
         yield self.values["batch"]
 
 
 class Staged(Writer):
-    """An Arrow file per table."""
+    """Writes an Arrow file per table."""
 
     def __init__(self, place: Path, task: WriteTask, error: Exception | None) -> None:
         self.place = place
@@ -156,7 +160,7 @@ class Staged(Writer):
 class NoCommitter(Committer):
     def open(self, resume: SinkRestore) -> None: ...
 
-    def commit(self, commit: Commit) -> BatchCommitted:  # noqa: ARG002  # the signature is the contract's
+    def commit(self, commit: Commit) -> BatchCommitted:  # noqa: ARG002  # contract
         return BatchCommitted()
 
 
@@ -171,7 +175,7 @@ class Files(Sink):
 
 
 class Renamed(Transform):
-    """The column `name` becomes `label`; over Arrow."""
+    """Renames the column `name` to `label`, over Arrow."""
 
     fusable = True
 
@@ -188,20 +192,20 @@ class Renamed(Transform):
 
 
 class Query(Transform):
-    """`select` (expressions) of the rows `where`; only Spark knows what comes out."""
+    """Applies `where` and `select`; only Spark knows the output columns."""
 
-    def table(self, table: Table) -> None:  # noqa: ARG002  # the signature is the contract's
+    def table(self, table: Table) -> None:  # noqa: ARG002  # contract
         return None
 
 
 def run_query(transform: Transform, table: Table, df: Any) -> Any:
-    """The DataFrame way of Query: row kinds are carried along."""
+    """Run a Query on a DataFrame; keeps the row kinds."""
     kinds = [ROW_KIND] if table.kinds else []
     return df.where(transform.values["where"]).selectExpr(*transform.values["select"], *kinds)
 
 
-class Sorted(Query):
-    """Puts the rows that it does not let pass aside, into the table `aside`."""
+class RejectingQuery(Query):
+    """Rejects rows that do not match, into the table `aside`."""
 
     @property
     def rejects(self) -> bool:
@@ -212,29 +216,35 @@ class Sorted(Query):
 
 
 def rejected(transform: Transform, table: Table, df: Any) -> Any:
-    """The DataFrame way of what Sorted puts aside."""
+    """The rows that RejectingQuery rejects, as a DataFrame."""
     return df.where(f"NOT ({transform.values['where']})").select(*table.names())
 
 
-def read_by_spark(source: Source, spark: Any, table: Table, start: int, end: int) -> Any:  # noqa: ARG001  # the signature is the contract's
-    """The DataFrame way of Numbers."""
+def read_by_spark(
+    source: Source,  # noqa: ARG001  # contract
+    spark: Any,
+    table: Table,  # noqa: ARG001  # contract
+    start: int,
+    end: int,
+) -> Any:
+    """Read Numbers as a DataFrame."""
     return spark.range(start, end).selectExpr("id", "concat('name ', id) AS name")
 
 
 class SavedBySpark(Files):
-    """A sink that Spark itself writes."""
+    """A sink that Spark itself writes, by `save`."""
 
 
-def save(sink: Sink, df: Any, table: Table, task: WriteTask) -> None:  # noqa: ARG001  # the signature is the contract's
+def save(sink: Sink, df: Any, table: Table, task: WriteTask) -> None:  # noqa: ARG001  # contract
     df.write.mode("append").parquet(f"{sink.values['place']}/{table.path}")
 
 
 CONTEXT = OperatorContext(
     job_id=1, job_name="test", pipeline=1, operator="x", mode=JobMode.BATCH, parallelism=1
 )
-SPARK_WAY = {
+SPARK_FUNCTIONS = {
     Query: "engine_parts:run_query",
-    Sorted: "engine_parts:run_query",
+    RejectingQuery: "engine_parts:run_query",
     SavedBySpark: "engine_parts:save",
 }
 
@@ -246,13 +256,9 @@ def node(
     fusable: bool = True,
     spark: str = "",
 ) -> Node:
-    kind = (
-        BlockKind.SOURCE
-        if isinstance(operator, Source)
-        else BlockKind.SINK
-        if isinstance(operator, Sink)
-        else BlockKind.TRANSFORM
-    )
+    kind = BlockKind.TRANSFORM
+    if isinstance(operator, Source | Sink):
+        kind = BlockKind.SOURCE if isinstance(operator, Source) else BlockKind.SINK
     connector = Connector(
         name=name,
         kind=kind,
@@ -260,9 +266,9 @@ def node(
         options=OptionSet(()),
         capabilities=Capabilities(),
         implementation="",
-        spark=spark or SPARK_WAY.get(type(operator), ""),
+        spark=spark or SPARK_FUNCTIONS.get(type(operator), ""),
     )
-    plain = fusable and type(operator) not in SPARK_WAY
+    plain = fusable and type(operator) not in SPARK_FUNCTIONS
     return Node(
         action=Action(
             operator=name,
@@ -295,7 +301,7 @@ def batch(
 
 
 def staged(written: Written, sink: str = "sink") -> dict[str, list[dict[str, Any]]]:
-    """The rows that the messages of a sink name, by table, sorted."""
+    """The sorted rows of the files named in the messages of a sink, by table."""
     found: dict[str, list[dict[str, Any]]] = {}
     for message in written.messages[sink]:
         for name, path in message["files"].items():

@@ -1,5 +1,6 @@
-"""Settings for clusters: what reaches Spark by which way, what is said when something is missing,
-and that Spark's own parser understands what we write.
+"""Cluster settings: how they reach Spark, missing ones, and generated deployments.
+
+Spark's own parser must accept what Tidegate generates.
 """
 
 import os
@@ -35,9 +36,7 @@ def conf_of(place: Path, **conf: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("master", MASTERS)
-def test_what_only_makes_sense_on_one_machine_is_not_told_to_a_cluster(
-    tmp_path: Path, master: str
-) -> None:
+def test_single_host_settings_are_not_passed_to_a_cluster(tmp_path: Path, master: str) -> None:
     conf = conf_of(tmp_path, spark__master=master)
     for key in (
         "spark.local.dir",
@@ -52,9 +51,7 @@ def test_what_only_makes_sense_on_one_machine_is_not_told_to_a_cluster(
 
 
 @pytest.mark.parametrize("master", MASTERS)
-def test_a_lost_executor_is_noticed_in_bounded_time_unless_the_user_says_otherwise(
-    tmp_path: Path, master: str
-) -> None:
+def test_lost_executor_is_detected_in_bounded_time_by_default(tmp_path: Path, master: str) -> None:
     assert conf_of(tmp_path, spark__master=master)["spark.network.timeout"] == "60s"
     assert (
         conf_of(tmp_path, spark__master=master, spark__network__timeout="9s")[
@@ -64,7 +61,7 @@ def test_a_lost_executor_is_noticed_in_bounded_time_unless_the_user_says_otherwi
     )
 
 
-def test_java_options_for_executors_are_added_to_ours_and_local_ones_are_left_alone(
+def test_executor_java_options_are_appended(
     tmp_path: Path,
 ) -> None:
     given = {"spark__executor__extraJavaOptions": "-Dx=y"}
@@ -78,7 +75,7 @@ def test_java_options_for_executors_are_added_to_ours_and_local_ones_are_left_al
     )
 
 
-def test_executors_are_told_where_a_source_tree_is_but_not_in_other_images(tmp_path: Path) -> None:
+def test_executors_receive_the_source_tree_but_not_in_other_images(tmp_path: Path) -> None:
     key = "spark.executorEnv.PYTHONPATH"
     assert (
         Path(conf_of(tmp_path, spark__master="spark://head:7077")[key]) / "tidegate" / "__init__.py"
@@ -92,19 +89,19 @@ def test_executors_are_told_where_a_source_tree_is_but_not_in_other_images(tmp_p
     )
 
 
-def test_sockets_of_workers_on_yarn_are_where_names_are_short(tmp_path: Path) -> None:
+def test_worker_sockets_on_yarn_have_short_paths(tmp_path: Path) -> None:
     assert conf_of(tmp_path, spark__master="yarn")["spark.python.unix.domain.socket.dir"] == "/tmp"
     assert "spark.python.unix.domain.socket.dir" not in conf_of(
         Path("/tmp/x"), spark__master="spark://head:7077"
     )
 
 
-def test_spark_may_not_start_the_driver_by_itself(tmp_path: Path) -> None:
+def test_cluster_deploy_mode_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"spark.submit.deployMode must be client"):
         conf_of(tmp_path, spark__master="yarn", spark__submit__deployMode="cluster")
 
 
-def test_a_driver_on_a_cluster_is_not_bound_to_the_loopback_interface(
+def test_cluster_driver_is_not_bound_to_loopback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
@@ -120,7 +117,7 @@ def test_a_driver_on_a_cluster_is_not_bound_to_the_loopback_interface(
     assert "SPARK_LOCAL_IP" not in environ("spark://head:7077")
 
 
-def test_secrets_before_the_context_are_not_on_the_command_line_either() -> None:
+def test_secrets_of_early_settings_are_not_on_the_command_line() -> None:
     arguments = gateway.submit_arguments(
         {
             "spark.kubernetes.namespace": "n",
@@ -131,7 +128,7 @@ def test_secrets_before_the_context_are_not_on_the_command_line_either() -> None
     assert arguments == ["--conf", "spark.kubernetes.namespace=n", "pyspark-shell"]
 
 
-def test_a_master_of_several_is_reachable_by_any_of_them() -> None:
+def test_reachable_if_any_of_several_masters_is() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         cluster.check_master(f"spark://127.0.0.1:1,127.0.0.1:{port}")
@@ -144,20 +141,18 @@ def test_a_master_of_several_is_reachable_by_any_of_them() -> None:
     cluster.check_master("k8s://https://127.0.0.1:1")
 
 
-def test_addresses_of_masters_have_the_usual_port_where_none_is_given() -> None:
+def test_master_addresses_have_a_default_port() -> None:
     assert cluster.masters("spark://a,b:99,[::1]:77") == [("a", 7077), ("b", 99), ("::1", 77)]
 
 
 @pytest.mark.parametrize(
     ("given", "seconds"), [("", 45), ("5", 5), ("4s", 4), ("2m", 120), ("1500ms", 1.5)]
 )
-def test_how_long_to_wait_for_executors_is_a_time_as_spark_writes_it(
-    given: str, seconds: float
-) -> None:
+def test_wait_for_executors_has_sparks_time_format(given: str, seconds: float) -> None:
     assert cluster.no_executor_s_max({cluster.NO_EXECUTOR_KEY: given} if given else {}) == seconds
 
 
-def test_a_time_to_wait_that_is_none_is_refused() -> None:
+def test_invalid_wait_time_is_rejected() -> None:
     with pytest.raises(UserError, match="must be a time"):
         cluster.no_executor_s_max({cluster.NO_EXECUTOR_KEY: "soon"})
 
@@ -185,9 +180,7 @@ def test_a_time_to_wait_that_is_none_is_refused() -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_the_python_of_executors_is_said_in_one_sentence(
-    said: str, told: str
-) -> None:
+def test_wrong_python_of_executors_is_reported(said: str, told: str) -> None:
     from pyspark.errors import PySparkException
 
     error = translated(PySparkException(said))
@@ -195,7 +188,7 @@ def test_what_is_wrong_with_the_python_of_executors_is_said_in_one_sentence(
     assert str(error).startswith(told + "; spark.pyspark.python must name")
 
 
-def test_executors_of_another_release_refuse_the_task() -> None:
+def test_executors_of_another_release_reject_the_task() -> None:
     tasks.check_release(tasks.__version__)
     with pytest.raises(ExecutorsUnfit, match=r"the driver is 0\.0\.0"):
         tasks.check_release("0.0.0")
@@ -217,7 +210,7 @@ WANTED = (
 
 
 @pytest.mark.parametrize("wanted", WANTED)
-def test_the_printed_block_is_read_back_by_the_engine_as_it_was_meant(
+def test_printed_block_is_parsed_back_by_the_engine(
     tmp_path: Path, wanted: DeploymentRequest
 ) -> None:
     made = deployment(wanted)
@@ -229,7 +222,7 @@ def test_the_printed_block_is_read_back_by_the_engine_as_it_was_meant(
 
 
 @pytest.mark.parametrize("wanted", WANTED)
-def test_sparks_own_submit_understands_what_is_generated(
+def test_spark_submit_accepts_the_generated_settings(
     tmp_path: Path, spark: SparkSession, wanted: DeploymentRequest
 ) -> None:
     conf = spark_conf(
@@ -281,12 +274,12 @@ def submit_arguments(spark: SparkSession, arguments: list[str]) -> Any:
         (DeploymentRequest(master="mesos://x"), "is no master of Spark"),
     ],
 )
-def test_what_is_missing_is_named(wanted: DeploymentRequest, told: str) -> None:
+def test_missing_settings_are_reported(wanted: DeploymentRequest, told: str) -> None:
     with pytest.raises(UserError, match=told):
         deployment(wanted)
 
 
-def test_the_verb_prints_the_block_and_writes_the_files(tmp_path: Path) -> None:
+def test_command_prints_the_block_and_writes_the_files(tmp_path: Path) -> None:
     said = CliRunner().invoke(
         verb,
         [
@@ -308,7 +301,7 @@ def test_the_verb_prints_the_block_and_writes_the_files(tmp_path: Path) -> None:
     assert as_job.stdout.startswith('env {\n  spark.master = "yarn"\n')
 
 
-def test_the_entry_point_of_the_image_builds_the_command_of_an_executor() -> None:
+def test_image_entry_point_builds_the_executor_command() -> None:
     environ = {
         "SPARK_JAVA_OPT_10": "-Dk=10",
         "SPARK_JAVA_OPT_2": "-Dk=2",

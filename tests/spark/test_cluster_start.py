@@ -1,4 +1,4 @@
-"""What a start of Spark that takes long waits for, and a stop meanwhile."""
+"""Slow starts of Spark: the status shown to the user, and a stop meanwhile."""
 
 import os
 import signal
@@ -18,7 +18,9 @@ TIDEGATE = str(Path(sys.executable).parent / "tidegate")
 WITHIN_S = 90
 JOB = """
 env {{ job.mode = "BATCH", job.name = "silent", spark.master = "spark://127.0.0.1:{port}" }}
-source {{ FakeSource {{ plugin_output = "t", row.num = 100, schema {{ fields {{ id = bigint }} }} }} }}
+source {{ FakeSource {{
+  plugin_output = "t", row.num = 100, schema {{ fields {{ id = bigint }} }}
+}} }}
 sink {{ Console {{ plugin_input = "t" }} }}
 """
 
@@ -30,7 +32,7 @@ def report(application: str, state: str) -> str:
     )
 
 
-def test_what_yarn_says_of_the_application_is_shown_and_not_what_it_said_of_an_older_one(
+def test_status_of_the_current_yarn_application_is_shown(
     tmp_path: Path,
 ) -> None:
     log = tmp_path / "spark.log"
@@ -45,7 +47,7 @@ def test_what_yarn_says_of_the_application_is_shown_and_not_what_it_said_of_an_o
     assert state.describe().startswith("YARN: application_2 is RUNNING;")
 
 
-def test_other_masters_are_named(tmp_path: Path) -> None:
+def test_other_masters_are_shown(tmp_path: Path) -> None:
     assert StartState("local[2]", tmp_path / "none").describe() == "Spark's JVM is starting"
     assert (
         "spark://h:7077: the application is not registered"
@@ -75,9 +77,7 @@ def silent_master() -> Iterator[int]:
         each.close()
 
 
-def test_one_signal_ends_a_run_whose_master_never_answers(
-    tmp_path: Path, silent_master: int
-) -> None:
+def test_signal_stops_a_run_whose_master_never_responds(tmp_path: Path, silent_master: int) -> None:
     (tmp_path / "job.conf").write_text(JOB.format(port=silent_master))
     command = [TIDEGATE, "run", "job.conf", "--home", str(tmp_path / "home"), "--json"]
     process = subprocess.Popen(

@@ -1,6 +1,4 @@
-"""Bad rows of files on Spark: fused and through a DataFrame, one parser, the same error with file,
-line, column and value.
-"""
+"""Bad rows of files: the same error fused and as DataFrame, with file, line and column."""
 
 import json
 from pathlib import Path
@@ -47,7 +45,7 @@ def failed(tmp_path: Path, job: dict[str, Any], engine: Any, name: str) -> str:
 
 
 @pytest.mark.parametrize(("form", "data", "options", "message"), CASES)
-def test_every_way_of_running_a_batch_gives_the_same_error(
+def test_fused_and_dataframe_batches_fail_with_the_same_error(
     engine: SparkEngine,
     tmp_path: Path,
     form: str,

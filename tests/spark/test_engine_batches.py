@@ -11,9 +11,9 @@ from engine_parts import (
     Files,
     Numbers,
     Query,
+    RejectingQuery,
     Renamed,
     SavedBySpark,
-    Sorted,
     batch,
     graph,
     node,
@@ -95,7 +95,7 @@ def workers() -> set[int]:
     return found
 
 
-def test_a_transform_over_arrow_gives_the_same_in_both_ways(
+def test_arrow_transform_has_equal_results_fused_and_as_dataframe(
     engine: SparkEngine, place: Path, fused: bool
 ) -> None:
     renamed = node("renamed", Renamed({}, CTX), ["source"])
@@ -160,15 +160,15 @@ def test_branches_with_sql_read_the_source_once_and_count_it_once(
     assert written.rows_read == {"source": 10}
 
 
-def test_rows_that_a_transform_puts_aside_are_decided_about_once(
-    engine: SparkEngine, place: Path, tmp_path: Path
-) -> None:
+def test_rejected_rows_are_computed_once(engine: SparkEngine, place: Path, tmp_path: Path) -> None:
     drawn = query("id", "rand() AS chance")  # another number each time that it is asked
     nodes = graph(
         source=numbers(log=str(tmp_path / "log")),
         query=drawn,
         sorted=node(
-            "sorted", Sorted({"select": ["id", "chance"], "where": "chance < 0.5"}, CTX), ("query",)
+            "sorted",
+            RejectingQuery({"select": ["id", "chance"], "where": "chance < 0.5"}, CTX),
+            ("query",),
         ),
         sink=files(place, "sorted"),
     )
@@ -189,7 +189,9 @@ def test_rows_that_spark_reads_below_a_cache_are_counted(engine: SparkEngine, pl
         fusable=False,
         spark="engine_parts:read_by_spark",
     )
-    sorting = node("sorted", Sorted({"select": ["id", "name"], "where": "id < 3"}, CTX), ("query",))
+    sorting = node(
+        "sorted", RejectingQuery({"select": ["id", "name"], "where": "id < 3"}, CTX), ("query",)
+    )
     written = engine.run(
         graph(
             source=source, query=query("id", "name"), sorted=sorting, sink=files(place, "sorted")
@@ -219,9 +221,7 @@ def test_several_inputs_of_a_sink_are_united(engine: SparkEngine, place: Path, f
     assert len(set(subtasks)) == len(subtasks)
 
 
-def test_a_source_with_nothing_new_is_not_asked(
-    engine: SparkEngine, place: Path, fused: bool
-) -> None:
+def test_source_without_new_data_is_not_read(engine: SparkEngine, place: Path, fused: bool) -> None:
     nodes = graph(
         one=numbers(fused=fused, tables=(table("one"),)),
         two=numbers(fused=fused, error=UserError("not to be read")),
@@ -231,9 +231,7 @@ def test_a_source_with_nothing_new_is_not_asked(
     assert written.rows_read == {"one": 4, "two": 0}
 
 
-def test_a_batch_with_nothing_new_anywhere_runs_no_job(
-    engine: SparkEngine, place: Path, fused: bool
-) -> None:
+def test_batch_without_new_data_runs_no_job(engine: SparkEngine, place: Path, fused: bool) -> None:
     written = engine.run(graph(source=numbers(fused=fused), sink=files(place)), batch(7, start=7))
     assert (written.rows_read, written.messages) == ({"source": 0}, {"sink": []})
 
@@ -267,7 +265,7 @@ def test_row_kinds_pass_through_sql(engine: SparkEngine, place: Path) -> None:
     ]
 
 
-def test_a_partition_without_rows_gives_no_message(engine: SparkEngine, place: Path) -> None:
+def test_empty_partition_sends_no_message(engine: SparkEngine, place: Path) -> None:
     written = engine.run(
         graph(source=numbers(), query=query("*", where="id < 3"), sink=files(place, "query")),
         batch(10),
@@ -286,7 +284,7 @@ def test_the_next_batch_of_the_same_graph_has_its_own_rows(
     assert written.rows_read == {"source": 2}
 
 
-def test_a_worker_that_crashes_once_is_repeated_with_exact_rows_and_counts(
+def test_crashed_worker_is_retried_with_exact_rows_and_counts(
     engine: SparkEngine, place: Path, tmp_path: Path, fused: bool
 ) -> None:
     source = numbers(fused=fused, crash_once=str(tmp_path / "crashed"), log=str(tmp_path / "log"))
@@ -298,7 +296,7 @@ def test_a_worker_that_crashes_once_is_repeated_with_exact_rows_and_counts(
     assert written.rows_written() == 20
 
 
-def test_spark_writes_a_sink_that_wants_it_beside_one_that_does_not(
+def test_sinks_of_spark_and_of_tidegate_share_a_batch(
     spark: Any, engine: SparkEngine, place: Path, tmp_path: Path
 ) -> None:
     by_spark = node("saved", SavedBySpark({"place": str(place / "spark")}, CTX), ["source"])
@@ -312,7 +310,7 @@ def test_spark_writes_a_sink_that_wants_it_beside_one_that_does_not(
     assert read(tmp_path / "log") == ["numbers 0 5", "numbers 5 10"]
 
 
-def test_a_failed_writer_is_aborted_and_its_error_arrives(
+def test_failed_writer_is_aborted_and_its_error_is_raised(
     engine: SparkEngine, place: Path, fused: bool
 ) -> None:
     with pytest.raises(UserError, match=r"^the disk is full of stars$"):
@@ -356,7 +354,7 @@ def test_a_cancelled_batch_ends_with_that_error(
     assert engine.tasks(1) == TaskCount(0, 0)
 
 
-def test_cancelling_where_nothing_runs_does_nothing(engine: SparkEngine, place: Path) -> None:
+def test_cancelling_an_idle_engine_has_no_effect(engine: SparkEngine, place: Path) -> None:
     engine.cancel(1)
     assert engine.run(graph(source=numbers(), sink=files(place)), batch(2)).rows_read == {
         "source": 2

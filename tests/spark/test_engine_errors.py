@@ -1,4 +1,4 @@
-"""What goes wrong in tasks and in Spark arrives as our own errors, as one sentence."""
+"""Errors in tasks and in Spark become Tidegate errors of one sentence."""
 
 import json
 from pathlib import Path
@@ -63,7 +63,7 @@ def asking(place: Path, *select: str):
     ],
     ids=lambda e: type(e).__name__,
 )
-def test_an_error_of_ours_comes_back_as_the_same_class(
+def test_tidegate_error_is_raised_with_its_class(
     engine: SparkEngine, tmp_path: Path, error: TidegateError, fusable: bool
 ) -> None:
     with pytest.raises(TidegateError) as caught:
@@ -72,14 +72,14 @@ def test_an_error_of_ours_comes_back_as_the_same_class(
 
 
 @pytest.mark.parametrize("fusable", [True, False], ids=["fused", "frames"])
-def test_any_other_error_of_a_task_is_worth_a_retry_and_says_its_line(
+def test_other_errors_of_a_task_are_transient_and_have_their_message(
     engine: SparkEngine, tmp_path: Path, fusable: bool
 ) -> None:
     with pytest.raises(TaskFailed, match=r"^ValueError: position 4711 is gone$"):
         engine.run(failing(tmp_path, ValueError("position 4711 is gone"), fusable), batch())
 
 
-def test_the_facts_of_an_error_come_back_with_it() -> None:
+def test_attributes_of_an_error_are_kept() -> None:
     error = translated(_spark_error(str(marked(Fenced("pipeline 1", 3, 4)))))
     assert isinstance(error, Fenced)
     assert (error.what, error.mine, error.current, str(error)) == (
@@ -90,9 +90,7 @@ def test_the_facts_of_an_error_come_back_with_it() -> None:
     )
 
 
-def test_a_class_that_only_workers_know_keeps_whether_a_retry_helps_its_condition_and_its_domain() -> (
-    None
-):
+def test_error_class_unknown_to_the_driver_keeps_its_category() -> None:
     text = {
         "class": "nowhere:Gone",
         "terminal": True,
@@ -119,7 +117,7 @@ def _spark_error(text: str) -> Any:
     )
 
 
-def test_sql_that_spark_does_not_accept_is_the_users(engine: SparkEngine, tmp_path: Path) -> None:
+def test_sql_rejected_by_spark_is_a_user_error(engine: SparkEngine, tmp_path: Path) -> None:
     with pytest.raises(SqlRefused, match=r"UNRESOLVED_COLUMN.*`ide`") as caught:
         engine.run(asking(tmp_path, "ide"), batch())
     assert "\n" not in str(caught.value)
@@ -136,7 +134,7 @@ def test_sql_that_spark_does_not_accept_is_the_users(engine: SparkEngine, tmp_pa
         ("element_at(array(1), 7) n", "INVALID_ARRAY_INDEX"),
     ],
 )
-def test_a_value_that_cannot_be_computed_is_terminal_and_the_users(
+def test_failed_computation_is_a_terminal_user_error(
     engine: SparkEngine, tmp_path: Path, expression: str, condition: str
 ) -> None:
     with pytest.raises(DataRefused, match=rf"^\[{condition}") as caught:
@@ -146,7 +144,7 @@ def test_a_value_that_cannot_be_computed_is_terminal_and_the_users(
     assert "\n" not in str(caught.value)
 
 
-def test_an_operator_that_cannot_travel_is_named(engine: SparkEngine, tmp_path: Path) -> None:
+def test_operator_that_cannot_be_pickled_is_reported(engine: SparkEngine, tmp_path: Path) -> None:
     import threading
 
     nodes = failing(tmp_path, ValueError(), True)
@@ -155,7 +153,7 @@ def test_an_operator_that_cannot_travel_is_named(engine: SparkEngine, tmp_path: 
         engine.run(nodes, batch())
 
 
-def test_a_connection_that_breaks_means_that_the_jvm_is_gone() -> None:
+def test_broken_connection_means_that_the_jvm_is_gone() -> None:
     with pytest.raises(JvmGone, match="the Spark driver JVM is gone"), translating():
         raise ConnectionRefusedError(111, "Connection refused")
 
@@ -167,7 +165,7 @@ def test_a_connection_that_breaks_means_that_the_jvm_is_gone() -> None:
         ("... o172.schema. Trace:\nno such type", DataRefused),
     ],
 )
-def test_a_schema_that_nobody_is_there_to_tell_means_that_the_jvm_is_gone(
+def test_unparsable_schema_of_a_dead_jvm_means_that_the_jvm_is_gone(
     words: str, kind: type[TidegateError]
 ) -> None:
     """PySpark says of both that a type cannot be parsed."""
@@ -182,7 +180,7 @@ def test_a_schema_that_nobody_is_there_to_tell_means_that_the_jvm_is_gone(
         vars(DataFrame)["schema"].func(SimpleNamespace(_jdf=Away()))
 
 
-def test_the_useful_line_of_a_crashed_worker_is_not_its_stack() -> None:
+def test_useful_line_of_a_crashed_worker_is_not_its_stack() -> None:
     text = (
         "Job aborted\njava.lang.X: y\norg.apache.spark.SparkException: Python worker exited"
         " unexpectedly (crashed)\n\tat org.apache"
@@ -193,9 +191,7 @@ def test_the_useful_line_of_a_crashed_worker_is_not_its_stack() -> None:
     )
 
 
-def test_the_useful_line_of_a_python_error_is_its_own_and_not_the_state_that_spark_appends() -> (
-    None
-):
+def test_useful_line_of_a_python_error_omits_the_sql_state() -> None:
     text = (
         "org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown"
         " from the Python worker: Traceback (most recent call last):\n"
@@ -206,7 +202,7 @@ def test_the_useful_line_of_a_python_error_is_its_own_and_not_the_state_that_spa
     assert useful_line(text) == "ModuleNotFoundError: No module named 'words'"
 
 
-def test_the_useful_line_of_a_java_error_is_its_first_cause_that_says_something() -> None:
+def test_useful_line_of_a_java_error_is_its_first_cause_with_a_message() -> None:
     text = (
         "An error occurred\n: org.apache.spark.SparkException: Job aborted\nCaused by:"
         " java.sql.SQLException: No suitable driver\n\tat java.sql"
@@ -214,6 +210,6 @@ def test_the_useful_line_of_a_java_error_is_its_first_cause_that_says_something(
     assert useful_line(text) == "SQLException: No suitable driver"
 
 
-def test_a_very_long_text_is_cut_on_its_way() -> None:
+def test_very_long_message_is_truncated() -> None:
     error = translated(_spark_error(str(marked(UserError("x" * 100_000)))))
     assert len(str(error)) == 4000

@@ -1,5 +1,6 @@
-"""A sink in a database behind a JDBC driver, on real ones inside the JVM (Derby, and H2 where its
-jar is to be had): rows and record in one transaction.
+"""Exactly-once JDBC sinks on Derby and H2: rows and record in one transaction.
+
+H2 is skipped if its jar cannot be fetched.
 """
 
 import datetime
@@ -215,9 +216,7 @@ INSERT, BEFORE, AFTER, DELETE = (
 
 
 @BOTH
-def test_a_batch_is_there_once_however_often_it_is_repeated(
-    engine: SparkEngine, db: Database
-) -> None:
+def test_repeated_batch_is_committed_once(engine: SparkEngine, db: Database) -> None:
     run = Run(engine, db)
     assert isinstance(run.batch(numbers()), BatchCommitted)
     assert isinstance(run.batch(numbers()), AlreadyCommitted)
@@ -234,9 +233,7 @@ def test_a_batch_is_there_once_however_often_it_is_repeated(
         successor.batch(numbers(), 2, 3, 6)
 
 
-def test_an_older_generation_is_refused_and_leaves_nothing(
-    engine: SparkEngine, db: Database
-) -> None:
+def test_older_generation_is_fenced_and_leaves_nothing(engine: SparkEngine, db: Database) -> None:
     old = Run(engine, db)
     staged = old.stage(numbers(), 1, 0, 3)
     assert len(db.tables()) == 1
@@ -275,8 +272,9 @@ def test_changes_are_applied_by_key_in_their_order(engine: SparkEngine, db: Data
     )
     run = Run(engine, db, primary_keys=["id"])
     source = changes(
-        (INSERT, 3, "three"), (BEFORE, 1, "one"), (AFTER, 1, "uno"), (DELETE, 2, None), (BEFORE, 3, "three"), (AFTER, 4, "moved"),
-        (INSERT, 5, "a"), (DELETE, 5, "a"), (INSERT, 6, "x"), (AFTER, 6, "y"), (DELETE, 7, None), (INSERT, 7, "back"),
+        (INSERT, 3, "three"), (BEFORE, 1, "one"), (AFTER, 1, "uno"), (DELETE, 2, None),
+        (BEFORE, 3, "three"), (AFTER, 4, "moved"), (INSERT, 5, "a"), (DELETE, 5, "a"),
+        (INSERT, 6, "x"), (AFTER, 6, "y"), (DELETE, 7, None), (INSERT, 7, "back"),
     )  # fmt: skip
     run.batch(source, end=1)
     assert db.rows("select * from t") == [
@@ -287,7 +285,7 @@ def test_changes_are_applied_by_key_in_their_order(engine: SparkEngine, db: Data
     ]
 
 
-def test_rows_that_delete_need_a_key(engine: SparkEngine, db: Database) -> None:
+def test_deletes_require_a_key(engine: SparkEngine, db: Database) -> None:
     run = Run(engine, db, enable_upsert=True)
     run.sink.key = lambda _: ()  # type: ignore[method-assign]  # an incoming table without a key
     with pytest.raises(KeyMissing, match="give primary_keys"):
@@ -302,7 +300,7 @@ def test_rows_that_delete_need_a_key(engine: SparkEngine, db: Database) -> None:
         'insert into t ("id", "name") values (?, ?)',
     ],
 )
-def test_a_statement_of_ones_own_is_run_for_every_row_in_the_transaction(
+def test_custom_statement_runs_for_every_row_in_the_transaction(
     engine: SparkEngine, db: Database, query: str
 ) -> None:
     db.execute('create table t ("id" bigint not null primary key, "name" varchar(20))')
@@ -330,7 +328,7 @@ def test_a_statement_of_ones_own_is_run_for_every_row_in_the_transaction(
         )
 
 
-def test_save_modes_hold_for_the_first_batch_of_a_lineage_only(
+def test_save_modes_apply_only_to_the_first_batch_of_a_lineage(
     engine: SparkEngine, db: Database
 ) -> None:
     db.execute(
@@ -350,7 +348,7 @@ class Died(BaseException):
     """As a kill would end the driver."""
 
 
-def test_a_driver_that_dies_anywhere_around_a_commit_loses_and_doubles_nothing(
+def test_driver_killed_around_a_commit_loses_and_duplicates_nothing(
     engine: SparkEngine, db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = [f"foreignsink.{step}.{when}" for step, moments in STEPS.items() for when in moments]
@@ -383,9 +381,7 @@ STEPS = {
 }
 
 
-def test_text_keys_of_a_table_that_is_made_tell_rows_apart(
-    engine: SparkEngine, db: Database
-) -> None:
+def test_text_keys_of_a_created_table_distinguish_rows(engine: SparkEngine, db: Database) -> None:
     run = Run(engine, db, primary_keys=["name"])
     run.batch(numbers())
     run.batch(numbers(), 2, 0, 2)
@@ -397,9 +393,17 @@ def test_a_whole_job_copies_into_the_database_exactly_once(
 ) -> None:
     job = tmp_path / "job.conf"
     job.write_text(
-        f"""env {{ job.mode = "BATCH", job.name = "foreign", checkpoint.interval = 10, batch.max-rows = 40 }}
-source {{ FakeSource {{ row.num = 100, schema {{ fields {{ id = bigint, name = string }}, primaryKey {{ columnNames = [id] }} }} }} }}
-sink {{ Jdbc {{ url = "{db.url}", driver = "{db.driver}", table = "COPIED", generate_sink_sql = true, is_exactly_once = true }} }}"""
+        f"""env {{
+  job.mode = "BATCH", job.name = "foreign", checkpoint.interval = 10, batch.max-rows = 40
+}}
+source {{ FakeSource {{
+  row.num = 100
+  schema {{ fields {{ id = bigint, name = string }}, primaryKey {{ columnNames = [id] }} }}
+}} }}
+sink {{ Jdbc {{
+  url = "{db.url}", driver = "{db.driver}", table = "COPIED"
+  generate_sink_sql = true, is_exactly_once = true
+}} }}"""
     )
     ran = run_in_process(str(job), Home(tmp_path / "home"), Shared(engine))
     assert [failure.message for failure in ran.outcome.failures] == []
@@ -409,9 +413,7 @@ sink {{ Jdbc {{ url = "{db.url}", driver = "{db.driver}", table = "COPIED", gene
 
 
 @BOTH
-def test_of_two_drivers_of_one_generation_the_database_takes_the_first(
-    engine: SparkEngine, db: Database
-) -> None:
+def test_first_of_two_drivers_of_one_generation_wins(engine: SparkEngine, db: Database) -> None:
     first = Run(engine, db, generation=8, token="aa")
     with pytest.raises(OtherCopy, match="another copy of this installation"):
         Run(engine, db, generation=8, token="bb")
@@ -429,9 +431,7 @@ def test_of_two_drivers_of_one_generation_the_database_takes_the_first(
 
 
 @BOTH
-def test_the_target_remembers_its_newest_checkpoint_until_it_is_told_to_forget(
-    engine: SparkEngine, db: Database
-) -> None:
+def test_target_keeps_its_newest_checkpoint_until_forget(engine: SparkEngine, db: Database) -> None:
     first = Run(engine, db)
     assert first.memory is not None
     assert first.memory.checkpoint == 0
@@ -441,7 +441,7 @@ def test_the_target_remembers_its_newest_checkpoint_until_it_is_told_to_forget(
     first.committer.close()
     later = Run(engine, db, generation=2, checkpoint=1, state=state)
     assert later.memory is not None
-    assert later.memory.checkpoint == 1, "a finished target is told apart from one that was lost"
+    assert later.memory.checkpoint == 1, "a finished target is distinguished from a lost one"
     later.committer.forget()
     lost = Run(engine, db, generation=3, checkpoint=1, state=state)
     assert lost.memory is not None
@@ -452,7 +452,7 @@ def test_the_target_remembers_its_newest_checkpoint_until_it_is_told_to_forget(
 @pytest.mark.parametrize(
     "statement", ["delete from tidegate_sink_record", "drop table tidegate_sink_record"]
 )
-def test_a_record_that_vanishes_under_a_driver_stops_it_before_the_commit(
+def test_lost_record_stops_the_driver_before_the_commit(
     engine: SparkEngine, db: Database, statement: str
 ) -> None:
     run = Run(engine, db)
@@ -464,9 +464,7 @@ def test_a_record_that_vanishes_under_a_driver_stops_it_before_the_commit(
     assert len(db.rows("select * from t")) == 3
 
 
-def test_a_table_that_was_lost_with_its_record_is_made_anew(
-    engine: SparkEngine, db: Database
-) -> None:
+def test_table_lost_with_its_record_is_recreated(engine: SparkEngine, db: Database) -> None:
     run = Run(engine, db)
     run.batch(numbers())
     state = run.committer.state()
@@ -475,9 +473,7 @@ def test_a_table_that_was_lost_with_its_record_is_made_anew(
     assert len(db.rows("select * from t")) == 2
 
 
-def test_a_record_table_of_an_older_release_gets_its_columns(
-    engine: SparkEngine, db: Database
-) -> None:
+def test_record_table_of_an_older_release_is_migrated(engine: SparkEngine, db: Database) -> None:
     db.execute(
         "create table tidegate_sink_record (id varchar(64) not null primary key, lineage"
         " varchar(200), job_id decimal(19), pipeline_id decimal(19), sink_name varchar(500),"
@@ -506,7 +502,7 @@ FITS: list[tuple[str, str, Any, bool]] = [
 @pytest.mark.parametrize(
     ("native", "kind", "value", "fits"), FITS, ids=[f"{row[1]} to {row[0]}" for row in FITS]
 )
-def test_a_column_that_would_round_is_refused_before_the_first_row(
+def test_column_that_would_round_is_rejected_before_the_first_row(
     engine: SparkEngine, db: Database, native: str, kind: str, value: Any, fits: bool
 ) -> None:
     db.execute(f'create table t ("id" bigint not null primary key, "v" {native})')
@@ -530,7 +526,7 @@ def test_a_column_that_would_round_is_refused_before_the_first_row(
     assert len(db.rows("select * from t")) == 1
 
 
-def test_two_inputs_with_one_target_are_refused(engine: SparkEngine, db: Database) -> None:
+def test_two_inputs_with_one_target_are_rejected(engine: SparkEngine, db: Database) -> None:
     run = Run(engine, db)
     run.batch(numbers())
     other = replace(table(), path="elsewhere.t")

@@ -1,6 +1,4 @@
-"""Databases that only Spark's JDBC can speak to, on a real one: Derby, inside the JVM. Read in
-chunks, written by adding rows, and every mistake in words.
-"""
+"""Databases reached only through Spark's JDBC, on Derby in the JVM: reads, writes, errors."""
 
 import datetime
 from collections.abc import Iterator
@@ -138,9 +136,7 @@ def test_every_row_is_read_once_with_bounds_and_without(spark: Any, derby: Derby
         assert turns == wanted
 
 
-def test_bounds_conditions_and_queries_are_the_databases_own_words(
-    spark: Any, derby: Derby
-) -> None:
+def test_bounds_conditions_and_queries_use_the_databases_sql(spark: Any, derby: Derby) -> None:
     fill(derby)
     bounds = {
         "partition_column": "id",
@@ -165,16 +161,14 @@ def test_bounds_conditions_and_queries_are_the_databases_own_words(
     assert {row.TWICE for row in rows if row.ID == 30} == {Decimal("60.50")}
 
 
-def test_the_sink_adds_rows_batch_after_batch_and_makes_the_table(
-    engine: SparkEngine, derby: Derby
-) -> None:
+def test_sink_creates_the_table_and_appends_every_batch(engine: SparkEngine, derby: Derby) -> None:
     nodes = graph(source=numbers(), saved=sink(derby))
     engine.run(nodes, batch(2))
     assert engine.run(nodes, batch(5, start=2, checkpoint=2)).messages["saved"] == [{"rows": 3}]
     assert sorted(derby.rows('select "id" from t')) == [(str(i),) for i in range(5)]
 
 
-def test_save_modes_are_for_the_first_write_and_for_its_repeats(
+def test_save_modes_apply_to_the_first_write_and_its_retries(
     engine: SparkEngine, derby: Derby
 ) -> None:
     derby.execute(
@@ -221,13 +215,13 @@ def test_save_modes_are_for_the_first_write_and_for_its_repeats(
         )
 
 
-def test_rows_that_delete_are_refused(engine: SparkEngine, derby: Derby) -> None:
+def test_deletes_are_rejected(engine: SparkEngine, derby: Derby) -> None:
     with pytest.raises(DataRefused, match="put FilterRowKind before the sink"):
         engine.run(graph(source=numbers(tables=(table(kinds=True),)), saved=sink(derby)), batch(4))
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_driver_that_is_not_there_is_named_with_what_to_do() -> None:
+def test_missing_jdbc_driver_is_reported_with_a_remedy() -> None:
     def foreign(url: str, driver: str) -> JvmSource:
         return JvmSource(
             read(SOURCE_OPTIONS, {"url": url, "driver": driver, "table_path": "T"}), CONTEXT
@@ -242,7 +236,7 @@ def test_a_driver_that_is_not_there_is_named_with_what_to_do() -> None:
         foreign("jdbc:nobody:x", DRIVER).tables()
 
 
-def test_mistakes_are_told_in_words(spark: Any, derby: Derby) -> None:
+def test_user_errors_are_reported(spark: Any, derby: Derby) -> None:
     fill(derby)
     with pytest.raises(StatementRefused, match="NONE_OF_US"):
         source(derby, table_path="NONE_OF_US").tables()
@@ -252,7 +246,7 @@ def test_mistakes_are_told_in_words(spark: Any, derby: Derby) -> None:
         everything(spark, source(derby, table_path="ORDERS", partition_column="name"))
 
 
-def test_types_of_the_database_are_those_of_the_pipeline(spark: Any, derby: Derby) -> None:
+def test_database_types_map_to_pipeline_types(spark: Any, derby: Derby) -> None:
     derby.execute(
         "create table kinds (b boolean, s smallint, i int, l bigint, r real, d double, n"
         " decimal(31,5), c char(3), v varchar(9), t clob, x blob, da date, ts timestamp)",
@@ -263,27 +257,33 @@ def test_types_of_the_database_are_those_of_the_pipeline(spark: Any, derby: Derb
     )
     reading = source(derby, table_path="KINDS")
     assert [str(c.type) for c in reading.tables()[0].columns] == [
-        "boolean", "int", "int", "bigint", "float", "double", "decimal(31,5)", "string", "string", "string", "bytes", "date", "timestamp",
+        "boolean", "int", "int", "bigint", "float", "double", "decimal(31,5)", "string", "string",
+        "string", "bytes", "date", "timestamp",
     ]  # fmt: skip
     rows = everything(spark, reading)
     filled, empty = sorted((tuple(row) for row in rows), key=lambda row: row[0] is None)
     assert filled == (
-        True, 1, 2, 3, 1.5, 2.5, Decimal("12345678901234567890123456.00001"), "a  ", "b", "c", bytearray(b"\0\xff"), datetime.date(2024, 2, 29),
+        True, 1, 2, 3, 1.5, 2.5, Decimal("12345678901234567890123456.00001"), "a  ", "b", "c",
+        bytearray(b"\0\xff"), datetime.date(2024, 2, 29),
         datetime.datetime(2024, 2, 29, 23, 59, 59, 999999),
     )  # fmt: skip
     assert set(empty) == {None}
 
 
-def test_a_table_is_read_in_batches_of_its_chunks_and_written_elsewhere_once(
+def test_table_is_read_in_chunks_and_copied_exactly_once(
     engine: SparkEngine, derby: Derby, tmp_path: Path
 ) -> None:
     fill(derby)
     job = tmp_path / "job.conf"
     job.write_text(
         f"""{ENV}
-source {{ Jdbc {{ url = "{derby.url}", driver = "{DRIVER}", table_path = "ORDERS", partition_column = "id", partition_num = 4,
+source {{ Jdbc {{
+  url = "{derby.url}", driver = "{DRIVER}"
+  table_path = "ORDERS", partition_column = "id", partition_num = 4,
   partition_lower_bound = 1, partition_upper_bound = 250, split.size = 50 }} }}
-sink {{ Jdbc {{ url = "jdbc:sqlite:{tmp_path}/target.db", table = "copied", primary_keys = ["ID"] }} }}"""
+sink {{ Jdbc {{
+  url = "jdbc:sqlite:{tmp_path}/target.db", table = "copied", primary_keys = ["ID"]
+}} }}"""
     )
     ran = run_in_process(str(job), Home(tmp_path / "home"), Shared(engine))
     assert [failure.message for failure in ran.outcome.failures] == []

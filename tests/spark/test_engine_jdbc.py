@@ -1,4 +1,4 @@
-"""The Jdbc connectors in Spark's workers: fused, and through a DataFrame."""
+"""The Jdbc connectors in Spark's workers, fused and through a DataFrame."""
 
 from contextlib import closing
 from pathlib import Path
@@ -30,18 +30,21 @@ def numbers(file: Path) -> None:
     ["", "select id, upper(word) as word from dual where id >= 500"],
     ids=["fused", "through a frame"],
 )
-def test_rows_go_from_one_database_to_another(
-    engine: SparkEngine, tmp_path: Path, sql: str
-) -> None:
+def test_rows_are_copied_between_databases(engine: SparkEngine, tmp_path: Path, sql: str) -> None:
     numbers(tmp_path / "source.db")
     with PostgresServer(settings={"fsync": "off"}) as server:
         job = tmp_path / "job.conf"
         transform = f'transform {{ Sql {{ query = "{sql}" }} }}' if sql else ""
         job.write_text(
             f"""{ENV}
-source {{ Jdbc {{ url = "jdbc:sqlite:{tmp_path}/source.db", table_path = "numbers", split.size = 50 }} }}
+source {{ Jdbc {{
+  url = "jdbc:sqlite:{tmp_path}/source.db", table_path = "numbers", split.size = 50
+}} }}
 {transform}
-sink {{ Jdbc {{ url = "jdbc:postgresql://127.0.0.1:{server.port}/postgres", username = "postgres", table = "copied", primary_keys = ["id"] }} }}"""
+sink {{ Jdbc {{
+  url = "jdbc:postgresql://127.0.0.1:{server.port}/postgres", username = "postgres"
+  table = "copied", primary_keys = ["id"]
+}} }}"""
         )
         ran = run_in_process(str(job), Home(tmp_path / "home"), Shared(engine))
         assert [failure.message for failure in ran.outcome.failures] == []

@@ -1,4 +1,4 @@
-"""How a session is opened: settings, places, the start-up cache, a JVM that does not start."""
+"""Opening a session: settings, directories, the startup cache, a JVM that fails to start."""
 
 import json
 import os
@@ -38,11 +38,11 @@ def settings(place: Path, **more: Any) -> SessionSettings:
         ("yarn", "yarn"),
     ],
 )
-def test_a_local_master_repeats_failed_tasks_and_others_stay(given: str, taken: str) -> None:
+def test_local_master_retries_failed_tasks(given: str, taken: str) -> None:
     assert master_of(given) == taken
 
 
-def test_settings_of_the_user_win_and_java_options_are_added_to_ours(tmp_path: Path) -> None:
+def test_user_settings_take_precedence_and_java_options_are_appended(tmp_path: Path) -> None:
     conf = spark_conf(
         settings(
             tmp_path,
@@ -70,7 +70,7 @@ def test_everything_that_spark_writes_is_below_the_work_directory(tmp_path: Path
     assert f"-Djava.io.tmpdir={work}/tmp" in conf["spark.driver.extraJavaOptions"]
 
 
-def test_a_light_session_has_the_quick_compiler_and_a_full_one_has_both(tmp_path: Path) -> None:
+def test_light_session_uses_only_the_quick_compiler(tmp_path: Path) -> None:
     light, full = (
         spark_conf(settings(tmp_path, light=True), None),
         spark_conf(settings(tmp_path), None),
@@ -83,7 +83,7 @@ def test_a_light_session_has_the_quick_compiler_and_a_full_one_has_both(tmp_path
     )
 
 
-def test_jars_of_the_job_and_of_the_user_come_together(tmp_path: Path) -> None:
+def test_jars_of_job_and_user_are_combined(tmp_path: Path) -> None:
     assert (
         spark_conf(settings(tmp_path, jars=("a.jar",), conf={"spark.jars": "b.jar"}), None)[
             "spark.jars"
@@ -92,7 +92,7 @@ def test_jars_of_the_job_and_of_the_user_come_together(tmp_path: Path) -> None:
     )
 
 
-def test_a_socket_directory_with_a_long_name_is_replaced_by_a_short_one(tmp_path: Path) -> None:
+def test_long_socket_directory_is_replaced_by_a_short_one(tmp_path: Path) -> None:
     short = Path(spark_conf(settings(Path("/tmp")), None)["spark.python.unix.domain.socket.dir"])
     long = Path(
         spark_conf(settings(tmp_path / ("x" * 100)), None)["spark.python.unix.domain.socket.dir"]
@@ -133,12 +133,12 @@ def test_secrets_of_settings_are_not_on_the_command_line() -> None:
     assert arguments == ["--conf", "spark.driver.memory=1g", "pyspark-shell"]
 
 
-def test_workers_find_this_package(tmp_path: Path) -> None:
+def test_workers_can_import_the_package(tmp_path: Path) -> None:
     environ = jvm_environ(settings(tmp_path), find_java(os.environ))
     assert (Path(environ["PYTHONPATH"].split(os.pathsep)[0]) / "tidegate" / "__init__.py").exists()
 
 
-def test_a_jvm_that_does_not_start_says_its_one_line_and_where_the_rest_is(tmp_path: Path) -> None:
+def test_failed_jvm_start_reports_one_line_and_the_log_path(tmp_path: Path) -> None:
     output = tmp_path / "spark-jvm.log"
     launch = gateway.JvmLaunch(
         command=[str(find_java(os.environ).path), "-XX:+NoSuchThing", "-version"],
@@ -153,7 +153,7 @@ def test_a_jvm_that_does_not_start_says_its_one_line_and_where_the_rest_is(tmp_p
     assert list(tmp_path.iterdir()) == [output]
 
 
-def test_a_jvm_that_was_killed_or_found_no_memory_is_worth_a_retry(tmp_path: Path) -> None:
+def test_killed_jvm_or_lack_of_memory_is_transient(tmp_path: Path) -> None:
     assert isinstance(gateway.not_started(-9, "", tmp_path), TransientError)
     assert isinstance(
         gateway.not_started(
@@ -167,14 +167,14 @@ def test_a_jvm_that_was_killed_or_found_no_memory_is_worth_a_retry(tmp_path: Pat
     )
 
 
-def test_the_jvm_of_the_session_is_known_and_lives(spark: Any) -> None:
+def test_jvm_of_the_session_is_alive(spark: Any) -> None:
     pid = jvm_pid(spark)
     assert pid is not None
     assert "java" in os.readlink(f"/proc/{pid}/exe")
     assert jvm_alive(spark)
 
 
-def test_nothing_is_found_in_a_cache_that_is_empty_or_damaged(tmp_path: Path) -> None:
+def test_empty_or_damaged_cache_is_a_miss(tmp_path: Path) -> None:
     java, home = find_java(os.environ), gateway.spark_home()
     assert startup_cache.find(tmp_path, java, home) is None
     entry = tmp_path / "cds" / startup_cache.key_of(java, home)
@@ -191,7 +191,7 @@ def test_nothing_is_found_in_a_cache_that_is_empty_or_damaged(tmp_path: Path) ->
     )
 
 
-def test_the_command_from_the_cache_has_the_options_and_the_memory_of_the_session(
+def test_cached_command_has_options_and_memory_of_the_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in startup_cache.ENVIRON_OWN:
@@ -206,7 +206,7 @@ def test_the_command_from_the_cache_has_the_options_and_the_memory_of_the_sessio
     assert command[-1] == "pyspark-shell"
 
 
-def test_settings_that_only_the_launcher_understands_go_by_the_launcher(tmp_path: Path) -> None:
+def test_launcher_settings_bypass_the_cache(tmp_path: Path) -> None:
     cached = Cached(archive=tmp_path / "x.jsa", command=("java",))
     conf = {
         "spark.driver.memory": "2g",
@@ -217,7 +217,7 @@ def test_settings_that_only_the_launcher_understands_go_by_the_launcher(tmp_path
 
 
 @pytest.mark.soak
-def test_the_start_up_cache_is_made_once_and_a_session_starts_with_it(tmp_path: Path) -> None:
+def test_startup_cache_is_created_once_and_used(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     entry = startup_cache.build(cache)
     made = (entry / "classes.jsa").stat().st_mtime_ns
@@ -235,7 +235,7 @@ def test_the_start_up_cache_is_made_once_and_a_session_starts_with_it(tmp_path: 
 
 
 @pytest.mark.soak
-def test_the_death_of_the_jvm_is_an_error_that_a_new_driver_may_survive(tmp_path: Path) -> None:
+def test_death_of_the_jvm_is_a_transient_error(tmp_path: Path) -> None:
     said = in_a_process(
         tmp_path,
         "light=True",
@@ -244,7 +244,10 @@ from tidegate.spark.engine import SparkEngine
 from tidegate.spark.errors import JvmGone
 from tidegate.spark.session import jvm_alive, jvm_pid
 from engine_parts import CONTEXT, Files, Numbers, batch, graph, node, table
-nodes = graph(source=node("source", Numbers({"tables": (table(),)}, CONTEXT)), sink=node("sink", Files({"place": str(place)}, CONTEXT), ["source"]))
+nodes = graph(
+    source=node("source", Numbers({"tables": (table(),)}, CONTEXT)),
+    sink=node("sink", Files({"place": str(place)}, CONTEXT), ["source"]),
+)
 engine = SparkEngine(spark)
 print(engine.run(nodes, batch(5)).rows_read)
 os.kill(jvm_pid(spark), 9)
@@ -260,7 +263,7 @@ except JvmGone as error:
 
 
 @pytest.mark.soak
-def test_the_end_of_an_engine_leaves_no_process_behind(tmp_path: Path) -> None:
+def test_closed_engine_leaves_no_processes(tmp_path: Path) -> None:
     said = in_a_process(
         tmp_path,
         "light=True",
@@ -271,7 +274,8 @@ from tidegate.spark.session import jvm_pid
 import signal
 def same(batches):
     yield from batches
-print(spark.range(0, 2, 1, 2).mapInArrow(same, "id bigint").count(), signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+rows = spark.range(0, 2, 1, 2).mapInArrow(same, "id bigint").count()
+print(rows, signal.getsignal(signal.SIGINT) is signal.default_int_handler)
 family = [jvm_pid(spark), *gateway.children(jvm_pid(spark))]
 family += [grandchild for child in family[1:] for grandchild in gateway.children(child)]
 SparkEngine(spark).close()

@@ -1,4 +1,4 @@
-"""The Spark source and sink: Spark's own readers and writers in a pipeline."""
+"""The Spark source and sink in a pipeline."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ SAVE = "tidegate.connectors.sparkformat.spark:save"
 
 def read(kind: BlockKind, **options: Any) -> dict[str, Any]:
     connector = next(c for c in CONNECTORS if c.kind is kind)
-    values, problems = connector.options.read(Block(options, lambda _: None, kind.value))  # type: ignore[arg-type,return-value]  # a test needs no places
+    no_location: Any = str
+    values, problems = connector.options.read(Block(options, no_location, kind.value))
     assert problems == []
     return values
 
@@ -60,9 +61,7 @@ def whole() -> Batch:
     return batch(source=SourceRange({"done": False}, {"done": True}))
 
 
-def test_the_source_reads_what_spark_reads_and_finds_its_columns(
-    spark: Any, engine: SparkEngine, tmp_path: Path
-) -> None:
+def test_source_infers_the_columns(spark: Any, engine: SparkEngine, tmp_path: Path) -> None:
     spark.sql(
         "select id, cast(id as decimal(5,1)) d, named_struct('x', id) s from range(100)"
     ).write.parquet(str(tmp_path / "in"))
@@ -79,7 +78,7 @@ def test_the_source_reads_what_spark_reads_and_finds_its_columns(
     assert written.rows_read == {"source": 100}
 
 
-def test_a_source_that_several_sinks_read_is_counted_once(
+def test_source_of_several_sinks_is_counted_once(
     spark: Any, engine: SparkEngine, tmp_path: Path
 ) -> None:
     spark.range(50).write.parquet(str(tmp_path / "in"))
@@ -97,7 +96,7 @@ def test_a_source_that_several_sinks_read_is_counted_once(
     assert sum(message["rows"] for message in written.messages["sink"]) == 50
 
 
-def test_the_source_takes_a_schema_and_options(engine: SparkEngine, tmp_path: Path) -> None:
+def test_source_accepts_a_schema_and_options(engine: SparkEngine, tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("1;a\n2;b\n")
     (tmp_path / "out").mkdir()
     schema = {"fields": {"id": "bigint", "name": "string"}}
@@ -125,9 +124,7 @@ def test_the_source_is_a_single_batch() -> None:
     ) == (False, True, True, True)
 
 
-def test_the_sink_appends_batch_after_batch_in_directories_of_columns(
-    engine: SparkEngine, tmp_path: Path
-) -> None:
+def test_sink_appends_batches_to_partition_directories(engine: SparkEngine, tmp_path: Path) -> None:
     nodes = graph(
         source=numbers(), saved=sink(format="json", path=str(tmp_path / "out"), partition_by="id")
     )
@@ -139,7 +136,7 @@ def test_the_sink_appends_batch_after_batch_in_directories_of_columns(
     ]
 
 
-def test_overwriting_is_for_the_first_batch_only(
+def test_overwrite_applies_only_to_the_first_batch(
     spark: Any, engine: SparkEngine, tmp_path: Path
 ) -> None:
     spark.range(7).write.parquet(str(tmp_path / "out"))
@@ -151,9 +148,7 @@ def test_overwriting_is_for_the_first_batch_only(
     assert spark.read.parquet(str(tmp_path / "out")).count() == 5
 
 
-def test_what_is_there_already_can_be_an_error(
-    spark: Any, engine: SparkEngine, tmp_path: Path
-) -> None:
+def test_existing_data_can_be_an_error(spark: Any, engine: SparkEngine, tmp_path: Path) -> None:
     spark.range(7).write.parquet(str(tmp_path / "out"))
     with pytest.raises(SqlRefused, match="PATH_ALREADY_EXISTS"):
         engine.run(
@@ -165,7 +160,7 @@ def test_what_is_there_already_can_be_an_error(
         )
 
 
-def test_a_format_that_is_not_there_is_named(engine: SparkEngine) -> None:
+def test_unknown_format_is_reported(engine: SparkEngine) -> None:
     with pytest.raises(SqlRefused, match="nosuch"):
         engine.run(graph(source=numbers(), saved=sink(format="nosuch")), batch(2))
 
@@ -176,13 +171,13 @@ def test_a_format_that_is_not_there_is_named(engine: SparkEngine) -> None:
     [{"format": "parquet", "path": "/nowhere/at/all"}, {"format": "nosuch"}],
     ids=["path", "format"],
 )
-def test_a_source_whose_columns_cannot_be_found_out_says_why(wrong: dict[str, str]) -> None:
+def test_failed_schema_inference_is_reported(wrong: dict[str, str]) -> None:
     with pytest.raises(UserError, match=r"^Spark cannot read format .*(nowhere|nosuch)") as caught:
         SparkSource(read(BlockKind.SOURCE, **wrong), CONTEXT).tables()
     assert "\n" not in str(caught.value)
 
 
-def test_rows_that_delete_are_refused_by_a_sink_that_only_adds(engine: SparkEngine) -> None:
+def test_deletes_are_rejected_by_an_append_only_sink(engine: SparkEngine) -> None:
     nodes = graph(source=numbers(tables=(table(kinds=True),)), saved=sink(format="noop"))
     with pytest.raises(DataRefused, match="add FilterRowKind before it"):
         engine.run(nodes, batch(4))

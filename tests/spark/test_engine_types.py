@@ -1,6 +1,4 @@
-"""Every type of a schema through a pipeline, fused and as DataFrames: the same values, the same
-types.
-"""
+"""Every type keeps its values through a pipeline, fused and as DataFrames."""
 
 import datetime as dt
 from decimal import Decimal
@@ -65,7 +63,7 @@ def everything() -> tuple[Table, pa.RecordBatch]:
 
 
 @pytest.mark.parametrize("way", ["fused", "frames", "sql"])
-def test_every_type_arrives_as_it_went_in(engine: SparkEngine, tmp_path: Path, way: str) -> None:
+def test_every_type_keeps_its_values(engine: SparkEngine, tmp_path: Path, way: str) -> None:
     made, rows = everything()
     nodes = {
         "source": node(
@@ -90,18 +88,18 @@ def test_every_type_arrives_as_it_went_in(engine: SparkEngine, tmp_path: Path, w
 @pytest.mark.parametrize(
     "text", [*(kind for kind in VALUES if "vector" not in kind), "map<string,map<int,date>>"]
 )
-def test_a_type_is_the_same_after_a_visit_to_spark(text: str) -> None:
+def test_type_survives_conversion_to_spark(text: str) -> None:
     assert data_type(spark_type(parse_type(text))) == parse_type(text)
 
 
-def test_a_table_keeps_its_vectors_keys_and_name_where_columns_are_still_there() -> None:
+def test_table_keeps_vectors_keys_and_name_of_existing_columns() -> None:
     made = table("db.t", id="bigint", v="float_vector", gone="int")
     kept = table_of(struct_of(table("x", id="bigint", v="float_vector", new="string")), made)
     assert (kept.path, kept.primary_key) == ("db.t", ("id",))
     assert [str(c.type) for c in kept.columns] == ["bigint", "float_vector", "string"]
 
 
-def test_a_table_loses_a_key_whose_column_is_gone() -> None:
+def test_table_loses_the_key_of_a_removed_column() -> None:
     assert (
         table_of(
             struct_of(table("x", name="string")), table("t", id="bigint", name="string")

@@ -1,4 +1,4 @@
-"""LATERAL VIEW EXPLODE on Spark: which rows it makes, with OUTER and without."""
+"""LATERAL VIEW EXPLODE on Spark: generated rows, with and without OUTER."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tidegate.connectors.sql.spark import frame
 from tidegate.spark.types import struct_of
 
 
-def test_a_lateral_view_makes_a_row_of_every_element(spark: SparkSession) -> None:
+def test_lateral_view_generates_a_row_per_element(spark: SparkSession) -> None:
     table = table_of({"name": "string", "ages": "array<int>"}, kinds=True)
     df = spark.createDataFrame([("a,b", [1], 3), ("c", None, 0)], struct_of(table))
     transform = sql(

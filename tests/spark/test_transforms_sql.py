@@ -1,6 +1,4 @@
-"""What every function of the Sql transform gives, on Spark: values with the reference's meaning,
-and the very types that `table` promised.
-"""
+"""Every function of the Sql transform on Spark: SeaTunnel's values and the declared types."""
 
 import datetime as dt
 import math
@@ -11,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.connectors.sql.call import FUNCTIONS
-from tidegate.connectors.sql.catalogue import REGISTERED
+from tidegate.connectors.sql.functions import REGISTERED
 from tidegate.connectors.sql.options import OPTIONS
 from tidegate.connectors.sql.projection import reduced
 from tidegate.connectors.sql.spark import frame
@@ -471,7 +469,7 @@ def results(spark: SparkSession) -> tuple[Table, DataFrame, Any]:
     ("index", "expected", "kind"),
     [pytest.param(i, e, k, id=x) for i, (x, e, k) in enumerate(CASES)],
 )
-def test_an_expression_has_the_value_and_the_type_of_the_reference(
+def test_expression_has_the_value_and_type_of_seatunnel(
     results: tuple[Table, DataFrame, Any], index: int, expected: Any, kind: str
 ) -> None:
     made, out, row = results
@@ -487,7 +485,7 @@ def test_an_expression_has_the_value_and_the_type_of_the_reference(
     )
 
 
-def test_every_function_of_the_reference_is_tried() -> None:
+def test_every_function_of_seatunnel_is_tested() -> None:
     assert REGISTERED
     text = " ".join(x.lower() for x, _, _ in CASES)
     assert (
@@ -513,16 +511,14 @@ def test_every_function_of_the_reference_is_tried() -> None:
         ("to_date('x', 'yyyy-MM-dd')", "CANNOT_PARSE"),
     ],
 )
-def test_a_value_that_has_no_result_ends_the_job(
-    spark: SparkSession, expression: str, message: str
-) -> None:
+def test_undefined_result_fails_the_job(spark: SparkSession, expression: str, message: str) -> None:
     table = table_of({"id": "int", "name": "string"})
     df = spark.createDataFrame([(1, "x")], struct_of(table))
     with pytest.raises(Exception, match=message):
         frame(sql(f"select {expression} as x from t"), table, df).collect()
 
 
-def test_where_keeps_the_rows_for_which_the_condition_holds(spark: SparkSession) -> None:
+def test_where_keeps_rows_whose_condition_is_true(spark: SparkSession) -> None:
     table = table_of({"id": "int", "name": "string", "email": "string"})
     rows = [
         (1, "Joy Ding", None),
@@ -539,7 +535,7 @@ def test_where_keeps_the_rows_for_which_the_condition_holds(spark: SparkSession)
     assert [r.id for r in frame(sql(query), table, df).collect()] == [1, 3, 4, 8]
 
 
-def test_row_kinds_travel_along_and_columns_keep_their_names_and_order(spark: SparkSession) -> None:
+def test_row_kinds_are_kept_and_columns_have_their_names_and_order(spark: SparkSession) -> None:
     table = table_of({"Id": "int", "name": "string"}, kinds=True, primary_key=("Id",))
     df = spark.createDataFrame(
         [(1, "a", RowKind.INSERT.code), (2, "b", RowKind.DELETE.code)], struct_of(table)
@@ -557,7 +553,7 @@ def test_row_kinds_travel_along_and_columns_keep_their_names_and_order(spark: Sp
     ]
 
 
-def test_functions_of_spark_itself_are_passed_on_and_only_spark_knows_their_types(
+def test_spark_functions_are_passed_on_with_unknown_type(
     spark: SparkSession,
 ) -> None:
     table = table_of({"xs": "array<int>"})
@@ -567,7 +563,7 @@ def test_functions_of_spark_itself_are_passed_on_and_only_spark_knows_their_type
     assert tuple(frame(transform, table, df).collect()[0]) == ([2, 4], "Ab")
 
 
-def test_several_queries_for_one_table_follow_one_another(spark: SparkSession) -> None:
+def test_several_queries_for_one_table_are_applied_in_order(spark: SparkSession) -> None:
     table = table_of({"id": "int"})
     df = spark.createDataFrame([(1,)], struct_of(table))
     rules = [
