@@ -55,8 +55,8 @@ def column_indexes(names: Sequence[str | None], columns: Sequence[str]) -> list[
         return [lower.index(str(name).lower()) for name in names]
     if len(names) != len(columns):
         raise UserError(
-            f"query has {len(names)} parameters, but the incoming rows have {len(columns)} columns:"
-            f" {', '.join(columns)}"
+            f"query needs one ? for each column: it has {len(names)}, but the incoming rows have"
+            f" {len(columns)} columns: {', '.join(columns)}"
         )
     return list(range(len(columns)))
 

@@ -59,7 +59,7 @@ def test_all_problems_of_a_source_are_told_at_once() -> None:
         for message in found
     )
     assert any("name the tables in table_list" in message for message in found)
-    assert any("begins with `where`" in message for message in found)
+    assert any("must begin with `where`" in message for message in found)
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,14 @@ def test_all_problems_of_a_source_are_told_at_once() -> None:
             {"table_path": "t", "table_list": [{"table_path": "u"}]},
             "replaces query and table_path",
         ),
-        ({"table_list": [{"table_path": "t"}, {"table_path": "t"}]}, "two tables 't'"),
+        ({"table_list": [{"table_path": "t"}, {"table_path": "t"}]}, "'t' is listed twice"),
         ({"table_list": [{"query": "select 1"}]}, "table_path is missing"),
-        ({"table_list": ["t"]}, "is a block"),
+        ({"table_list": ["t"]}, "must be a block"),
         ({"table_path": "t", "partition_lower_bound": 3}, "needs partition_column"),
-        ({"query": "select 1", "table_path": "t", "use_regex": True}, "use_regex cannot be combined with query"),
+        (
+            {"query": "select 1", "table_path": "t", "use_regex": True},
+            "use_regex cannot be combined with query",
+        ),
     ],
 )
 def test_what_does_not_go_together_in_a_source(given: dict[str, Any], message: str) -> None:
@@ -87,14 +90,17 @@ def test_what_does_not_go_together_in_a_source(given: dict[str, Any], message: s
         ({}, "what to write is missing"),
         (
             {"query": "insert into t values (?)", "table": "t"},
-            "generate_sink_sql and table have no effect beside it",
+            "generate_sink_sql and table have no effect with it",
         ),
         ({"query": "insert into t values (1)"}, "no ?"),
         ({"query": "insert into t values (':a') -- ?"}, "no ?"),
         ({"query": "insert into t values (?, :a)"}, "both ? and :name"),
         ({"table": "t", "data_save_mode": "CUSTOM_PROCESSING"}, "custom_sql is missing"),
         ({"table": "t", "data_save_mode": "DROP"}, "not possible"),
-        ({"table": "t", "url": "jdbc:postgresql://host/a", "database": "b"}, "sees no other"),
+        (
+            {"table": "t", "url": "jdbc:postgresql://host/a", "database": "b"},
+            "sees only one database",
+        ),
         ({"table": "t", "url": "jdbc:mysql://host:port/a"}, "host and port"),
         ({"table": "t", "url": "jdbc:sqlite:"}, "no file"),
     ],
@@ -144,9 +150,7 @@ def test_any_other_database_is_spoken_to_by_spark_where_its_driver_is_given() ->
     ]
     assert problems(SINK, table="ORDERS", primary_keys=["ID"], **unknown) == []
     assert [
-        m
-        for m in messages(SOURCE, url="oracle:thin:x", table_path="t")
-        if "is not a JDBC URL" in m
+        m for m in messages(SOURCE, url="oracle:thin:x", table_path="t") if "is not a JDBC URL" in m
     ]
 
     def able(**given: Any) -> tuple[Any, ...]:
@@ -270,6 +274,8 @@ def test_every_option_of_the_reference_is_known_with_its_meaning_or_said_to_have
     silent = {
         option.key
         for option in connector.options.options
-        if option.description.startswith("Accepted for compatibility with SeaTunnel, without effect")
+        if option.description.startswith(
+            "Accepted for compatibility with SeaTunnel, without effect"
+        )
     }
     assert silent == WITHOUT_MEANING[kind]
