@@ -1,11 +1,11 @@
-"""How much checkpoint storage jobs need: from the sizes that were measured, and by estimate for a
-job that has not run. Pure. Caller: `tidegate capacity`.
+"""Estimate the checkpoint storage of jobs. Pure. Caller: `tidegate capacity`.
 
-    checkpoint   = manifest + the state of every source and sink            (measured: the largest one that the store remembers)
-    pipeline     = checkpoint x (retained + 1)                              one more is being written while the oldest still stands
-    storage      = sum over the pipelines x 1.5, and one checkpoint of each pipeline for every savepoint
+    checkpoint   = manifest + the state of every source and sink
+    pipeline     = checkpoint x (retained + 1), because one is written while the oldest still exists
+    storage      = sum over the pipelines x 1.5, and one checkpoint per pipeline for each savepoint
 
-One checkpoint is made at a time, so the number of concurrent checkpoints is always 1.
+For a job that has run, the checkpoint size is the largest that the store remembers; otherwise it is
+an estimate. Only one checkpoint of a pipeline is made at a time.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,9 +16,9 @@ from tidegate.model.plan import Action, Plan
 
 SAFETY = 1.5
 MANIFEST_BYTES = 400  # without its lines for the states
-OF_AN_OPERATOR_BYTES = 250  # the manifest's line, and the frame around the state
+OPERATOR_BYTES = 250  # the manifest's line, and the frame around the state
 DEFAULT_BYTES = {BlockKind.SOURCE: (100, 4_000), BlockKind.SINK: (50, 1_000)}
-# Of one table. What a source keeps between a snapshot's first and last chunk is the upper bound.
+# Per table. The upper bound is what a source keeps during a snapshot.
 TYPICAL_BYTES: Mapping[str, tuple[int, int]] = {
     "MySQL-CDC": (1_000, 10_000),
     "Postgres-CDC": (1_000, 50_000),
@@ -29,7 +29,7 @@ TABLE_LISTS = ("table-names", "tables_configs", "table_list", "tables")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelineSizes:
-    """The checkpoints of one pipeline, as measured. `bytes` are in order of their ids."""
+    """Measured checkpoint sizes of one pipeline, in order of their ids."""
 
     pipeline: int
     retained_max: int
@@ -38,10 +38,10 @@ class PipelineSizes:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Need:
-    """What a job needs.
+class StorageNeed:
+    """The storage that a job needs.
 
-    `low_bytes` is the least of an estimate; of a measured job it is the same.
+    `low_bytes` is the lower bound of an estimate; for a measured job it equals `checkpoint_bytes`.
     """
 
     checkpoint_bytes: int
@@ -52,18 +52,18 @@ class Need:
 
     @property
     def savepoint_bytes(self) -> int:
-        """Each savepoint, beside all that."""
+        """Additional bytes for each savepoint."""
         return self.checkpoint_bytes
 
 
-def measured(pipelines: Iterable[PipelineSizes]) -> Need | None:
-    """What a job needs by its own checkpoints; None where it has none yet."""
+def measured(pipelines: Iterable[PipelineSizes]) -> StorageNeed | None:
+    """Compute the need of a job from its own checkpoints; None if it has none yet."""
     known = [each for each in pipelines if each.bytes]
     if not known:
         return None
     checkpoint = sum(max(each.bytes) for each in known)
     storage = sum(max(each.bytes) * (each.retained_max + 1) for each in known)
-    return Need(
+    return StorageNeed(
         checkpoint_bytes=checkpoint,
         low_bytes=checkpoint,
         storage_bytes=round(storage * SAFETY),
@@ -74,7 +74,7 @@ def measured(pipelines: Iterable[PipelineSizes]) -> Need | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OperatorEstimate:
-    """The state of one operator that has not run, and where the figure is from."""
+    """Estimated state of one operator that has not run; `source` says how it was estimated."""
 
     operator: str
     plugin: str
@@ -85,7 +85,7 @@ class OperatorEstimate:
 
 
 def estimated_operator(action: Action, seen: Mapping[str, Sequence[int]]) -> OperatorEstimate:
-    """By what operators of the same plugin have here; else by what is typical."""
+    """Estimate from operators of the same plugin in this installation, else from typical sizes."""
     tables = tables_of(action)
     sizes = seen.get(action.plugin, ())
     if sizes:
@@ -109,7 +109,7 @@ def estimated_operator(action: Action, seen: Mapping[str, Sequence[int]]) -> Ope
 
 
 def tables_of(action: Action) -> int:
-    """How many tables a block is about, as far as its options tell."""
+    """Count the tables of a block, as far as its options name them."""
     lists = [
         value for key in TABLE_LISTS if isinstance(value := action.options.get(key), list | tuple)
     ]
@@ -118,17 +118,17 @@ def tables_of(action: Action) -> int:
 
 def estimated(
     plan: Plan, retained_max: int, seen: Mapping[str, Sequence[int]]
-) -> tuple[Need, list[OperatorEstimate]]:
-    """What a job file will need, and the operators that it comes from. Transforms keep no state."""
+) -> tuple[StorageNeed, list[OperatorEstimate]]:
+    """Estimate the need of a job file, with its operators. Transforms keep no state."""
     rows = [
         estimated_operator(a, seen)
         for p in plan.pipelines
         for a in p.actions
         if a.kind is not BlockKind.TRANSFORM
     ]
-    frame = MANIFEST_BYTES * len(plan.pipelines) + OF_AN_OPERATOR_BYTES * len(rows)
+    frame = MANIFEST_BYTES * len(plan.pipelines) + OPERATOR_BYTES * len(rows)
     high = frame + sum(row.high_bytes for row in rows)
-    need = Need(
+    need = StorageNeed(
         checkpoint_bytes=high,
         low_bytes=frame + sum(row.low_bytes for row in rows),
         storage_bytes=round(high * (retained_max + 1) * SAFETY),

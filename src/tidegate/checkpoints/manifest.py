@@ -1,6 +1,6 @@
-"""The manifest: what a checkpoint directory must hold, with checksums, also of itself.
+"""The manifest: the files of a checkpoint with their checksums, and its own checksum.
 
-Plain versioned JSON, readable with `cat`.
+It is plain versioned JSON.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from tidegate.model.records import CheckpointKind
 
 
 class Damaged(TerminalError):
-    """A checkpoint that must not be used."""
+    """A file of a checkpoint or savepoint is missing or not what was written."""
 
     condition = "checkpoint-damaged"
     domain = Domain.EXTERNAL
@@ -37,11 +37,11 @@ class FileEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Manifest:
-    """Written last; a directory without a valid one is not a checkpoint. `sha256` is over the
-    document without it.
+    """The document that makes a directory a checkpoint; written last.
 
-    `token` names the driver that made it, where a driver did; an empty one is not written, so that
-    older manifests keep their checksum.
+    `sha256` is the checksum of the document without this field. `token` identifies the driver that
+    made the checkpoint, if a driver did; an empty one is not written, so that manifests of older
+    releases keep their checksum.
     """
 
     version: int = 1
@@ -61,21 +61,22 @@ class Manifest:
 
 
 def digest(data: bytes) -> str:
-    """The checksum that is used throughout."""
+    """Return the SHA-256 checksum of a file of a checkpoint."""
     return hashlib.sha256(data).hexdigest()
 
 
 def encode_state(state: Any) -> bytes:
-    """A state document as it stands on disk."""
+    """Encode a state document as it is stored."""
     return (
         json.dumps(state, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     ).encode()
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """A manifest with its own checksum."""
-    bare = replace(manifest, sha256="")
-    return encode_state(_document(replace(bare, sha256=digest(encode_state(_document(bare))))))
+    """Encode a manifest, with its own checksum."""
+    unsigned = replace(manifest, sha256="")
+    checksum = digest(encode_state(_document(unsigned)))
+    return encode_state(_document(replace(unsigned, sha256=checksum)))
 
 
 def _document(manifest: Manifest) -> dict[str, Any]:
@@ -86,7 +87,7 @@ def _document(manifest: Manifest) -> dict[str, Any]:
 
 
 def decode_manifest(data: bytes, where: str) -> Manifest:
-    """A manifest that is whole; Damaged says what is wrong with it."""
+    """Decode and verify a manifest; Damaged says what is wrong with it."""
     name = "_manifest.json"
     if not data:
         raise Damaged(where, name, "is empty")

@@ -1,6 +1,7 @@
-"""What makes an operator the one that its state belongs to: its plugin, and what it reads or
-writes. Kept beside the state itself, so that a restore can compare it with the job file even where
-the store is lost. Pure; no secret is in it.
+"""The identity of an operator: its plugin, and what it reads or writes. Pure; contains no secrets.
+
+It is stored with the operator's state, so that a restore can compare it with the job file, even if
+the store is lost.
 """
 
 import hashlib
@@ -10,8 +11,8 @@ from typing import Any
 
 from tidegate.model.plan import Action
 
-IDENTITY = "identity"  # the key beside the state
-# What a position or a record is about. Everything else of a block may change between two runs.
+IDENTITY = "identity"  # the key next to the state
+# What a position or a record refers to. All other options may change between two runs.
 KEYS = (
     "path",
     "tables_configs",
@@ -45,8 +46,9 @@ TEXT_CHARS_MAX = 200
 
 
 def identity_of(action: Action) -> dict[str, str]:
-    """The identity as small plain text: long values and addresses, which may hold a password, by
-    their digest.
+    """Return the identity as short text; long values and URLs as their digest.
+
+    A URL may contain a password.
     """
     return {"plugin": action.plugin} | {
         key: _text(action.options[key]) for key in KEYS if action.options.get(key) is not None
@@ -56,8 +58,8 @@ def identity_of(action: Action) -> dict[str, str]:
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     keys = [key for key in dict.fromkeys([*before, *now]) if before.get(key) != now.get(key)]
     return [
-        f"{key} is {_said(now.get(key))} in the job file, and its state was made with"
-        f" {_said(before.get(key))}"
+        f"{key} is {_described(now.get(key))} in the job file, and its state was made with"
+        f" {_described(before.get(key))}"
         for key in keys
     ]
 
@@ -73,7 +75,7 @@ def _text(value: Any) -> str:
     return text
 
 
-def _said(text: str | None) -> str:
+def _described(text: str | None) -> str:
     if text is None:
         return "not given"
     return "another one" if text.startswith("sha256:") else repr(text)

@@ -1,7 +1,4 @@
-"""Which checkpoint to restore.
-
-Pure: the caller has verified the candidates and passes what it found.
-"""
+"""Choose the checkpoint to restore. Pure: the caller has verified the candidates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +8,7 @@ from tidegate.model.records import CheckpointRef
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A retained checkpoint and what is wrong with it, or nothing."""
+    """A retained checkpoint; `damage` says what is wrong with it, if anything is."""
 
     ref: CheckpointRef
     damage: str = ""
@@ -19,9 +16,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Go on after this one.
+    """Resume from this checkpoint.
 
-    `skipped` are newer ones that are damaged; `newer` all that lie after it.
+    `skipped` are newer ones that are damaged; `newer` are all that come after it.
     """
 
     ref: CheckpointRef
@@ -31,19 +28,19 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class NoCheckpoint:
-    """There is none at all: the pipeline had not completed a batch."""
+    """The pipeline has no checkpoint: it has not completed a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllDamaged:
-    """There are some, and none can be used."""
+    """All checkpoints of the pipeline are damaged."""
 
     skipped: tuple[Candidate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NotRetained:
-    """The wanted one is not there (any more)."""
+    """The requested checkpoint does not exist, or no longer."""
 
     wanted: int
     available: tuple[int, ...]
@@ -51,7 +48,7 @@ class NotRetained:
 
 @dataclass(frozen=True, slots=True)
 class WantedDamaged:
-    """The wanted one is there and cannot be used."""
+    """The requested checkpoint exists and is damaged."""
 
     candidate: Candidate
     available: tuple[int, ...]
@@ -61,11 +58,11 @@ Resolution = Chosen | NoCheckpoint | AllDamaged | NotRetained | WantedDamaged
 
 
 def resolve(candidates: Sequence[Candidate], wanted: int | None = None) -> Resolution:
-    """The newest checkpoint that verifies, by id; or exactly the wanted one."""
+    """Return the newest undamaged checkpoint by id, or exactly the requested one."""
     ordered = sorted(candidates, key=lambda c: c.ref.checkpoint)
     sound = tuple(c.ref.checkpoint for c in ordered if not c.damage)
     if wanted is not None:
-        return _exactly(ordered, wanted, sound)
+        return _resolve_wanted(ordered, wanted, sound)
     if not ordered:
         return NoCheckpoint()
     skipped: list[Candidate] = []
@@ -76,7 +73,9 @@ def resolve(candidates: Sequence[Candidate], wanted: int | None = None) -> Resol
     return AllDamaged(tuple(skipped))
 
 
-def _exactly(ordered: Sequence[Candidate], wanted: int, sound: tuple[int, ...]) -> Resolution:
+def _resolve_wanted(
+    ordered: Sequence[Candidate], wanted: int, sound: tuple[int, ...]
+) -> Resolution:
     for index, candidate in enumerate(ordered):
         if candidate.ref.checkpoint == wanted:
             if candidate.damage:

@@ -1,4 +1,4 @@
-"""How many checkpoints are kept. Pure."""
+"""Retention: decide which checkpoints of a pipeline are kept. Pure."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,10 @@ from tidegate.model.records import CheckpointRef
 def retain(
     refs: Sequence[CheckpointRef], retained_max: int
 ) -> tuple[tuple[CheckpointRef, ...], tuple[CheckpointRef, ...]]:
-    """(kept, doomed): exactly the newest `retained_max`, by id and never by a clock; at least one."""
+    """Return (kept, deleted): the newest `retained_max` by id are kept, at least one.
+
+    Never by time, because clocks differ between hosts.
+    """
     ordered = sorted(refs, key=lambda ref: ref.checkpoint)
     keep = max(1, retained_max)
     return tuple(ordered[-keep:]), tuple(ordered[:-keep])

@@ -84,7 +84,7 @@ class Savepoint:
     software: str = ""
     operators: str = ""
     plan: Mapping[str, Any] = field(default_factory=dict)
-    overtaken: SavepointSuperseded | None = None
+    superseded: SavepointSuperseded | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -235,7 +235,7 @@ class Savepoints:
             software=head.software,
             operators=head.operators,
             plan=head.plan,
-            overtaken=self._overtaken(path),
+            superseded=self._read_superseded(path),
         )
 
     def find(self, job_id: int | None, word: str) -> Savepoint:
@@ -288,15 +288,15 @@ class Savepoints:
         """Copy a savepoint into a directory, which is made; its head last. Verified first."""
         whole = self.read(savepoint.path)
         failpoint("savepoint.export.before")
-        _transfer(self.files, whole.path, LocalFiles(target), "")
+        _copy_files(self.files, whole.path, LocalFiles(target), "")
         failpoint("savepoint.export.after")
 
-    def take_in(self, source: Path) -> Savepoint:
+    def import_from(self, source: Path) -> Savepoint:
         """Bring in a savepoint that was exported, under the job and id that it has.
 
         Verified first; the same one again changes nothing.
         """
-        other = Savepoints(_Below(source))
+        other = Savepoints(_ExportedFiles(source))
         found = other.read("")
         path = paths.savepoint_directory(found.job_id, found.id).as_posix()
         head = f"{path}/{paths.SAVEPOINT_HEAD}"
@@ -308,11 +308,11 @@ class Savepoints:
                 f" {self.files.describe(path)}: delete that one first, or keep it"
             )
         failpoint("savepoint.import.before")
-        _transfer(other.files, "", self.files, path)
+        _copy_files(other.files, "", self.files, path)
         failpoint("savepoint.import.after")
         return self.read(path)
 
-    def overtake(
+    def mark_superseded(
         self, lineage: str, checkpoints: Mapping[int, int], *, job_id: int, at_ms: int
     ) -> tuple[Savepoint, ...]:
         """A job of this lineage goes back to these checkpoints (by pipeline), and its sinks take
@@ -329,27 +329,27 @@ class Savepoints:
                 point.checkpoint > checkpoints.get(p, point.checkpoint)
                 for p, point in savepoint.pipelines.items()
             )
-            if savepoint.lineage == lineage and ahead and savepoint.overtaken is None:
+            if savepoint.lineage == lineage and ahead and savepoint.superseded is None:
                 failpoint("savepoint.overtake.before")
                 self.files.write(
-                    f"{savepoint.path}/{paths.OVERTAKEN}", encode_state(to_document(mark))
+                    f"{savepoint.path}/{paths.SUPERSEDED}", encode_state(to_document(mark))
                 )
                 failpoint("savepoint.overtake.after")
-                marked.append(replace(savepoint, overtaken=mark))
+                marked.append(replace(savepoint, superseded=mark))
         return tuple(marked)
 
-    def _overtaken(self, path: str) -> SavepointSuperseded | None:
+    def _read_superseded(self, path: str) -> SavepointSuperseded | None:
         try:
-            data = self.files.read(f"{path}/{paths.OVERTAKEN}")
+            data = self.files.read(f"{path}/{paths.SUPERSEDED}")
         except FileNotFoundError:
             return None
         where = self.files.describe(path)
         try:
             return from_document(
-                SavepointSuperseded, json.loads(data), f"{where}/{paths.OVERTAKEN}"
+                SavepointSuperseded, json.loads(data), f"{where}/{paths.SUPERSEDED}"
             )
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise Damaged(where, paths.OVERTAKEN, "cannot be understood") from None
+            raise Damaged(where, paths.SUPERSEDED, "cannot be understood") from None
 
     def _ids(self, job_id: int) -> "tuple[str, ...]":
         entries = self.files.entries(paths.savepoints_directory(job_id).as_posix())
@@ -380,7 +380,7 @@ class Savepoints:
                         yield path, str(error)
 
 
-class _Below(LocalFiles):
+class _ExportedFiles(LocalFiles):
     """An exported savepoint, whose own directory is the root."""
 
     def read(self, path: str) -> bytes:
@@ -394,10 +394,10 @@ class _Below(LocalFiles):
         return super().describe(path.lstrip("/"))
 
 
-def _transfer(source: Files, path: str, target: Files, to: str) -> None:
+def _copy_files(source: Files, path: str, target: Files, to: str) -> None:
     """Every file, the heads of the parts after their states, the head of the whole last."""
     found = [name for name, _ in source.walk(path)]
-    rank = {paths.MANIFEST: 1, paths.SAVEPOINT_HEAD: 3, paths.OVERTAKEN: 2}
+    rank = {paths.MANIFEST: 1, paths.SAVEPOINT_HEAD: 3, paths.SUPERSEDED: 2}
     for name in sorted(found, key=lambda name: (rank.get(name.rpartition("/")[2], 0), name)):
         below = name.removeprefix(f"{path}/") if path else name
         target.write(f"{to}/{below}" if to else below, source.read(name))

@@ -1,11 +1,12 @@
-"""Checkpoints among the files of one root. Called by the pipeline loop (publish, delete, sweep), by
-restore (read, verify, adopt) and by the CLI.
+"""Publish, read and delete the checkpoints below one root.
 
-Every method can be repeated after a crash at any of its steps. Where a directory can be renamed, a
-checkpoint is written under a hidden name, and gets its own when it is whole. Where it cannot (S3),
-the files of the states have names that tell their content, so that two writers never meet in one,
-and the manifest, put there last and only in the place of the one that was looked at, makes them a
-checkpoint.
+Called by the pipeline loop (publish, delete, sweep), by restore (read, verify, adopt) and by the
+CLI. Every method can be repeated after a crash at any of its steps.
+
+Where directories can be renamed, a checkpoint is written under a hidden name and renamed when it is
+complete. Where they cannot (S3), state files have names that contain their digest, so that two
+writers never use the same name for different content. The manifest is written last, and only if it
+is unchanged since it was read; it makes the files a checkpoint.
 """
 
 import contextlib
@@ -38,7 +39,7 @@ from tidegate.model.records import CheckpointKind, CheckpointRef
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
-    """A checkpoint that was read whole and verified."""
+    """A checkpoint that was read and verified completely."""
 
     path: str
     manifest: Manifest
@@ -47,17 +48,15 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Where a checkpoint stands now."""
+    """Path and size of a checkpoint after `publish`."""
 
     path: str
     bytes: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Newest:
-    """The highest checkpoint id and the highest generation that a job has left on disk; 0 where
-    there is nothing.
-    """
+class HighestIds:
+    """The highest checkpoint id and generation that a job has left on disk; 0 if none."""
 
     checkpoint: int = 0
     generation: int = 0
@@ -70,8 +69,9 @@ class CheckpointStorage:
         self.files = LocalFiles(files) if isinstance(files, Path) else files
 
     def publish(self, manifest: Manifest, states: Mapping[str, Any]) -> Published:
-        """Make a checkpoint; `manifest.files` is filled in here. An equal one that is there already
-        becomes this generation's.
+        """Write a checkpoint; `manifest.files` is filled in here.
+
+        If an equal one exists, it becomes this generation's.
         """
         final = paths.checkpoint_directory(
             manifest.job_id, manifest.pipeline, manifest.checkpoint
@@ -90,9 +90,9 @@ class CheckpointStorage:
         return Published(final, _size(manifest))
 
     def _name(self, operator: str, data: bytes) -> str:
-        """Where a state stands in its checkpoint.
+        """Return the path of a state file in its checkpoint.
 
-        Names that tell the content can be written by anyone at any time, and mean the same.
+        A name with the digest of the content can be written by anyone at any time.
         """
         name = f"{paths.operator_directory(operator)}/{paths.STATE}"
         return name if self.files.renames else f"{name}-{digest(data)[:16]}"
@@ -100,7 +100,8 @@ class CheckpointStorage:
     def _publish_renamed(
         self, manifest: Manifest, contents: Mapping[str, bytes], final: str
     ) -> None:
-        draft = f"{final.rpartition('/')[0]}/{paths.draft_name(manifest.checkpoint, manifest.generation, uuid.uuid4().hex[:8])}"
+        name = paths.draft_name(manifest.checkpoint, manifest.generation, uuid.uuid4().hex[:8])
+        draft = f"{final.rpartition('/')[0]}/{name}"
         self.files.write_tree(draft, contents)
         failpoint("checkpoint.publish.middle")
         self.files.write_tree(draft, {paths.MANIFEST: encode_manifest(manifest)})
@@ -109,32 +110,31 @@ class CheckpointStorage:
             refuse_older(final, manifest, existing)
             if existing and existing.files == manifest.files and self.damage(final) == "":
                 return self._restamp(final, manifest, existing)
-            self.delete(
-                final, manifest.generation, manifest.token
-            )  # published by a generation that did not complete the batch
-            self._put_in_place(draft, final, manifest)
+            # published by a generation that did not complete the batch
+            self.delete(final, manifest.generation, manifest.token)
+            self._rename_draft(draft, final, manifest)
         finally:
             self.files.remove_tree(draft)
 
-    def _put_in_place(self, draft: str, final: str, manifest: Manifest) -> None:
+    def _rename_draft(self, draft: str, final: str, manifest: Manifest) -> None:
         try:
             self.files.move_tree(draft, final)
         except OSError:
-            refuse_older(
-                final, manifest, self._manifest_or_none(final)
-            )  # somebody was quicker since the look
+            # another generation may have published since the check
+            refuse_older(final, manifest, self._manifest_or_none(final))
             raise
 
     def _restamp(self, final: str, manifest: Manifest, existing: Manifest) -> None:
-        """The same states are there: only their owner changes, in one step."""
+        """Make an equal checkpoint this generation's by replacing its manifest."""
         if encode_manifest(existing) != encode_manifest(manifest):
             self.files.write(f"{final}/{paths.MANIFEST}", encode_manifest(manifest))
 
     def _publish_in_place(
         self, manifest: Manifest, contents: Mapping[str, bytes], final: str
     ) -> None:
-        """The manifest is put in the place of the one that was judged, or judged again: an older
-        generation cannot get past a newer one.
+        """Replace the manifest only if it is still the one that was checked; else check again.
+
+        So an older generation cannot overwrite a newer one.
         """
         self.files.write_tree(final, contents)
         failpoint("checkpoint.manifest.before")
@@ -151,11 +151,10 @@ class CheckpointStorage:
     def adopt(
         self, source: str, job_id: int, pipeline: int, generation: int, *, lineage: str = ""
     ) -> CheckpointRef:
-        """Make a sound checkpoint from anywhere below the root (a savepoint's, another job's) one
-        of this job, under its own id. Damaged where it is not sound.
+        """Copy a checkpoint of a savepoint or of another job to this job, under the same id.
 
-        An empty lineage: the one that it has. Repeatable, and where it stands in its place already,
-        only the owner in its manifest changes.
+        Damaged if it cannot be verified. With an empty lineage it keeps its own. Repeatable; if the
+        checkpoint is already at its path, only the owner in its manifest changes.
         """
         whole = self.read(source)
         manifest = replace(
@@ -163,7 +162,7 @@ class CheckpointStorage:
             job_id=job_id,
             pipeline=pipeline,
             generation=generation,
-            token="",  # no driver has made it
+            token="",  # not made by a driver
             lineage=lineage or whole.manifest.lineage,
             kind=CheckpointKind.CHECKPOINT,
         )
@@ -179,9 +178,7 @@ class CheckpointStorage:
             return None
 
     def manifest(self, path: str) -> Manifest:
-        """What a checkpoint says of itself, without a look at its states; Damaged where it says
-        nothing.
-        """
+        """Read only the manifest of a checkpoint; Damaged if it is missing or invalid."""
         where = self.files.describe(path)
         try:
             return decode_manifest(self.files.read(f"{path}/{paths.MANIFEST}"), where)
@@ -196,7 +193,7 @@ class CheckpointStorage:
             ) from None
 
     def read(self, path: str) -> Checkpoint:
-        """All of a checkpoint, verified; Damaged names the file and what is wrong with it."""
+        """Read and verify a checkpoint; Damaged names the file and what is wrong with it."""
         manifest, where = self.manifest(path), self.files.describe(path)
         states = {}
         for name, entry in manifest.files.items():
@@ -214,7 +211,7 @@ class CheckpointStorage:
         return Checkpoint(path=path, manifest=manifest, states=states)
 
     def operators(self, path: str) -> set[str]:
-        """The operators that have state in a checkpoint; none where it cannot be read."""
+        """Return the operators that have state in a checkpoint; none if it cannot be read."""
         manifest = self._manifest_or_none(path)
         return (
             {paths.operator_of(name.split("/")[0]) for name in manifest.files}
@@ -223,7 +220,7 @@ class CheckpointStorage:
         )
 
     def damage(self, path: str) -> str:
-        """What is wrong with a checkpoint, in words; empty when it is sound."""
+        """Describe what is wrong with a checkpoint; empty if nothing is."""
         try:
             self.read(path)
         except (Damaged, NewerDocument) as error:
@@ -231,34 +228,35 @@ class CheckpointStorage:
         return ""
 
     def delete(self, path: str, generation: int, token: str = "") -> None:
-        """Delete a checkpoint or draft, its manifest first, so that a half-deleted one is none.
-        Missing is fine.
+        """Delete a checkpoint or draft, if this generation may; it may be missing.
 
-        What a newer generation than the caller's has put there stays: a driver that was overtaken
-        may still believe that the place is its own. So does what another driver of the same
-        generation (another copy of this installation) has made.
+        The manifest is removed first, so that a half-deleted checkpoint is not valid. A checkpoint
+        of a newer generation is kept, because the caller may be a zombie that still believes it
+        owns the path. So is one of another driver of the same generation, in a copy of this
+        installation.
         """
         failpoint("checkpoint.delete.before")
-        taken = self._taken_away(path, generation, token)
-        if taken is None:
+        detached = self._detach(path, generation, token)
+        if detached is None:
             return
-        self.files.remove(f"{taken}/{paths.MANIFEST}")
+        self.files.remove(f"{detached}/{paths.MANIFEST}")
         failpoint("checkpoint.delete.middle")
-        self._remove_what_can_be(taken)
+        self._remove_quietly(detached)
         failpoint("checkpoint.delete.after")
 
-    def _taken_away(self, path: str, generation: int, token: str = "") -> str | None:
-        """What is to be deleted, under a hidden name where directories can be renamed: who is
-        overtaken while deleting does not touch what a newer generation puts in its place. None
-        where nothing is there that this generation may delete.
+    def _detach(self, path: str, generation: int, token: str = "") -> str | None:
+        """Rename what is to be deleted to a hidden name, where directories can be renamed.
+
+        So a zombie does not touch what a newer generation publishes at the same path meanwhile.
+        Returns the path to delete, or None if there is nothing that this generation may delete.
         """
         parent, _, name = path.rpartition("/")
         draft = paths.draft_generation(name)
-        if (
-            (draft > generation)
-            if draft is not None
-            else not _may_delete(self._manifest_or_none(path), generation, token)
-        ):
+        if draft is not None:
+            may_delete = draft <= generation
+        else:
+            may_delete = _may_delete(self._manifest_or_none(path), generation, token)
+        if not may_delete:
             return None
         if not self.files.renames or not name.isdecimal():
             return path
@@ -269,17 +267,17 @@ class CheckpointStorage:
             return None
         if _may_delete(self._manifest_or_none(hidden), generation, token):
             return hidden
-        with contextlib.suppress(OSError):  # somebody was quicker between the look and the rename
+        with contextlib.suppress(OSError):  # it was replaced between the check and the rename
             self.files.move_tree(hidden, path)
         return None
 
-    def _remove_what_can_be(self, path: str) -> None:
-        """What cannot be removed is found and told by the collector; it must not stop a job."""
+    def _remove_quietly(self, path: str) -> None:
+        """Remove what can be removed: the rest must not fail a job; the collector reports it."""
         with contextlib.suppress(OSError):
             self.files.remove_tree(path)
 
     def _generation(self, path: str) -> int:
-        """Who made a checkpoint or a draft; 0 where that cannot be told, as nobody can use it then."""
+        """Return the generation that made a checkpoint or draft; 0 if it cannot be read."""
         draft = paths.draft_generation(path.rpartition("/")[2])
         manifest = self._manifest_or_none(path) if draft is None else None
         return draft or (manifest.generation if manifest else 0)
@@ -287,26 +285,27 @@ class CheckpointStorage:
     def sweep(
         self, job_id: int, pipeline: int, keep: set[str], generation: int, token: str = ""
     ) -> list[str]:
-        """Delete everything in a pipeline's directory that no record names: drafts and checkpoints
-        that this generation or older ones never completed.
+        """Delete drafts and checkpoints of a pipeline that no record names; return their paths.
+
+        This generation or an older one did not complete them.
         """
         swept = [
             path
-            for path in self._below(paths.pipeline_directory(job_id, pipeline).as_posix())
+            for path in self._children(paths.pipeline_directory(job_id, pipeline).as_posix())
             if path not in keep
         ]
         for path in swept:
             self.delete(path, generation, token)
         return swept
 
-    def newest(self, job_id: int) -> Newest:
-        """The highest numbers that stand in the directories of a job, whatever they are worth."""
+    def highest_ids(self, job_id: int) -> HighestIds:
+        """Return the highest ids in the directories of a job, valid checkpoints or not."""
         found = [
             path
-            for pipeline in self._below(paths.job_directory(job_id).as_posix())
-            for path in self._below(pipeline)
+            for pipeline in self._children(paths.job_directory(job_id).as_posix())
+            for path in self._children(pipeline)
         ]
-        return Newest(
+        return HighestIds(
             checkpoint=max(
                 (paths.checkpoint_of(path.rpartition("/")[2]) or 0 for path in found), default=0
             ),
@@ -314,17 +313,15 @@ class CheckpointStorage:
         )
 
     def jobs(self) -> list[int]:
-        """The jobs that have something here."""
+        """Return the jobs that have a directory."""
         return _numbers(self.files, "")
 
     def pipelines(self, job_id: int) -> list[int]:
-        """The pipelines of a job that have something here."""
+        """Return the pipelines of a job that have a directory."""
         return _numbers(self.files, paths.job_directory(job_id).as_posix())
 
     def checkpoints(self, job_id: int, pipeline: int) -> list[tuple[int, str]]:
-        """(id, path) of what stands under the name of a checkpoint, by id; whether it is one, its
-        manifest tells.
-        """
+        """Return (id, path) of the checkpoint directories, by id; their manifests are not read."""
         directory = paths.pipeline_directory(job_id, pipeline).as_posix()
         return [
             (checkpoint, f"{directory}/{checkpoint}")
@@ -332,45 +329,45 @@ class CheckpointStorage:
         ]
 
     def delete_job(self, job_id: int, below: int, generation: int | None = None) -> None:
-        """Delete the checkpoints of a job whose ids are below this one, and its directories where
-        nothing else is left in them. What a newer generation than this one has made stays: it may
-        have repeated a batch under its old id.
+        """Delete the checkpoints of a job with ids below `below`, and its empty directories.
+
+        Those of a generation newer than `generation` are kept: it may have repeated a batch under
+        its old id.
         """
         failpoint("checkpoint.delete_job.before")
         job = paths.job_directory(job_id).as_posix()
-        for pipeline in self._below(job):
-            for path in self._below(pipeline):
+        for pipeline in self._children(job):
+            for path in self._children(pipeline):
                 checkpoint = paths.checkpoint_of(path.rpartition("/")[2])
                 if checkpoint is not None and checkpoint < below:
-                    taken = self._taken_away(
-                        path, sys.maxsize if generation is None else generation
-                    )
-                    if taken is not None:
-                        self.files.remove(f"{taken}/{paths.MANIFEST}")
-                        self._remove_what_can_be(taken)
+                    detached = self._detach(path, sys.maxsize if generation is None else generation)
+                    if detached is not None:
+                        self.files.remove(f"{detached}/{paths.MANIFEST}")
+                        self._remove_quietly(detached)
             failpoint("checkpoint.delete_job.middle")
             self.files.prune(pipeline)
         self.files.prune(job)
         failpoint("checkpoint.delete_job.after")
 
-    def _below(self, directory: str) -> list[str]:
+    def _children(self, directory: str) -> list[str]:
         return [f"{directory}/{entry.name}" for entry in self.files.entries(directory)]
 
 
-def refuse_older(place: str, manifest: Manifest, existing: Manifest | None) -> None:
-    """Fenced where a newer generation has made what is there; OtherCopy where another driver of the
-    same generation has.
+def refuse_older(path: str, manifest: Manifest, existing: Manifest | None) -> None:
+    """Raise Fenced if a newer generation has made the existing checkpoint.
+
+    Raise OtherCopy if another driver of the same generation has.
     """
     if existing and existing.generation > manifest.generation:
-        raise Fenced(f"checkpoint {place}", manifest.generation, existing.generation)
+        raise Fenced(f"checkpoint {path}", manifest.generation, existing.generation)
     if existing and is_rival(existing, manifest.generation, manifest.token):
-        raise OtherCopy(f"checkpoint {place}", manifest.generation)
+        raise OtherCopy(f"checkpoint {path}", manifest.generation)
 
 
 def is_rival(existing: Manifest | None, generation: int, token: str) -> bool:
-    """Whether another driver of the very same generation has made it.
+    """Whether another driver of the same generation has made it.
 
-    Without a token on one side, nobody can tell.
+    Unknown, and therefore False, if one of the two has no token.
     """
     return (
         existing is not None
@@ -381,18 +378,14 @@ def is_rival(existing: Manifest | None, generation: int, token: str) -> bool:
 
 
 def _may_delete(existing: Manifest | None, generation: int, token: str) -> bool:
-    """Whether a driver may delete a checkpoint: what says nothing of its maker can be used by
-    nobody.
-    """
+    """Whether a driver may delete a checkpoint; one without a valid manifest is useless."""
     return existing is None or (
         existing.generation <= generation and not is_rival(existing, generation, token)
     )
 
 
 def reference(manifest: Manifest, published: Published) -> CheckpointRef:
-    """The record of a checkpoint that was found, not made: when it was completed is not known any
-    more.
-    """
+    """Return the record of an existing checkpoint; its completion time is no longer known."""
     return CheckpointRef(
         checkpoint=manifest.checkpoint,
         path=published.path,

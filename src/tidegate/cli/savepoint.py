@@ -1,8 +1,7 @@
-"""`tidegate savepoint JOB`: want a savepoint of a running job, and wait for it. `tidegate
-savepoints ...`: what there is, and what people do with it.
+"""`tidegate savepoint JOB` makes a savepoint of a running job; `tidegate savepoints` manages them.
 
-Works on the store and the checkpoint storage themselves, so it is the same for servers and for
-`tidegate run`.
+Both use the store and the checkpoint storage directly, so they work the same for jobs of servers
+and of `tidegate run`.
 """
 
 import json
@@ -21,7 +20,12 @@ from tidegate.cli.installation import LocalInstallation, installation
 from tidegate.clock import SystemClock
 from tidegate.coordinator.job_snapshot import job_of_name, read_job
 from tidegate.coordinator.reconciler import alive_here
-from tidegate.coordinator.savepoint_requests import UnknownJob, ask, delete, request_of
+from tidegate.coordinator.savepoint_requests import (
+    UnknownJob,
+    delete_savepoint,
+    request_of,
+    request_savepoint,
+)
 from tidegate.model.document import NewerDocument, to_document
 from tidegate.model.errors import TransientError, UserError
 from tidegate.model.records import SavepointRequest, SavepointStatus
@@ -32,35 +36,37 @@ HOME = click.option("--home", help="Directory of the installation (TIDEGATE_HOME
 CONFIG = click.option(
     "--config",
     type=click.Path(path_type=Path),
-    help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.",
+    help="The engine's file.  [default: TIDEGATE_CONFIG, or tidegate.yaml of the home]",
 )
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="For machines.")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 JOB = click.option(
     "--job",
-    help="The job (id or name) that an id is of; without it the id is looked for among all jobs.",
+    help="The job (id or name) of the savepoint.  [default: search all jobs]",
 )
-LOOK_S = 0.2
+POLL_S = 0.2
 
 
-class NobodyRunsIt(UserError):
-    """A job without a process that could make a savepoint."""
+class NoRunningProcess(UserError):
+    """No process runs the job that could make a savepoint."""
 
     condition = "job-not-led"
 
 
-class NotYet(TransientError):
-    """The time to wait is over."""
+class SavepointTimeout(TransientError):
+    """The savepoint was not complete within the timeout."""
 
     condition = "savepoint-not-yet"
 
 
 @click.command()
 @click.argument("job")
-@click.option("--stop", is_flag=True, help="End the job with it: SAVEPOINT_DONE.")
+@click.option(
+    "--stop", is_flag=True, help="Stop the job with the savepoint; it ends SAVEPOINT_DONE."
+)
 @click.option(
     "--wait/--no-wait",
     default=True,
-    help="Wait until it is done, or failed; with --stop, until the job has ended.",
+    help="Wait until it is complete or failed; with --stop, until the job has ended.",
 )
 @click.option(
     "--timeout",
@@ -84,10 +90,10 @@ def savepoint(
 ) -> None:
     """Make a savepoint of JOB (id or name).
 
-    \b The running batch is finished first; a savepoint stays until it is deleted (`tidegate
-    savepoints delete`). Asking again while one is being made joins that one. Where it fails, the
-    job goes on. Exit code: 0 done, 1 failed or not done in time, 3 there is no such job, or it has
-    ended.
+    \b
+    The running batch is finished first. A savepoint is kept until `tidegate savepoints delete`
+    deletes it. A request while one is being made joins that one. If it fails, the job continues.
+    Exit code: 0 complete, 1 failed or not complete in time, 3 the job does not exist or has ended.
 
     \b
     Examples:
@@ -97,17 +103,17 @@ def savepoint(
     with installation(home, config) as here:
         job_id = known_job(here.store, job)
         check_led(here.store, job_id)
-        request = ask(
+        request = request_savepoint(
             here.store, Savepoints(here.storage.files), SystemClock(), job_id, stop=stop, by="cli"
         )
         if wait:
-            request = awaited(here.store, request, timeout_s)
+            request = wait_for_savepoint(here.store, request, timeout_s)
         echo_request(here, request, as_json)
     sys.exit(exits.FAILED if request.status is SavepointStatus.FAILED else exits.FINISHED)
 
 
 def known_job(store: Store, job: str) -> int:
-    """The id of a job that was given by its id or name."""
+    """Return the id of a job by its id or name, or raise UnknownJob."""
     job_id = int(job) if job.isdecimal() else job_of_name(store, job)
     if job_id is None:
         raise UnknownJob(job)
@@ -115,20 +121,20 @@ def known_job(store: Store, job: str) -> int:
 
 
 def check_led(store: Store, job_id: int) -> None:
-    """A job whose `tidegate run` has died makes no savepoint: said at once, not after the time to
-    wait.
-    """
+    """Raise NoRunningProcess at once, and not after the timeout, if `tidegate run` has died."""
     state = read_job(store, job_id).state
     leader = state.value.leader if state and not state.value.status.terminal else None
     if leader is not None and alive_here(leader) is False:
-        raise NobodyRunsIt(
+        raise NoRunningProcess(
             f"process {leader.pid} on {leader.host}, which ran job {job_id}, has died: resume the"
-            " job first; its checkpoints are there"
+            " job first; its checkpoints exist"
         )
 
 
-def awaited(store: Store, request: SavepointRequest, timeout_s: float) -> SavepointRequest:
-    """The request when it is answered; with `stop` and done, when the job has ended too."""
+def wait_for_savepoint(
+    store: Store, request: SavepointRequest, timeout_s: float
+) -> SavepointRequest:
+    """Wait until the request is complete or failed; with `stop`, until the job has ended too."""
     clock, never = SystemClock(), threading.Event()
     end_s = clock.monotonic_s() + timeout_s
     while True:
@@ -136,9 +142,9 @@ def awaited(store: Store, request: SavepointRequest, timeout_s: float) -> Savepo
             snapshot = read_job(store, request.job_id)
             standing = request_of(snapshot)
             if standing is None or standing.value.id != request.id:
-                raise NotYet(
-                    f"savepoint {request.id} of job {request.job_id} is not known any more: the job"
-                    " was submitted again"
+                raise SavepointTimeout(
+                    f"savepoint {request.id} of job {request.job_id} no longer exists: the job was"
+                    " submitted again"
                 )
             request = standing.value
             if request.status is SavepointStatus.FAILED or (
@@ -147,28 +153,28 @@ def awaited(store: Store, request: SavepointRequest, timeout_s: float) -> Savepo
             ):
                 return request
         except StoreUnavailable:
-            pass  # waited for, like the savepoint
+            pass  # wait for the store too
         if clock.monotonic_s() >= end_s:
-            raise NotYet(
-                f"savepoint {request.id} of job {request.job_id} is not done after {timeout_s:g} s;"
-                " it stays wanted. Ask again to wait longer"
+            raise SavepointTimeout(
+                f"savepoint {request.id} of job {request.job_id} is not complete after"
+                f" {timeout_s:g} s; it remains requested. Repeat the command to wait longer"
             )
-        clock.wait(never, LOOK_S)
+        clock.wait(never, POLL_S)
 
 
 def echo_request(here: LocalInstallation, request: SavepointRequest, as_json: bool) -> None:
-    """What became of it, in a line."""
+    """Print the outcome of a request in one line."""
     place = here.storage.files.describe(request.path) if request.path else ""
     if as_json:
         click.echo(json.dumps({**to_document(request), "place": place}))
     elif request.status is SavepointStatus.FAILED:
         click.echo(
-            f"tidegate: there is no savepoint {request.id} of job {request.job_id}:"
-            f" {request.reason}. The job goes on, unless it has ended",
+            f"tidegate: savepoint {request.id} of job {request.job_id} failed:"
+            f" {request.reason}. The job continues, unless it has ended",
             err=True,
         )
     elif request.status is SavepointStatus.WANTED:
-        click.echo(f"savepoint {request.id} of job {request.job_id} is wanted")
+        click.echo(f"savepoint {request.id} of job {request.job_id} is requested")
     else:
         click.echo(
             f"savepoint {request.id} of job {request.job_id} is"
@@ -210,7 +216,7 @@ def list_command(job: str | None, home: str | None, config: Path | None, as_json
         points = ", ".join(
             f"{pipeline}:{point.checkpoint}" for pipeline, point in each.pipelines.items()
         )
-        overtaken = "  (overtaken)" if each.overtaken else ""
+        overtaken = "  (overtaken)" if each.superseded else ""
         click.echo(
             f"{each.job_id:>20} {each.id:>15}  {made(each):20} {size_of(each):>9,}  {points:16}"
             f" {each.name}{overtaken}"
@@ -225,7 +231,7 @@ def list_command(job: str | None, home: str | None, config: Path | None, as_json
 @HOME
 @CONFIG
 def show(savepoint: str, job: str | None, home: str | None, config: Path | None) -> None:
-    """Show what SAVEPOINT (id or path) holds, as JSON."""
+    """Show the content of SAVEPOINT (id or path) as JSON."""
     with installation(home, config) as here:
         there = Savepoints(here.storage.files)
         found = find(here.store, there, job, savepoint)
@@ -273,14 +279,12 @@ def verify(job: str | None, home: str | None, config: Path | None) -> None:
 def export(
     savepoint: str, directory: Path, job: str | None, home: str | None, config: Path | None
 ) -> None:
-    """Copy SAVEPOINT (id or path) into DIRECTORY, which is made: to keep it elsewhere, or to bring
-    it to another installation.
-    """
+    """Copy SAVEPOINT (id or path) into the new DIRECTORY, for a backup or another installation."""
     with installation(home, config) as here:
         there = Savepoints(here.storage.files)
         found = find(here.store, there, job, savepoint)
         if directory.exists() and any(directory.iterdir()):
-            raise UserError(f"{directory} is not empty: name a directory that is not there yet")
+            raise UserError(f"{directory} is not empty: choose a directory that does not exist")
         there.export(found, directory.absolute())
     click.echo(f"savepoint {found.id} of job {found.job_id} is in {directory}")
 
@@ -290,12 +294,12 @@ def export(
 @HOME
 @CONFIG
 def import_command(directory: Path, home: str | None, config: Path | None) -> None:
-    """Bring in a savepoint that was exported to DIRECTORY, under the job and id that it has.
+    """Import a savepoint that was exported to DIRECTORY, under its own job and id.
 
     Restore it with `--restore savepoint:<path>`.
     """
     with installation(home, config) as here:
-        found = Savepoints(here.storage.files).take_in(directory.absolute())
+        found = Savepoints(here.storage.files).import_from(directory.absolute())
         place = here.storage.files.describe(found.path)
     click.echo(f"savepoint {found.id} of job {found.job_id} is in {place}")
 
@@ -306,30 +310,30 @@ def import_command(directory: Path, home: str | None, config: Path | None) -> No
 @HOME
 @CONFIG
 def delete_command(savepoint: str, job: str | None, home: str | None, config: Path | None) -> None:
-    """Delete SAVEPOINT (id or path). Refused while a job restores from it, or ends with it."""
+    """Delete SAVEPOINT (id or path); refused while a job restores from it or stops with it."""
     with installation(home, config) as here:
         there = Savepoints(here.storage.files)
         found = find(here.store, there, job, savepoint)
-        delete(here.store, there, found)
+        delete_savepoint(here.store, there, found)
     click.echo(f"savepoint {found.id} of job {found.job_id} is deleted")
 
 
 def find(store: Store, there: Savepoints, job: str | None, word: str) -> Savepoint:
-    """By id or path; an id alone must mean one savepoint only."""
+    """Find a savepoint by id or path; an id without a job must be unique."""
     job_id = known_job(store, job) if job is not None else None
     if job_id is not None or "/" in word:
         return there.find(job_id, word)
     same = [each for each in there.list() if each.id == word]
     if len(same) > 1:
         raise NoSavepoint(
-            f"several jobs have a savepoint {word}: say which with --job"
+            f"several jobs have a savepoint {word}: select one with --job"
             f" ({', '.join(str(each.job_id) for each in same)})"
         )
     return there.find(same[0].job_id if same else None, word)
 
 
 def damage_of(there: Savepoints, savepoint: Savepoint) -> str:
-    """What is wrong with a savepoint, in words; empty when it is sound."""
+    """Describe the damage of a savepoint; empty if it is intact."""
     try:
         there.read(savepoint.path)
     except (Damaged, NewerDocument) as error:
@@ -338,17 +342,17 @@ def damage_of(there: Savepoints, savepoint: Savepoint) -> str:
 
 
 def made(savepoint: Savepoint) -> str:
-    """When it was asked for."""
+    """Format the time at which the savepoint was requested."""
     return datetime.fromtimestamp(savepoint.made_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def size_of(savepoint: Savepoint) -> int:
-    """Its bytes, without its head."""
+    """Return the bytes of its checkpoints, without the head file."""
     return sum(point.bytes for point in savepoint.pipelines.values())
 
 
 def row(savepoint: Savepoint) -> dict[str, Any]:
-    """A row of the list."""
+    """Return a savepoint as a row of the list."""
     return {
         "job_id": savepoint.job_id,
         "savepoint": savepoint.id,
@@ -360,6 +364,6 @@ def row(savepoint: Savepoint) -> dict[str, Any]:
         "pipelines": {
             str(pipeline): point.checkpoint for pipeline, point in savepoint.pipelines.items()
         },
-        "overtaken": to_document(savepoint.overtaken),
+        "overtaken": to_document(savepoint.superseded),
         "damage": "",
     }

@@ -1,5 +1,6 @@
-"""`tidegate state du|gc|verify|forget|expire`: what lies in the checkpoint storage and in the
-store, whether it is sound, and what of it can go.
+"""`tidegate state du|gc|verify|forget|expire`: usage, integrity and garbage collection of state.
+
+The state is in the checkpoint storage and in the store.
 """
 
 import json
@@ -26,7 +27,7 @@ from tidegate.cli.state_tables import (
     verdict_lines,
 )
 from tidegate.clock import SystemClock
-from tidegate.coordinator.collector import StoreWitness, last_report, record, report_of, rules_of
+from tidegate.coordinator.collector import StoreFacts, last_report, record, report_of, rules_of
 from tidegate.coordinator.damaged_documents import (
     damage_of,
     damaged_documents,
@@ -34,8 +35,8 @@ from tidegate.coordinator.damaged_documents import (
     forget_job,
 )
 from tidegate.coordinator.history_expiry import expire, expired
-from tidegate.coordinator.namespace_owner import own
-from tidegate.model.byte_size import size_text as size
+from tidegate.coordinator.namespace_owner import claim_namespace
+from tidegate.model.byte_size import format_size as size
 from tidegate.model.document import NewerDocument, from_document, to_document
 from tidegate.model.errors import UserError
 from tidegate.model.maintenance import EXPIRED_JOBS
@@ -47,21 +48,20 @@ from tidegate.model.records import (
     JobStatus,
     PipelineState,
 )
-from tidegate.store.base import Store, sound
+from tidegate.store.base import Store, undamaged
 
 HOME = click.option("--home", help="Directory of the installation (TIDEGATE_HOME).")
 CONFIG = click.option(
     "--config",
     type=click.Path(path_type=Path),
-    help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.",
+    help="The engine's file.  [default: TIDEGATE_CONFIG, or tidegate.yaml of the home]",
 )
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="For machines.")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group(name="state")
 def state() -> None:
-    """What jobs have left on disk and in the store: how much it is, whether it is sound, what can
-    go.
+    """Inspect, verify and collect the state of jobs in the checkpoint storage and the store.
 
     \b
     Examples:
@@ -76,24 +76,24 @@ def state() -> None:
 @CONFIG
 @AS_JSON
 def du(home: str | None, config: Path | None, as_json: bool) -> None:
-    """How much there is, by kind, age and job; and the store by map.
+    """Show the disk usage by kind, age and job, and the size of the store by map.
 
     \b
     live         of a job that has not ended
     retained     restore points of an ended job
-    claimed      a restore is under way from it
-    savepoint    stays until a person deletes it
-    orphan       no record names it; `state gc` collects it
-    quarantined  collected, and can be taken back
-    unknown      not made by Tidegate; never touched
+    claimed      a restore uses it now
+    savepoint    kept until a user deletes it
+    orphan       no record refers to it; `state gc` collects it
+    quarantined  collected; can be restored
+    unknown      not created by Tidegate; never touched
     """
     with installation(home, config) as here:
         rules = rules_of(here.settings.checkpoint, SystemClock().now_ms())
         usage = Usage()
-        for verdict in Collector(here.storage.files, StoreWitness(here.store)).survey(rules):
+        for verdict in Collector(here.storage.files, StoreFacts(here.store)).survey(rules):
             usage.add(verdict)
         names, sizes = names_of(here.store), here.store.size_by_map()
-        warning = rules.quota.words(usage.total.bytes)
+        warning = rules.quota.warning(usage.total.bytes)
         if as_json:
             last = last_report(here.store)
             store = {
@@ -124,42 +124,44 @@ def du(home: str | None, config: Path | None, as_json: bool) -> None:
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Only show what would be collected. This is what happens unless --collect is given.",
+    help="Only show what would be collected. This is the default without --collect.",
 )
 @click.option(
     "--collect",
     is_flag=True,
-    help="Move orphans into quarantine, and delete quarantines whose time is over.",
+    help="Move orphans into quarantine, and delete expired quarantines.",
 )
 @click.option(
     "--older-than",
     type=click.IntRange(0),
     metavar="MINUTES",
-    help="Orphans of this age, instead of checkpoint.orphan-ttl.",
+    help="Minimum age of orphans; overrides checkpoint.orphan-ttl.",
 )
 @click.option(
     "--undo",
     metavar="ID",
-    help="Take everything of a quarantine back to where it stood; `latest` is the newest.",
+    help="Move everything of a quarantine back; `latest` is the newest.",
 )
 @click.option(
     "--purge",
     is_flag=True,
-    help="Delete what is in quarantine now, without waiting for checkpoint.quarantine-delay.",
+    help="Delete all quarantines now, without waiting for checkpoint.quarantine-delay.",
 )
 @click.option(
     "--take-namespace",
     is_flag=True,
-    help="The store that this namespace belonged to is gone for good: it is this one's now.",
+    help="Assign this namespace to this store, because its former store is permanently lost.",
 )
 @AS_JSON
 def gc(**options: Any) -> None:
-    """Collect state that belongs to nobody. Without --collect, only show it.
+    """Collect orphaned state. Without --collect, only show it.
 
-    \b What is collected goes into quarantine first, and can be taken back for
-    checkpoint.quarantine-delay. Never touched: jobs that the store knows, state that a restore is
-    about to use, savepoints, files that Tidegate has not made. A server does the same by itself, by
-    checkpoint.orphan-ttl. Exit code 1: something could not be moved or deleted; the rest was.
+    \b
+    Collected state goes into quarantine, from which it can be restored for
+    checkpoint.quarantine-delay. Never touched: jobs in the store, state that a restore is about to
+    use, savepoints, files that Tidegate has not created. A server does the same periodically, by
+    checkpoint.orphan-ttl.
+    Exit code 1: something could not be moved or deleted; the rest was.
     """
     if options["dry_run"] and (options["collect"] or options["undo"] or options["purge"]):
         raise click.UsageError("--dry-run shows what would be done; leave it out to do it")
@@ -167,28 +169,28 @@ def gc(**options: Any) -> None:
         now_ms = SystemClock().now_ms()
         older_ms = None if options["older_than"] is None else options["older_than"] * MINUTE_MS
         rules = rules_of(here.settings.checkpoint, now_ms, older_than_ms=older_ms)
-        collector = Collector(here.storage.files, StoreWitness(here.store))
+        collector = Collector(here.storage.files, StoreFacts(here.store))
         if options["undo"]:
-            code = undone(collector, options["undo"], now_ms)
+            code = undo_quarantine(collector, options["undo"], now_ms)
         elif options["collect"] or options["purge"]:
-            own(here.storage.files, here.store, take=options["take_namespace"])
-            code = collected(here, collector, rules, options)
+            claim_namespace(here.storage.files, here.store, take=options["take_namespace"])
+            code = collect(here, collector, rules, options)
         else:
-            code = shown(collector, rules, options["older_than"], options["as_json"])
+            code = show_plan(collector, rules, options["older_than"], options["as_json"])
     sys.exit(code)
 
 
-def undone(collector: Collector, word: str, now_ms: int) -> int:
-    moved, failed = collector.quarantines.take_back(collector.quarantines.find(word), now_ms)
-    click.echo(f"{moved} units are where they stood")
+def undo_quarantine(collector: Collector, id: str, now_ms: int) -> int:
+    moved, failed = collector.quarantines.restore(collector.quarantines.find(id), now_ms)
+    click.echo(f"{moved} units restored to their original paths")
     echo(failed, err=True)
     return exits.FAILED if failed else exits.FINISHED
 
 
-def collected(
+def collect(
     here: LocalInstallation, collector: Collector, rules: CollectorSettings, options: dict[str, Any]
 ) -> int:
-    """One pass that acts, and its report."""
+    """Run one collection pass, and print its report."""
     if options["purge"]:
         rules = CollectorSettings(
             policy=rules.policy, delay_ms=0, orphans_ms=rules.orphans_ms, quota=rules.quota
@@ -204,26 +206,26 @@ def collected(
 
 
 def report_lines(report: Report, collector: Collector, rules: CollectorSettings) -> Iterable[str]:
-    """What a pass did, in words."""
+    """Describe what a pass did."""
     yield (
         f"{report.moved} units ({size(report.moved_bytes)}) moved into quarantine, {report.deleted}"
         " deleted for good"
     )
     if report.put_back:
-        yield f"{report.put_back} units put back: somebody came to want them"
-    yield from (f"could not be done: {what}" for what in report.failed)
+        yield f"{report.put_back} units put back, because they are in use again"
+    yield from (f"failed: {what}" for what in report.failed)
     if report.failures > len(report.failed):
-        yield f"and {report.failures - len(report.failed)} more that could not be done"
+        yield f"and {report.failures - len(report.failed)} more failures"
     yield from quarantine_lines(collector.quarantines.all(), rules.delay_ms, rules.policy.now_ms)
 
 
-def shown(
+def show_plan(
     collector: Collector, rules: CollectorSettings, older_than: int | None, as_json: bool
 ) -> int:
-    """What would be collected, and what is not understood."""
+    """Show what would be collected, and units of unknown origin."""
     usage, more = Usage(), 0
     listed: list[UnitVerdict] = []
-    for verdict in collector.survey(collector.plan(rules)):
+    for verdict in collector.survey(collector.apply_quota(rules)):
         usage.add(verdict)
         if verdict.due or verdict.kind in (UnitKind.ORPHAN, UnitKind.UNKNOWN):
             if len(listed) < LISTED_MAX or as_json:
@@ -249,8 +251,8 @@ def shown(
     unknown = [verdict for verdict in listed if verdict.kind is UnitKind.UNKNOWN]
     for head, verdicts in (
         ("would be collected", due),
-        ("orphans whose time has not come", waiting),
-        ("not made by Tidegate, never touched", unknown),
+        ("orphans that are too young", waiting),
+        ("not created by Tidegate, never touched", unknown),
     ):
         if verdicts:
             click.echo(f"{head}:")
@@ -273,8 +275,9 @@ def shown(
 @CONFIG
 @AS_JSON
 def verify(home: str | None, config: Path | None, as_json: bool) -> None:
-    """Check every document of the store, every byte of every checkpoint that it names, and every
-    savepoint; exit code 1 if one is damaged or missing.
+    """Verify all documents of the store, all its checkpoints, and all savepoints.
+
+    Every byte is checked. Exit code 1 if something is damaged or missing.
     """
     with installation(home, config) as here:
         rows = [*document_rows(here), *checkpoint_rows(here), *savepoint_rows(here)]
@@ -288,7 +291,7 @@ def verify(home: str | None, config: Path | None, as_json: bool) -> None:
 
 
 def document_rows(here: LocalInstallation) -> Iterable[dict[str, str]]:
-    """Each document of the store that is damaged."""
+    """Yield a row for each damaged document of the store."""
     for each in damaged_documents(here.store):
         yield {"kind": "document", "path": f"{each.map}/{each.key}", "damage": each.why}
 
@@ -298,11 +301,10 @@ def document_rows(here: LocalInstallation) -> Iterable[dict[str, str]]:
 @HOME
 @CONFIG
 def forget(what: str, home: str | None, config: Path | None) -> None:
-    """Take damaged documents out of the store: those of a job, all together, or one that belongs to
-    no job.
+    """Delete damaged documents from the store: all of a job, or one that belongs to no job.
 
-    Only what `tidegate state verify` names as damaged. Checkpoints, savepoints and rows of the job
-    stay; resume it from them.
+    Only documents that `tidegate state verify` reports as damaged can be deleted. The job's
+    checkpoints, savepoints and rows are kept; resume it from them.
 
     \b
     Examples:
@@ -314,12 +316,12 @@ def forget(what: str, home: str | None, config: Path | None) -> None:
         if what.isascii() and what.isdigit():
             count = forget_job(here.store, int(what))
             click.echo(
-                f"{count} documents of job {what} are gone; its checkpoints stay: resume it with"
+                f"{count} documents of job {what} deleted; its checkpoints are kept: resume it with"
                 " --restore latest"
             )
         elif slash:
             forget_document(here.store, map, key)
-            click.echo(f"{what} is gone")
+            click.echo(f"{what} deleted")
         else:
             raise UserError(
                 f"{what!r} is neither the id of a job nor a document (MAP/KEY) as `tidegate state"
@@ -328,22 +330,22 @@ def forget(what: str, home: str | None, config: Path | None) -> None:
 
 
 def checkpoint_rows(here: LocalInstallation) -> Iterable[dict[str, str]]:
-    """Every checkpoint that a record names.
+    """Yield a row for every checkpoint that a record refers to.
 
-    One that is no longer named when it has been read was replaced meanwhile, and is left out.
+    One that is no longer referred to after it was read was replaced meanwhile, and is left out.
     """
     for entry in here.store.list(PIPELINES):
         if damage_of(PIPELINES, entry):
-            continue  # said already
+            continue  # already reported as a document
         for ref in from_document(PipelineState, entry.value, f"pipeline {entry.key}").retained:
             damage = here.storage.damage(ref.path)
-            if damage and not named_still(here.store, entry.key, ref.path):
+            if damage and not is_still_named(here.store, entry.key, ref.path):
                 continue
             yield {"kind": "checkpoint", "path": ref.path, "damage": damage}
 
 
-def named_still(store: Store, key: str, path: str) -> bool:
-    """Whether a pipeline's record names a checkpoint at this moment."""
+def is_still_named(store: Store, key: str, path: str) -> bool:
+    """Return whether a pipeline's record refers to a checkpoint now."""
     entry = store.get(PIPELINES, key)
     return entry is not None and any(
         ref.path == path
@@ -371,18 +373,17 @@ def savepoint_rows(here: LocalInstallation) -> Iterable[dict[str, str]]:
     "--older-than",
     type=click.IntRange(0),
     metavar="MINUTES",
-    help="Jobs that ended so long ago, instead of history-job-expire-minutes.",
+    help="Minimum time since the end; overrides history-job-expire-minutes.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show them.")
 @AS_JSON
 def expire_command(
     home: str | None, config: Path | None, older_than: int | None, dry_run: bool, as_json: bool
 ) -> None:
-    """Forget ended jobs, as servers do by themselves: their outcome, figures and registry of
-    checkpoints.
+    """Delete ended jobs from the store, as servers do periodically.
 
-    Checkpoint and savepoint directories stay. Those checkpoints are orphans then; `tidegate state
-    gc` collects them.
+    Deletes their outcome, metrics and checkpoint records. Checkpoint and savepoint directories are
+    kept. Those checkpoints become orphans, which `tidegate state gc` collects.
     """
     with installation(home, config) as here:
         now_ms = SystemClock().now_ms()
@@ -409,27 +410,27 @@ def expire_command(
         return
     echo(f"job {job.job_id} ({job.name}), {job.status.value}" for job in gone)
     click.echo(
-        f"{len(gone)} jobs {'would be ' if dry_run else ''}forgotten; their checkpoint and"
-        " savepoint directories stay"
+        f"{len(gone)} jobs {'would be ' if dry_run else ''}deleted from the store; their checkpoint"
+        " and savepoint directories are kept"
     )
 
 
 def names_of(store: Store) -> dict[int, tuple[str, str]]:
-    """Name and status of every job that the store remembers in any way."""
+    """Return name and status of every job of the store, also of expired ones."""
     names = {
         int(e.key): (str(e.value.get("name", "")), f"expired, was {e.value.get('status')}")
-        for e in sound(store.list(EXPIRED_JOBS))
+        for e in undamaged(store.list(EXPIRED_JOBS))
     }
     names |= {
         int(e.key): (str(e.value.get("name", "")), str(e.value.get("status", "")))
-        for e in sound(store.list(JOB_OUTCOMES))
+        for e in undamaged(store.list(JOB_OUTCOMES))
     }
     statuses = {
-        int(e.key): JobStatus(e.value["status"]).value for e in sound(store.list(JOB_STATES))
+        int(e.key): JobStatus(e.value["status"]).value for e in undamaged(store.list(JOB_STATES))
     }
     names |= {
         int(e.key): (str(e.value.get("name", "")), statuses.get(int(e.key), ""))
-        for e in sound(store.list(RUNNING_JOBS))
+        for e in undamaged(store.list(RUNNING_JOBS))
     }
     return names
 

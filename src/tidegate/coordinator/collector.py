@@ -129,7 +129,7 @@ def rules_of(
 
 def report_of(report: Report, rules: CollectorSettings, took_ms: int) -> CollectorReport:
     """Convert the report of a pass to the record that is stored."""
-    warning = rules.quota.words(report.usage.total.bytes)
+    warning = rules.quota.warning(report.usage.total.bytes)
     return CollectorReport(
         at_ms=rules.policy.now_ms,
         took_ms=took_ms,
@@ -252,6 +252,6 @@ class LeaderCollector:
 def survey(collector: Collector, rules: CollectorSettings) -> Report:
     """Return what a pass would find; nothing is moved."""
     report = Report(whole=True)
-    for verdict in collector.survey(collector.plan(rules)):
+    for verdict in collector.survey(collector.apply_quota(rules)):
         report.usage.add(verdict)
     return report

@@ -186,18 +186,9 @@ class Store:
             checks=_validate_checks(checks),
             writes=_encode_writes(writes),
         )
-        if not writes:
-            return self._note_revision(self.backend.apply(transaction))
-        failpoint("store.transact.before")
-        try:
-            revision = self.backend.apply(transaction)
-        except AnswerLost as error:
-            outcome = self.resolve_outcome(transaction.token)
-            if isinstance(outcome, NotCommitted):
-                raise StoreUnavailable(f"the transaction was not written: {error}") from error
-            revision = outcome.revision
-        failpoint("store.transact.after")
-        return self._note_revision(revision)
+        return self._note_revision(
+            self._commit(transaction) if writes else self.backend.apply(transaction)
+        )
 
     def resolve_outcome(self, token: TransactionName) -> Committed | NotCommitted:
         """Find out whether a transaction was written.
@@ -250,6 +241,22 @@ class Store:
         Any other call afterwards raises StoreClosed.
         """
         self.backend.close()
+
+    def _commit(self, transaction: Transaction) -> int:
+        failpoint("store.transact.before")
+        revision = self._apply(transaction)
+        failpoint("store.transact.after")
+        return revision
+
+    def _apply(self, transaction: Transaction) -> int:
+        """Write a transaction; read its outcome back if the answer is lost."""
+        try:
+            return self.backend.apply(transaction)
+        except AnswerLost as error:
+            outcome = self.resolve_outcome(transaction.token)
+            if isinstance(outcome, NotCommitted):
+                raise StoreUnavailable(f"the transaction was not written: {error}") from error
+            return outcome.revision
 
     def _note_revision(self, revision: int) -> int:
         # Two threads may race here; an older revision is harmless.

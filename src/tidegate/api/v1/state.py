@@ -140,7 +140,7 @@ def savepoint(found: Savepoint) -> models.SavepointModel:
         created=serializers.to_time(found.made_ms),
         checkpoints={str(number): point.checkpoint for number, point in found.pipelines.items()},
         bytes=sum(point.bytes for point in found.pipelines.values()),
-        overtaken=found.overtaken is not None,
+        overtaken=found.superseded is not None,
     )
 
 
@@ -239,5 +239,5 @@ def collect(context: ApiContext) -> None:
 def undo(context: ApiContext, quarantine_id: str) -> models.UndoResult:
     """Move everything in a quarantine back."""
     quarantines = Collector(context.commands.storage.files, StoreFacts(context.store)).quarantines
-    moved, failed = quarantines.take_back(quarantines.find(quarantine_id), context.clock.now_ms())
+    moved, failed = quarantines.restore(quarantines.find(quarantine_id), context.clock.now_ms())
     return models.UndoResult(moved=moved, failed=list(failed))

@@ -18,7 +18,7 @@ from tidegate.checkpoints import paths
 QUARANTINE = "_quarantine"
 OWNER = "_installation.json"
 MINUTE_MS = 60_000
-UNNAMED = re.compile(
+TEMPORARY_FILE = re.compile(
     r"\..+\.[0-9a-f]{8}\.tmp"
 )  # what `Files.write` has written and not yet given its name
 
@@ -118,7 +118,7 @@ class UnitVerdict:
     due: bool = False
 
 
-class Listed(Protocol):
+class ListedFile(Protocol):
     """A file of a listing."""
 
     @property
@@ -145,7 +145,7 @@ def unit_of(path: str) -> Unit:
         return Unit(path="/".join(parts[:3]), shape=UnitShape.CHECKPOINT, job_id=int(parts[0]))
     if path == OWNER:
         return Unit(path=path, shape=UnitShape.RECORD)
-    if UNNAMED.fullmatch(parts[-1]) and (
+    if TEMPORARY_FILE.fullmatch(parts[-1]) and (
         len(parts) == 1 or parts[0].isdigit() or parts[0] == paths.SAVEPOINTS
     ):
         return Unit(
@@ -157,7 +157,7 @@ def unit_of(path: str) -> Unit:
     return Unit(path="/".join(parts[:depth]), shape=UnitShape.FOREIGN)
 
 
-def units(files: Iterable[tuple[str, Listed]]) -> Iterator[Unit]:
+def units(files: Iterable[tuple[str, ListedFile]]) -> Iterator[Unit]:
     """The units of a listing in which the files of a directory stand together."""
     current, inside = Unit(path="", shape=UnitShape.FOREIGN), ""
     count = size = newest_ms = 0
@@ -176,12 +176,12 @@ def units(files: Iterable[tuple[str, Listed]]) -> Iterator[Unit]:
                 count = size = newest_ms = 0
                 whole = False
         count, size, newest_ms = count + 1, size + entry.bytes, max(newest_ms, entry.modified_ms)
-        whole = whole or _counts(current, path)
+        whole = whole or _completes(current, path)
     if count:
         yield replace(current, files=count, bytes=size, newest_ms=newest_ms, whole=whole)
 
 
-def _counts(unit: Unit, path: str) -> bool:
+def _completes(unit: Unit, path: str) -> bool:
     """Whether this file makes the unit what it is."""
     match unit.shape:
         case UnitShape.CHECKPOINT:

@@ -24,7 +24,7 @@ from tidegate.checkpoints.gc.classify import (
     units,
 )
 from tidegate.checkpoints.gc.quarantine import Quarantine, QuarantinePhase, Quarantines
-from tidegate.checkpoints.gc.usage import Quota, Usage, sooner_ms
+from tidegate.checkpoints.gc.usage import Quota, Usage, quota_age_ms
 
 FAILURES_MAX = 20  # that are named; the rest are counted
 
@@ -80,11 +80,11 @@ class Collector:
     """
 
     def __init__(
-        self, files: Files, witness: Witness, going: Callable[[], bool] = lambda: True
+        self, files: Files, witness: Witness, may_continue: Callable[[], bool] = lambda: True
     ) -> None:
         self.files = files
         self.witness = witness
-        self.going = going
+        self.may_continue = may_continue
         self.quarantines = Quarantines(files)
 
     def survey(self, rules: CollectorSettings, facts: Facts | None = None) -> Iterator[UnitVerdict]:
@@ -93,7 +93,7 @@ class Collector:
         for unit in units(self.files.walk("")):
             yield classify(unit, known, rules.policy)
 
-    def plan(self, rules: CollectorSettings) -> CollectorSettings:
+    def apply_quota(self, rules: CollectorSettings) -> CollectorSettings:
         """The rules with what the quota adds to them: one more look at everything, where there is a
         quota.
         """
@@ -102,11 +102,13 @@ class Collector:
         usage = Usage()
         for verdict in self.survey(rules):
             usage.add(verdict)
-        return replace(rules, policy=replace(rules.policy, sooner_ms=sooner_ms(usage, rules.quota)))
+        return replace(
+            rules, policy=replace(rules.policy, sooner_ms=quota_age_ms(usage, rules.quota))
+        )
 
     def held(self, rules: CollectorSettings, facts: Facts) -> Facts:
         """The facts, and what a person took back."""
-        back = [each for each in self.quarantines.all() if each.phase is QuarantinePhase.TAKEN_BACK]
+        back = [each for each in self.quarantines.all() if each.phase is QuarantinePhase.RESTORED]
         return replace(
             facts,
             held={
@@ -117,11 +119,11 @@ class Collector:
     def collect(self, rules: CollectorSettings) -> Report:
         """One pass. Broken off at any moment, the next one goes on with what is left."""
         report = Report()
-        rules = self.plan(rules)
+        rules = self.apply_quota(rules)
         self._finish_older(rules, report)
         quarantine: Quarantine | None = None
         for verdict in self.survey(rules):
-            if not self.going():
+            if not self.may_continue():
                 return report
             report.usage.add(verdict)
             if not verdict.due:
@@ -129,7 +131,7 @@ class Collector:
             quarantine = quarantine or self.quarantines.open(rules.policy.now_ms)
             report.quarantine = quarantine.id
             self._collect(quarantine, verdict, rules, report)
-        if self.going():
+        if self.may_continue():
             for each in [
                 each for each in self.quarantines.all() if each.phase is QuarantinePhase.OPEN
             ]:  # also that of a pass that died after its last move
@@ -198,10 +200,10 @@ class Collector:
         goes.
         """
         for quarantine in self.quarantines.all():
-            if not self.going():
+            if not self.may_continue():
                 return
             waited_ms = rules.policy.now_ms - quarantine.closed_ms
-            if quarantine.phase is QuarantinePhase.TAKEN_BACK:
+            if quarantine.phase is QuarantinePhase.RESTORED:
                 if waited_ms >= rules.orphans_ms:
                     self.quarantines.forget(quarantine)
                 continue

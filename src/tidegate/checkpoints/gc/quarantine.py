@@ -32,7 +32,7 @@ class QuarantinePhase(StrEnum):
 
     OPEN = "open"  # a pass puts orphans into it
     CLOSED = "closed"  # waits for its time
-    TAKEN_BACK = "taken-back"  # a person wants all of it where it stood
+    RESTORED = "taken-back"  # a person wants all of it where it stood
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -162,7 +162,7 @@ class Quarantines:
         for unit in units(inside):
             yield QuarantinedUnit(unit=unit, path=f"{top}{unit.path}", origin=unit.path)
 
-    def take_back(self, quarantine: Quarantine, now_ms: int) -> tuple[int, list[str]]:
+    def restore(self, quarantine: Quarantine, now_ms: int) -> tuple[int, list[str]]:
         """Everything to where it stood: how many units, and what could not be moved.
 
         May be repeated.
@@ -173,7 +173,7 @@ class Quarantines:
             )
         )
         returning = replace(
-            quarantine, phase=QuarantinePhase.TAKEN_BACK, closed_ms=now_ms, places=places
+            quarantine, phase=QuarantinePhase.RESTORED, closed_ms=now_ms, places=places
         )
         failpoint("collector.undo.before")
         self._write(returning)

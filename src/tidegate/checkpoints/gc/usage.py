@@ -96,7 +96,7 @@ class Quota:
         """From here on it is said."""
         return self.bytes * self.warning_percent // 100
 
-    def words(self, used_bytes: int) -> str:
+    def warning(self, used_bytes: int) -> str:
         """What a person should know; nothing while all is well."""
         if not self.bytes or used_bytes < self.warning_bytes:
             return ""
@@ -107,7 +107,7 @@ class Quota:
         )
 
 
-def sooner_ms(usage: Usage, quota: Quota) -> int | None:
+def quota_age_ms(usage: Usage, quota: Quota) -> int | None:
     """Over the quota: the age from which orphans go before their time, so that the namespace comes
     below its warning level; else None.
 

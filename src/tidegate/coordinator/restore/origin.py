@@ -21,6 +21,7 @@ from tidegate.coordinator.job_snapshot import (
 from tidegate.coordinator.restore.options import NothingToRestore, RestoreOptions, RestoreSource
 from tidegate.model.document import NewerDocument
 from tidegate.model.errors import UserError, check_same_lineage
+from tidegate.model.option_error import OptionError, OptionMention
 from tidegate.model.plan import Plan
 from tidegate.model.records import PIPELINES, RUNNING_JOBS, CheckpointRef, PipelineState
 from tidegate.store.base import DamagedEntry, Store, undamaged
@@ -32,7 +33,7 @@ class SavepointOvertaken(UserError):
     condition = "savepoint-overtaken"
 
 
-class ContinuedElsewhere(UserError):
+class ContinuedElsewhere(OptionError):
     """Another job continues this job's state."""
 
     condition = "continued-elsewhere"
@@ -40,7 +41,8 @@ class ContinuedElsewhere(UserError):
     def __init__(self, job_id: int, by: int) -> None:
         super().__init__(
             f"the state of job {job_id} has been continued by job {by}: continue with that one, or"
-            f" restore from it with --restore-from {by}"
+            " restore from it with ",
+            OptionMention("--restore-from", str(by)),
         )
         self.job_id = job_id
         self.by = by
@@ -129,7 +131,7 @@ def origin_of(
         left = [
             savepoint
             for savepoint in Savepoints(storage.files).list(origin.job_id)
-            if savepoint.overtaken is None
+            if savepoint.superseded is None
         ]
         return _of_savepoint(store, storage, left[-1]) if left else origin
     return origin
@@ -367,8 +369,8 @@ def check_free(origin: RestoreOrigin, job_id: int, *, fork: bool) -> None:
     state = origin.snapshot.state.value if origin.snapshot.state else None
     if state is not None and state.status.terminal and state.continued_by not in (0, job_id):
         raise ContinuedElsewhere(origin.job_id, state.continued_by)
-    if origin.savepoint is not None and origin.savepoint.overtaken is not None:
-        mark = origin.savepoint.overtaken
+    if origin.savepoint is not None and origin.savepoint.superseded is not None:
+        mark = origin.savepoint.superseded
         there = ", ".join(f"checkpoint {c} of pipeline {p}" for p, c in mark.checkpoints.items())
         raise SavepointOvertaken(
             f"{origin.what} cannot be restored any more: job {mark.job_id} has gone back behind it"

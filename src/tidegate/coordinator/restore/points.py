@@ -24,6 +24,7 @@ from tidegate.coordinator.restore.options import PreviousRun
 from tidegate.coordinator.restore.origin import RestoreOrigin, is_forgotten
 from tidegate.failpoint import failpoint
 from tidegate.model.errors import UserError
+from tidegate.model.option_error import OptionError, OptionMention
 from tidegate.model.records import (
     CheckpointRef,
     CleanupRecord,
@@ -40,7 +41,7 @@ by them: a new one begins above them too.
 """
 
 
-class NewestDamaged(UserError):
+class NewestDamaged(OptionError):
     """The newest checkpoint cannot be used, and the options forbid an older one."""
 
     condition = "checkpoint-damaged"
@@ -49,9 +50,11 @@ class NewestDamaged(UserError):
         reasons = "; ".join(c.damage for c in resolution.skipped)
         rows = sum(ref.rows_read for ref in resolution.newer)
         super().__init__(
-            f"{reasons}. --on-damaged fail was given; checkpoint {resolution.ref.checkpoint} is"
-            f" sound: with --on-damaged older the job resumes from it, and {rows} rows are read"
-            " again"
+            f"{reasons}. ",
+            OptionMention("--on-damaged", "fail"),
+            f" was given; checkpoint {resolution.ref.checkpoint} is sound: with ",
+            OptionMention("--on-damaged", "older"),
+            f" the job resumes from it, and {rows} rows are read again",
         )
 
 
@@ -144,7 +147,9 @@ def supersede_savepoints(
             pipeline: state.latest.checkpoint if state.latest else 0
             for pipeline, state in back.items()
         }
-        Savepoints(storage.files).overtake(first.lineage, places, job_id=first.job_id, at_ms=now_ms)
+        Savepoints(storage.files).mark_superseded(
+            first.lineage, places, job_id=first.job_id, at_ms=now_ms
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -165,7 +170,7 @@ def id_floor(snapshot: JobSnapshot, storage: CheckpointStorage, *origins: Restor
     generation = max([last_generation(snapshot), *(o.generation for o in origins)])
     if snapshot.unused or snapshot.state is not None or snapshot.outcome is not None:
         return IdFloor(next_checkpoint=checkpoint, last_generation=generation)
-    left = storage.newest(snapshot.job_id)
+    left = storage.highest_ids(snapshot.job_id)
     unseen = GENERATIONS_UNSEEN_MAX if left.checkpoint else 0
     return IdFloor(
         next_checkpoint=max(checkpoint, left.checkpoint + 1),
@@ -255,9 +260,10 @@ def restored_state(
             )
         case AllDamaged(skipped):
             reasons = "\n".join(f"  {c.damage}" for c in skipped)
-            raise UserError(
+            raise OptionError(
                 f"no checkpoint of pipeline {state.pipeline} can be used:\n{reasons}\nRestore them"
-                f" under {root}, or start over with --restore fresh"
+                f" under {root}, or start over with ",
+                OptionMention("--restore", "fresh"),
             )
 
 

@@ -223,10 +223,8 @@ class QuickStore(Store):
         assert len({(w.map, w.key) for w in encoded}) == len(encoded), (
             "no store takes an entry twice"
         )
-        transaction = Transaction(token=self._token(), checks=tuple(checks), writes=encoded)
+        token = TransactionName(id=next(TOKENS).to_bytes(8), since=self._newest_revision)
+        transaction = Transaction(token=token, checks=tuple(checks), writes=encoded)
         return self._note_revision(
-            self._apply(transaction) if writes else self.backend.apply(transaction)
+            self._commit(transaction) if writes else self.backend.apply(transaction)
         )
-
-    def _token(self) -> TransactionName:
-        return TransactionName(id=next(TOKENS).to_bytes(8), since=self._newest_revision)
