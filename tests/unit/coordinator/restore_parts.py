@@ -5,7 +5,7 @@ the next generation.
 from pathlib import Path
 
 from coordinator_parts import Installation
-from test_reconciler import Leader
+from test_reconciler import LeadingServer
 
 from tidegate.checkpoints.savepoints import Savepoint, Savepoints
 from tidegate.model.records import CheckpointRef, JobStatus, PipelineState
@@ -50,7 +50,7 @@ def save(
 
 def scheduled(here: Installation, job_id: int = 7) -> PipelineState:
     """The leader starts the next generation; the place from which its driver goes on."""
-    leader = Leader(here)
+    leader = LeadingServer(here)
     leader.worker()
     leader.turns(3)
     assert here.state(job_id).status is JobStatus.SCHEDULED, here.state(job_id)

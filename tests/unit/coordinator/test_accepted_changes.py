@@ -65,7 +65,7 @@ def test_an_accepted_change_resumes_the_job_from_its_last_checkpoint(here: Insta
     assert record.restore is not None
     assert [place.checkpoint for place in record.restore.pipelines] == [2]
     assert any(
-        "bin.4:120 of shop.orders is accepted (adopt): take the table as it is now" in note
+        "bin.4:120 of shop.orders is accepted (adopt): use the new definition" in note
         for note in record.restore.notes
     )
 

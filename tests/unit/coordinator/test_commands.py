@@ -277,7 +277,7 @@ def test_a_cleanup_of_which_nobody_knows_whether_it_was_recorded_is_carried_out_
         revision = real(checks, writes)
         if not lost and any(write.map == PENDING_CLEANUPS for write in writes):
             lost.append(revision)
-            raise OutcomeUnknown(TransactionName(id=b"1", since=0), "its trace is gone")
+            raise OutcomeUnknown(TransactionName(id=b"1", since=0), "its token was pruned")
         return revision
 
     monkeypatch.setattr(here.store, "transact", transact)

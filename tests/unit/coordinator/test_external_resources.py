@@ -271,7 +271,7 @@ def test_while_something_is_being_dropped_nobody_gets_its_name_and_who_comes_aft
         world.drop()
     world.clean_up()
     for job_id in (7, 8):
-        with pytest.raises(ResourceTaken, match="is being dropped at this moment"):
+        with pytest.raises(ResourceTaken, match="is being dropped: submit"):
             world.submit(job_id)
     monkeypatch.undo()
     assert world.drop() == 1

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from coordinator_parts import Installation, plan
-from test_reconciler import Leader, running
+from test_reconciler import LeadingServer, running
 
 from tidegate.coordinator import job_history
 from tidegate.coordinator.job_history import history_of
@@ -30,8 +30,8 @@ MANY = JobEnv(retry_times=20, retry_interval_s=0)
 
 
 @pytest.fixture
-def leader(here: Installation) -> Leader:
-    return Leader(here)
+def leader(here: Installation) -> LeadingServer:
+    return LeadingServer(here)
 
 
 def outcome(here: Installation, job_id: int = 7) -> JobOutcome:
@@ -60,7 +60,7 @@ def begin_batch(here: Installation) -> None:
     )
 
 
-def restarted(leader: Leader, times: int) -> None:
+def restarted(leader: LeadingServer, times: int) -> None:
     """The driver dies so often, each time after a checkpoint: none of it counts against the budget
     for long.
     """
@@ -73,7 +73,7 @@ def restarted(leader: Leader, times: int) -> None:
         assert leader.here.state().status is JobStatus.RUNNING
 
 
-def test_all_restarts_are_counted_and_each_has_its_reason(leader: Leader) -> None:
+def test_all_restarts_are_counted_and_each_has_its_reason(leader: LeadingServer) -> None:
     running(leader, env=MANY)
     restarted(leader, 3)
     state = leader.here.state()
@@ -85,7 +85,7 @@ def test_all_restarts_are_counted_and_each_has_its_reason(leader: Leader) -> Non
     assert starts == ["on w", *(f"on w; from checkpoint {n} of pipeline 1" for n in (1, 2, 3))]
 
 
-def test_a_resume_under_the_same_id_keeps_what_happened_before(leader: Leader) -> None:
+def test_a_resume_under_the_same_id_keeps_what_happened_before(leader: LeadingServer) -> None:
     running(leader, env=MANY)
     restarted(leader, 2)
     leader.here.commands.stop(7, DesiredState.CANCEL, by="ann")
@@ -114,7 +114,7 @@ def test_a_resume_under_the_same_id_keeps_what_happened_before(leader: Leader) -
     assert leader.here.state().restarts_total == 0, "of this run"
 
 
-def test_a_fresh_run_of_a_finished_id_keeps_its_history_too(leader: Leader) -> None:
+def test_a_fresh_run_of_a_finished_id_keeps_its_history_too(leader: LeadingServer) -> None:
     record = running(leader)
     leader.here.checkpoint(status=PipelineStatus.FINISHED)
     leader.dies(record, code=0)
@@ -128,16 +128,16 @@ def test_a_fresh_run_of_a_finished_id_keeps_its_history_too(leader: Leader) -> N
     assert leader.here.state().events[-1].kind is JobEventKind.SUBMITTED
 
 
-def test_every_savepoint_that_was_asked_for_stays_in_the_history(leader: Leader) -> None:
+def test_every_savepoint_that_was_asked_for_stays_in_the_history(leader: LeadingServer) -> None:
     running(leader)
     for by in ("ann", "bob"):
         leader.here.commands.savepoint(7, stop=False, by=by)
         leader.turns(1)
-        answer = abandon_savepoint(leader.here.known(), "no space", leader.here.clock.now_ms())
+        answer = abandon_savepoint(leader.here.snapshot(), "no space", leader.here.clock.now_ms())
         leader.here.store.transact(answer.checks, answer.writes)
         leader.here.clock.ms += 1000
     asked = [
-        event for event in history_of(leader.here.known()) if event.kind is JobEventKind.COMMAND
+        event for event in history_of(leader.here.snapshot()) if event.kind is JobEventKind.COMMAND
     ]
     assert [(event.by, event.reason) for event in asked] == [
         ("ann", "failed no space"),
@@ -159,11 +159,13 @@ def test_the_history_is_bounded_by_number_age_and_length_of_a_line() -> None:
     )
 
 
-def test_commands_stand_where_their_time_is_and_never_before_their_run(leader: Leader) -> None:
+def test_commands_stand_where_their_time_is_and_never_before_their_run(
+    leader: LeadingServer,
+) -> None:
     running(leader)
     leader.here.clock.ms -= 3_600_000  # a clock that steps back
     leader.here.commands.stop(7, DesiredState.CANCEL, by="ann")
-    kinds = [event.kind.value for event in history_of(leader.here.known())]
+    kinds = [event.kind.value for event in history_of(leader.here.snapshot())]
     assert kinds.index("submitted") < kinds.index("command")
 
 
@@ -171,7 +173,7 @@ def test_commands_stand_where_their_time_is_and_never_before_their_run(leader: L
     ("by_force", "status", "shown"), [(True, "CANCELED", "CANCELED"), (False, "FAILED", "FAILED")]
 )
 def test_no_pipeline_runs_in_a_job_that_has_ended(
-    leader: Leader, by_force: bool, status: str, shown: str
+    leader: LeadingServer, by_force: bool, status: str, shown: str
 ) -> None:
     record = running(leader, env=JobEnv(retry_times=0))
     begin_batch(leader.here)
@@ -186,7 +188,7 @@ def test_no_pipeline_runs_in_a_job_that_has_ended(
     assert not outcome(leader.here).restorable
 
 
-def test_a_job_of_which_nothing_is_known_has_no_running_pipeline(leader: Leader) -> None:
+def test_a_job_of_which_nothing_is_known_has_no_running_pipeline(leader: LeadingServer) -> None:
     running(leader)
     begin_batch(leader.here)
     generation = leader.here.pipeline().generation

@@ -408,7 +408,7 @@ def test_a_write_of_which_nobody_knows_whether_it_was_made_is_looked_at_again_an
         revision = real(checks, writes)
         if not lost and any(write.map == JOB_STATES for write in writes):
             lost.append(revision)
-            raise OutcomeUnknown(TransactionName(id=b"1", since=0), "its trace is gone")
+            raise OutcomeUnknown(TransactionName(id=b"1", since=0), "its token was pruned")
         return revision
 
     monkeypatch.setattr(here.store, "transact", transact)

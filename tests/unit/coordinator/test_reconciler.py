@@ -295,7 +295,7 @@ def test_a_driver_that_is_heard_of_while_its_leader_was_held_up_is_not_buried(
             )
         held_up(recorder, lease, snapshot, view, decision)
 
-    monkeypatch.setattr(TransitionWriter, "go", go)
+    monkeypatch.setattr(TransitionWriter, "write_transition", go)
     for _ in range(300):
         leader.turns()
         if heard:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from coordinator_parts import OPERATOR, Installation, plan
 from restore_parts import checkpoints, damage, save, scheduled, without_store
-from test_reconciler import Leader
+from test_reconciler import LeadingServer
 
 from tidegate.checkpoints.savepoints import NoSavepoint, Savepoints
 from tidegate.coordinator.cleanup import StillClaimed, carry_out_cleanup
@@ -261,7 +261,7 @@ def test_an_older_checkpoint_overtakes_savepoints_too(here: Installation) -> Non
     here.ended(JobStatus.CANCELED)
     here.submit(restore="checkpoint:1")
     assert scheduled(here).rewind
-    assert Savepoints(here.storage.files).list(7)[0].overtaken is not None
+    assert Savepoints(here.storage.files).list(7)[0].superseded is not None
 
 
 def test_a_savepoint_whose_job_nobody_knows_is_restored_under_any_id(
@@ -445,7 +445,7 @@ def test_finished_pipelines_of_another_job_stay_finished(here: Installation) -> 
 def test_the_driver_that_is_taken_over_is_ended_before_the_next_one_starts(
     here: Installation,
 ) -> None:
-    leader = Leader(here)
+    leader = LeadingServer(here)
     leader.worker()
     here.submit()
     leader.turns(3)
@@ -456,7 +456,7 @@ def test_the_driver_that_is_taken_over_is_ended_before_the_next_one_starts(
     leader.turns(3)
     order = leader.order()
     assert order is not None
-    assert (here.state().status, order.order) == (JobStatus.RECOVERING, DriverCommand.KILL)
+    assert (here.state().status, order.command) == (JobStatus.RECOVERING, DriverCommand.KILL)
     leader.dies(driver)
     leader.turns(4)
     assert here.state().status is JobStatus.SCHEDULED

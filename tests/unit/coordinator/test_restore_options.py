@@ -82,7 +82,7 @@ def test_other_words_are_refused_with_the_choices(text: str) -> None:
     with pytest.raises(
         UserError,
         match=(
-            "say latest, checkpoint:<id>, savepoint:<id or path>, path:<directory>, fresh or auto"
+            "use latest, checkpoint:<id>, savepoint:<id or path>, path:<directory>, fresh or auto"
         ),
     ):
         RestoreOptions.parse(text)
@@ -121,7 +121,7 @@ ANSWERS = st.builds(
     on_missing=st.sampled_from(OnMissing),
     on_damaged=st.sampled_from(OnDamaged),
     on_incompatible=st.sampled_from(OnIncompatible),
-    on_not_held=st.sampled_from(OnPositionLost),
+    on_position_lost=st.sampled_from(OnPositionLost),
     duplicates=st.booleans(),
 )
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from coordinator_parts import Installation
-from test_reconciler import Leader, running
+from test_reconciler import LeadingServer, running
 
 from tidegate.checkpoints.savepoints import Savepoint, Savepoints
 from tidegate.coordinator.commands import DesiredState
@@ -44,9 +44,9 @@ def answer(here: Installation, status: SavepointStatus, reason: str = "") -> Non
 
 
 @pytest.fixture
-def leader(here: Installation) -> Leader:
+def leader(here: Installation) -> LeadingServer:
     """A leader of a job that runs."""
-    made = Leader(here)
+    made = LeadingServer(here)
     running(made)
     return made
 
@@ -107,7 +107,9 @@ def test_a_job_does_not_end_on_old_knowledge_of_what_is_wanted(here: Installatio
     assert standing(here).status is SavepointStatus.FAILED
 
 
-def test_a_savepoint_that_fails_lets_the_job_run_on(here: Installation, leader: Leader) -> None:
+def test_a_savepoint_that_fails_lets_the_job_run_on(
+    here: Installation, leader: LeadingServer
+) -> None:
     here.commands.savepoint(7, stop=True)
     leader.turns(2)
     assert here.state().status is JobStatus.DOING_SAVEPOINT
@@ -118,7 +120,7 @@ def test_a_savepoint_that_fails_lets_the_job_run_on(here: Installation, leader: 
 
 @pytest.mark.parametrize("stop", [True, False])
 def test_a_savepoint_that_does_not_come_is_given_up_by_the_leader(
-    here: Installation, leader: Leader, stop: bool
+    here: Installation, leader: LeadingServer, stop: bool
 ) -> None:
     here.commands.savepoint(7, stop=stop)
     leader.reconciler.limits = replace(leader.reconciler.limits, savepoint_ms=2_000)
@@ -131,7 +133,7 @@ def test_a_savepoint_that_does_not_come_is_given_up_by_the_leader(
 
 
 def test_a_cancel_is_stronger_than_a_savepoint_and_answers_it(
-    here: Installation, leader: Leader
+    here: Installation, leader: LeadingServer
 ) -> None:
     here.commands.savepoint(7, stop=True)
     leader.turns(2)

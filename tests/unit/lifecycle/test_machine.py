@@ -133,7 +133,7 @@ VIEWS = st.builds(
     ),
     savepoint_age_ms=AGES,
     health=st.builds(JobHealth, st.sampled_from(CheckpointHealth), st.just("why")),
-    place=st.builds(Placement, st.just("w"))
+    placement=st.builds(Placement, st.just("w"))
     | st.builds(Unplaceable, st.just("full"), st.booleans()),
     embedded_alive=st.sampled_from([None, True, False]),
 )

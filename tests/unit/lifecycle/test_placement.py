@@ -41,7 +41,7 @@ def test_no_worker_gets_more_than_its_slots_and_no_job_a_worker_without_its_tags
     for worker in workers:
         mine = [job for job in queue if answers[job.job_id] == Placement(worker.id)]
         assert len(mine) <= worker.free
-        assert [job for job in mine if missing_tags(job.tags, worker.tags) or job.held] == []
+        assert [job for job in mine if missing_tags(job.tags, worker.tags) or job.blocked] == []
 
 
 @given(QUEUES, WORKERS)
@@ -52,7 +52,7 @@ def test_a_job_that_cannot_run_never_blocks_one_that_can(queue, workers) -> None
         for w in workers
     }
     for job in queue:
-        if isinstance(answers[job.job_id], Unplaceable) and not job.held:
+        if isinstance(answers[job.job_id], Unplaceable) and not job.blocked:
             assert [
                 w.id for w in workers if not missing_tags(job.tags, w.tags) and left[w.id]
             ] == []

@@ -102,7 +102,7 @@ def test_a_retry_waits_for_its_time_and_says_after_what(make) -> None:
     }
     waiting = make.undriven(JobStatus.PENDING, placement=Placement("w9"), state=state)
     assert decide(waiting) == NoTransition(
-        reason="retry 2 of 3 comes 6 s after the failure: no route"
+        reason="retry 2 of 3 starts 6 s after the failure: no route"
     )
     due = make.undriven(
         JobStatus.PENDING, placement=Placement("w9"), state={**state, "not_before_ms": make.now_ms}
